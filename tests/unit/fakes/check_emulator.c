@@ -6,8 +6,8 @@
 #include "tests/fakes/emulator/kernel_cache.h"
 
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
@@ -83,26 +83,24 @@ static bool has_compiler(void)
     return run(MISTAKE_NONE, 32, 1, 32, in, out);
 }
 
-START_TEST(sums)
+TEST(sums)
 {
     static const uint32_t threads[] = {32, 128, 512};
 
     for (int trial = 0; trial < 30; trial++)
         ck_assert_uint_eq(n_wrong(MISTAKE_NONE, threads[random_below(3)]), 0);
 }
-END_TEST
 
 /* Threads run in random order between barriers, and warps as far as they can alone, so a barrier that is missing shows. */
-START_TEST(missing_barrier)
+TEST(missing_barrier, .end = 2)
 {
     static const enum emulator_mistake mistakes[] = {MISTAKE_NO_BARRIER, MISTAKE_WARP_AHEAD};
 
     if (has_compiler())
         ck_assert_uint_gt(n_wrong(mistakes[_i], 256), 0);
 }
-END_TEST
 
-START_TEST(unwritten_shared_memory)
+TEST(unwritten_shared_memory)
 {
     uint32_t in[64] = {0}, bits;
     uint64_t out[EXAMPLE_N_SUMS];
@@ -114,7 +112,6 @@ START_TEST(unwritten_shared_memory)
     memcpy(&value, &bits, sizeof(value));
     ck_assert(isnan(value));
 }
-END_TEST
 
 /* Those end the process with a sentence. */
 static const struct {
@@ -130,7 +127,7 @@ static const struct {
     {MISTAKE_BARRIER_BEHIND, "a thread waits for an opening of a barrier that is neither the last nor the next"},
 };
 
-START_TEST(ends_the_process)
+TEST(ends_the_process, .end = ARRAY_LEN(ends))
 {
     FILE *file = tmpfile();
     char said[1000];
@@ -153,10 +150,9 @@ START_TEST(ends_the_process)
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "it goes on, and says: %s", said);
     ck_assert_msg(strstr(said, ends[_i].sentence), "%s", said);
 }
-END_TEST
 
 /* Those end it with a signal; where there is no compiler, so does this. */
-START_TEST(traps)
+TEST(traps, .end = 2, .signal = SIGILL)
 {
     static const enum emulator_mistake mistakes[] = {MISTAKE_MISALIGNED, MISTAKE_INDEX};
 
@@ -164,16 +160,14 @@ START_TEST(traps)
         raise(SIGILL);
     n_wrong(mistakes[_i], 64);
 }
-END_TEST
 
 #ifdef __SANITIZE_ADDRESS__
-START_TEST(global_overrun)
+TEST(global_overrun, .exit_status = 1)
 {
     if (!has_compiler())
         exit(1);
     n_wrong(MISTAKE_GLOBAL_OVERRUN, 64);
 }
-END_TEST
 #endif
 
 static void write_text(const char *path, const char *text)
@@ -205,7 +199,7 @@ static long n_compilations(void)
     return stat("compiled", &file) == 0 ? (long)file.st_size : 0;
 }
 
-START_TEST(compiled_once_until_a_file_changes)
+TEST(compiled_once_until_a_file_changes)
 {
     const char *command = "printf x >>compiled && g++ -shared -fPIC value.cpp";
     char directory[] = "/tmp/check_emulator-XXXXXX";
@@ -242,28 +236,5 @@ START_TEST(compiled_once_until_a_file_changes)
     ck_assert_int_eq(system("rm value.* compiled build-emulated/example-* && rmdir build-emulated"), 0); /* no more */
     ck_assert(chdir("/") == 0 && rmdir(directory) == 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("emulator");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, compiled_once_until_a_file_changes);
-    tcase_add_test(tcase, sums);
-    tcase_add_loop_test(tcase, missing_barrier, 0, 2);
-    tcase_add_test(tcase, unwritten_shared_memory);
-    tcase_add_loop_test(tcase, ends_the_process, 0, ARRAY_LEN(ends));
-    tcase_add_loop_test_raise_signal(tcase, traps, SIGILL, 0, 2);
-#ifdef __SANITIZE_ADDRESS__
-    tcase_add_exit_test(tcase, global_overrun, 1);
-#endif
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

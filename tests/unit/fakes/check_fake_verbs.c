@@ -2,8 +2,7 @@
  * what a card refuses is refused.  Each test has a network namespace with a wire of its own; where that is not
  * permitted nothing is tested.  tests/system/test_fake_verbs.py has spead2's opinion of the same library. */
 #include "tests/unit/test_random.h"
-
-#include <check.h>
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -248,7 +247,7 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp)
 #define GROUP    "239.1.2.3"
 
 /* Each frame is gathered from up to three parts, or lies in the call, and is scattered to two of random sizes. */
-START_TEST(frames_arrive_as_they_were_sent_in_their_order)
+TEST(frames_arrive_as_they_were_sent_in_their_order, .end = 3)
 {
     size_t n_bytes[N_FRAMES], n_first[N_FRAMES];
     static uint8_t sent[N_FRAMES][FRAME_BYTES], inlined[64];
@@ -300,9 +299,8 @@ START_TEST(frames_arrive_as_they_were_sent_in_their_order)
     ck_assert_int_eq(ibv_destroy_flow(flow), 0);
     close_wire();
 }
-END_TEST
 
-START_TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
+TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
 {
     open_wire(8, 8);
     struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
@@ -320,9 +318,8 @@ START_TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
-START_TEST(a_frame_goes_to_the_queue_of_its_flow_only)
+TEST(a_frame_goes_to_the_queue_of_its_flow_only)
 {
     static const struct {
         const char *group;
@@ -361,7 +358,6 @@ START_TEST(a_frame_goes_to_the_queue_of_its_flow_only)
     ck_assert_int_eq(ibv_destroy_qp(qps[1]) | ibv_destroy_cq(cqs[1]), 0);
     close_wire();
 }
-END_TEST
 
 static uint64_t counter(const struct end *end)
 {
@@ -376,7 +372,7 @@ static uint64_t counter(const struct end *end)
 }
 
 /* Frames of which there were more than requests are gone, and counted. */
-START_TEST(frames_without_a_request_are_dropped_and_counted)
+TEST(frames_without_a_request_are_dropped_and_counted)
 {
     char directory[] = "/tmp/fake-verbs-XXXXXX", command[64];
 
@@ -405,9 +401,8 @@ START_TEST(frames_without_a_request_are_dropped_and_counted)
     snprintf(command, sizeof(command), "rm -r %s", directory);
     ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
-START_TEST(a_patient_device_keeps_frames_until_there_are_requests)
+TEST(a_patient_device_keeps_frames_until_there_are_requests)
 {
     setenv("CBF_FAKE_VERBS_LIMITS", "patient=1", 1);
     open_wire(64, 64);
@@ -426,7 +421,6 @@ START_TEST(a_patient_device_keeps_frames_until_there_are_requests)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
 /* ---- What is refused --------------------------------------------------------------------------------------------- */
 
@@ -461,7 +455,7 @@ static void give_back(struct ibv_mr *mr, struct ibv_pd *pd)
     ck_assert_int_eq(pd ? ibv_dealloc_pd(pd) : 0, 0);
 }
 
-START_TEST(memory_that_may_not_be_written_is_not)
+TEST(memory_that_may_not_be_written_is_not, .end = N_WRONG)
 {
     struct ibv_mr *mr;
     struct ibv_pd *pd;
@@ -492,9 +486,8 @@ START_TEST(memory_that_may_not_be_written_is_not)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
-START_TEST(memory_that_may_not_be_read_is_not_sent)
+TEST(memory_that_may_not_be_read_is_not_sent, .end = N_WRONG)
 {
     struct ibv_mr *mr;
     struct ibv_pd *pd;
@@ -513,9 +506,8 @@ START_TEST(memory_that_may_not_be_read_is_not_sent)
     give_back(mr, pd);
     close_wire();
 }
-END_TEST
 
-START_TEST(a_frame_that_does_not_fit_is_an_error)
+TEST(a_frame_that_does_not_fit_is_an_error)
 {
     open_wire(8, 8);
     struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
@@ -536,10 +528,9 @@ START_TEST(a_frame_that_does_not_fit_is_an_error)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
 /* A slot is free when the completion of its request, or of a later one, was polled. */
-START_TEST(queues_hold_what_was_asked_for)
+TEST(queues_hold_what_was_asked_for)
 {
     open_wire(64, 5);
     struct ibv_sge room = part(&ends[0], 0, FRAME_BYTES), frame = part(&ends[1], 0, 60);
@@ -567,9 +558,8 @@ START_TEST(queues_hold_what_was_asked_for)
         expect(ends[1].cq, i, IBV_WC_SUCCESS);
     close_wire();
 }
-END_TEST
 
-START_TEST(states_come_in_their_order)
+TEST(states_come_in_their_order)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .port_num = 1};
 
@@ -598,9 +588,8 @@ START_TEST(states_come_in_their_order)
     ck_assert_int_eq(ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE | IBV_QP_PORT), EINVAL);
     close_end(&ends[0]);
 }
-END_TEST
 
-START_TEST(what_is_in_use_cannot_be_destroyed)
+TEST(what_is_in_use_cannot_be_destroyed)
 {
     open_wire(8, 8);
     struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
@@ -614,7 +603,6 @@ START_TEST(what_is_in_use_cannot_be_destroyed)
     ck_assert_int_eq(errno, EFAULT);
     close_wire();
 }
-END_TEST
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
 
@@ -625,7 +613,7 @@ static bool is_readable(int fd, int timeout_ms)
     return poll(&one, 1, timeout_ms) == 1;
 }
 
-START_TEST(a_channel_tells_of_completions_after_it_was_asked)
+TEST(a_channel_tells_of_completions_after_it_was_asked)
 {
     struct ibv_cq *cq;
     void *context;
@@ -660,7 +648,6 @@ START_TEST(a_channel_tells_of_completions_after_it_was_asked)
     ends[1].cq = NULL;
     close_wire();
 }
-END_TEST
 
 static void expect_event(struct end *end, enum ibv_event_type type)
 {
@@ -672,7 +659,7 @@ static void expect_event(struct end *end, enum ibv_event_type type)
     ibv_ack_async_event(&event);
 }
 
-START_TEST(a_completion_queue_that_is_full_fails)
+TEST(a_completion_queue_that_is_full_fails)
 {
     open_wire(3, 64);
     for (int i = 0; i < 4; i++)
@@ -684,9 +671,8 @@ START_TEST(a_completion_queue_that_is_full_fails)
     ck_assert_int_eq(state_of(ends[1].qp), IBV_QPS_ERR);
     close_wire();
 }
-END_TEST
 
-START_TEST(an_interface_that_goes_takes_its_device_with_it)
+TEST(an_interface_that_goes_takes_its_device_with_it)
 {
     open_wire(64, 64);
     struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
@@ -715,9 +701,8 @@ START_TEST(an_interface_that_goes_takes_its_device_with_it)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
-START_TEST(failures_come_when_asked_for)
+TEST(failures_come_when_asked_for)
 {
     setenv("CBF_FAKE_VERBS_FAIL", "ibv_alloc_pd:ENOMEM@6,completion:IBV_WC_RETRY_EXC_ERR@3", 1);
     open_wire(64, 64);
@@ -732,11 +717,10 @@ START_TEST(failures_come_when_asked_for)
         expect(ends[1].cq, 77, i < 2 ? IBV_WC_SUCCESS : i == 2 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
     close_wire();
 }
-END_TEST
 
 /* ---- Memory of a file descriptor, rates -------------------------------------------------------------------------- */
 
-START_TEST(memory_of_a_file_descriptor_is_written_and_sent)
+TEST(memory_of_a_file_descriptor_is_written_and_sent)
 {
     enum { AT = 8192 + 100, BYTES = 20000, IOVA = (1 << 30) + 100 };
     int fd = memfd_create("device memory", 0);
@@ -759,9 +743,8 @@ START_TEST(memory_of_a_file_descriptor_is_written_and_sent)
     ibv_destroy_flow(flow);
     close_wire();
 }
-END_TEST
 
-START_TEST(a_rate_is_kept)
+TEST(a_rate_is_kept)
 {
     enum { N = 500, BYTES = 5000, KBPS = 100000 }; /* 200 ms */
     struct ibv_qp_rate_limit_attr rate = {.rate_limit = KBPS};
@@ -778,7 +761,6 @@ START_TEST(a_rate_is_kept)
     ck_assert_msg(seconds > 0.95 * wanted, "%g s instead of %g s", seconds, wanted);
     close_wire();
 }
-END_TEST
 
 static bool is_permitted(void)
 {
@@ -791,49 +773,5 @@ static bool is_permitted(void)
     return status == 0;
 }
 
-static void add_tests(TCase *tests)
-{
-    tcase_add_checked_fixture(tests, set_up_world, NULL);
-    tcase_add_loop_test(tests, frames_arrive_as_they_were_sent_in_their_order, 0, 3);
-    tcase_add_test(tests, a_wrong_sum_is_told_and_a_short_frame_filled);
-    tcase_add_test(tests, a_frame_goes_to_the_queue_of_its_flow_only);
-    tcase_add_test(tests, frames_without_a_request_are_dropped_and_counted);
-    tcase_add_test(tests, a_patient_device_keeps_frames_until_there_are_requests);
-    tcase_add_loop_test(tests, memory_that_may_not_be_written_is_not, 0, N_WRONG);
-    tcase_add_loop_test(tests, memory_that_may_not_be_read_is_not_sent, 0, N_WRONG);
-    tcase_add_test(tests, a_frame_that_does_not_fit_is_an_error);
-    tcase_add_test(tests, queues_hold_what_was_asked_for);
-    tcase_add_test(tests, states_come_in_their_order);
-    tcase_add_test(tests, what_is_in_use_cannot_be_destroyed);
-    tcase_add_test(tests, a_channel_tells_of_completions_after_it_was_asked);
-    tcase_add_test(tests, a_completion_queue_that_is_full_fails);
-    tcase_add_test(tests, an_interface_that_goes_takes_its_device_with_it);
-    tcase_add_test(tests, failures_come_when_asked_for);
-    tcase_add_test(tests, memory_of_a_file_descriptor_is_written_and_sent);
-    tcase_add_test(tests, a_rate_is_kept);
-}
-
-START_TEST(skipped_as_namespaces_are_not_permitted)
-{
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("fake_verbs");
-    TCase *tests = tcase_create("fake_verbs");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_set_timeout(tests, 60);
-    if (is_permitted())
-        add_tests(tests);
-    else
-        tcase_add_test(tests, skipped_as_namespaces_are_not_permitted);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.skip = is_permitted() ? NULL : "network namespaces are not permitted here", .timeout_s = 60,
+      .setup = set_up_world, .start = random_start);

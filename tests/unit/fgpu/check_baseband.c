@@ -10,8 +10,8 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -185,31 +185,14 @@ static void run(bool cuda, size_t row)
     teardown(&f);
 }
 
-START_TEST(cpu)
+TEST(cpu, .end = ARRAY_LEN(rows))
 {
     run(false, (size_t)_i);
 }
-END_TEST
 
-START_TEST(cuda)
+TEST(cuda, .end = 4)
 {
     run(true, (size_t)_i);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("baseband");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, cpu, 0, ARRAY_LEN(rows));
-    tcase_add_loop_test(tcase, cuda, 0, 4);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120, .start = random_start);

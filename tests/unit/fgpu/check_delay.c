@@ -4,8 +4,8 @@
 #include "fgpu/delay.h"
 #include "fgpu/delay_file.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -16,7 +16,7 @@
 
 /* ---- One model --------------------------------------------------------------------------------------------------- */
 
-START_TEST(worked_examples)
+TEST(worked_examples)
 {
     static const struct fgpu_delay_model model = {
         .start_samples = 12345, .delay_samples = 100, .rate = 0.25, .phase_rad = 0.1, .phase_rate_rad = 0.1};
@@ -37,10 +37,9 @@ START_TEST(worked_examples)
     ck_assert_double_eq_tol(fgpu_delay_evaluate(&model, 12790).phase_rad, 0.6177028497428971, 1e-13);
     ck_assert_double_eq_tol(fgpu_delay_evaluate(&model, 12788).phase_rad, 0.4177028497428971, 1e-13);
 }
-END_TEST
 
 /* The numbers' exact values in rational arithmetic. */
-START_TEST(exact_wherever_in_time)
+TEST(exact_wherever_in_time)
 {
     static const struct {
         int64_t start_samples;
@@ -70,7 +69,6 @@ START_TEST(exact_wherever_in_time)
         ck_assert_double_eq_tol(values.fine_samples, table[i].fine_samples, 1e-9);
     }
 }
-END_TEST
 
 /* n / 2^shift rounded to nearest, of two the even. */
 static int64_t divide_nearest_even(__int128 n, unsigned shift)
@@ -83,7 +81,7 @@ static int64_t divide_nearest_even(__int128 n, unsigned shift)
 }
 
 /* Models of dyadic numbers, whose delays 53 bits hold, are evaluated without any error: half to even, everywhere. */
-START_TEST(dyadic_models_are_exact)
+TEST(dyadic_models_are_exact)
 {
     static const int64_t places[] = {0, INT64_C(100000000000000), WIRE_PERIOD, INT64_C(1) << 55};
     size_t n_ties = 0;
@@ -108,10 +106,9 @@ START_TEST(dyadic_models_are_exact)
     }
     ck_assert_uint_gt(n_ties, 1000);
 }
-END_TEST
 
 /* r^2 / 2 times an acceleration of 2^-20 is exact, too. */
-START_TEST(acceleration_is_half_the_square)
+TEST(acceleration_is_half_the_square)
 {
     for (int64_t r = 0; r < 4096; r++) {
         const struct fgpu_delay_model model = {.start_samples = WIRE_PERIOD - 2000, .acceleration = 0x1p-20};
@@ -121,9 +118,8 @@ START_TEST(acceleration_is_half_the_square)
         ck_assert(values.fine_samples == (double)(r * r - coarse * (1 << 21)) * 0x1p-21);
     }
 }
-END_TEST
 
-START_TEST(phases_are_wrapped)
+TEST(phases_are_wrapped)
 {
     for (size_t i = 0; i < 100000; i++) {
         double angle = random_between(-1, 1) * pow(10.0, random_between(-3, 6));
@@ -137,10 +133,9 @@ START_TEST(phases_are_wrapped)
         ck_assert(fgpu_delay_wrap(ends[i]) >= -M_PI && fgpu_delay_wrap(ends[i]) < M_PI);
     ck_assert(fgpu_delay_wrap(-M_PI) == -M_PI && fgpu_delay_wrap(M_PI) == -M_PI && fgpu_delay_wrap(0) == 0);
 }
-END_TEST
 
 /* A quarter of a turn for each sample of the coarse delay. */
-START_TEST(phase_at_the_centre)
+TEST(phase_at_the_centre)
 {
     for (int64_t coarse = -9; coarse <= 9; coarse++) {
         const struct fgpu_delay_values values = {.coarse_samples = coarse, .phase_rad = 0.3};
@@ -148,11 +143,10 @@ START_TEST(phase_at_the_centre)
         ck_assert_double_eq_tol(remainder(error, 2 * M_PI), 0, 1e-12);
     }
 }
-END_TEST
 
 /* Nothing of the delay is lost; half way between two multiples the part of a sample decides, or the later one is
  * taken. */
-START_TEST(windows_start_on_the_grid)
+TEST(windows_start_on_the_grid)
 {
     static const struct {
         int64_t grid, start; /* where the window would start */
@@ -175,11 +169,10 @@ START_TEST(windows_start_on_the_grid)
         ck_assert_double_eq(values.phase_rad, 1);
     }
 }
-END_TEST
 
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
-START_TEST(queue_begins_with_zero)
+TEST(queue_begins_with_zero)
 {
     struct fgpu_delay_queue queue;
 
@@ -190,11 +183,10 @@ START_TEST(queue_begins_with_zero)
         ck_assert(values.fine_samples == 0 && values.phase_rad == 0);
     }
 }
-END_TEST
 
 /* The queue against the rule itself, applied to all models that were ever added: at any time, later or earlier than any
  * that was asked for before, holds the last of those that have started and that no later addition removed. */
-START_TEST(queue_follows_the_rule)
+TEST(queue_follows_the_rule)
 {
     enum { N = 40 };
 
@@ -226,10 +218,9 @@ START_TEST(queue_follows_the_rule)
         }
     }
 }
-END_TEST
 
 /* It holds at once, r counted from its start, and those behind it are gone. */
-START_TEST(a_model_may_start_in_the_past)
+TEST(a_model_may_start_in_the_past)
 {
     struct fgpu_delay_queue queue;
 
@@ -242,10 +233,9 @@ START_TEST(a_model_may_start_in_the_past)
     ck_assert_uint_eq(queue.n, 2);
     ck_assert_int_eq(fgpu_delay_queue_at(&queue, 1000, 1).coarse_samples, 476);
 }
-END_TEST
 
 /* A time ahead and a time back, in turns, with every number of models: the last that has started, by trying all. */
-START_TEST(time_may_jump_ahead_and_back)
+TEST(time_may_jump_ahead_and_back)
 {
     struct fgpu_delay_queue queue;
 
@@ -262,10 +252,9 @@ START_TEST(time_may_jump_ahead_and_back)
         }
     }
 }
-END_TEST
 
 /* One at a time, and only where the next one has started: of those that stay none holds earlier than it did. */
-START_TEST(the_oldest_is_forgotten)
+TEST(the_oldest_is_forgotten)
 {
     struct fgpu_delay_queue queue;
 
@@ -285,9 +274,8 @@ START_TEST(the_oldest_is_forgotten)
     }
     ck_assert(!fgpu_delay_queue_forget_oldest(&queue, INT64_MAX)); /* the one that holds */
 }
-END_TEST
 
-START_TEST(a_full_queue_refuses)
+TEST(a_full_queue_refuses)
 {
     struct fgpu_delay_queue queue, before;
 
@@ -301,7 +289,6 @@ START_TEST(a_full_queue_refuses)
     ck_assert_int_eq(fgpu_delay_queue_add(&queue, &(struct fgpu_delay_model){.start_samples = 25}), 0);
     ck_assert_uint_eq(queue.n, 4);
 }
-END_TEST
 
 /* ---- Where to begin again ---------------------------------------------------------------------------------------- */
 
@@ -327,7 +314,7 @@ static bool there(const struct fgpu_delay_queue *queues, const int64_t *first_sa
 }
 
 /* Against trying every multiple, near 0, far away and across the wrap of the wire. */
-START_TEST(skips_are_aligned_and_minimal)
+TEST(skips_are_aligned_and_minimal)
 {
     static const int64_t bases[] = {0, INT64_C(100000000000000), WIRE_PERIOD - 10000, INT64_C(1) << 54};
     size_t n_later_pieces = 0;
@@ -352,10 +339,9 @@ START_TEST(skips_are_aligned_and_minimal)
     }
     ck_assert_uint_gt(n_later_pieces, 30);
 }
-END_TEST
 
 /* A skip of days, and one that has no end. */
-START_TEST(skips_may_be_long)
+TEST(skips_may_be_long)
 {
     struct fgpu_delay_queue queue;
     const struct fgpu_delay_queue *const pointer = &queue;
@@ -367,7 +353,6 @@ START_TEST(skips_may_be_long)
     queue.models[0] = (struct fgpu_delay_model){.rate = 1.5};
     ck_assert_int_eq(fgpu_delay_skip(&pointer, &first, 1, 1, 7, 1000), INT64_MAX);
 }
-END_TEST
 
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
@@ -393,7 +378,7 @@ static int read_text(const char *text, struct fgpu_delay_queue *pols, char *why,
     return err;
 }
 
-START_TEST(files_are_read)
+TEST(files_are_read)
 {
     struct fgpu_delay_queue pols[N_POLS];
     char why[512];
@@ -420,9 +405,8 @@ START_TEST(files_are_read)
     ck_assert_double_eq_tol(b->phase_rate_rad, 5e-7, 1e-20);
     ck_assert_int_eq(pols[1].models[2].start_samples, 1500000000);
 }
-END_TEST
 
-START_TEST(what_is_wrong_in_a_file_is_named)
+TEST(what_is_wrong_in_a_file_is_named)
 {
     static const struct {
         const char *text, *why;
@@ -460,9 +444,8 @@ START_TEST(what_is_wrong_in_a_file_is_named)
                      -ENOENT);
     ck_assert_str_eq(why, "/nowhere/at/all: No such file or directory");
 }
-END_TEST
 
-START_TEST(files_may_be_too_long)
+TEST(files_may_be_too_long)
 {
     struct fgpu_delay_queue pols[N_POLS];
     static char text[64 * (DELAY_MAX_MODELS + 1)];
@@ -477,37 +460,5 @@ START_TEST(files_may_be_too_long)
     }
     ck_assert(strstr(why, "255 models"));
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("delay");
-    TCase *tests = tcase_create("delay");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_add_test(tests, worked_examples);
-    tcase_add_test(tests, exact_wherever_in_time);
-    tcase_add_test(tests, dyadic_models_are_exact);
-    tcase_add_test(tests, acceleration_is_half_the_square);
-    tcase_add_test(tests, phases_are_wrapped);
-    tcase_add_test(tests, phase_at_the_centre);
-    tcase_add_test(tests, windows_start_on_the_grid);
-    tcase_add_test(tests, queue_begins_with_zero);
-    tcase_add_test(tests, queue_follows_the_rule);
-    tcase_add_test(tests, a_model_may_start_in_the_past);
-    tcase_add_test(tests, time_may_jump_ahead_and_back);
-    tcase_add_test(tests, the_oldest_is_forgotten);
-    tcase_add_test(tests, a_full_queue_refuses);
-    tcase_add_test(tests, skips_are_aligned_and_minimal);
-    tcase_add_test(tests, skips_may_be_long);
-    tcase_add_test(tests, files_are_read);
-    tcase_add_test(tests, what_is_wrong_in_a_file_is_named);
-    tcase_add_test(tests, files_may_be_too_long);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

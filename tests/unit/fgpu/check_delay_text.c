@@ -3,15 +3,15 @@
 #include "fgpu/delay_file.h"
 #include "fgpu/delay_text.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
 static const struct timebase timebase = {{INT64_C(17000000005), 1}, {1712000000, 0}, false};
 
-START_TEST(requests)
+TEST(requests)
 {
     struct fgpu_delay_model model = {.start_samples = 77};
 
@@ -29,9 +29,8 @@ START_TEST(requests)
     ck_assert_ptr_null(fgpu_delay_text_parse("0,0,1:0,0", 1, &model)); /* either may be quadratic alone */
     ck_assert_ptr_null(fgpu_delay_text_parse("0,0:0,0,1", 1, &model));
 }
-END_TEST
 
-START_TEST(requests_refused)
+TEST(requests_refused)
 {
     static const struct {
         const char *text, *why;
@@ -67,10 +66,9 @@ START_TEST(requests_refused)
     struct fgpu_delay_model model = {0};
     ck_assert_ptr_nonnull(fgpu_delay_text_parse(too_long, 2e9, &model));
 }
-END_TEST
 
 /* As the reference computes them and Python writes them. */
-START_TEST(sensors)
+TEST(sensors)
 {
     const struct fgpu_delay_model none = {.start_samples = -1};
     const struct fgpu_delay_model linear = {(INT64_C(1) << 60) + 1, 1712.0, 1e-10, 0, -0.5, 0.25 / 1712e6, 0};
@@ -96,10 +94,9 @@ START_TEST(sensors)
         ck_assert(memchr(text, '\0', n) && text[n] == '!');
     }
 }
-END_TEST
 
 /* What is kept is the same model again, to the last bit; the start, to the nanosecond that a sample is shorter than. */
-START_TEST(kept)
+TEST(kept)
 {
     struct fgpu_delay_queue pols[N_POLS], read[N_POLS];
     const double rate_hz = timebase_decimal_to_double(timebase.adc_sample_rate_hz);
@@ -133,22 +130,5 @@ START_TEST(kept)
         }
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("delay_text");
-    TCase *tests = tcase_create("all");
-
-    random_start();
-    tcase_add_test(tests, requests);
-    tcase_add_test(tests, requests_refused);
-    tcase_add_test(tests, sensors);
-    tcase_add_test(tests, kept);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

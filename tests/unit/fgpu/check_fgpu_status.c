@@ -2,8 +2,8 @@
 #include "fgpu/status.h"
 
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 /* A component of a sample: number 'i' of the batch, counted in components. */
@@ -45,7 +45,7 @@ static void check_power(int sample_bits, size_t n_chan, size_t n_heap_spectra, s
     free(voltages);
 }
 
-START_TEST(power)
+TEST(power, .end = 2)
 {
     static const int bits[] = {8, 4};
 
@@ -54,19 +54,5 @@ START_TEST(power)
     check_power(bits[_i], 1, 256, 256);
     check_power(bits[_i], 1000, 16, 1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("fgpu_status");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_add_loop_test(tcase, power, 0, 2);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

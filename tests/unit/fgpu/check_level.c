@@ -1,8 +1,8 @@
 /* check_level - against logarithms worked out by hand, and gaps in every place. */
 #include "common/base/units.h"
 #include "fgpu/level.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #define WINDOW INT64_C(1000)
@@ -16,7 +16,7 @@ static bool add(struct fgpu_level *level, int64_t timestamp, int64_t n, uint64_t
     return fgpu_level_add(level, timestamp, n, power, whole);
 }
 
-START_TEST(constant_input)
+TEST(constant_input)
 {
     struct fgpu_level level;
 
@@ -33,10 +33,9 @@ START_TEST(constant_input)
     ck_assert_double_eq_tol(level.dbfs[0], 3.010299956640, 1e-11);
     ck_assert(level.valid);
 }
-END_TEST
 
 /* Buffers that the grid does not divide: each counts where it begins. */
-START_TEST(buffers_across_windows)
+TEST(buffers_across_windows)
 {
     struct fgpu_level level;
     int64_t n_closed = 0;
@@ -57,11 +56,10 @@ START_TEST(buffers_across_windows)
     }
     ck_assert_int_eq(n_closed, 99);
 }
-END_TEST
 
 /* Of eight windows of ten buffers, the third's is hurt: by a buffer that is missing or misses input, at any place.  A
  * window is valid only if that did not happen in it, or right before it. */
-START_TEST(gaps_and_losses)
+TEST(gaps_and_losses)
 {
     for (int64_t place = 0; place < 10; place++)
         for (int kind = 0; kind < 3; kind++) {
@@ -85,10 +83,9 @@ START_TEST(gaps_and_losses)
             }
         }
 }
-END_TEST
 
 /* The digitisers started anew: time goes back. */
-START_TEST(time_may_go_back)
+TEST(time_may_go_back)
 {
     struct fgpu_level level;
 
@@ -104,23 +101,4 @@ START_TEST(time_may_go_back)
     for (int64_t i = 11; i < 21; i++)
         add(&level, 100 * i, 100, 5, true);
     ck_assert(level.valid);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("level");
-    TCase *tests = tcase_create("level");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, constant_input);
-    tcase_add_test(tests, buffers_across_windows);
-    tcase_add_test(tests, gaps_and_losses);
-    tcase_add_test(tests, time_may_go_back);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

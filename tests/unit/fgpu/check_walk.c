@@ -7,8 +7,8 @@
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"
 #include "fgpu/output.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <complex.h>
 #include <errno.h>
 #include <math.h>
@@ -239,7 +239,7 @@ static void check_model(struct fixture *f, int64_t since, int64_t start, double 
 
 /* A chunk has four batches; the last one's windows end in the next chunk.  So when gains come after a chunk one buffer is
  * being filled, and keeps the old ones. */
-START_TEST(gains_hold_from_the_next_buffer)
+TEST(gains_hold_from_the_next_buffer)
 {
     struct fixture f;
     const double one = SAMPLE * weights_sum();
@@ -261,9 +261,8 @@ START_TEST(gains_hold_from_the_next_buffer)
     }
     teardown(&f);
 }
-END_TEST
 
-START_TEST(gains_run_out)
+TEST(gains_run_out)
 {
     struct fixture f;
 
@@ -279,10 +278,9 @@ START_TEST(gains_run_out)
     ck_assert_ptr_eq(fgpu_walk_take_gains(f.walk), second);
     teardown(&f);
 }
-END_TEST
 
 /* From the spectrum that begins at a model's start. */
-START_TEST(delays_hold_from_their_start)
+TEST(delays_hold_from_their_start)
 {
     struct fixture f;
     const double one = SAMPLE * weights_sum();
@@ -314,10 +312,9 @@ START_TEST(delays_hold_from_their_start)
     check_model(&f, next, middle + 1, 5);
     teardown(&f);
 }
-END_TEST
 
 /* A delay of one polarisation that is far too large, and is then taken back, costs what came meanwhile and no more. */
-START_TEST(wrong_delays_can_be_taken_back)
+TEST(wrong_delays_can_be_taken_back)
 {
     static const double wrong[] = {1e12, -1e12};
 
@@ -344,7 +341,6 @@ START_TEST(wrong_delays_can_be_taken_back)
         teardown(&f);
     }
 }
-END_TEST
 
 static enum sensor_status delay_status(struct fixture *f, unsigned pol)
 {
@@ -353,7 +349,7 @@ static enum sensor_status delay_status(struct fixture *f, unsigned pol)
 
 /* Behind a wrong delay of both polarisations timestamps are ahead; the output says by how much, and resumes at once when
  * told to.  Telling it again changes nothing. */
-START_TEST(an_output_resumes)
+TEST(an_output_resumes)
 {
     struct fixture f;
     const double one = SAMPLE * weights_sum();
@@ -394,10 +390,9 @@ START_TEST(an_output_resumes)
     check_buffer(&f, START_SAMPLES + 3 * CHUNK + 3 * BATCH, 100);
     teardown(&f);
 }
-END_TEST
 
 /* A wrong delay of one polarisation skips batches, and gaps behind its correction lie among those: none counts twice. */
-START_TEST(skipped_batches_count_once)
+TEST(skipped_batches_count_once)
 {
     struct fixture f;
 
@@ -414,7 +409,6 @@ START_TEST(skipped_batches_count_once)
     ck_assert_uint_eq(counter_get(&f.stream->skipped_heaps), n_skipped);
     teardown(&f);
 }
-END_TEST
 
 /* ---- Time that jumps ahead and back ------------------------------------------------------------------------------ */
 
@@ -483,7 +477,7 @@ static void walk_on(struct fixture *f, bool jumps, struct made *made)
 }
 
 /* All but the batches beside the jumps, bit for bit. */
-START_TEST(jumps_leave_all_as_it_was)
+TEST(jumps_leave_all_as_it_was)
 {
     static struct made with, without;
     struct fixture f;
@@ -503,10 +497,9 @@ START_TEST(jumps_leave_all_as_it_was)
     }
     ck_assert_uint_le(n_lost, 5 * 2); /* of each jump the one that it cut, and the one that the delay begins in */
 }
-END_TEST
 
 /* The sensors of the models, and from which timestamp on all that was set shows. */
-START_TEST(jumps_are_told)
+TEST(jumps_are_told)
 {
     struct fixture f;
 
@@ -539,10 +532,9 @@ START_TEST(jumps_are_told)
     ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), START_SAMPLES + 4 * CHUNK + BATCH);
     teardown(&f);
 }
-END_TEST
 
 /* Ten seconds of output confirm a time; at a kilohertz that are five batches.  Two chunks far ahead are less. */
-START_TEST(few_data_confirm_no_time)
+TEST(few_data_confirm_no_time)
 {
     struct fixture f;
 
@@ -570,28 +562,4 @@ START_TEST(few_data_confirm_no_time)
     advance_to(&f, START_SAMPLES - CHUNK, false);
     ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), START_SAMPLES - CHUNK + BATCH);
     teardown(&f);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("walk");
-    TCase *tests = tcase_create("walk");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, gains_hold_from_the_next_buffer);
-    tcase_add_test(tests, gains_run_out);
-    tcase_add_test(tests, delays_hold_from_their_start);
-    tcase_add_test(tests, wrong_delays_can_be_taken_back);
-    tcase_add_test(tests, an_output_resumes);
-    tcase_add_test(tests, skipped_batches_count_once);
-    tcase_add_test(tests, jumps_leave_all_as_it_was);
-    tcase_add_test(tests, jumps_are_told);
-    tcase_add_test(tests, few_data_confirm_no_time);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -12,8 +12,8 @@
 #include "kernels/correlate/reduce.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/output.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <string.h>
 
 #define N_ANTS      3
@@ -281,7 +281,7 @@ static void feed_chunk(struct rig *r, bool lossy)
     feed_voltages(r, lossy);
 }
 
-START_TEST(never_cries_wolf)
+TEST(never_cries_wolf, .end = ARRAY_LEN(formats))
 {
     static struct rig rig;
 
@@ -292,11 +292,10 @@ START_TEST(never_cries_wolf)
     ck_assert_uint_eq(rig.n_wrong, 0);
     rig_close(&rig);
 }
-END_TEST
 
 /* 2 of the 24 (baseline, channel) pairs are drawn per dump, so a wrong one stays unseen for a dump with probability
  * (23/24)^2, and for 300 dumps with 8e-12. */
-START_TEST(finds_a_flipped_bit)
+TEST(finds_a_flipped_bit, .end = 8)
 {
     static struct rig rig;
 
@@ -319,7 +318,6 @@ START_TEST(finds_a_flipped_bit)
     ck_assert_uint_ge(counter_get(&xbgpu_send_stream(rig.send, 0)->audit_failures), 1);
     rig_close(&rig);
 }
-END_TEST
 
 /* Sums that go to totals are added to by nothing here, so totals of any value and their rows agree. */
 static void use_totals(struct rig *r)
@@ -331,7 +329,7 @@ static void use_totals(struct rig *r)
 
 /* One of 10^4 bits flips in a dump: it is found in that dump, and nothing is found in the next.  Where sums are floats,
  * that is so of what comes behind them. */
-START_TEST(finds_every_flip)
+TEST(finds_every_flip, .end = ARRAY_LEN(formats))
 {
     const enum place places[2][N_PLACES] = {
         {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_COUNT, IN_HOST_MEMORY},
@@ -363,11 +361,10 @@ START_TEST(finds_every_flip)
     }
     rig_close(&rig);
 }
-END_TEST
 
 /* Where time jumps back again and again in an accumulation that sums of 32 bits are just enough for, each jump ends a
  * dump, so that no more comes of it than they hold. */
-START_TEST(time_stands_still)
+TEST(time_stands_still, .end = ARRAY_LEN(formats))
 {
     static const int lengths[] = {4000, 4000, 4000, 500}; /* batches: a few less than sums hold */
     const unsigned n_jumps = 40;
@@ -390,24 +387,11 @@ START_TEST(time_stands_still)
     ck_assert_uint_eq(rig.n_wrong, 0);
     rig_close(&rig);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("audit");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
     random_start();
     log_init("check_audit", LOG_LEVEL_ERROR);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, never_cries_wolf, 0, ARRAY_LEN(formats));
-    tcase_add_loop_test(tcase, finds_a_flipped_bit, 0, 8);
-    tcase_add_loop_test(tcase, finds_every_flip, 0, ARRAY_LEN(formats));
-    tcase_add_loop_test(tcase, time_stands_still, 0, ARRAY_LEN(formats));
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 60, .start = start);

@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <string.h>
 
 static struct xbgpu_config make_config(const char *rate_hz)
@@ -70,7 +70,7 @@ static const struct {
      661},
 };
 
-START_TEST(golden_bins)
+TEST(golden_bins, .end = ARRAY_LEN(golden))
 {
     struct xbgpu_config config = make_config(golden[_i].rate_hz);
     struct xbgpu_config_gate c = make_phase(golden[_i].frequency, golden[_i].derivative, golden[_i].phase, 1024);
@@ -85,10 +85,9 @@ START_TEST(golden_bins)
     }
     xbgpu_gate_fini(&gate);
 }
-END_TEST
 
 /* Fractions of a turn that are exact in binary, and so must be their bins' edges. */
-START_TEST(edges)
+TEST(edges)
 {
     struct xbgpu_config config = make_config("1024");
     struct xbgpu_config_gate c = make_phase("1", "0", "0", 16);
@@ -104,9 +103,8 @@ START_TEST(edges)
     }
     xbgpu_gate_fini(&gate);
 }
-END_TEST
 
-START_TEST(switch_is_exact)
+TEST(switch_is_exact)
 {
     struct xbgpu_config config = make_config("1712e6");
     struct xbgpu_gate gate;
@@ -129,10 +127,9 @@ START_TEST(switch_is_exact)
         xbgpu_gate_fini(&gate);
     }
 }
-END_TEST
 
 /* 2.5 s after the sync time, by the clock, is so many samples. */
-START_TEST(epoch_by_clock)
+TEST(epoch_by_clock)
 {
     struct xbgpu_config config = make_config("1712e6");
     struct xbgpu_config_gate c = {.kind = XBGPU_GATE_SWITCH, .period_samples = 1000, .on_until_samples = 1};
@@ -143,10 +140,9 @@ START_TEST(epoch_by_clock)
     ck_assert_int_eq(gate.epoch_samples, INT64_C(4280000000));
     xbgpu_gate_fini(&gate);
 }
-END_TEST
 
 /* 1 pc/cm^3 between 1000 MHz and infinity is 4.149377593 ms (1 / 2.41e-4 = 4149.377593), and a quarter of that at 2000. */
-START_TEST(dispersion)
+TEST(dispersion)
 {
     struct xbgpu_config config = make_config("1712e6");
     struct xbgpu_config_gate c = make_phase("1", "0", "0", 2);
@@ -165,7 +161,6 @@ START_TEST(dispersion)
     ck_assert_int_eq(gate.delays_samples[0], 5327801); /* three quarters of that: 5327800.8 */
     xbgpu_gate_fini(&gate);
 }
-END_TEST
 
 static void random_gate(struct xbgpu_config_gate *c, int64_t *bins, double rate_hz)
 {
@@ -218,7 +213,7 @@ static int by_time(const void *a, const void *b)
 
 /* A list has what one decision after the other takes, however many it jumped over; and where gates change, of each
  * spectrum what the one takes whose time it is. */
-START_TEST(lists)
+TEST(lists)
 {
     struct xbgpu_config config = make_config("1e4");
     enum { MAX_GATES = 4 };
@@ -273,25 +268,5 @@ START_TEST(lists)
     }
     ck_assert_uint_gt(n_jumped, 1000000); /* else this has not tried jumping */
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("gate");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, golden_bins, 0, (int)ARRAY_LEN(golden));
-    tcase_add_test(tcase, edges);
-    tcase_add_test(tcase, switch_is_exact);
-    tcase_add_test(tcase, epoch_by_clock);
-    tcase_add_test(tcase, dispersion);
-    tcase_add_test(tcase, lists);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -3,8 +3,8 @@
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "xbgpu/layout.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static struct config *load(const struct config_table *table, const char *yaml, v
 }
 
 /* A MeerKAT L-band F-engine: 8192 channels to 64 X-engines, heaps of 128 channels x 128 spectra. */
-START_TEST(f_engine)
+TEST(f_engine)
 {
     static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
                                "recv: {chunk_samples: 4194304, max_delay_diff: 1000, chunks: 8}\n"
@@ -55,10 +55,9 @@ START_TEST(f_engine)
     ck_assert_uint_eq(fgpu_output_buffers(&config, output), 2 * 2 + 2);
     config_free(&fgpu_config_table, &config, errors);
 }
-END_TEST
 
 /* Two antennas of which a card reads the voltages: they are on the device alone, but for what is looked at. */
-START_TEST(heaps_that_the_card_reads)
+TEST(heaps_that_the_card_reads)
 {
     static const char format[] =
         "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
@@ -85,10 +84,9 @@ START_TEST(heaps_that_the_card_reads)
     /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
     ck_assert_uint_eq(layouts[1].device_bytes - layouts[0].device_bytes, 4 * 2 * 65536);
 }
-END_TEST
 
 /* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
-START_TEST(x_engine)
+TEST(x_engine)
 {
     static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
                                "recv: {sources: 239.2.0.3, antennas: 80, channels: 8192, channels_per_substream: 128,\n"
@@ -123,10 +121,9 @@ START_TEST(x_engine)
     ck_assert_uint_eq(xbgpu_member_first(&layout, 3), 80);
     config_free(&xbgpu_config_table, &config, errors);
 }
-END_TEST
 
 /* What an X-engine's samples take, and which it refuses. */
-START_TEST(sample_formats)
+TEST(sample_formats, .end = 11)
 {
     static const struct {
         const char *keys;
@@ -173,11 +170,10 @@ START_TEST(sample_formats)
     }
     config_free(&xbgpu_config_table, &config, errors);
 }
-END_TEST
 
 /* Which outputs have 64-bit totals beside their sums, and what they take: 3 baselines of 4 products of 8 or 16 bytes;
  * and what checksums take: rows of 4 inputs, and a verdict of 3 and two words for each channel with each dump. */
-START_TEST(totals)
+TEST(totals)
 {
     static const struct {
         int bits, n_spectra, n_batches;
@@ -216,10 +212,9 @@ START_TEST(totals)
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
-END_TEST
 
 /* Shifts: how far outputs lag, and what is kept in front of a chunk; gates: what their dumps and their lists take. */
-START_TEST(shifts_and_gates)
+TEST(shifts_and_gates)
 {
     static const struct {
         const char *shifts;
@@ -268,24 +263,4 @@ START_TEST(shifts_and_gates)
                                               4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
         config_free(&xbgpu_config_table, &config, errors);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("layout");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_add_test(tcase, f_engine);
-    tcase_add_test(tcase, heaps_that_the_card_reads);
-    tcase_add_test(tcase, x_engine);
-    tcase_add_test(tcase, shifts_and_gates);
-    tcase_add_test(tcase, totals);
-    tcase_add_loop_test(tcase, sample_formats, 0, 11);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -3,8 +3,8 @@
 
 #include "kernels/correlate/correlate.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <string.h>
 
 #define N_ANTS_MAX   9
@@ -64,7 +64,7 @@ static void check_once(bool by_baseline)
 }
 
 /* Spectra that a gate took of each baseline, and in all batches of which any heap came, by rows. */
-START_TEST(gate_counts)
+TEST(gate_counts)
 {
     for (int trial = 0; trial < 1000; trial++) {
         size_t n_ants = 1 + random_below(N_ANTS_MAX), n_rows = 1 + random_below(3),
@@ -103,36 +103,17 @@ START_TEST(gate_counts)
         xbgpu_window_fini(&window);
     }
 }
-END_TEST
 
-START_TEST(all_or_nothing)
+TEST(all_or_nothing)
 {
     for (int i = 0; i < 2000; i++)
         check_once(false);
 }
-END_TEST
 
-START_TEST(by_baseline)
+TEST(by_baseline)
 {
     for (int i = 0; i < 2000; i++)
         check_once(true);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("window");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, all_or_nothing);
-    tcase_add_test(tcase, by_baseline);
-    tcase_add_test(tcase, gate_counts);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

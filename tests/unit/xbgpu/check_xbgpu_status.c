@@ -4,8 +4,8 @@
 #include "common/telemetry/stats.h"
 #include "kernels/correlate/reduce.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,7 +147,7 @@ static void check_curve(const struct rig *r, const json_t *curve, int ant1, int 
     }
 }
 
-START_TEST(spectra)
+TEST(spectra)
 {
     struct rig *r = calloc(1, sizeof(*r));
     static const int products[] = {0, 3, 0, 3, 0, 1, 2, 3};
@@ -173,10 +173,9 @@ START_TEST(spectra)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
 /* Some channels alone. */
-START_TEST(closer)
+TEST(closer)
 {
     struct rig *r = calloc(1, sizeof(*r));
     const struct status_query query = {.baseline = "0,2", .channels = "50,54"};
@@ -199,10 +198,9 @@ START_TEST(closer)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
 /* What is flagged is nothing, not (-2^31, 1). */
-START_TEST(flagged)
+TEST(flagged)
 {
     struct rig *r = calloc(1, sizeof(*r));
     const size_t baseline = 2 * 3 / 2 + 1; /* of 1 and 2 */
@@ -224,9 +222,8 @@ START_TEST(flagged)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
-START_TEST(levels)
+TEST(levels)
 {
     struct rig *r = calloc(1, sizeof(*r));
 
@@ -251,10 +248,9 @@ START_TEST(levels)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
 /* Several people look at different baselines; each gets his own, and one more than there are views takes turns. */
-START_TEST(several)
+TEST(several)
 {
     struct rig *r = calloc(1, sizeof(*r));
     static const char *const baselines[] = {"0,0", "0,4", "1,2", "3,3", "2,4"};
@@ -281,10 +277,9 @@ START_TEST(several)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
 /* What makes no sense is the first baseline; an output that nobody asks for is not looked at. */
-START_TEST(other_questions)
+TEST(other_questions)
 {
     struct rig *r = calloc(1, sizeof(*r));
     static const char *const questions[] = {"",    "0",    "0,5",  "5,0", "-1,0", "0,1,2",
@@ -305,24 +300,5 @@ START_TEST(other_questions)
     json_decref(json);
     rig_close(r);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("xbgpu_status");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_add_test(tcase, spectra);
-    tcase_add_test(tcase, closer);
-    tcase_add_test(tcase, flagged);
-    tcase_add_test(tcase, levels);
-    tcase_add_test(tcase, several);
-    tcase_add_test(tcase, other_questions);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

@@ -5,8 +5,8 @@
 #include "xbgpu/gate_schedule.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/settings.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <string.h>
 
@@ -65,7 +65,7 @@ static char *written(void (*write)(const struct xbgpu_labels *labels, FILE *out)
     return text;
 }
 
-START_TEST(input_labels)
+TEST(input_labels)
 {
     struct xbgpu_labels labels;
 
@@ -92,10 +92,9 @@ START_TEST(input_labels)
     xbgpu_labels_fini(&labels);
     unload();
 }
-END_TEST
 
 /* What the labels of an antenna begin with is its name, if that tells the antennas apart. */
-START_TEST(antennas_by_labels)
+TEST(antennas_by_labels)
 {
     static const char *const cases[][3] = {{"mh, mv, nh, nv", "m", "n"},
                                            {"s1-x, s1-y, m017.h, m017.v", "s1", "m017"},
@@ -115,9 +114,8 @@ START_TEST(antennas_by_labels)
         unload();
     }
 }
-END_TEST
 
-START_TEST(antenna_names)
+TEST(antenna_names)
 {
     struct xbgpu_labels labels;
 
@@ -142,9 +140,8 @@ START_TEST(antenna_names)
     xbgpu_labels_fini(&labels);
     unload();
 }
-END_TEST
 
-START_TEST(labels_that_are_wrong)
+TEST(labels_that_are_wrong)
 {
     static const char *const cases[][2] = {
         {", input_labels: 'a, b, c'", "input_labels must be 4, one for each polarisation of 2 antennas, not 3"},
@@ -167,10 +164,9 @@ START_TEST(labels_that_are_wrong)
         unload();
     }
 }
-END_TEST
 
 /* What was written is read again, and nothing else has changed. */
-START_TEST(settings_are_kept)
+TEST(settings_are_kept)
 {
     struct xbgpu_settings settings, again;
     char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "", *text = NULL, *text_again = NULL;
@@ -238,7 +234,6 @@ START_TEST(settings_are_kept)
     xbgpu_settings_fini(&again);
     unload();
 }
-END_TEST
 
 /* Text that 'settings' write; to be freed. */
 static char *text_of(struct xbgpu_settings *settings)
@@ -266,7 +261,7 @@ static bool read_text(struct xbgpu_settings *settings, const char *text)
 }
 
 /* Whatever of it has no place here is told. */
-START_TEST(what_is_left_out)
+TEST(what_is_left_out)
 {
     static const struct {
         const char *text;
@@ -282,10 +277,9 @@ START_TEST(what_is_left_out)
     }
     unload();
 }
-END_TEST
 
 /* Shifts go with their inputs, wherever these are now. */
-START_TEST(shifts_follow_their_inputs)
+TEST(shifts_follow_their_inputs)
 {
     struct xbgpu_settings settings, again;
 
@@ -308,10 +302,9 @@ START_TEST(shifts_follow_their_inputs)
     free(text);
     unload();
 }
-END_TEST
 
 /* An epoch in samples of another sync time is another time: what the configuration says of such a gate holds. */
-START_TEST(epochs_of_another_sync_time)
+TEST(epochs_of_another_sync_time)
 {
     static const char kept[] = "sync_time 1600000000\n"
                                "gate p 5 epoch_time 1700000001\ngate p 5 phase 0.25\n"
@@ -327,7 +320,6 @@ START_TEST(epochs_of_another_sync_time)
     xbgpu_settings_fini(&again);
     unload();
 }
-END_TEST
 
 /* A change as it was set. */
 struct set_change {
@@ -368,7 +360,7 @@ static size_t n_held(const struct xbgpu_gate_schedule_entry *entry)
 
 /* At any timestamp from the oldest change that is kept on, while the time that has been listed goes on, jumps ahead and
  * comes back. */
-START_TEST(gates_change_hands)
+TEST(gates_change_hands)
 {
     enum { N = 200 };
     struct xbgpu_gate_schedule gating;
@@ -407,11 +399,10 @@ START_TEST(gates_change_hands)
     xbgpu_gate_schedule_fini(&gating);
     unload();
 }
-END_TEST
 
 /* The gates in force before a jump ahead are in force behind it, whatever has been set meanwhile for the time there; the
  * last changes are kept. */
-START_TEST(gates_after_a_jump)
+TEST(gates_after_a_jump)
 {
     const int64_t far = INT64_C(1) << 40;
     struct xbgpu_gate_schedule gating;
@@ -444,28 +435,5 @@ START_TEST(gates_after_a_jump)
     xbgpu_gate_schedule_fini(&gating);
     unload();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("xcontrol");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_add_test(tcase, input_labels);
-    tcase_add_test(tcase, antennas_by_labels);
-    tcase_add_test(tcase, antenna_names);
-    tcase_add_test(tcase, labels_that_are_wrong);
-    tcase_add_test(tcase, settings_are_kept);
-    tcase_add_test(tcase, shifts_follow_their_inputs);
-    tcase_add_test(tcase, what_is_left_out);
-    tcase_add_test(tcase, epochs_of_another_sync_time);
-    tcase_add_test(tcase, gates_change_hands);
-    tcase_add_test(tcase, gates_after_a_jump);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
-}
+SUITE(.start = random_start);

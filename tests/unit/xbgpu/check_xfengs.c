@@ -3,8 +3,8 @@
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 
 #define SILENT_NS (2 * NS_PER_S)
 #define UNIX_NS   (INT64_C(1700000000) * NS_PER_S)
@@ -63,7 +63,7 @@ static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, e
     ck_assert_int_eq(since_ns, since_s == 0 ? 0 : UNIX_NS + since_s * NS_PER_S);
 }
 
-START_TEST(states)
+TEST(states)
 {
     struct fixture f;
     static const unsigned none[N_ANTS] = {0}, all[N_ANTS] = {10, 10, 0}, one_lost[N_ANTS] = {0, 1, 0};
@@ -96,10 +96,9 @@ START_TEST(states)
     check_state(&f, 0, XFENG_SILENT, SENSOR_ERROR, 1005);
     teardown(&f);
 }
-END_TEST
 
 /* Who sends heaps that are late or refused is not dead or silent, but loses them where none is complete. */
-START_TEST(useless_heaps_are_heard)
+TEST(useless_heaps_are_heard)
 {
     struct fixture f;
     static const unsigned none[N_ANTS] = {0}, all[N_ANTS] = {0, 10, 10}, last[N_ANTS] = {0, 0, 10};
@@ -125,9 +124,8 @@ START_TEST(useless_heaps_are_heard)
     check_state(&f, 1, XFENG_SILENT, SENSOR_ERROR, 1009);
     teardown(&f);
 }
-END_TEST
 
-START_TEST(counts_are_told)
+TEST(counts_are_told)
 {
     struct fixture f;
     static const unsigned heaps[N_ANTS] = {7, 0, 9}, missing[N_ANTS] = {0, 3, 1};
@@ -160,22 +158,4 @@ START_TEST(counts_are_told)
     ck_assert_str_eq(json_string_value(json_array_get(labels, 1)), "m002y");
     json_decref(json);
     teardown(&f);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("xfengs");
-    TCase *tests = tcase_create("xfengs");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, states);
-    tcase_add_test(tests, useless_heaps_are_heard);
-    tcase_add_test(tests, counts_are_told);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed > 0;
 }

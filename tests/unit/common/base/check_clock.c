@@ -1,11 +1,11 @@
 /* check_clock.c - the clocks agree with the system's, and a sleep ends neither early nor never. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 
-START_TEST(unix_time_is_the_systems)
+TEST(unix_time_is_the_systems)
 {
     int64_t before_s = (int64_t)time(NULL);
     int64_t now_ns = clock_unix_ns();
@@ -14,9 +14,8 @@ START_TEST(unix_time_is_the_systems)
     ck_assert_int_ge(now_ns, before_s * NS_PER_S);
     ck_assert_int_le(now_ns, ((int64_t)time(NULL) + 2) * NS_PER_S);
 }
-END_TEST
 
-START_TEST(monotonic_time_never_goes_back)
+TEST(monotonic_time_never_goes_back)
 {
     int64_t last_ns = clock_monotonic_ns();
 
@@ -27,10 +26,9 @@ START_TEST(monotonic_time_never_goes_back)
         last_ns = now_ns;
     }
 }
-END_TEST
 
 /* A sleep takes none, and what this thread took the process took too. */
-START_TEST(cpu_time_is_what_was_worked)
+TEST(cpu_time_is_what_was_worked)
 {
     int64_t process_ns = clock_process_cpu_ns(), thread_ns = clock_thread_cpu_ns();
     int64_t slept_ns;
@@ -43,9 +41,8 @@ START_TEST(cpu_time_is_what_was_worked)
         ;
     ck_assert_int_ge(clock_process_cpu_ns() - process_ns, NS_PER_MS);
 }
-END_TEST
 
-START_TEST(timespec_splits_at_the_second)
+TEST(timespec_splits_at_the_second)
 {
     static const struct {
         int64_t ns;
@@ -69,42 +66,19 @@ START_TEST(timespec_splits_at_the_second)
         ck_assert_int_eq(t.tv_nsec, table[k].nsec);
     }
 }
-END_TEST
 
-START_TEST(sleep_reaches_its_deadline)
+TEST(sleep_reaches_its_deadline)
 {
     int64_t deadline_ns = clock_monotonic_ns() + 5 * NS_PER_MS;
 
     clock_sleep_until(deadline_ns);
     ck_assert_int_ge(clock_monotonic_ns(), deadline_ns);
 }
-END_TEST
 
-START_TEST(sleep_until_the_past_returns)
+TEST(sleep_until_the_past_returns)
 {
     /* If it did not, the runner would end the test. */
     clock_sleep_until(clock_monotonic_ns() - 1);
     clock_sleep_until(0);
     clock_sleep_until(INT64_MIN);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("clock");
-    TCase *tests = tcase_create("clock");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, unix_time_is_the_systems);
-    tcase_add_test(tests, monotonic_time_never_goes_back);
-    tcase_add_test(tests, cpu_time_is_what_was_worked);
-    tcase_add_test(tests, timespec_splits_at_the_second);
-    tcase_add_test(tests, sleep_reaches_its_deadline);
-    tcase_add_test(tests, sleep_until_the_past_returns);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

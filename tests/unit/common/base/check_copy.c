@@ -1,7 +1,7 @@
 /* check_copy.c - copies past the cache, from and to every alignment. */
 #include "common/base/copy.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static uint8_t pattern(size_t i)
     return (uint8_t)(i * 37 + i / 256 + 1);
 }
 
-START_TEST(every_alignment_and_size)
+TEST(every_alignment_and_size)
 {
     static _Alignas(LINE_BYTES) uint8_t in[LINE_BYTES + BYTES_MAX];
     static _Alignas(LINE_BYTES) uint8_t out[GUARD + LINE_BYTES + BYTES_MAX + GUARD], expected[sizeof(out)];
@@ -38,10 +38,9 @@ START_TEST(every_alignment_and_size)
         }
     }
 }
-END_TEST
 
 /* So that a sanitizer sees what is read or written beyond. */
-START_TEST(within_its_bounds)
+TEST(within_its_bounds)
 {
     for (size_t n_bytes = 1; n_bytes <= BYTES_MAX; n_bytes++) {
         uint8_t *in = malloc(n_bytes), *out = malloc(n_bytes);
@@ -56,22 +55,5 @@ START_TEST(within_its_bounds)
         free(out);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("copy");
-    TCase *tests = tcase_create("copy");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tests, every_alignment_and_size);
-    tcase_add_test(tests, within_its_bounds);
-    tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60);

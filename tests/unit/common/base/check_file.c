@@ -2,8 +2,8 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <glob.h>
 #include <stdbool.h>
@@ -70,7 +70,7 @@ static bool is_there(const char *path)
     return lstat(path, &file) == 0;
 }
 
-START_TEST(what_a_killed_process_leaves_goes_when_it_is_old)
+TEST(what_a_killed_process_leaves_goes_when_it_is_old)
 {
     const struct file_part part = {"text", 4};
     char pattern[128], kept[128];
@@ -102,19 +102,17 @@ START_TEST(what_a_killed_process_leaves_goes_when_it_is_old)
     ck_assert(is_there(kept));
     globfree(&left);
 }
-END_TEST
 
-START_TEST(what_is_replaced_is_on_the_disk_and_then_its_name)
+TEST(what_is_replaced_is_on_the_disk_and_then_its_name)
 {
     const struct file_part part = {"text", 4};
 
     ck_assert_int_eq(file_replace(directory, "kept", &part, 1), 0);
     ck_assert_str_eq(synced, "fD");
 }
-END_TEST
 
 /* A user may have named a directory with files of his own. */
-START_TEST(what_is_not_ours_stays)
+TEST(what_is_not_ours_stays)
 {
     static const char *const names[] = {"new-abcdef", "cbf-new-abcde", "cbf-new-abcdefg", "a-cbf-new-abcdef"};
     char path[128];
@@ -143,21 +141,5 @@ START_TEST(what_is_not_ours_stays)
     place(path, sizeof(path), "missing");
     file_remove_stale(path);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("file");
-    TCase *tcase = tcase_create("file");
-
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_a_killed_process_leaves_goes_when_it_is_old);
-    tcase_add_test(tcase, what_is_replaced_is_on_the_disk_and_then_its_name);
-    tcase_add_test(tcase, what_is_not_ours_stays);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
-}
+SUITE(.setup = setup, .teardown = teardown);

@@ -3,8 +3,8 @@
 #include "common/base/inbox.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -39,13 +39,12 @@ static void assert_number(const struct inbox_item *item, int64_t number)
     ck_assert_uint_eq((uintptr_t)item->object, (uintptr_t)(number * 3));
 }
 
-START_TEST(destroy_accepts_null)
+TEST(destroy_accepts_null)
 {
     inbox_destroy(NULL);
 }
-END_TEST
 
-START_TEST(order_is_kept_as_the_ring_wraps)
+TEST(order_is_kept_as_the_ring_wraps)
 {
     unsigned seed = (unsigned)clock_unix_ns();
     int64_t n_pushed = 0, n_popped = 0;
@@ -69,9 +68,8 @@ START_TEST(order_is_kept_as_the_ring_wraps)
     }
     ck_assert_int_gt(n_popped, N_SLOTS);
 }
-END_TEST
 
-START_TEST(stopped_gives_what_is_there_then_epipe)
+TEST(stopped_gives_what_is_there_then_epipe)
 {
     struct inbox_item item;
 
@@ -94,9 +92,8 @@ START_TEST(stopped_gives_what_is_there_then_epipe)
     ck_assert_int_eq(inbox_pop(inbox, &item), 0);
     assert_number(&item, 4);
 }
-END_TEST
 
-START_TEST(pop_until_ends_at_the_deadline)
+TEST(pop_until_ends_at_the_deadline)
 {
     struct inbox_item item = {.kind = -1};
     int64_t deadline_ns = clock_monotonic_ns() + 5 * NS_PER_MS;
@@ -111,7 +108,6 @@ START_TEST(pop_until_ends_at_the_deadline)
     ck_assert_int_eq(inbox_pop_until(inbox, 0, &item), 0);
     assert_number(&item, 9);
 }
-END_TEST
 
 /* A consumer that may or may not have begun to wait when the test acts: either way it must come back. */
 struct waiter {
@@ -130,7 +126,7 @@ static void *wait_for_one(void *arg)
     return NULL;
 }
 
-START_TEST(push_wakes_the_consumer)
+TEST(push_wakes_the_consumer)
 {
     for (int64_t k = 0; k < 200; k++) {
         struct waiter waiter = {.timed = k % 2};
@@ -144,9 +140,8 @@ START_TEST(push_wakes_the_consumer)
         assert_number(&waiter.item, k);
     }
 }
-END_TEST
 
-START_TEST(stop_wakes_the_consumer)
+TEST(stop_wakes_the_consumer)
 {
     for (int k = 0; k < 200; k++) {
         struct waiter waiter = {.timed = k % 2};
@@ -161,24 +156,21 @@ START_TEST(stop_wakes_the_consumer)
         ck_assert_int_eq(waiter.result, -EPIPE);
     }
 }
-END_TEST
 
-START_TEST(aborts_when_overfull)
+TEST(aborts_when_overfull, .signal = SIGABRT)
 {
     for (int64_t k = 0; k < N_SLOTS; k++)
         push_number(inbox, k);
     ck_assert_uint_eq(inbox_length(inbox), N_SLOTS);
     inbox_push(inbox, &(struct inbox_item){.kind = 0});
 }
-END_TEST
 
-START_TEST(full_is_not_overfull)
+TEST(full_is_not_overfull)
 {
     for (int64_t k = 0; k < N_SLOTS; k++)
         push_number(inbox, k);
     ck_assert_uint_eq(inbox_length(inbox), N_SLOTS);
 }
-END_TEST
 
 /* Producers with a few buffers each, as receivers have chunks: a buffer goes to the consumer with the producer's next
  * number in it, and comes home to be used again. */
@@ -227,7 +219,7 @@ static int pop_somehow(struct inbox *from, unsigned *seed, struct inbox_item *it
     }
 }
 
-START_TEST(every_item_of_many_producers_is_accounted_for)
+TEST(every_item_of_many_producers_is_accounted_for)
 {
     struct producer producers[N_PRODUCERS];
     struct buffer buffers[N_PRODUCERS][N_BUFFERS];
@@ -271,29 +263,5 @@ START_TEST(every_item_of_many_producers_is_accounted_for)
     ck_assert_uint_eq(inbox_length(to), 0);
     inbox_destroy(to);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("inbox");
-    TCase *tests = tcase_create("inbox");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, destroy_accepts_null);
-    tcase_add_test(tests, order_is_kept_as_the_ring_wraps);
-    tcase_add_test(tests, stopped_gives_what_is_there_then_epipe);
-    tcase_add_test(tests, pop_until_ends_at_the_deadline);
-    tcase_add_test(tests, push_wakes_the_consumer);
-    tcase_add_test(tests, stop_wakes_the_consumer);
-    tcase_add_test(tests, full_is_not_overfull);
-    tcase_add_test_raise_signal(tests, aborts_when_overfull, SIGABRT);
-    tcase_add_test(tests, every_item_of_many_producers_is_accounted_for);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown);

@@ -1,8 +1,8 @@
 /* check_loan.c - a lent buffer comes home once, after its last reader, and with everything that the readers did. */
 #include "common/base/buffer_ref.h"
 #include "common/base/thread.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static void teardown(void)
     inbox_destroy(return_to);
 }
 
-START_TEST(comes_home_after_the_last)
+TEST(comes_home_after_the_last)
 {
     struct inbox_item item = {.kind = -1};
 
@@ -49,7 +49,6 @@ START_TEST(comes_home_after_the_last)
         ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
     }
 }
-END_TEST
 
 struct reader {
     struct thread thread;
@@ -69,7 +68,7 @@ static void *read_and_put(void *arg)
     return NULL;
 }
 
-START_TEST(readers_are_done_when_it_is_home)
+TEST(readers_are_done_when_it_is_home)
 {
     struct reader readers[N_READERS];
     struct inbox_item item = {.object = &buffer.ref};
@@ -97,46 +96,23 @@ START_TEST(readers_are_done_when_it_is_home)
     }
     ck_assert_int_eq(inbox_length(return_to), 0);
 }
-END_TEST
 
-START_TEST(aborts_when_lent_twice)
+TEST(aborts_when_lent_twice, .signal = SIGABRT)
 {
     buffer_ref_set(&buffer.ref, 1);
     buffer_ref_set(&buffer.ref, 1);
 }
-END_TEST
 
-START_TEST(aborts_when_lent_to_nobody)
+TEST(aborts_when_lent_to_nobody, .signal = SIGABRT)
 {
     buffer_ref_set(&buffer.ref, 0);
 }
-END_TEST
 
-START_TEST(aborts_when_put_too_often)
+TEST(aborts_when_put_too_often, .signal = SIGABRT)
 {
     buffer_ref_set(&buffer.ref, 1);
     buffer_ref_put(&buffer.ref);
     buffer_ref_put(&buffer.ref);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("loan");
-    TCase *tests = tcase_create("loan");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, comes_home_after_the_last);
-    tcase_add_test(tests, readers_are_done_when_it_is_home);
-    tcase_add_test_raise_signal(tests, aborts_when_lent_twice, SIGABRT);
-    tcase_add_test_raise_signal(tests, aborts_when_lent_to_nobody, SIGABRT);
-    tcase_add_test_raise_signal(tests, aborts_when_put_too_often, SIGABRT);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown);

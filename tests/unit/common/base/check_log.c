@@ -4,8 +4,8 @@
 #include "common/base/clock.h"
 #include "common/base/datagram.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -113,7 +113,7 @@ static const char *line_of(const char *program, const char *level_and_text)
     return line;
 }
 
-START_TEST(lines)
+TEST(lines)
 {
     capture();
     log_init("fgpu", LOG_LEVEL_INFO);
@@ -122,18 +122,16 @@ START_TEST(lines)
     log_debug("not shown");
     ck_assert_str_eq(written(), line_of("fgpu", "warning: 3 packets of m000"));
 }
-END_TEST
 
-START_TEST(hostile_text)
+TEST(hostile_text)
 {
     capture();
     log_init("fgpu", LOG_LEVEL_DEBUG);
     log_debug("a\nb\x1b[2Jc%s", "");
     ck_assert_str_eq(written(), line_of("fgpu", "debug: a b [2Jc"));
 }
-END_TEST
 
-START_TEST(long_text)
+TEST(long_text)
 {
     char text[5000];
     const char *line;
@@ -147,9 +145,8 @@ START_TEST(long_text)
     ck_assert_uint_lt(strlen(line), 2300);
     ck_assert_str_eq(line + strlen(line) - 5, "x...\n");
 }
-END_TEST
 
-START_TEST(limited)
+TEST(limited)
 {
     struct log_limit limit = {0};
     struct log_limit other = {0};
@@ -173,7 +170,6 @@ START_TEST(limited)
     log_limited(&other, LOG_LEVEL_INFO, "again");
     ck_assert_ptr_null(strstr(written(), "left out"));
 }
-END_TEST
 
 static struct log_limit shared_limit;
 
@@ -184,7 +180,7 @@ static void *log_many(void *arg)
     return NULL;
 }
 
-START_TEST(limited_threads)
+TEST(limited_threads)
 {
     pthread_t threads[4];
 
@@ -197,7 +193,6 @@ START_TEST(limited_threads)
     ck_assert_str_eq(written(), line_of("fgpu", "info: from a thread"));
     ck_assert_uint_eq(shared_limit.n_suppressed, 3999);
 }
-END_TEST
 
 /* Sets $JOURNAL_STREAM to the inode of stderr plus 'inode_off'. */
 static void set_journal_stream(int inode_off)
@@ -210,7 +205,7 @@ static void set_journal_stream(int inode_off)
     setenv("JOURNAL_STREAM", text, 1);
 }
 
-START_TEST(journal)
+TEST(journal)
 {
     capture();
     set_journal_stream(0);
@@ -226,10 +221,9 @@ START_TEST(journal)
     ck_assert_int_eq(journal_result, 0);
     ck_assert_str_eq(written(), "");
 }
-END_TEST
 
 /* Every reason for plain lines. */
-START_TEST(no_journal)
+TEST(no_journal, .end = 4)
 {
     capture();
     set_journal_stream(_i == 0 ? 1 : 0);
@@ -242,26 +236,4 @@ START_TEST(no_journal)
     log_init("xbgpu", LOG_LEVEL_INFO);
     log_info("here");
     ck_assert_str_eq(written(), line_of("xbgpu", "info: here"));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("log");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tcase, lines);
-    tcase_add_test(tcase, hostile_text);
-    tcase_add_test(tcase, long_text);
-    tcase_add_test(tcase, limited);
-    tcase_add_test(tcase, limited_threads);
-    tcase_add_test(tcase, journal);
-    tcase_add_loop_test(tcase, no_journal, 0, 4);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -4,8 +4,8 @@
 #include "common/base/log_ring.h"
 #include "common/daemon/service.h"
 #include "common/base/thread.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -46,7 +46,7 @@ static bool pop_number(uint64_t *thread, uint64_t *number)
 }
 
 /* It takes LOG_RING_LINES lines and no more, and gives them back in order, wherever it stands. */
-START_TEST(ring_full)
+TEST(ring_full)
 {
     uint64_t n_pushed = 0, n_popped = 0, thread, number;
 
@@ -63,7 +63,6 @@ START_TEST(ring_full)
         ck_assert(pop_number(&thread, &number) && number == n_popped);
     ck_assert(!pop_number(&thread, &number));
 }
-END_TEST
 
 static _Atomic uint64_t n_in;
 static _Atomic int n_running;
@@ -77,7 +76,7 @@ static void *push_many(void *arg)
 }
 
 /* Whatever went in comes out once, and in the order of its thread. */
-START_TEST(ring_threads)
+TEST(ring_threads)
 {
     uint64_t next[N_THREADS] = {0}, n_out = 0, thread, number;
     pthread_t threads[N_THREADS];
@@ -99,7 +98,6 @@ START_TEST(ring_threads)
         pthread_join(threads[i], NULL);
     ck_assert_uint_eq(n_out, n_in);
 }
-END_TEST
 
 /* ---- stderr ------------------------------------------------------------------------------------------------------ */
 
@@ -146,7 +144,7 @@ static void log_lines(unsigned first, unsigned n)
 }
 
 /* Without, with and after the logging thread, and again. */
-START_TEST(order)
+TEST(order)
 {
     capture();
     log_lines(0, 10);
@@ -166,7 +164,6 @@ START_TEST(order)
     check_lines(written(), 430);
     ck_assert_uint_eq(log_n_dropped(), 0);
 }
-END_TEST
 
 /* stderr becomes a pipe that is full.  Returns the end that nobody reads. */
 static int fill_stderr(void)
@@ -195,7 +192,7 @@ static void *log_many(void *arg)
 }
 
 /* All threads go on; what did not fit is counted, and said once the lines are read. */
-START_TEST(full_stderr)
+TEST(full_stderr)
 {
     int fd = fill_stderr(), next[N_THREADS] = {0}, thread, number;
     pthread_t threads[N_THREADS];
@@ -227,10 +224,9 @@ START_TEST(full_stderr)
     log_stop();
     fclose(reader);
 }
-END_TEST
 
 /* The end waits for a stderr that nobody reads for a bounded time, and what is said then does not wait for ever. */
-START_TEST(stop_unread)
+TEST(stop_unread)
 {
     int fd = fill_stderr();
 
@@ -242,7 +238,6 @@ START_TEST(stop_unread)
     ck_assert_uint_eq(log_n_dropped(), 11);
     close(fd);
 }
-END_TEST
 
 /* The exit status of a child that runs 'run'. */
 static int run_child(void (*run)(void))
@@ -270,7 +265,7 @@ static void log_and_abort(void)
 }
 
 /* Lines logged before a failed assertion are written, and the process ends as usual. */
-START_TEST(aborted)
+TEST(aborted)
 {
     for (int i = 0; i < 10; i++) {
         capture();
@@ -280,7 +275,6 @@ START_TEST(aborted)
         fclose(captured);
     }
 }
-END_TEST
 
 static void stop_twice(void)
 {
@@ -293,7 +287,7 @@ static void stop_twice(void)
 }
 
 /* A second signal ends the process although stderr takes nothing. */
-START_TEST(second_signal_unread)
+TEST(second_signal_unread)
 {
     int fd = fill_stderr();
     int status = run_child(stop_twice);
@@ -301,7 +295,6 @@ START_TEST(second_signal_unread)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 1);
     close(fd);
 }
-END_TEST
 
 /* A service ends in bounded time, too. */
 static void serve(void)
@@ -316,7 +309,7 @@ static void serve(void)
     _exit(code ? 3 : 0);
 }
 
-START_TEST(service_unread)
+TEST(service_unread)
 {
     int fd = fill_stderr();
     int status = run_child(serve);
@@ -324,27 +317,5 @@ START_TEST(service_unread)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     close(fd);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("log_thread");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, ring_full);
-    tcase_add_test(tcase, ring_threads);
-    tcase_add_test(tcase, order);
-    tcase_add_test(tcase, full_stderr);
-    tcase_add_test(tcase, stop_unread);
-    tcase_add_test(tcase, aborted);
-    tcase_add_test(tcase, second_signal_unread);
-    tcase_add_test(tcase, service_unread);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 30);

@@ -2,8 +2,8 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,16 +56,15 @@ static void check(uint64_t total_kib, uint64_t available_kib)
 static const char meminfo[] =
     "MemTotal:       1000 kB\nMemFree:         3 kB\nMemAvailable:    700 kB\nBuffers: 1 kB\n";
 
-START_TEST(nothing_to_read)
+TEST(nothing_to_read)
 {
     struct memory memory;
 
     memory_find(root, &memory);
     ck_assert(memory.total_bytes == UINT64_MAX && memory.available_bytes == UINT64_MAX);
 }
-END_TEST
 
-START_TEST(no_group)
+TEST(no_group)
 {
     put("/proc/meminfo", meminfo);
     check(1000, 700);
@@ -74,10 +73,9 @@ START_TEST(no_group)
     put("/sys/fs/cgroup/memory.max", "max\n");
     check(1000, 700);
 }
-END_TEST
 
 /* 500 kB, of which 200 are taken, 50 of these by pages of files. */
-START_TEST(group_of_version_2)
+TEST(group_of_version_2)
 {
     put("/proc/meminfo", meminfo);
     put("/proc/self/cgroup", "0::/system.slice/fgpu.service\n");
@@ -93,10 +91,9 @@ START_TEST(group_of_version_2)
     put("/sys/fs/cgroup/system.slice/memory.current", "500000\n");
     check(400, 0);
 }
-END_TEST
 
 /* In a container, where the path is the host's, and the mount what there is of it. */
-START_TEST(group_of_version_1)
+TEST(group_of_version_1)
 {
     put("/proc/meminfo", meminfo);
     put("/proc/self/cgroup", "5:cpu:/a\n4:memory:/docker/0123\n0::/\n");
@@ -107,9 +104,8 @@ START_TEST(group_of_version_1)
     put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     check(1000, 700);
 }
-END_TEST
 
-START_TEST(checks)
+TEST(checks)
 {
     struct memory memory;
     char why[256] = "";
@@ -123,9 +119,8 @@ START_TEST(checks)
     ck_assert_int_eq(memory_check(UINT64_MAX, "recv.chunks", "lower it", why, sizeof(why)), -E2BIG);
     ck_assert_ptr_nonnull(strstr(why, "more memory than 64 bits can count"));
 }
-END_TEST
 
-START_TEST(sums)
+TEST(sums)
 {
     const uint64_t max = UINT64_MAX, half = UINT64_C(1) << 32;
 
@@ -138,7 +133,6 @@ START_TEST(sums)
     ck_assert_uint_eq(bytes_plus(max, max), max);
     ck_assert_uint_eq(bytes_plus(2, 3), 5);
 }
-END_TEST
 
 /* Of this process, in KiB.  Sanitizers let nothing be locked, and say that it was. */
 static long locked_kib(void)
@@ -154,7 +148,7 @@ static long locked_kib(void)
     return kib;
 }
 
-START_TEST(locks)
+TEST(locks, .unless = test_in_one_process())
 {
     const size_t n_bytes = 3 << 20, page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     uint8_t *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -175,9 +169,8 @@ START_TEST(locks)
     ck_assert_int_eq(mincore(memory + n_bytes - page_bytes, page_bytes, &present), 0);
     ck_assert_uint_eq(present & 1, 0);
 }
-END_TEST
 
-START_TEST(locks_only_what_it_may)
+TEST(locks_only_what_it_may, .unless = test_in_one_process())
 {
     const struct rlimit little = {1 << 16, 1 << 16}, none = {0, 0};
     uid_t user = geteuid();
@@ -191,9 +184,8 @@ START_TEST(locks_only_what_it_may)
     ck_assert(first == 0 || first == -ENOMEM); /* 0: a sanitizer's */
     ck_assert_int_eq(second, first ? -EPERM : 0);
 }
-END_TEST
 
-START_TEST(what_is_used)
+TEST(what_is_used, .end = 3)
 {
     struct memory_use use = {(uint64_t)1000 << 20, (uint64_t)700 << 20, ((uint64_t)200 << 20) + 4096,
                              (uint64_t)50 << 20, (uint64_t[]){0, (uint64_t)30 << 20, 4096}[_i]};
@@ -214,9 +206,8 @@ START_TEST(what_is_used)
                                            : ": 1000 MiB of host memory, 50 MiB on the device\n"));
     fclose(file);
 }
-END_TEST
 
-START_TEST(huge_pages)
+TEST(huge_pages)
 {
     size_t bytes = 2 * MEMORY_HUGE_PAGE_BYTES + 1, n_zero = 0;
     uint8_t *memory = memory_map(bytes, memory_node_of_interface("lo"));
@@ -230,31 +221,5 @@ START_TEST(huge_pages)
     memory_unmap(NULL, bytes);
     ck_assert_int_eq(memory_node_of_interface("no-such-if"), -1);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("memory");
-    TCase *tests = tcase_create("memory");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_checked_fixture(tests, make_root, remove_root);
-    tcase_add_test(tests, nothing_to_read);
-    tcase_add_test(tests, no_group);
-    tcase_add_test(tests, group_of_version_2);
-    tcase_add_test(tests, group_of_version_1);
-    tcase_add_test(tests, checks);
-    tcase_add_test(tests, sums);
-    tcase_add_loop_test(tests, what_is_used, 0, 3);
-    tcase_add_test(tests, huge_pages);
-    if (srunner_fork_status(runner) == CK_FORK) { /* the process has fewer rights after them */
-        tcase_add_test(tests, locks);
-        tcase_add_test(tests, locks_only_what_it_may);
-    }
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.setup = make_root, .teardown = remove_root);

@@ -1,7 +1,7 @@
 /* check_presence.c - prefix sums against counting, for every interval. */
 #include "common/base/presence.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ static void check_all_intervals(const uint8_t *present)
         }
 }
 
-START_TEST(intervals_count_their_flags)
+TEST(intervals_count_their_flags)
 {
     uint8_t present[N_FLAGS];
     unsigned seed = 20261101;
@@ -36,30 +36,12 @@ START_TEST(intervals_count_their_flags)
         check_all_intervals(present);
     }
 }
-END_TEST
 
-START_TEST(no_flags_is_complete)
+TEST(no_flags_is_complete)
 {
     uint32_t sums[1] = {7};
 
     presence_sums(NULL, 0, sums);
     ck_assert_uint_eq(sums[0], 0);
     ck_assert(presence_all(sums, 0, 0));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("presence");
-    TCase *tests = tcase_create("presence");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, intervals_count_their_flags);
-    tcase_add_test(tests, no_flags_is_complete);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -3,8 +3,8 @@
 #include "common/base/inbox.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdatomic.h>
 #include <errno.h>
 #include <sched.h>
@@ -43,16 +43,15 @@ static struct seen start_and_join(const char *name, int cpu)
     return seen;
 }
 
-START_TEST(name_is_set_and_cut)
+TEST(name_is_set_and_cut)
 {
     ck_assert_str_eq(start_and_join("recv-0", -1).name, "recv-0");
     ck_assert_str_eq(start_and_join("exactly15chars.", -1).name, "exactly15chars.");
     ck_assert_str_eq(start_and_join("sixteen chars ..", -1).name, "sixteen chars .");
     ck_assert_str_eq(start_and_join("a name that is far too long for the kernel", -1).name, "a name that is ");
 }
-END_TEST
 
-START_TEST(pinned_where_asked)
+TEST(pinned_where_asked)
 {
     cpu_set_t ours;
 
@@ -66,9 +65,8 @@ START_TEST(pinned_where_asked)
         }
     }
 }
-END_TEST
 
-START_TEST(unpinned_or_refused_keeps_all_cpus)
+TEST(unpinned_or_refused_keeps_all_cpus)
 {
     static const int cpus[] = {-1, CPU_SETSIZE - 1, CPU_SETSIZE, 1 << 30};
     cpu_set_t ours;
@@ -80,9 +78,8 @@ START_TEST(unpinned_or_refused_keeps_all_cpus)
         ck_assert(CPU_EQUAL(&seen.cpus, &ours));
     }
 }
-END_TEST
 
-START_TEST(signals_go_to_main_only)
+TEST(signals_go_to_main_only)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGPIPE, SIGCHLD};
     sigset_t before, after;
@@ -96,7 +93,6 @@ START_TEST(signals_go_to_main_only)
         ck_assert_int_eq(sigismember(&after, signals[k]), sigismember(&before, signals[k]));
     }
 }
-END_TEST
 
 static void *count(void *arg)
 {
@@ -104,7 +100,7 @@ static void *count(void *arg)
     return NULL;
 }
 
-START_TEST(all_or_none_begin)
+TEST(all_or_none_begin)
 {
     struct thread threads[5], before;
     atomic_int n_begun = 0;
@@ -123,9 +119,8 @@ START_TEST(all_or_none_begin)
         ck_assert_int_eq(atomic_exchange(&n_begun, 0), begin ? ARRAY_LEN(threads) : 0);
     }
 }
-END_TEST
 
-START_TEST(cpus_that_there_are)
+TEST(cpus_that_there_are)
 {
     int64_t cpus[] = {-1, 0, -1};
     cpu_set_t before, after;
@@ -146,7 +141,6 @@ START_TEST(cpus_that_there_are)
     ck_assert_int_eq(threads_probe(0), 0);
     ck_assert_int_eq(threads_probe(7), 0);
 }
-END_TEST
 
 /* What the test and the threads that it watches say to each other: each answers every request, unless it is the one
  * that stands still, which reads nothing until it is told to. */
@@ -175,7 +169,7 @@ static void request(struct watched *w)
     ck_assert_int_eq(read(w->answers[0], &c, 1), 1);
 }
 
-START_TEST(who_stands_still)
+TEST(who_stands_still)
 {
     static const char *const names[] = {"first", "second", "a third, cut to 15"};
     struct watched watched[ARRAY_LEN(names)];
@@ -215,7 +209,6 @@ START_TEST(who_stands_still)
         ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
     thread_beat(); /* of a thread that is not watched */
 }
-END_TEST
 
 /* Waits of all kinds, each longer than a beat's interval. */
 static void *wait_long(void *arg)
@@ -229,7 +222,7 @@ static void *wait_long(void *arg)
     return NULL;
 }
 
-START_TEST(waiting_is_no_standing_still)
+TEST(waiting_is_no_standing_still)
 {
     const unsigned looks_per_beat = 10;
     struct inbox *inbox;
@@ -250,27 +243,5 @@ START_TEST(waiting_is_no_standing_still)
     ck_assert_uint_gt(most, looks_per_beat / 2); /* the test would have noticed */
     inbox_destroy(inbox);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("thread");
-    TCase *tests = tcase_create("thread");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, name_is_set_and_cut);
-    tcase_add_test(tests, pinned_where_asked);
-    tcase_add_test(tests, unpinned_or_refused_keeps_all_cpus);
-    tcase_add_test(tests, signals_go_to_main_only);
-    tcase_add_test(tests, all_or_none_begin);
-    tcase_add_test(tests, cpus_that_there_are);
-    tcase_add_test(tests, who_stands_still);
-    tcase_add_test(tests, waiting_is_no_standing_still);
-    tcase_set_timeout(tests, 30);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 30);

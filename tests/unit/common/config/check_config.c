@@ -5,8 +5,8 @@
 #include "common/time/timebase.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -212,7 +212,7 @@ static void check_good_values(const struct test_values *values)
     check_endpoint(&values->http.listen.items[0], "127.0.0.1:80");
 }
 
-START_TEST(every_type)
+TEST(every_type)
 {
     struct test_values values;
     struct config *config;
@@ -223,9 +223,8 @@ START_TEST(every_type)
     ck_assert(config_given(config, &values.http.listen));
     config_free(&table, &values, config);
 }
-END_TEST
 
-START_TEST(defaults)
+TEST(defaults)
 {
     static const char file[] = "basic: {count: 2e0}\n";
     struct test_values values;
@@ -252,10 +251,9 @@ START_TEST(defaults)
     ck_assert(!config_given(config, &values.http.listen));
     config_free(&table, &values, config);
 }
-END_TEST
 
 /* What config_print writes loads again, to the same values and the same text. */
-START_TEST(print_is_a_fixed_point)
+TEST(print_is_a_fixed_point)
 {
     struct test_values values;
     struct config *config;
@@ -282,9 +280,8 @@ START_TEST(print_is_a_fixed_point)
     free(first);
     free(second);
 }
-END_TEST
 
-START_TEST(example_loads)
+TEST(example_loads)
 {
     struct test_values values;
     struct config *config;
@@ -304,7 +301,6 @@ START_TEST(example_loads)
     ck_assert_ptr_nonnull(strstr(example, "\n  # Only with kind tall.\n  #height: 8\n"));
     free(example);
 }
-END_TEST
 
 /* ---- What is wrong ----------------------------------------------------------------------------------------------- */
 
@@ -451,22 +447,20 @@ static const struct {
     {COUNT "  name: \xc3\xa4\xff\n", "3:10: the file is not plain UTF-8 text here (invalid leading UTF-8 octet)\n"},
 };
 
-START_TEST(mistake)
+TEST(mistake, .end = ARRAY_LEN(mistakes))
 {
     check_errors(mistakes[_i].file, strlen(mistakes[_i].file), mistakes[_i].errors);
 }
-END_TEST
 
-START_TEST(nul_in_file)
+TEST(nul_in_file)
 {
     static const char file[] = COUNT "  name: a\0b\n";
 
     check_errors(file, sizeof(file) - 1,
                  "3:10: the file is not plain UTF-8 text here (control characters are not allowed)\n");
 }
-END_TEST
 
-START_TEST(alias_of_itself)
+TEST(alias_of_itself)
 {
     static const char file[] = "basic: &b\n  count: 2\n  cpus: *b\nitems: &i [*i, *i]\n";
 
@@ -475,7 +469,6 @@ START_TEST(alias_of_itself)
                  "4:8: items[0] must be a group of keys (lines \"key: value\"), but a list is given\n"
                  "4:8: items[1] must be a group of keys (lines \"key: value\"), but a list is given\n");
 }
-END_TEST
 
 /* 'n' times 'what', with 'before' in front and 'behind' at the end; caller frees. */
 static char *repeat(const char *before, const char *what, size_t n, const char *behind)
@@ -515,17 +508,16 @@ static const struct {
     {COUNT "  cpus: [&a 7", ",*a", 998, ",*a]\n", ""},
 };
 
-START_TEST(extent)
+TEST(extent, .end = ARRAY_LEN(extents))
 {
     char *text = repeat(extents[_i].before, extents[_i].what, extents[_i].n, extents[_i].behind);
 
     check_errors(text, strlen(text), extents[_i].errors);
     free(text);
 }
-END_TEST
 
 /* 4 MiB of misspelt keys: the first errors are said, the others counted. */
-START_TEST(many_errors)
+TEST(many_errors)
 {
     enum { N_KEYS = 200000 };
     char *text = repeat("basic:\n", "  cuont: 1\n", N_KEYS, ""), *errors, *last;
@@ -546,9 +538,8 @@ START_TEST(many_errors)
     config_free(&table, &values, config);
     free(text);
 }
-END_TEST
 
-START_TEST(unreadable)
+TEST(unreadable)
 {
     struct test_values values = {0};
     struct config *config;
@@ -565,11 +556,10 @@ START_TEST(unreadable)
     config_free(&table, &values, config);
     config_free(&table, NULL, NULL);
 }
-END_TEST
 
 /* ---- Checks across keys ------------------------------------------------------------------------------------------ */
 
-START_TEST(errors_of_checks)
+TEST(errors_of_checks)
 {
     static const char file[] = "items:\n  - {name: a, width: 1}\n  - {name: b, width: 2}\nbasic:\n  count: 2\n"
                                "  position: [0, 0, 0]\nhttp:\n";
@@ -601,7 +591,6 @@ START_TEST(errors_of_checks)
     ck_assert(!config_given(config, &items[1].kind));
     config_free(&table, &values, config);
 }
-END_TEST
 
 /* ---- Files that nobody wrote ------------------------------------------------------------------------------------- */
 
@@ -637,7 +626,7 @@ static size_t mutate(char *text, size_t n)
 }
 
 /* The places of what only the start finds wrong. */
-START_TEST(located)
+TEST(located)
 {
     static const char yaml[] = COUNT "  size: 8\nitems:\n  - {name: a, width: 1}\n  - {name: b, width: 2}\n";
     static const struct {
@@ -671,9 +660,8 @@ START_TEST(located)
     free(errors);
     config_free(&table, &values, config);
 }
-END_TEST
 
-START_TEST(mutations)
+TEST(mutations)
 {
     size_t n_good = strlen(good_file);
     int n_loaded = 0, n_refused = 0;
@@ -697,9 +685,8 @@ START_TEST(mutations)
     ck_assert_int_gt(n_loaded, 50);
     ck_assert_int_gt(n_refused, 500);
 }
-END_TEST
 
-START_TEST(noise)
+TEST(noise)
 {
     for (int trial = 0; trial < 500; trial++) {
         unsigned char text[200];
@@ -713,39 +700,19 @@ START_TEST(noise)
         config_free(&table, &values, config);
     }
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("config");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
     random_start();
     if (!mkdtemp(directory))
-        return EXIT_FAILURE;
+        abort();
     snprintf(path, sizeof(path), "%s/test.yaml", directory);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, every_type);
-    tcase_add_test(tcase, defaults);
-    tcase_add_test(tcase, print_is_a_fixed_point);
-    tcase_add_test(tcase, example_loads);
-    tcase_add_loop_test(tcase, mistake, 0, ARRAY_LEN(mistakes));
-    tcase_add_test(tcase, nul_in_file);
-    tcase_add_test(tcase, alias_of_itself);
-    tcase_add_loop_test(tcase, extent, 0, ARRAY_LEN(extents));
-    tcase_add_test(tcase, many_errors);
-    tcase_add_test(tcase, unreadable);
-    tcase_add_test(tcase, errors_of_checks);
-    tcase_add_test(tcase, located);
-    tcase_add_test(tcase, mutations);
-    tcase_add_test(tcase, noise);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+}
+
+static void finish(void)
+{
     unlink(path);
     rmdir(directory);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 60, .start = start, .finish = finish);

@@ -1,7 +1,7 @@
 /* check_notify.c - what reaches the init system's socket, and that nothing waits for it. */
 #include "common/daemon/notify.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static void check_received(int fd, const char *expected)
     ck_assert_str_eq(text, expected);
 }
 
-START_TEST(addresses)
+TEST(addresses, .end = 2)
 {
     int fd = open_receiver(_i == 1);
     struct notify notify;
@@ -50,10 +50,9 @@ START_TEST(addresses)
     close(fd);
     unlink(path);
 }
-END_TEST
 
 /* A full queue fails at once, and what is sent once there is room arrives behind what was queued. */
-START_TEST(full_queue)
+TEST(full_queue)
 {
     int fd = open_receiver(true);
     int n_queued = 0, err;
@@ -72,10 +71,9 @@ START_TEST(full_queue)
     notify_close(&notify);
     close(fd);
 }
-END_TEST
 
 /* An init system that starts again is heard of again. */
-START_TEST(receiver_replaced)
+TEST(receiver_replaced)
 {
     int fd = open_receiver(false);
     struct notify notify;
@@ -92,10 +90,9 @@ START_TEST(receiver_replaced)
     close(fd);
     unlink(path);
 }
-END_TEST
 
 /* Nobody to tell, or an address that is none. */
-START_TEST(nobody)
+TEST(nobody)
 {
     static const char *const wrong[] = {"", "@", "/", "relative", "vsock:2:1"};
     char too_long[200] = "/";
@@ -113,9 +110,8 @@ START_TEST(nobody)
         notify_close(&notify);
     }
 }
-END_TEST
 
-START_TEST(watchdog)
+TEST(watchdog)
 {
     static const char *const wrong[] = {"", "0", "-1", " 1", "1s", "99999999999999999999"};
     uint64_t period_us = 7;
@@ -136,24 +132,4 @@ START_TEST(watchdog)
     setenv("WATCHDOG_PID", process, 1);
     ck_assert(notify_watchdog(&period_us));
     ck_assert_uint_eq(period_us, 10000000);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("notify");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_loop_test(tcase, addresses, 0, 2);
-    tcase_add_test(tcase, full_queue);
-    tcase_add_test(tcase, receiver_replaced);
-    tcase_add_test(tcase, nobody);
-    tcase_add_test(tcase, watchdog);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

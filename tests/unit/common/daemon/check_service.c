@@ -3,8 +3,8 @@
 
 #include "common/daemon/notify.h"
 #include "common/base/thread.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <ev.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /* The first exit code that is not 0 counts, from any thread. */
-START_TEST(stopped)
+TEST(stopped)
 {
     pthread_t thread;
     ev_timer timer;
@@ -48,9 +48,8 @@ START_TEST(stopped)
     ck_assert_int_eq(service_run(service), 3);
     service_close(service);
 }
-END_TEST
 
-START_TEST(stopped_before_it_ran)
+TEST(stopped_before_it_ran)
 {
     ck_assert_int_eq(service_open(&service), 0);
     service_stop(service, 5);
@@ -58,14 +57,13 @@ START_TEST(stopped_before_it_ran)
     service_close(service);
     service_close(NULL);
 }
-END_TEST
 
 static void raise_signal(struct ev_loop *loop, ev_timer *timer, int events)
 {
     raise(*(int *)timer->data);
 }
 
-START_TEST(one_signal)
+TEST(one_signal, .end = 2)
 {
     int signal_number = _i == 0 ? SIGTERM : SIGINT;
     ev_timer timer;
@@ -77,36 +75,32 @@ START_TEST(one_signal)
     ck_assert_int_eq(service_run(service), 0);
     service_close(service);
 }
-END_TEST
 
 /* A second signal must work although the loop has ended: that is when something hangs. */
-START_TEST(two_signals)
+TEST(two_signals, .exit_status = 1)
 {
     ck_assert_int_eq(service_open(&service), 0);
     raise(SIGTERM);
     ck_assert_int_eq(service_run(service), 0);
     raise(SIGINT);
 }
-END_TEST
 
 /* Before anything has begun a signal is a clean stop. */
-START_TEST(early_signal)
+TEST(early_signal, .end = 2)
 {
     service_catch_signals();
     raise(_i == 0 ? SIGTERM : SIGINT);
     ck_abort_msg("the signal did not end the process");
 }
-END_TEST
 
-START_TEST(released_signal)
+TEST(released_signal, .signal = SIGTERM)
 {
     service_catch_signals();
     service_release_signals();
     raise(SIGTERM);
 }
-END_TEST
 
-START_TEST(failing_ends_with_1)
+TEST(failing_ends_with_1)
 {
     service_fail(NULL);
     ck_assert_int_eq(service_open(&service), 0);
@@ -114,10 +108,9 @@ START_TEST(failing_ends_with_1)
     ck_assert_int_eq(service_run(service), 1);
     service_close(service);
 }
-END_TEST
 
 /* A signal that comes when the exit code is decided does not change it. */
-START_TEST(late_signal)
+TEST(late_signal)
 {
     service_catch_signals();
     ck_assert_int_eq(service_open(&service), 0);
@@ -127,9 +120,8 @@ START_TEST(late_signal)
     raise(SIGTERM);
     raise(SIGINT);
 }
-END_TEST
 
-START_TEST(broken_pipe)
+TEST(broken_pipe)
 {
     int fds[2];
 
@@ -140,7 +132,6 @@ START_TEST(broken_pipe)
     close(fds[1]);
     service_close(service);
 }
-END_TEST
 
 /* The next notification; sending is a datagram to ourselves, so it is already there. */
 static void check_notified(int fd, const char *expected)
@@ -169,7 +160,7 @@ static int open_notify_socket(void)
     return fd;
 }
 
-START_TEST(notifications)
+TEST(notifications)
 {
     int fd = open_notify_socket();
     char text[512];
@@ -187,7 +178,6 @@ START_TEST(notifications)
     service_close(service);
     close(fd);
 }
-END_TEST
 
 /* ---- An init system that does not read --------------------------------------------------------------------------- */
 
@@ -240,7 +230,7 @@ static void on_told(struct ev_loop *loop, ev_io *watcher, int events)
 }
 
 /* Nothing waits for it; READY and the newest STATUS, and no other, are told once it reads again. */
-START_TEST(unread_notifications)
+TEST(unread_notifications)
 {
     ev_timer timer;
     ev_io io;
@@ -266,7 +256,6 @@ START_TEST(unread_notifications)
     check_notified(unread_fd, "STOPPING=1\nSTATUS=draining");
     close(unread_fd);
 }
-END_TEST
 
 /* The next notification, waited for. */
 static void wait_notified(int fd, const char *expected)
@@ -298,7 +287,7 @@ static void *beat(void *arg)
     return NULL;
 }
 
-START_TEST(watchdog)
+TEST(watchdog)
 {
     int fd = open_notify_socket();
     char text[100] = "", expected[100];
@@ -345,41 +334,12 @@ START_TEST(watchdog)
     service_close(service);
     close(fd);
 }
-END_TEST
 
 /* What a restart can cure, and what it cannot. */
-START_TEST(exit_codes)
+TEST(exit_codes)
 {
     ck_assert_int_eq(service_exit_code(-ENODEV), EXIT_CONFIG);
     ck_assert_int_eq(service_exit_code(-EADDRNOTAVAIL), EXIT_CONFIG);
     ck_assert_int_eq(service_exit_code(-EADDRINUSE), 1);
     ck_assert_int_eq(service_exit_code(-ENOMEM), 1);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("service");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tcase, stopped);
-    tcase_add_test(tcase, stopped_before_it_ran);
-    tcase_add_loop_test(tcase, one_signal, 0, 2);
-    tcase_add_exit_test(tcase, two_signals, 1);
-    tcase_add_loop_exit_test(tcase, early_signal, 0, 0, 2);
-    tcase_add_test_raise_signal(tcase, released_signal, SIGTERM);
-    tcase_add_test(tcase, failing_ends_with_1);
-    tcase_add_test(tcase, late_signal);
-    tcase_add_test(tcase, broken_pipe);
-    tcase_add_test(tcase, notifications);
-    tcase_add_test(tcase, unread_notifications);
-    tcase_add_test(tcase, watchdog);
-    tcase_add_test(tcase, exit_codes);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

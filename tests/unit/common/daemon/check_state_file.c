@@ -5,8 +5,8 @@
 #include "common/daemon/state_file.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>
@@ -115,7 +115,7 @@ static int64_t wait_text(struct state_file *file, const char *expected)
     return clock_monotonic_ns() - start_ns;
 }
 
-START_TEST(written_and_read_again)
+TEST(written_and_read_again)
 {
     struct state_files *files = open_files(directory);
     struct state_file *file, *other;
@@ -153,9 +153,8 @@ START_TEST(written_and_read_again)
     wait_text(file, NULL);
     state_files_close(files);
 }
-END_TEST
 
-START_TEST(of_the_service)
+TEST(of_the_service)
 {
     struct thing thing = {"1\n", 0};
     struct state_file *file;
@@ -170,9 +169,8 @@ START_TEST(of_the_service)
     ck_assert(strncmp(state_file_path(file), directory, strlen(directory)) == 0);
     state_files_close(files);
 }
-END_TEST
 
-START_TEST(nowhere)
+TEST(nowhere)
 {
     struct thing thing = {"1\n", 0};
     struct state_file *file;
@@ -184,9 +182,8 @@ START_TEST(nowhere)
     state_files_close(files);
     ck_assert_int_eq(thing.n_written, 0);
 }
-END_TEST
 
-START_TEST(no_such_directory)
+TEST(no_such_directory)
 {
     struct state_files *files;
     char path[128], why[256] = "";
@@ -196,7 +193,6 @@ START_TEST(no_such_directory)
     ck_assert_int_eq(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)), -ENOENT);
     ck_assert_msg(strncmp(why, "state.directory: ", 17) == 0 && strstr(why, path), "%s", why);
 }
-END_TEST
 
 /* Files that other users may have put there are not taken for the operator's settings. */
 static void assert_refused(void)
@@ -211,7 +207,7 @@ static void assert_refused(void)
                   "%s", why);
 }
 
-START_TEST(directory_that_others_may_change)
+TEST(directory_that_others_may_change)
 {
     static const mode_t modes[] = {0777, 0770, 0702, 01777};
 
@@ -227,7 +223,6 @@ START_TEST(directory_that_others_may_change)
     }
     state_files_close(open_files(directory));
 }
-END_TEST
 
 /* Whether the sensor has this status and word. */
 static bool is_status(enum sensor_status expected, const char *word)
@@ -259,7 +254,7 @@ static void close_with_sensor(struct state_files *files)
 }
 
 /* A kept file that is not to be believed is told by a sensor, until the next start. */
-START_TEST(ignored_files)
+TEST(ignored_files)
 {
     enum { ABSENT, WHOLE, EMPTY, WRITABLE, LINK, REFUSED, N_CASES };
     char path[80], other[80];
@@ -302,10 +297,9 @@ START_TEST(ignored_files)
     ck_assert(!state_file_path(file) && is_status(SENSOR_NOMINAL, "none"));
     close_with_sensor(files);
 }
-END_TEST
 
 /* As systemd makes it with DynamicUser=: a link to a directory that is the service's. */
-START_TEST(directory_behind_a_link)
+TEST(directory_behind_a_link)
 {
     char link_path[80];
 
@@ -314,10 +308,9 @@ START_TEST(directory_behind_a_link)
     state_files_close(open_files(link_path));
     ck_assert_int_eq(unlink(link_path), 0);
 }
-END_TEST
 
 /* Two processes would take each other's files for their own; the second may have it once the first is gone. */
-START_TEST(directory_in_use)
+TEST(directory_in_use)
 {
     struct state_files *first = open_files(directory), *second = NULL;
     struct config_state config = {directory};
@@ -329,10 +322,9 @@ START_TEST(directory_in_use)
     state_files_close(first);
     state_files_close(open_files(directory));
 }
-END_TEST
 
 /* What a process left that was killed while it wrote. */
-START_TEST(stale_file)
+TEST(stale_file)
 {
     const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
     char path[128];
@@ -343,10 +335,9 @@ START_TEST(stale_file)
     state_files_close(open_files(directory));
     ck_assert_int_ne(access(path, F_OK), 0);
 }
-END_TEST
 
 /* A directory that is gone while it runs costs the file, not the program; once it is back all is written. */
-START_TEST(lost_directory)
+TEST(lost_directory)
 {
     struct thing thing = {"1\n", 0};
     struct state_file *file;
@@ -365,7 +356,6 @@ START_TEST(lost_directory)
     wait_text(file, "2\n");
     state_files_close(files);
 }
-END_TEST
 
 static atomic_int n_refused;
 static atomic_bool full;
@@ -381,7 +371,7 @@ int mkostemp(char *template, int flags)
 }
 
 /* What did not fit once is written as soon as it fits, without another change, or by the stop. */
-START_TEST(full_disk)
+TEST(full_disk)
 {
     for (int stops = 0; stops < 2; stops++) {
         struct thing thing = {stops ? "1\n" : "2\n", 0};
@@ -404,10 +394,9 @@ START_TEST(full_disk)
         state_files_close(files);
     }
 }
-END_TEST
 
 /* A disk that hangs is no reason to end an observation. */
-START_TEST(slow_disk)
+TEST(slow_disk)
 {
     struct thing thing = {"1\n", 0};
     struct state_file *file;
@@ -428,32 +417,10 @@ START_TEST(slow_disk)
         ;
     state_files_close(files);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("state_file");
-    TCase *tests = tcase_create("all");
-
     log_init("check_state_file", LOG_LEVEL_ERROR);
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, written_and_read_again);
-    tcase_add_test(tests, of_the_service);
-    tcase_add_test(tests, nowhere);
-    tcase_add_test(tests, no_such_directory);
-    tcase_add_test(tests, directory_that_others_may_change);
-    tcase_add_test(tests, ignored_files);
-    tcase_add_test(tests, directory_behind_a_link);
-    tcase_add_test(tests, directory_in_use);
-    tcase_add_test(tests, stale_file);
-    tcase_add_test(tests, lost_directory);
-    tcase_add_test(tests, full_disk);
-    tcase_add_test(tests, slow_disk);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown, .start = start);

@@ -12,8 +12,8 @@
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
 #include "tests/fakes/direct_guard/direct_guard.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <sched.h>
@@ -223,7 +223,7 @@ static void teardown(void)
 
 /* ---- Opening, memory --------------------------------------------------------------------------------------------- */
 
-START_TEST(cpu_opens_cpu)
+TEST(cpu_opens_cpu)
 {
     struct device_config config = {.kind = DEVICE_CPU};
     struct device *opened = NULL;
@@ -235,10 +235,9 @@ START_TEST(cpu_opens_cpu)
     ck_assert(device_ok(opened));
     device_close(opened);
 }
-END_TEST
 
 /* A file that is no plugin, and none at all. */
-START_TEST(without_the_cuda_device_auto_opens_cpu_and_cuda_says_why_not)
+TEST(without_the_cuda_device_auto_opens_cpu_and_cuda_says_why_not)
 {
     static const struct {
         const char *plugin, *words;
@@ -267,9 +266,8 @@ START_TEST(without_the_cuda_device_auto_opens_cpu_and_cuda_says_why_not)
         device_close(opened);
     }
 }
-END_TEST
 
-START_TEST(destroy_accepts_null)
+TEST(destroy_accepts_null)
 {
     device_close(NULL);
     device_free(device, NULL);
@@ -279,10 +277,9 @@ START_TEST(destroy_accepts_null)
     device_fft_destroy(NULL);
     device_kernel_destroy(NULL);
 }
-END_TEST
 
 /* More than a huge page, too. */
-START_TEST(memory_is_aligned)
+TEST(memory_is_aligned)
 {
     static const size_t sizes[] = {0, 1, 63, 64, 65, 4095, 4097, 100001, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
 
@@ -308,11 +305,10 @@ START_TEST(memory_is_aligned)
     ck_assert_ptr_null(device_alloc_pinned(device, SIZE_MAX - 100));
     ck_assert(device_ok(device));
 }
-END_TEST
 
 /* What the host writes past the cache, in packets that begin anywhere, the device reads; where there is such memory, which
  * CBF_TEST_DIRECT=1 wants. */
-START_TEST(direct_memory_is_written_by_the_host_and_read_by_the_device)
+TEST(direct_memory_is_written_by_the_host_and_read_by_the_device)
 {
     enum { BYTES = (3 << 20) + 123, PACKET_BYTES = 1003 };
     const char *wanted = getenv("CBF_TEST_DIRECT");
@@ -345,7 +341,6 @@ START_TEST(direct_memory_is_written_by_the_host_and_read_by_the_device)
     free(found);
     free(sent);
 }
-END_TEST
 
 /* Whether the host may read there; asked of the kernel, which does not mind. */
 static bool is_readable(const void *memory)
@@ -361,7 +356,7 @@ static bool is_readable(const void *memory)
 }
 
 /* What is written to the file is in the memory; as often as is asked for.  Addresses for cards are nobody else's. */
-START_TEST(exported_memory_is_the_files)
+TEST(exported_memory_is_the_files)
 {
     enum { N = 3 };
     static const size_t sizes[N] = {1, 65536, 200000};
@@ -400,9 +395,8 @@ START_TEST(exported_memory_is_the_files)
     ck_assert_int_eq(device_alloc_exported(device, SIZE_MAX - 100, &exported[0], why, sizeof(why)), -ENOMEM);
     ck_assert(device_ok(device));
 }
-END_TEST
 
-START_TEST(who_reads_direct_memory_is_noticed)
+TEST(who_reads_direct_memory_is_noticed, .exit_status = DIRECT_GUARD_EXIT_CODE, .unless = test_on_cuda(), .once = true)
 {
     struct device_direct direct;
     char why[300] = "";
@@ -414,9 +408,8 @@ START_TEST(who_reads_direct_memory_is_noticed)
     if (direct_guard_writes() > 0)
         exit(direct.host[9999]);
 }
-END_TEST
 
-START_TEST(memory_is_checked_before_it_is_taken)
+TEST(memory_is_checked_before_it_is_taken)
 {
     char why[300] = "";
 
@@ -426,14 +419,13 @@ START_TEST(memory_is_checked_before_it_is_taken)
     ck_assert_msg(strncmp(why, "recv.chunks: this configuration needs ", 38) == 0, "%s", why);
     ck_assert_msg(strstr(why, test_on_cuda() ? " MiB of GPU memory, and of " : " MiB of memory, and of "), "%s", why);
 }
-END_TEST
 
 static void note_threads(const void *args, int n_threads)
 {
     **(int *const *)args = n_threads;
 }
 
-START_TEST(kernels_get_the_configured_threads)
+TEST(kernels_get_the_configured_threads, .unless = test_on_cuda(), .once = true)
 {
     static const struct kernel kernel = {.name = "note", .args_bytes = sizeof(int *), .cpu = note_threads};
 
@@ -452,7 +444,6 @@ START_TEST(kernels_get_the_configured_threads)
         device_close(opened);
     }
 }
-END_TEST
 
 /* Says that it has begun, and ends when it is told to. */
 struct slow {
@@ -468,7 +459,7 @@ static void be_slow(const void *args, int n_threads)
         sched_yield();
 }
 
-START_TEST(computing_is_no_standing_still)
+TEST(computing_is_no_standing_still, .unless = test_on_cuda(), .once = true)
 {
     static const struct kernel kernel = {.name = "slow", .args_bytes = sizeof(struct slow *), .cpu = be_slow};
     struct slow slow = {false, false}, *args = &slow;
@@ -491,11 +482,10 @@ START_TEST(computing_is_no_standing_still)
     device_kernel_destroy(ready);
     device_close(opened);
 }
-END_TEST
 
 /* ---- One stream -------------------------------------------------------------------------------------------------- */
 
-START_TEST(order_is_kept_as_the_ring_wraps)
+TEST(order_is_kept_as_the_ring_wraps)
 {
     const int n = (int)ARRAY_LEN(list->values);
     /* The ring holds the gate and DEPTH - 1 others; the gate opens when one more is about to be enqueued.  How long
@@ -509,9 +499,8 @@ START_TEST(order_is_kept_as_the_ring_wraps)
     device_stream_wait(streams[0]);
     assert_list(n);
 }
-END_TEST
 
-START_TEST(destroy_runs_what_is_queued)
+TEST(destroy_runs_what_is_queued)
 {
     struct device_stream *stream;
 
@@ -521,9 +510,8 @@ START_TEST(destroy_runs_what_is_queued)
     device_stream_destroy(stream);
     assert_list(500);
 }
-END_TEST
 
-START_TEST(then_comes_after_all_before_it)
+TEST(then_comes_after_all_before_it)
 {
     uint8_t *memory = device_alloc(device, 100), *pinned = device_alloc_pinned(device, 100);
     int first, second;
@@ -543,9 +531,8 @@ START_TEST(then_comes_after_all_before_it)
     device_free(device, memory);
     device_free_pinned(device, pinned);
 }
-END_TEST
 
-START_TEST(references_return_from_several_streams)
+TEST(references_return_from_several_streams)
 {
     struct buffer_ref ref;
 
@@ -558,7 +545,6 @@ START_TEST(references_return_from_several_streams)
     open_gate(gate);
     assert_next(&ref);
 }
-END_TEST
 
 /* More callbacks than a stream keeps, in order. */
 static void note_next(void *arg)
@@ -566,7 +552,7 @@ static void note_next(void *arg)
     list->values[list->n++] = *(int *)arg;
 }
 
-START_TEST(callbacks_keep_their_order_as_the_ring_wraps)
+TEST(callbacks_keep_their_order_as_the_ring_wraps)
 {
     static int numbers[3 * DEVICE_STREAM_DEPTH];
 
@@ -577,25 +563,23 @@ START_TEST(callbacks_keep_their_order_as_the_ring_wraps)
     device_stream_wait(streams[2]);
     assert_list((int)ARRAY_LEN(numbers));
 }
-END_TEST
 
 static void call_device(void *arg)
 {
     device_fill(streams[1], arg, 0, 1);
 }
 
-START_TEST(aborts_when_a_callback_calls_the_device)
+TEST(aborts_when_a_callback_calls_the_device, .signal = SIGABRT)
 {
     uint8_t byte;
 
     device_then(streams[0], call_device, &byte);
     device_stream_wait(streams[0]);
 }
-END_TEST
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
 
-START_TEST(event_before_its_first_record_has_passed)
+TEST(event_before_its_first_record_has_passed)
 {
     struct device_event *event = create_event();
     int arg;
@@ -605,9 +589,8 @@ START_TEST(event_before_its_first_record_has_passed)
     assert_next(&arg);
     device_event_destroy(event);
 }
-END_TEST
 
-START_TEST(several_streams_wait_for_one_event)
+TEST(several_streams_wait_for_one_event)
 {
     struct device_event *event = create_event();
     int arg;
@@ -625,9 +608,8 @@ START_TEST(several_streams_wait_for_one_event)
         assert_next(&arg);
     wait_for_all();
 }
-END_TEST
 
-START_TEST(wait_is_for_the_last_record_before_it)
+TEST(wait_is_for_the_last_record_before_it)
 {
     struct device_event *event = create_event();
     int first, second;
@@ -646,9 +628,8 @@ START_TEST(wait_is_for_the_last_record_before_it)
     assert_next(&first);
     device_event_destroy(event);
 }
-END_TEST
 
-START_TEST(record_covers_only_what_came_before)
+TEST(record_covers_only_what_came_before)
 {
     struct device_event *event = create_event();
     int arg;
@@ -662,9 +643,8 @@ START_TEST(record_covers_only_what_came_before)
     wait_for_all();
     device_event_destroy(event);
 }
-END_TEST
 
-START_TEST(event_outlives_its_stream)
+TEST(event_outlives_its_stream)
 {
     struct device_event *event = create_event();
     struct device_stream *stream;
@@ -683,9 +663,8 @@ START_TEST(event_outlives_its_stream)
     assert_next(&early);
     device_event_destroy(event);
 }
-END_TEST
 
-START_TEST(two_streams_take_turns)
+TEST(two_streams_take_turns)
 {
     struct device_event *turn[2] = {create_event(), create_event()};
     int n = 0;
@@ -703,7 +682,6 @@ START_TEST(two_streams_take_turns)
     device_event_destroy(turn[0]);
     device_event_destroy(turn[1]);
 }
-END_TEST
 
 /* ---- Several threads --------------------------------------------------------------------------------------------- */
 
@@ -738,7 +716,7 @@ static void *use_device(void *arg)
     return NULL;
 }
 
-START_TEST(each_stream_may_have_a_thread)
+TEST(each_stream_may_have_a_thread)
 {
     struct user users[N_STREAMS];
 
@@ -759,7 +737,6 @@ START_TEST(each_stream_may_have_a_thread)
         device_kernel_destroy(users[k].gate);
     }
 }
-END_TEST
 
 /* ---- Copies and fills -------------------------------------------------------------------------------------------- */
 
@@ -786,7 +763,7 @@ static void check_rows(const struct rows *rows, uint8_t *dst, const uint8_t *src
     ck_assert_mem_eq(got, expected, ROWS_BYTES);
 }
 
-START_TEST(rows_are_copied_and_nothing_else)
+TEST(rows_are_copied_and_nothing_else)
 {
     static const struct rows table[] = {
         {37, 53, 37, 5}, {53, 37, 37, 5}, {64, 64, 64, 7}, {64, 61, 1, 8},    {3, 3, 0, 4},
@@ -817,9 +794,8 @@ START_TEST(rows_are_copied_and_nothing_else)
         device_free(device, dst);
     }
 }
-END_TEST
 
-START_TEST(fill_stays_within_its_bytes)
+TEST(fill_stays_within_its_bytes)
 {
     uint8_t *memory = device_alloc(device, 300), expected[300], got[300];
 
@@ -834,7 +810,6 @@ START_TEST(fill_stays_within_its_bytes)
     ck_assert_mem_eq(got, expected, 300);
     device_free(device, memory);
 }
-END_TEST
 
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
@@ -896,7 +871,7 @@ static void check_fft(size_t n, size_t batch, size_t n_bins)
     device_free(device, device_out);
 }
 
-START_TEST(fft_is_the_dft)
+TEST(fft_is_the_dft)
 {
     check_fft(1, 1, 1);
     check_fft(1, 5, 1);
@@ -907,9 +882,8 @@ START_TEST(fft_is_the_dft)
     check_fft(1024, 3, 1024);
     check_fft(65536, 3, 20);
 }
-END_TEST
 
-START_TEST(aborts_when_fft_in_and_out_overlap)
+TEST(aborts_when_fft_in_and_out_overlap, .signal = SIGABRT, .unless = test_on_cuda(), .once = true)
 {
     float *memory = device_alloc(device, 4096);
     struct device_fft *fft;
@@ -917,7 +891,6 @@ START_TEST(aborts_when_fft_in_and_out_overlap)
     ck_assert_int_eq(device_fft_create(device, 64, 2, &fft), 0);
     device_fft_run(streams[0], fft, memory, memory + 2 * 64);
 }
-END_TEST
 
 /* On the fake device, which is none to CBF_TEST_DEVICE yet. */
 static void setup_fake(void)
@@ -928,58 +901,5 @@ static void setup_fake(void)
     setup();
 }
 
-static void add_tests(TCase *tests, bool on_cpu)
-{
-    tcase_add_test(tests, cpu_opens_cpu);
-    tcase_add_test(tests, without_the_cuda_device_auto_opens_cpu_and_cuda_says_why_not);
-    tcase_add_test(tests, destroy_accepts_null);
-    tcase_add_test(tests, memory_is_aligned);
-    tcase_add_test(tests, direct_memory_is_written_by_the_host_and_read_by_the_device);
-    tcase_add_test(tests, exported_memory_is_the_files);
-    tcase_add_test(tests, memory_is_checked_before_it_is_taken);
-    tcase_add_test(tests, order_is_kept_as_the_ring_wraps);
-    tcase_add_test(tests, destroy_runs_what_is_queued);
-    tcase_add_test(tests, then_comes_after_all_before_it);
-    tcase_add_test(tests, references_return_from_several_streams);
-    tcase_add_test(tests, callbacks_keep_their_order_as_the_ring_wraps);
-    tcase_add_test_raise_signal(tests, aborts_when_a_callback_calls_the_device, SIGABRT);
-    tcase_add_test(tests, event_before_its_first_record_has_passed);
-    tcase_add_test(tests, several_streams_wait_for_one_event);
-    tcase_add_test(tests, wait_is_for_the_last_record_before_it);
-    tcase_add_test(tests, record_covers_only_what_came_before);
-    tcase_add_test(tests, event_outlives_its_stream);
-    tcase_add_test(tests, two_streams_take_turns);
-    tcase_add_test(tests, each_stream_may_have_a_thread);
-    tcase_add_test(tests, rows_are_copied_and_nothing_else);
-    tcase_add_test(tests, fill_stays_within_its_bytes);
-    tcase_add_test(tests, fft_is_the_dft);
-    if (!on_cpu)
-        return;
-    tcase_add_exit_test(tests, who_reads_direct_memory_is_noticed, DIRECT_GUARD_EXIT_CODE);
-    tcase_add_test(tests, kernels_get_the_configured_threads);
-    tcase_add_test(tests, computing_is_no_standing_still);
-    tcase_add_test_raise_signal(tests, aborts_when_fft_in_and_out_overlap, SIGABRT);
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("device");
-    TCase *tests = tcase_create("device"), *fake = tcase_create("fake CUDA");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_checked_fixture(fake, setup_fake, teardown);
-    tcase_set_timeout(tests, 60);
-    tcase_set_timeout(fake, 60);
-    add_tests(tests, !test_on_cuda());
-    if (!getenv("CBF_TEST_DEVICE") && test_fake_cuda())
-        add_tests(fake, false);
-    suite_add_tcase(suite, tests);
-    suite_add_tcase(suite, fake);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown, .start = random_start,
+      .again = getenv("CBF_TEST_DEVICE") || !test_fake_cuda() ? NULL : setup_fake);

@@ -7,8 +7,8 @@
 #include "common/device/device.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,34 +197,15 @@ static void run_program(int number)
     finish_and_compare(&p);
 }
 
-START_TEST(random_programs_run_as_if_in_sequence)
+TEST(random_programs_run_as_if_in_sequence, .end = N_PROGRAMS)
 {
     run_program(_i);
 }
-END_TEST
 
-START_TEST(random_programs_run_so_on_fake_cuda)
+TEST(random_programs_run_so_on_fake_cuda, .end = N_PROGRAMS, .unless = getenv("CBF_TEST_DEVICE") || !test_fake_cuda())
 {
     test_use_fake_cuda();
     run_program(_i);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("device_random");
-    TCase *tests = tcase_create("device_random");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, random_programs_run_as_if_in_sequence, 0, N_PROGRAMS);
-    if (!getenv("CBF_TEST_DEVICE") && test_fake_cuda())
-        tcase_add_loop_test(tests, random_programs_run_so_on_fake_cuda, 0, N_PROGRAMS);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

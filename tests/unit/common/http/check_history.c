@@ -2,8 +2,8 @@
 #include "common/http/history.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <string.h>
 
 #define UNIX_S 1700000000
@@ -108,7 +108,7 @@ static void check_none(const char *where, const char *what)
     json_decref(all);
 }
 
-START_TEST(moves_are_remembered_for_an_hour)
+TEST(moves_are_remembered_for_an_hour)
 {
     pass(10, 9);
     check_none("m001 pol 0", "packets missing");
@@ -131,9 +131,8 @@ START_TEST(moves_are_remembered_for_an_hour)
     pass(60, 9);
     check_none("m001 pol 0", "packets missing");
 }
-END_TEST
 
-START_TEST(labels_and_reasons)
+TEST(labels_and_reasons)
 {
     pass(2, 9);
     counter_add(&refused, 4);
@@ -151,10 +150,9 @@ START_TEST(labels_and_reasons)
     ck_assert(strstr(json_string_value(json_object_get(json_array_get(all, 0), "advice")), "time is wrong"));
     json_decref(all);
 }
-END_TEST
 
 /* What came and cannot be used is named by its antenna, output or thread. */
-START_TEST(heaps_and_packets_of_no_use)
+TEST(heaps_and_packets_of_no_use)
 {
     pass(2, 9);
     counter_add(&malformed[0], 4);
@@ -169,10 +167,9 @@ START_TEST(heaps_and_packets_of_no_use)
     check_row("vis", "dumps skipped", 7, 7, 3, 3);
     check_row("m004", "heaps refused", 8, 8, 3, 3);
 }
-END_TEST
 
 /* Groups of F-engines are called as their antennas: few one by one, many by the first and the last. */
-START_TEST(groups_of_antennas)
+TEST(groups_of_antennas)
 {
     pass(2, 9);
     for (unsigned i = 0; i < 4; i++)
@@ -183,10 +180,9 @@ START_TEST(groups_of_antennas)
     check_row("m006", "heaps contested", 3, 3, 3, 3);
     check_row("F-engines 5-6", "heaps contested", 4, 4, 3, 3); /* there is no antenna 6 */
 }
-END_TEST
 
 /* Looks that the main thread could not make in time leave no old seconds behind. */
-START_TEST(looks_that_are_late)
+TEST(looks_that_are_late)
 {
     pass(2, 9);
     counter_add(&missing, 7);
@@ -198,9 +194,8 @@ START_TEST(looks_that_are_late)
     pass(1, 9);
     check_none("m001 pol 0", "packets missing");
 }
-END_TEST
 
-START_TEST(flows_that_stop)
+TEST(flows_that_stop)
 {
     pass(5, 0);
     check_none("m001 pol 0", "no packets"); /* it never came */
@@ -220,10 +215,9 @@ START_TEST(flows_that_stop)
     pass(3, 0); /* the long silence taught nothing */
     check_row("m001 pol 0", "no packets", 3, 106, 180, 183);
 }
-END_TEST
 
 /* A main thread that stood still for long does not make silences of the same length look usual. */
-START_TEST(late_looks_teach_nothing)
+TEST(late_looks_teach_nothing)
 {
     pass(10, 9);
     second += 100;
@@ -231,10 +225,9 @@ START_TEST(late_looks_teach_nothing)
     pass(3, 0);
     check_ongoing("m001 pol 0", "no packets", true);
 }
-END_TEST
 
 /* A gauge that nobody has set is no trouble, but a clock is. */
-START_TEST(gauges_out_of_range)
+TEST(gauges_out_of_range)
 {
     gauge_set(&synchronised, 0);
     pass(5, 9);
@@ -260,10 +253,9 @@ START_TEST(gauges_out_of_range)
     check_ongoing("m001 wide", "silent after a wrong delay", true);
     check_ongoing("m001 wide", "delay above 0.1 s", true);
 }
-END_TEST
 
 /* Output that comes every 10 s is no silence in between. */
-START_TEST(flows_that_are_slow)
+TEST(flows_that_are_slow)
 {
     for (int i = 0; i < 5; i++) {
         counter_add(&slow, 1);
@@ -275,28 +267,5 @@ START_TEST(flows_that_are_slow)
     pass(2, 9);
     check_row("m001 wide", "no output", 21, 21, 41, 62);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("history");
-    TCase *tests = tcase_create("history");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, moves_are_remembered_for_an_hour);
-    tcase_add_test(tests, labels_and_reasons);
-    tcase_add_test(tests, heaps_and_packets_of_no_use);
-    tcase_add_test(tests, groups_of_antennas);
-    tcase_add_test(tests, looks_that_are_late);
-    tcase_add_test(tests, flows_that_stop);
-    tcase_add_test(tests, flows_that_are_slow);
-    tcase_add_test(tests, late_looks_teach_nothing);
-    tcase_add_test(tests, gauges_out_of_range);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed > 0;
-}
+SUITE(.setup = setup, .teardown = teardown);

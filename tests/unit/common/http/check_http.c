@@ -5,9 +5,9 @@
 #include "common/telemetry/stats.h"
 #include "common/http/status.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -99,7 +99,7 @@ static void check_status(const char *answer, const char *status)
                   answer);
 }
 
-START_TEST(metrics)
+TEST(metrics)
 {
     struct http *http = open_any(NULL);
     struct counter counter = {0};
@@ -119,9 +119,8 @@ START_TEST(metrics)
     http_close(http);
     stats_reset();
 }
-END_TEST
 
-START_TEST(other_requests)
+TEST(other_requests)
 {
     struct http *http = open_any(NULL);
     const char *answer;
@@ -143,10 +142,9 @@ START_TEST(other_requests)
     http_close(http);
     http_close(NULL);
 }
-END_TEST
 
 /* Who is not of the networks gets no answer at all. */
-START_TEST(allow)
+TEST(allow)
 {
     static const struct {
         char *networks;
@@ -172,7 +170,6 @@ START_TEST(allow)
     ck_assert_int_eq(http_open(&config, NULL, NULL, &http, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is no network: its address has bits beyond the mask");
 }
-END_TEST
 
 static void check_host(const struct http *http, const char *host, const char *status)
 {
@@ -185,7 +182,7 @@ static void check_host(const struct http *http, const char *host, const char *st
 }
 
 /* Addresses and names of this host are served; a name that leads here by another's wish is not. */
-START_TEST(host)
+TEST(host)
 {
     static const struct {
         const char *host, *status;
@@ -227,7 +224,6 @@ START_TEST(host)
     check_status(ask(http, "GET /healthz HTTP/1.0\r\n\r\n"), "200");
     http_close(http);
 }
-END_TEST
 
 /* Whether the server has closed 'fd' within 'wait_ms'. */
 static bool is_closed(int fd, int wait_ms)
@@ -239,7 +235,7 @@ static bool is_closed(int fd, int wait_ms)
 }
 
 /* A byte a second, of the clock that deadlines have: the header must be whole after 10 s all the same. */
-START_TEST(slow_header)
+TEST(slow_header)
 {
     struct http *http = open_any(NULL);
     int fd = connect_from(http, "127.0.0.1"), n_s = 0;
@@ -256,10 +252,9 @@ START_TEST(slow_header)
     close(fd);
     http_close(http);
 }
-END_TEST
 
 /* Many connections from two addresses, which do not ask, or do not read: others are served at once. */
-START_TEST(crowd)
+TEST(crowd)
 {
     struct http *http = open_any(NULL);
     int fds[3 * HTTP_CLIENTS_MAX];
@@ -275,9 +270,8 @@ START_TEST(crowd)
         close(fds[i]);
     http_close(http);
 }
-END_TEST
 
-START_TEST(page)
+TEST(page)
 {
     static const struct {
         const char *request, *content_type, *begins;
@@ -305,10 +299,9 @@ START_TEST(page)
     http_close(http);
     status_destroy(status);
 }
-END_TEST
 
 /* A pipeline that cannot be made frees its counters while HTTP still serves: until it runs, nobody reads them. */
-START_TEST(starting)
+TEST(starting)
 {
     size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -331,9 +324,8 @@ START_TEST(starting)
     stats_reset();
     munmap(memory, bytes);
 }
-END_TEST
 
-START_TEST(port_in_use)
+TEST(port_in_use)
 {
     struct http *http = open_any(NULL), *second = NULL;
     struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}, .port = (uint16_t)http_port(http)};
@@ -353,9 +345,8 @@ START_TEST(port_in_use)
     ck_assert_uint_eq(http_port(second), endpoint.port);
     http_close(second);
 }
-END_TEST
 
-START_TEST(address_of_another_host)
+TEST(address_of_another_host)
 {
     struct endpoint endpoint = {.address = {inet_addr("192.0.2.1")}, .port = 8080};
     struct config_http config = {.listen = {1, &endpoint}};
@@ -367,10 +358,9 @@ START_TEST(address_of_another_host)
                      "http.listen: cannot serve HTTP on 192.0.2.1:8080: Cannot assign requested address; this host "
                      "has no such address");
 }
-END_TEST
 
 /* A signal sent to the process must reach this thread, not the server's. */
-START_TEST(signals)
+TEST(signals)
 {
     struct http *http;
     sigset_t set, before = {{0}}, after = {{0}};
@@ -391,30 +381,5 @@ START_TEST(signals)
     ck_assert_int_eq(received, SIGUSR1);
     http_close(http);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("http");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_set_timeout(tcase, 30);
-    tcase_add_test(tcase, metrics);
-    tcase_add_test(tcase, other_requests);
-    tcase_add_test(tcase, allow);
-    tcase_add_test(tcase, host);
-    tcase_add_test(tcase, slow_header);
-    tcase_add_test(tcase, crowd);
-    tcase_add_test(tcase, page);
-    tcase_add_test(tcase, starting);
-    tcase_add_test(tcase, port_in_use);
-    tcase_add_test(tcase, address_of_another_host);
-    tcase_add_test(tcase, signals);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 30);

@@ -2,9 +2,9 @@
 #include "common/http/clients.h"
 
 #include "common/http/names.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static size_t count_open(size_t first, size_t end)
     return n;
 }
 
-START_TEST(deadlines)
+TEST(deadlines)
 {
     size_t late = add("192.0.2.1", 100), answering = add("192.0.2.1", 100);
 
@@ -73,10 +73,9 @@ START_TEST(deadlines)
     http_clients_close_late(&clients, 165 * NS_PER_S);
     ck_assert(!is_open(answering));
 }
-END_TEST
 
 /* Two hosts that take all they can get: a third gets six at once and keeps them, whatever the two do then. */
-START_TEST(two_hosts_keep_no_other_out)
+TEST(two_hosts_keep_no_other_out)
 {
     static const char *const crowd[] = {"192.0.2.1", "192.0.2.2"};
 
@@ -92,10 +91,9 @@ START_TEST(two_hosts_keep_no_other_out)
     ck_assert_uint_eq(count_open(first, first + 6), 6);
     ck_assert_uint_eq(count_open(0, n_ends), HTTP_CLIENTS_MAX);
 }
-END_TEST
 
 /* As many hosts as there are connections, and more: a newcomer still gets one, that of whose deadline is next. */
-START_TEST(many_hosts)
+TEST(many_hosts)
 {
     char address[32];
 
@@ -105,9 +103,8 @@ START_TEST(many_hosts)
         ck_assert(i < HTTP_CLIENTS_MAX || !is_open((size_t)(i - HTTP_CLIENTS_MAX)));
     }
 }
-END_TEST
 
-START_TEST(loopback_is_one_host)
+TEST(loopback_is_one_host)
 {
     char address[32];
 
@@ -118,9 +115,8 @@ START_TEST(loopback_is_one_host)
     }
     ck_assert(is_open(other) && is_open(second));
 }
-END_TEST
 
-START_TEST(names_of_the_host)
+TEST(names_of_the_host)
 {
     char path[] = "/tmp/check_http_clients-XXXXXX", host[200] = "";
     FILE *file = fdopen(mkstemp(path), "w");
@@ -140,9 +136,8 @@ START_TEST(names_of_the_host)
     free(without);
     unlink(path);
 }
-END_TEST
 
-START_TEST(names_in_the_configuration)
+TEST(names_in_the_configuration)
 {
     char why[200] = "";
 
@@ -152,25 +147,5 @@ START_TEST(names_in_the_configuration)
     ck_assert_str_eq(why, "\"b:80\" is no host name: it has letters, digits, '-', '_' and '.', and no port");
     ck_assert_int_eq(http_names_check("*.example", why, sizeof(why)), -EINVAL);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("http_clients");
-    TCase *tests = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, deadlines);
-    tcase_add_test(tests, two_hosts_keep_no_other_out);
-    tcase_add_test(tests, many_hosts);
-    tcase_add_test(tests, loopback_is_one_host);
-    tcase_add_test(tests, names_of_the_host);
-    tcase_add_test(tests, names_in_the_configuration);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.setup = setup);

@@ -1,11 +1,11 @@
 /* check_spectrum.c - channels to points, and what is not known. */
 #include "common/http/spectrum.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
-START_TEST(sizes)
+TEST(sizes, .end = 16)
 {
     static const struct {
         const char *channels;
@@ -34,10 +34,9 @@ START_TEST(sizes)
     ck_assert_uint_eq(points.n, cases[_i].n);
     ck_assert_uint_le(points.n, SPECTRUM_MAX_POINTS);
 }
-END_TEST
 
 /* Runs of two with a stride of three; one in part and one wholly unknown, and the last one short. */
-START_TEST(reduce)
+TEST(reduce)
 {
     const struct spectrum_points points = {100, 7, 2, 4};
     const float values[] = {1, -9, -9, 4, -9, -9, NAN, -9, -9, 8, -9, -9, NAN, -9, -9, NAN, -9, -9, -5};
@@ -53,7 +52,6 @@ START_TEST(reduce)
     ck_assert_float_eq(mean[3], -5);
     ck_assert_float_eq(most[3], -5);
 }
-END_TEST
 
 static void check_json(json_t *json, const char *expected)
 {
@@ -64,7 +62,7 @@ static void check_json(json_t *json, const char *expected)
     json_decref(json);
 }
 
-START_TEST(json)
+TEST(json)
 {
     const float powers[] = {16129, 1612.9f, 0, NAN, 2 * 16129, -1};
     const float phases[] = {-179.96f, 0.04f, NAN, 90.25f};
@@ -75,21 +73,4 @@ START_TEST(json)
     check_json(spectrum_axis(&points, 143e6, 208984.375),
                "{\"points\":1024,\"channels\":4096,\"channels_per_point\":4,\"first_channel\":512,"
                "\"first_hz\":250000000.0,\"step_hz\":208984.375}");
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("spectrum");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_add_loop_test(tcase, sizes, 0, 16);
-    tcase_add_test(tcase, reduce);
-    tcase_add_test(tcase, json);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

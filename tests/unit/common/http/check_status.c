@@ -4,8 +4,8 @@
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void check_part(const json_t *json, const char *key, const char *expected
     json_decref(wanted);
 }
 
-START_TEST(sections)
+TEST(sections)
 {
     struct status *status = create(NULL);
     char awkward[64] = "";
@@ -94,7 +94,6 @@ START_TEST(sections)
     status_destroy(status);
     stats_reset();
 }
-END_TEST
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
 {
@@ -105,7 +104,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
     json_object_set_new(into, "numbers", json_pack("[o, o]", status_number(0.25), status_number(-INFINITY)));
 }
 
-START_TEST(process)
+TEST(process)
 {
     struct gauge healthy = {1};
     struct status *status = create(&healthy);
@@ -145,7 +144,6 @@ START_TEST(process)
     status_destroy(status);
     status_destroy(NULL);
 }
-END_TEST
 
 static void write_pair(const union sensor_value *value, char *text, size_t text_bytes)
 {
@@ -157,7 +155,7 @@ static bool includes_all(const char *name)
     return true;
 }
 
-START_TEST(sensors)
+TEST(sensors)
 {
     static const char *const words[] = {"red", "green", NULL};
     struct status *status = create(NULL);
@@ -206,21 +204,4 @@ START_TEST(sensors)
     status_set_sensors(status, NULL);
     sensors_destroy(set);
     status_destroy(status);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("status");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_add_test(tcase, sections);
-    tcase_add_test(tcase, process);
-    tcase_add_test(tcase, sensors);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -3,8 +3,8 @@
 
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void describe(const struct katcp_message *message, char *text, size_t tex
         n += (size_t)snprintf(text + n, text_bytes - n, "%s|", message->args[i]);
 }
 
-START_TEST(right_lines)
+TEST(right_lines)
 {
     static const struct {
         const char *line, *meaning;
@@ -63,9 +63,8 @@ START_TEST(right_lines)
         free(line);
     }
 }
-END_TEST
 
-START_TEST(wrong_lines)
+TEST(wrong_lines)
 {
     static const char *const lines[] = {
         "a",        " ?a",
@@ -93,9 +92,8 @@ START_TEST(wrong_lines)
         free(line);
     }
 }
-END_TEST
 
-START_TEST(nul)
+TEST(nul)
 {
     struct katcp_message message = {0};
     char *line;
@@ -114,9 +112,8 @@ START_TEST(nul)
     free(line);
     katcp_message_fini(&message);
 }
-END_TEST
 
-START_TEST(too_many_arguments)
+TEST(too_many_arguments)
 {
     size_t n = 2 + 2 * ((size_t)KATCP_MAX_ARGS + 1);
     char *text = malloc(n), *line;
@@ -133,7 +130,6 @@ START_TEST(too_many_arguments)
     katcp_message_fini(&message);
     free(text);
 }
-END_TEST
 
 static void random_text(char *text, size_t max_bytes)
 {
@@ -148,7 +144,7 @@ static void random_text(char *text, size_t max_bytes)
 }
 
 /* Whatever arguments are written, the same are read, and nothing in the line ends it early. */
-START_TEST(there_and_back)
+TEST(there_and_back)
 {
     char args[8][32];
 
@@ -176,9 +172,8 @@ START_TEST(there_and_back)
         katcp_text_fini(&text);
     }
 }
-END_TEST
 
-START_TEST(times)
+TEST(times)
 {
     static const struct {
         int64_t ns;
@@ -197,25 +192,5 @@ START_TEST(times)
         katcp_text_fini(&text);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("katcp_message");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, right_lines);
-    tcase_add_test(tcase, wrong_lines);
-    tcase_add_test(tcase, nul);
-    tcase_add_test(tcase, too_many_arguments);
-    tcase_add_test(tcase, there_and_back);
-    tcase_add_test(tcase, times);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -1,5 +1,6 @@
 /* check_katcp_sampling.c - what each strategy tells, and when. */
 #include "tests/unit/katcp_fixture.h"
+#include "tests/unit/test_main.h"
 
 static void set_integer(int64_t value)
 {
@@ -22,7 +23,7 @@ static struct client *sample(const char *strategy)
     return client;
 }
 
-START_TEST(automatic)
+TEST(automatic)
 {
     open_server();
     struct client *client = sample("auto");
@@ -38,10 +39,9 @@ START_TEST(automatic)
     leave(client);
     close_server();
 }
-END_TEST
 
 /* A fast sensor's 'auto' has a shortest interval of 1 s. */
-START_TEST(automatic_rate)
+TEST(automatic_rate)
 {
     open_server();
     struct client *client = connect_greeted(false);
@@ -63,9 +63,8 @@ START_TEST(automatic_rate)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(event)
+TEST(event)
 {
     open_server();
     struct client *client = sample("event");
@@ -91,9 +90,8 @@ START_TEST(event)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(period)
+TEST(period)
 {
     open_server();
     struct client *client = sample("period 2.5");
@@ -112,9 +110,8 @@ START_TEST(period)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(differential)
+TEST(differential)
 {
     open_server();
     struct client *client = sample("differential 2");
@@ -140,9 +137,8 @@ START_TEST(differential)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(event_rate)
+TEST(event_rate)
 {
     open_server();
     struct client *client = sample("event-rate 1 10");
@@ -168,9 +164,8 @@ START_TEST(event_rate)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(differential_rate)
+TEST(differential_rate)
 {
     open_server();
     struct client *client = sample("differential-rate 5 1 10");
@@ -188,9 +183,8 @@ START_TEST(differential_rate)
     leave(client);
     close_server();
 }
-END_TEST
 
-START_TEST(refused_sampling)
+TEST(refused_sampling)
 {
     static const char *const requests_and_replies[][2] = {
         {"?sensor-sampling none event", "!sensor-sampling fail Unknown\\_sensor\\_'none'"},
@@ -225,22 +219,5 @@ START_TEST(refused_sampling)
     leave(client);
     close_server();
 }
-END_TEST
 
-int main(void)
-{
-    const TTest *const tests[] = {automatic,  automatic_rate,    event,           period, differential,
-                                  event_rate, differential_rate, refused_sampling};
-    Suite *suite = suite_create("katcp_sampling");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_set_timeout(tcase, 120);
-    for (size_t i = 0; i < ARRAY_LEN(tests); i++)
-        tcase_add_test(tcase, tests[i]);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120);

@@ -3,8 +3,8 @@
 #include "common/katcp/name_pattern.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static bool found(const char *text, const char *name)
     return is_found;
 }
 
-START_TEST(finds)
+TEST(finds)
 {
     static const struct {
         const char *text, *name;
@@ -73,9 +73,8 @@ START_TEST(finds)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         ck_assert_msg(found(rows[i].text, rows[i].name) == rows[i].found, "/%s/ in \"%s\"", rows[i].text, rows[i].name);
 }
-END_TEST
 
-START_TEST(refuses)
+TEST(refuses)
 {
     static const char *const rows[][2] = {
         {"(", "a group ends in )"},
@@ -126,10 +125,9 @@ START_TEST(refuses)
     ck_assert_ptr_nonnull(name_pattern_compile(longest, sizeof(longest), pattern));
     free(pattern);
 }
-END_TEST
 
 /* Patterns that make other matchers slow take no more steps than any others. */
-START_TEST(bounded)
+TEST(bounded)
 {
     static const char *const worst[] = {"(^a|b$|^$)*", "(^|$)*", "(a*)*", "(a|a)*", "(.*.*)*",
                                         "a?",          ".*",     "(|)",   "|",      "(((((((((.?)?)?)?)?)?)?)?)?)?"};
@@ -147,7 +145,6 @@ START_TEST(bounded)
     text[254] = '\0';
     ck_assert(found(text, name));
 }
-END_TEST
 
 /* ---- Many made at random ----------------------------------------------------------------------------------------- */
 
@@ -190,7 +187,7 @@ static void make(char text[], size_t *n, int depth)
     }
 }
 
-START_TEST(random_ones)
+TEST(random_ones)
 {
     static const char letters[] = "ab.^$*+?()[]|\\{}-d0w";
     static const char *const names[] = {"", "wide.input0.feng-clip-cnt", "aabbaabbaabbaabbaabbaabbaabbaabbaabbaabb"};
@@ -223,7 +220,6 @@ START_TEST(random_ones)
     ck_assert_int_gt(n_taken, n_rounds / 10);
     free(pattern);
 }
-END_TEST
 
 /* ---- A model: what an expression means, by sets of places -------------------------------------------------------- */
 
@@ -331,7 +327,7 @@ static char *write_node(const struct node *node, char *to)
     return to;
 }
 
-START_TEST(as_the_model)
+TEST(as_the_model)
 {
     static struct name_pattern pattern;
     static char text[10000];
@@ -363,23 +359,5 @@ START_TEST(as_the_model)
     ck_assert_uint_lt(n_found, n_compared * 9 / 10);
     ck_assert_uint_gt(n_found, n_compared / 10);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("name_pattern");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_set_timeout(tcase, 3600);
-    tcase_add_test(tcase, finds);
-    tcase_add_test(tcase, refuses);
-    tcase_add_test(tcase, bounded);
-    tcase_add_test(tcase, random_ones);
-    tcase_add_test(tcase, as_the_model);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 3600);

@@ -2,8 +2,8 @@
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static void show_complex(FILE *python, double real, double imaginary)
         fprintf(python, "(%s%s%sj)\n", a, b[0] == '-' ? "" : "+", b);
 }
 
-START_TEST(as_python_says)
+TEST(as_python_says)
 {
     static const double special[] = {0.0,
                                      -0.0,
@@ -122,20 +122,5 @@ START_TEST(as_python_says)
     ck_assert_int_eq(pclose(python), 0);
     unlink(path);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("python_number");
-    TCase *tests = tcase_create("all");
-
-    random_start();
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, as_python_says);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

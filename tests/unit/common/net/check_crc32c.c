@@ -3,8 +3,8 @@
 
 #include "common/net/spead.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void fill(void)
 }
 
 /* RFC 3720, B.4. */
-START_TEST(examples)
+TEST(examples)
 {
     uint8_t text[32];
 
@@ -41,7 +41,6 @@ START_TEST(examples)
     ck_assert_uint_eq(crc32c(0, "123456789", 9), 0xe3069283);
     ck_assert_uint_eq(crc32c(0, text, 0), 0);
 }
-END_TEST
 
 static uint32_t by_definition(const uint8_t *at, size_t n)
 {
@@ -56,7 +55,7 @@ static uint32_t by_definition(const uint8_t *at, size_t n)
 }
 
 /* Every length up to two rounds of the three streams and a rest, from every place in a word. */
-START_TEST(lengths)
+TEST(lengths)
 {
     fill();
     for (size_t n = 0; n < 3200; n += n < 40 ? 1 : 7)
@@ -66,18 +65,16 @@ START_TEST(lengths)
             ck_assert_msg(crc32c_portable(0, bytes + at, n) == wanted, "%zu bytes at %zu by tables", n, at);
         }
 }
-END_TEST
 
-START_TEST(parts)
+TEST(parts)
 {
     fill();
     for (size_t n = 0; n < N_BYTES; n += 13)
         ck_assert_uint_eq(crc32c(crc32c(0, bytes, n), bytes + n, N_BYTES - n), by_definition(bytes, N_BYTES));
 }
-END_TEST
 
 /* A packet's item is found, and agrees with the packet in which it is zero. */
-START_TEST(packets)
+TEST(packets)
 {
     const struct spead_item items[] = {{.id = SPEAD_TIMESTAMP, .immediate = true, .value = 77},
                                        {.id = SPEAD_FENG_RAW, .value = 0}};
@@ -96,22 +93,4 @@ START_TEST(packets)
     ck_assert_uint_eq(parsed.wanted[0], 77);
     uint64_t crc = spead_take_crc(packet, parsed.crc_at);
     ck_assert_uint_eq(crc, by_definition(packet, header_bytes + 1000));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("crc32c");
-    TCase *tests = tcase_create("all");
-
-    tcase_add_test(tests, examples);
-    tcase_add_test(tests, lengths);
-    tcase_add_test(tests, parts);
-    tcase_add_test(tests, packets);
-    suite_add_tcase(suite, tests);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -1,9 +1,9 @@
 /* check_endpoint.c - endpoint lists as they may stand in a configuration file. */
 #include "common/net/endpoint.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <net/if.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static const struct {
     {"239.001.002.003.000000000000000000000000000000000000000000000000000000000000000000000000000001", NULL},
 };
 
-START_TEST(one_list)
+TEST(one_list, .end = ARRAY_LEN(lists))
 {
     struct endpoint_list list = {77, NULL};
     char why[256] = "";
@@ -67,9 +67,8 @@ START_TEST(one_list)
     ck_assert_uint_eq(list.n, 0);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(longest_list)
+TEST(longest_list)
 {
     struct endpoint_list list;
     char why[256];
@@ -86,9 +85,8 @@ START_TEST(longest_list)
     ck_assert(!endpoint_is_multicast(&list.items[4095]));
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(interfaces)
+TEST(interfaces)
 {
     struct interface interface = {0};
     char why[256] = "";
@@ -104,23 +102,4 @@ START_TEST(interfaces)
     ck_assert_int_eq(endpoint_find_interface("192.0.2.1", &interface, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "192.0.2.1"));
     ck_assert_uint_eq(ntohl(interface.address.s_addr), INADDR_LOOPBACK);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("endpoint");
-    TCase *tcase = tcase_create("endpoint");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_loop_test(tcase, one_list, 0, ARRAY_LEN(lists));
-    tcase_add_test(tcase, longest_list);
-    tcase_add_test(tcase, interfaces);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -2,9 +2,9 @@
 #include "common/net/frame.h"
 #include "common/recv/source.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static void assert_datagram(struct frame *frame)
     free(frame->bytes);
 }
 
-START_TEST(written)
+TEST(written)
 {
     const struct frame_addresses from = {
         .mac = {0x02, 0x11, 0x22, 0x33, 0x44, 0x55},
@@ -92,10 +92,9 @@ START_TEST(written)
     ck_assert_uint_eq(out[IP + 2] << 8 | out[IP + 3], 65535);
     ck_assert_uint_eq(out[UDP + 4] << 8 | out[UDP + 5], 65515);
 }
-END_TEST
 
 /* A header that is changed from size to size is the one that is written for that size. */
-START_TEST(resized)
+TEST(resized)
 {
     uint8_t frame[FRAME_HEADER_BYTES], expected[FRAME_HEADER_BYTES];
 
@@ -111,9 +110,8 @@ START_TEST(resized)
         }
     }
 }
-END_TEST
 
-START_TEST(read_back)
+TEST(read_back)
 {
     struct frame frame = make_frame(0);
 
@@ -121,9 +119,8 @@ START_TEST(read_back)
     frame = make_frame(13); /* padding */
     assert_datagram(&frame);
 }
-END_TEST
 
-START_TEST(tags_and_options_are_skipped)
+TEST(tags_and_options_are_skipped)
 {
     const uint8_t tags[] = {0x88, 0xa8, 0x00, 0x07, 0x91, 0x00, 0x00, 0x08, 0x81, 0x00, 0x60, 0x09};
     const uint8_t options[] = {1, 1, 1, 1, 1, 1, 1, 0}; /* no operation, end of list */
@@ -145,10 +142,9 @@ START_TEST(tags_and_options_are_skipped)
     frame.bytes[IP + 11] = (uint8_t)(0x743e - less);
     assert_datagram(&frame);
 }
-END_TEST
 
 /* What is wrong with a frame when the byte at 'at' is 'value'; its checksum is not looked at. */
-START_TEST(not_datagrams)
+TEST(not_datagrams)
 {
     static const struct {
         size_t at;
@@ -179,10 +175,9 @@ START_TEST(not_datagrams)
         free(frame.bytes);
     }
 }
-END_TEST
 
 /* One bit of the header that no other check looks at. */
-START_TEST(the_checksum)
+TEST(the_checksum)
 {
     struct frame_datagram datagram;
     struct frame frame = make_frame(0);
@@ -192,9 +187,8 @@ START_TEST(the_checksum)
     ck_assert_int_eq(frame_parse_udp(frame.bytes, frame.n_bytes, false, &datagram), 0);
     free(frame.bytes);
 }
-END_TEST
 
-START_TEST(cut_short)
+TEST(cut_short)
 {
     struct frame_datagram datagram;
 
@@ -212,10 +206,9 @@ START_TEST(cut_short)
         free(bytes);
     }
 }
-END_TEST
 
 /* Anything: nothing outside of the frame is read, and what is found lies in it. */
-START_TEST(any_bytes)
+TEST(any_bytes)
 {
     for (int i = 0; i < 200000; i++) {
         struct frame frame = make_frame(random_below(20));
@@ -231,11 +224,10 @@ START_TEST(any_bytes)
         free(frame.bytes);
     }
 }
-END_TEST
 
 /* ---- Whose it is ------------------------------------------------------------------------------------------------- */
 
-START_TEST(endpoints_are_found)
+TEST(endpoints_are_found)
 {
     struct endpoint items[7];
     struct endpoint_list list = {sizeof(items) / sizeof(items[0]), items};
@@ -257,30 +249,5 @@ START_TEST(endpoints_are_found)
     }
     recv_endpoints_fini(&endpoints);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("frame");
-    TCase *tests = tcase_create("frame");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-    tcase_add_test(tests, written);
-    tcase_add_test(tests, resized);
-    tcase_add_test(tests, read_back);
-    tcase_add_test(tests, tags_and_options_are_skipped);
-    tcase_add_test(tests, not_datagrams);
-    tcase_add_test(tests, the_checksum);
-    tcase_add_test(tests, cut_short);
-    tcase_add_test(tests, any_bytes);
-    tcase_add_test(tests, endpoints_are_found);
-    tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

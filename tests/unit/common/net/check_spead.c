@@ -2,8 +2,8 @@
 #include "common/net/spead.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,7 +128,7 @@ static const struct spead_item data_items[] = {
     {SPEAD_FENG_RAW, false, 0},
 };
 
-START_TEST(data_packets_are_spead2s)
+TEST(data_packets_are_spead2s)
 {
     static const char *const goldens[] = {golden_data_0, golden_data_1, golden_data_2};
     const size_t heap_bytes = 40;
@@ -150,9 +150,8 @@ START_TEST(data_packets_are_spead2s)
         ck_assert_uint_eq(packet[header_bytes + n_bytes], 0xa5);
     }
 }
-END_TEST
 
-START_TEST(values_are_cut_to_48_bits)
+TEST(values_are_cut_to_48_bits)
 {
     const struct spead_item item = {SPEAD_TIMESTAMP, true, UINT64_C(0xffff000000000001)};
     uint8_t packet[PACKET_BYTES_ROOM];
@@ -163,9 +162,8 @@ START_TEST(values_are_cut_to_48_bits)
     ck_assert_mem_eq(packet + 8, heap_cnt, 8);
     ck_assert_mem_eq(packet + n - 8, timestamp, 8);
 }
-END_TEST
 
-START_TEST(stop_heap_is_spead2s)
+TEST(stop_heap_is_spead2s)
 {
     uint8_t packet[PACKET_BYTES_ROOM];
     size_t n = spead_build_stop(packet, HEAP_CNT);
@@ -173,7 +171,6 @@ START_TEST(stop_heap_is_spead2s)
     ck_assert_uint_eq(n, SPEAD_STOP_PACKET_BYTES);
     assert_packet(packet, n, golden_stop);
 }
-END_TEST
 
 #define TIMESTAMP_DESCRIPTION "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."
 #define IMMEDIATE_FORMAT      .format_type = 'u', .format_bits = 48
@@ -216,7 +213,7 @@ static void check_descriptors(const struct spead_descriptor *descriptors, size_t
     }
 }
 
-START_TEST(descriptors_are_spead2s)
+TEST(descriptors_are_spead2s)
 {
     const struct spead_descriptor feng_8bit[] = {
         timestamp,
@@ -250,9 +247,8 @@ START_TEST(descriptors_are_spead2s)
     check_descriptors(xeng, ARRAY_LEN(xeng), golden_xeng);
     check_descriptors(digitiser, ARRAY_LEN(digitiser), golden_digitiser);
 }
-END_TEST
 
-START_TEST(dtype_text_is_numpys)
+TEST(dtype_text_is_numpys)
 {
     /* The comma of a one-element tuple, and the empty tuple. */
     const struct spead_descriptor vector = {0x1801, "w", "d", .dtype = "<u4", .n_dims = 1, .shape = {7}};
@@ -267,7 +263,6 @@ START_TEST(dtype_text_is_numpys)
     n = spead_build_descriptors(&scalar, 1, out, sizeof(out), &item);
     ck_assert_mem_eq(out + n - strlen(scalar_text), scalar_text, strlen(scalar_text));
 }
-END_TEST
 
 /* ---- Parsing: the boundary table --------------------------------------------------------------------------------- */
 
@@ -345,7 +340,7 @@ static void free_copy(uint8_t *copy, size_t n)
     free(n ? copy : copy - 1);
 }
 
-START_TEST(boundary)
+TEST(boundary, .end = ARRAY_LEN(boundaries))
 {
     const struct boundary *b = &boundaries[_i];
     uint8_t bytes[sizeof(b->words)];
@@ -363,9 +358,8 @@ START_TEST(boundary)
     ck_assert_msg(error == b->expected, "%s: %s, not %s", b->name, spead_error_name(error),
                   spead_error_name(b->expected));
 }
-END_TEST
 
-START_TEST(every_truncation_is_refused)
+TEST(every_truncation_is_refused)
 {
     uint8_t bytes[PACKET_BYTES_ROOM];
     size_t n = decode(golden_data_0, bytes);
@@ -378,9 +372,8 @@ START_TEST(every_truncation_is_refused)
         free_copy(packet, length);
     }
 }
-END_TEST
 
-START_TEST(fields_of_a_data_packet)
+TEST(fields_of_a_data_packet)
 {
     static const uint16_t wanted[] = {SPEAD_FENG_RAW, SPEAD_DIGITISER_ID, SPEAD_TIMESTAMP, SPEAD_FENG_ID};
     uint8_t bytes[PACKET_BYTES_ROOM];
@@ -401,9 +394,8 @@ START_TEST(fields_of_a_data_packet)
     ck_assert_uint_eq(packet.wanted[3], 3);
     ck_assert(!packet.is_stop && !packet.is_descriptor);
 }
-END_TEST
 
-START_TEST(stop_and_descriptor_heaps_are_known)
+TEST(stop_and_descriptor_heaps_are_known)
 {
     uint8_t bytes[PACKET_BYTES_ROOM];
     struct spead_packet packet;
@@ -418,9 +410,8 @@ START_TEST(stop_and_descriptor_heaps_are_known)
     ck_assert_int_eq(spead_parse(bytes, n, n, NULL, 0, &packet), SPEAD_OK);
     ck_assert(packet.is_descriptor && !packet.is_stop);
 }
-END_TEST
 
-START_TEST(header_bytes_of_foreign_packets)
+TEST(header_bytes_of_foreign_packets)
 {
     uint8_t bytes[8] = {0x53, 4, 2, 6, 0, 0, 0xff, 0xff};
 
@@ -431,7 +422,6 @@ START_TEST(header_bytes_of_foreign_packets)
         bytes[i]--;
     }
 }
-END_TEST
 
 /* ---- Parsing: anything ------------------------------------------------------------------------------------------- */
 
@@ -506,7 +496,7 @@ static size_t make_damaged(uint8_t *bytes)
     return n;
 }
 
-START_TEST(no_packet_is_misread)
+TEST(no_packet_is_misread)
 {
     static const uint16_t wanted[SPEAD_MAX_WANTED] = {0x1600, 0x3101, 0x3300, 0x4101, 0x4103, 0x7fff, 0x3102, 4};
     size_t n_ok = 0;
@@ -539,34 +529,5 @@ START_TEST(no_packet_is_misread)
     }
     ck_assert_uint_gt(n_ok, 1000); /* or it tested nothing */
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("spead");
-    TCase *building = tcase_create("building");
-    TCase *parsing = tcase_create("parsing");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(building, data_packets_are_spead2s);
-    tcase_add_test(building, values_are_cut_to_48_bits);
-    tcase_add_test(building, stop_heap_is_spead2s);
-    tcase_add_test(building, descriptors_are_spead2s);
-    tcase_add_test(building, dtype_text_is_numpys);
-    suite_add_tcase(suite, building);
-    tcase_add_loop_test(parsing, boundary, 0, ARRAY_LEN(boundaries));
-    tcase_add_test(parsing, every_truncation_is_refused);
-    tcase_add_test(parsing, fields_of_a_data_packet);
-    tcase_add_test(parsing, stop_and_descriptor_heaps_are_known);
-    tcase_add_test(parsing, header_bytes_of_foreign_packets);
-    tcase_add_test(parsing, no_packet_is_misread);
-    tcase_set_timeout(parsing, 60);
-    suite_add_tcase(suite, parsing);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60);

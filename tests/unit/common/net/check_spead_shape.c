@@ -2,8 +2,8 @@
 #include "common/net/spead_shape.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -194,7 +194,7 @@ static bool learn(struct spead_shape *shape, const struct header *header, const 
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
-START_TEST(the_short_way_says_what_the_long_one_says)
+TEST(the_short_way_says_what_the_long_one_says)
 {
     struct spead_shape shape = {0};
     size_t n_alike = 0, n_wrong = 0;
@@ -225,9 +225,8 @@ START_TEST(the_short_way_says_what_the_long_one_says)
     ck_assert_uint_gt(n_alike, 1000); /* or this tests nothing */
     ck_assert_uint_gt(n_wrong, 100);
 }
-END_TEST
 
-START_TEST(one_bit_more_or_less)
+TEST(one_bit_more_or_less)
 {
     for (size_t trial = 0; trial < 60; trial++) {
         struct spead_shape shape = {0};
@@ -248,9 +247,8 @@ START_TEST(one_bit_more_or_less)
         free(header.bytes);
     }
 }
-END_TEST
 
-START_TEST(headers_cut_short)
+TEST(headers_cut_short)
 {
     for (size_t trial = 0; trial < 60; trial++) {
         struct spead_shape shape = {0};
@@ -272,7 +270,6 @@ START_TEST(headers_cut_short)
         free(header.bytes);
     }
 }
-END_TEST
 
 static struct items standard_items(void)
 {
@@ -280,7 +277,7 @@ static struct items standard_items(void)
 }
 
 /* Offset, payload and heap: where the payload just fits, and just does not. */
-START_TEST(lengths_at_their_limits)
+TEST(lengths_at_their_limits)
 {
     static const struct {
         uint64_t heap_length, offset, length;
@@ -314,9 +311,8 @@ START_TEST(lengths_at_their_limits)
     }
     free(first.bytes);
 }
-END_TEST
 
-START_TEST(nothing_is_like_a_zeroed_one)
+TEST(nothing_is_like_a_zeroed_one)
 {
     const struct spead_shape shape = {0};
     const struct wanted wanted = {0};
@@ -329,10 +325,9 @@ START_TEST(nothing_is_like_a_zeroed_one)
     ck_assert(!compare(&shape, &header, 0, &wanted));
     free(header.bytes);
 }
-END_TEST
 
 /* Stop and descriptor heaps, other stream control, and headers that are too long; what was learnt before is gone. */
-START_TEST(some_are_not_learnt)
+TEST(some_are_not_learnt)
 {
     const struct wanted wanted = {2, {SPEAD_STREAM_CTRL, SPEAD_DESCRIPTOR}};
 
@@ -363,28 +358,5 @@ START_TEST(some_are_not_learnt)
         free(first.bytes);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("spead_shape");
-    TCase *tests = tcase_create("spead_shape");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-
-    tcase_add_test(tests, the_short_way_says_what_the_long_one_says);
-    tcase_add_test(tests, one_bit_more_or_less);
-    tcase_add_test(tests, headers_cut_short);
-    tcase_add_test(tests, lengths_at_their_limits);
-    tcase_add_test(tests, nothing_is_like_a_zeroed_one);
-    tcase_add_test(tests, some_are_not_learnt);
-    tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -6,8 +6,8 @@
 #include "common/device/device.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,7 +151,7 @@ static enum reject admit_heap(unsigned source, int64_t timestamp)
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
 
-START_TEST(placement_follows_the_layout)
+TEST(placement_follows_the_layout)
 {
     static const struct assemble_layout layout = {
         .heap_samples = 100, .heap_bytes = 44, .n_heaps_per_source = 4, .n_sources = 3};
@@ -189,15 +189,13 @@ START_TEST(placement_follows_the_layout)
         ck_assert_uint_eq(place.offset, table[i].place.offset);
     }
 }
-END_TEST
 
-START_TEST(every_reason_has_a_name)
+TEST(every_reason_has_a_name)
 {
     for (int i = 0; i < N_REJECTS; i++)
         for (int k = 0; k < i; k++)
             ck_assert_str_ne(reject_name((enum reject)i), reject_name((enum reject)k));
 }
-END_TEST
 
 /* ---- The ledger -------------------------------------------------------------------------------------------------- */
 
@@ -571,7 +569,7 @@ static void check_run(unsigned *seed)
     destroy_assembler(4);
 }
 
-START_TEST(chunks_are_what_the_model_says)
+TEST(chunks_are_what_the_model_says)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -580,12 +578,11 @@ START_TEST(chunks_are_what_the_model_says)
         check_run(&seed);
     device_close(device);
 }
-END_TEST
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------- */
 
 /* However often the other packets come, the hole stays; and what fills it completes the heap. */
-START_TEST(duplicate_never_completes_a_holed_heap)
+TEST(duplicate_never_completes_a_holed_heap)
 {
     enum { HEAP_BYTES = 1037, PACKET_BYTES = 72, N_PACKETS = (HEAP_BYTES + PACKET_BYTES - 1) / PACKET_BYTES };
     const struct assemble_layout layout = {
@@ -611,11 +608,10 @@ START_TEST(duplicate_never_completes_a_holed_heap)
     }
     device_close(device);
 }
-END_TEST
 
 /* ---- Free chunks ------------------------------------------------------------------------------------------------- */
 
-START_TEST(without_a_free_chunk_heaps_are_lost_and_counted)
+TEST(without_a_free_chunk_heaps_are_lost_and_counted)
 {
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 400, .n_sources = 1};
@@ -645,9 +641,8 @@ START_TEST(without_a_free_chunk_heaps_are_lost_and_counted)
     destroy_assembler(1);
     device_close(device);
 }
-END_TEST
 
-START_TEST(chunk_without_a_complete_heap_is_used_again)
+TEST(chunk_without_a_complete_heap_is_used_again)
 {
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 16, .n_heaps_per_source = 2, .n_sources = 1};
@@ -664,9 +659,8 @@ START_TEST(chunk_without_a_complete_heap_is_used_again)
     destroy_assembler(1);
     device_close(device);
 }
-END_TEST
 
-START_TEST(waiting_ends_when_the_inbox_is_stopped)
+TEST(waiting_ends_when_the_inbox_is_stopped)
 {
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 1, .n_sources = 1};
@@ -683,7 +677,6 @@ START_TEST(waiting_ends_when_the_inbox_is_stopped)
     destroy_assembler(1);
     device_close(device);
 }
-END_TEST
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
 
@@ -772,7 +765,7 @@ static const struct jump_scenario {
     {"a recording: over more than a window", 1, 1, "A100 A200 A203 A206 A209 A213", ".hhJ..", 114 - 6, true},
 };
 
-START_TEST(jumps_are_believed_when_they_should_be)
+TEST(jumps_are_believed_when_they_should_be, .end = ARRAY_LEN(jump_scenarios))
 {
     const struct jump_scenario *scenario = &jump_scenarios[_i];
     const struct assemble_layout layout = {
@@ -835,7 +828,6 @@ START_TEST(jumps_are_believed_when_they_should_be)
     destroy_assembler(16);
     device_close(device);
 }
-END_TEST
 
 static const int64_t period = INT64_C(1) << TIMESTAMP_WIRE_BITS;
 static const int64_t half_period = INT64_C(1) << (TIMESTAMP_WIRE_BITS - 1);
@@ -880,7 +872,7 @@ static size_t pass_time(int64_t now_ns)
     return drain();
 }
 
-START_TEST(silence_hands_on_what_came_before_it)
+TEST(silence_hands_on_what_came_before_it)
 {
     struct gauge group = {-1};
 
@@ -918,10 +910,9 @@ START_TEST(silence_hands_on_what_came_before_it)
     destroy_assembler(8);
     device_close(device);
 }
-END_TEST
 
 /* Claims there and back, of a stream that fell silent, by a clock that is synchronised or not. */
-START_TEST(claims_that_the_clock_contradicts_are_refused)
+TEST(claims_that_the_clock_contradicts_are_refused)
 {
     static const struct {
         int state;
@@ -956,10 +947,9 @@ START_TEST(claims_that_the_clock_contradicts_are_refused)
     }
     device_close(device);
 }
-END_TEST
 
 /* A jump of 2^46 samples is one event, not billions of missing heaps. */
-START_TEST(jump_forward_is_not_missing)
+TEST(jump_forward_is_not_missing)
 {
     make_timed_assembler();
     ck_assert_int_eq(assembler_create(&config, &assembler), 0);
@@ -980,10 +970,9 @@ START_TEST(jump_forward_is_not_missing)
     destroy_assembler(8);
     device_close(device);
 }
-END_TEST
 
 /* The rest of a chunk that a silence ended is missing; a jump after it leaves out what is behind that chunk. */
-START_TEST(jump_after_silence_counts_each_heap_once)
+TEST(jump_after_silence_counts_each_heap_once)
 {
     make_timed_assembler();
     ck_assert_int_eq(assembler_create(&config, &assembler), 0);
@@ -1001,11 +990,10 @@ START_TEST(jump_after_silence_counts_each_heap_once)
     destroy_assembler(8);
     device_close(device);
 }
-END_TEST
 
 /* Strangers' far heaps in bursts, while the source itself goes on: none is believed, and no heap of the source's is
  * lost. */
-START_TEST(bursts_of_a_stranger_cost_nothing)
+TEST(bursts_of_a_stranger_cost_nothing)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -1029,10 +1017,9 @@ START_TEST(bursts_of_a_stranger_cost_nothing)
     destroy_assembler(8);
     device_close(device);
 }
-END_TEST
 
 /* Timestamps that were unwrapped by a clock 10 years off are put right when the clock is. */
-START_TEST(wrong_clock_at_the_start_is_put_right)
+TEST(wrong_clock_at_the_start_is_put_right)
 {
     const int64_t ten_years = INT64_C(10) * 365 * 86400 * 1000000;
 
@@ -1071,7 +1058,6 @@ START_TEST(wrong_clock_at_the_start_is_put_right)
     destroy_assembler(8);
     device_close(device);
 }
-END_TEST
 
 /* ---- First and last ---------------------------------------------------------------------------------------------- */
 
@@ -1110,7 +1096,7 @@ static const struct end_scenario {
     {"three sources, the newest with a hole", 3, 4, "A10x2 B10x2 C10 c11", "10:2", 1},
 };
 
-START_TEST(stream_goes_from_its_first_heap_to_its_newest)
+TEST(stream_goes_from_its_first_heap_to_its_newest, .end = ARRAY_LEN(end_scenarios))
 {
     const struct end_scenario *scenario = &end_scenarios[_i];
     const struct assemble_layout layout = {
@@ -1144,10 +1130,9 @@ START_TEST(stream_goes_from_its_first_heap_to_its_newest)
     destroy_assembler(scenario->n_chunks);
     device_close(device);
 }
-END_TEST
 
 /* Each stream between flushes has its own first and last heap, even where there is no chunk for them. */
-START_TEST(flush_ends_one_stream_and_begins_another)
+TEST(flush_ends_one_stream_and_begins_another)
 {
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 5, .n_sources = 2};
@@ -1178,10 +1163,9 @@ START_TEST(flush_ends_one_stream_and_begins_another)
     destroy_assembler(1);
     device_close(device);
 }
-END_TEST
 
 /* What a source claimed against the window of a stream that has ended supports no other's claim against the next. */
-START_TEST(flush_forgets_claims)
+TEST(flush_forgets_claims)
 {
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 2, .n_sources = 3};
@@ -1199,7 +1183,6 @@ START_TEST(flush_forgets_claims)
     destroy_assembler(4);
     device_close(device);
 }
-END_TEST
 
 /* A stream that wanders, jumps and is cut off, with heaps that have holes, for a worker that is often behind. */
 static void check_wandering(unsigned *seed)
@@ -1251,7 +1234,7 @@ static void check_wandering(unsigned *seed)
     destroy_assembler(n_chunks);
 }
 
-START_TEST(every_heap_is_handed_on_or_missing)
+TEST(every_heap_is_handed_on_or_missing)
 {
     unsigned seed = (unsigned)getpid();
     uint64_t n_jumps = 0, n_no_chunk = 0;
@@ -1266,13 +1249,12 @@ START_TEST(every_heap_is_handed_on_or_missing)
     ck_assert_uint_gt(n_no_chunk, 300);
     device_close(device);
 }
-END_TEST
 
 /* ---- 48 bits ----------------------------------------------------------------------------------------------------- */
 
 static const struct assemble_layout wrap_layout = {
     .heap_samples = 4096, .heap_bytes = 8, .n_heaps_per_source = 4, .n_sources = 1};
-START_TEST(recording_goes_on_across_the_wrap)
+TEST(recording_goes_on_across_the_wrap)
 {
     make_assembler(wrap_layout, 2, 4);
     ck_assert_int_eq(assembler_unwrap(assembler, 0, arrival_ns), 0);
@@ -1290,10 +1272,9 @@ START_TEST(recording_goes_on_across_the_wrap)
     destroy_assembler(4);
     device_close(device);
 }
-END_TEST
 
 /* A stream that was silent for more than half a period comes back at the right time, whatever the clock says then. */
-START_TEST(long_silence_is_bridged_by_the_time_that_passed)
+TEST(long_silence_is_bridged_by_the_time_that_passed)
 {
     make_assembler(wrap_layout, 2, 4);
     assembler_destroy(assembler);
@@ -1322,40 +1303,10 @@ START_TEST(long_silence_is_bridged_by_the_time_that_passed)
     destroy_assembler(4);
     device_close(device);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("assemble");
-    TCase *tests = tcase_create("assemble");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
     log_init("check_assemble", LOG_LEVEL_ERROR);
-    tcase_set_timeout(tests, 60);
-    tcase_add_test(tests, placement_follows_the_layout);
-    tcase_add_test(tests, every_reason_has_a_name);
-    tcase_add_test(tests, chunks_are_what_the_model_says);
-    tcase_add_test(tests, duplicate_never_completes_a_holed_heap);
-    tcase_add_test(tests, without_a_free_chunk_heaps_are_lost_and_counted);
-    tcase_add_test(tests, chunk_without_a_complete_heap_is_used_again);
-    tcase_add_test(tests, waiting_ends_when_the_inbox_is_stopped);
-    tcase_add_loop_test(tests, jumps_are_believed_when_they_should_be, 0, (int)ARRAY_LEN(jump_scenarios));
-    tcase_add_test(tests, silence_hands_on_what_came_before_it);
-    tcase_add_test(tests, claims_that_the_clock_contradicts_are_refused);
-    tcase_add_test(tests, jump_forward_is_not_missing);
-    tcase_add_test(tests, jump_after_silence_counts_each_heap_once);
-    tcase_add_test(tests, bursts_of_a_stranger_cost_nothing);
-    tcase_add_test(tests, wrong_clock_at_the_start_is_put_right);
-    tcase_add_loop_test(tests, stream_goes_from_its_first_heap_to_its_newest, 0, (int)ARRAY_LEN(end_scenarios));
-    tcase_add_test(tests, flush_ends_one_stream_and_begins_another);
-    tcase_add_test(tests, flush_forgets_claims);
-    tcase_add_test(tests, every_heap_is_handed_on_or_missing);
-    tcase_add_test(tests, recording_goes_on_across_the_wrap);
-    tcase_add_test(tests, long_silence_is_bridged_by_the_time_that_passed);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 60, .start = start);

@@ -1,8 +1,8 @@
 /* check_chunk.c - a pool's chunks: their shape, their way home, and starting afresh. */
 #include "common/recv/chunk.h"
 #include "common/device/device.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ static struct chunk *take_chunk(void)
     return item.object;
 }
 
-START_TEST(chunks_start_at_home)
+TEST(chunks_start_at_home)
 {
     struct chunk *chunks[N_CHUNKS];
     const size_t heap_bytes = 1000;
@@ -63,9 +63,8 @@ START_TEST(chunks_start_at_home)
     }
     destroy_pool();
 }
-END_TEST
 
-START_TEST(reset_clears_all_but_the_payload)
+TEST(reset_clears_all_but_the_payload)
 {
     const size_t heap_bytes = 8 * 64 + 1; /* one bit more than a word */
 
@@ -90,10 +89,9 @@ START_TEST(reset_clears_all_but_the_payload)
         ck_assert_uint_eq(chunk->payload[i], 0xa5);
     destroy_pool();
 }
-END_TEST
 
 /* What is written at one address is there at the other, which is what the device is given. */
-START_TEST(direct_payloads_have_two_addresses)
+TEST(direct_payloads_have_two_addresses)
 {
     char why[200] = "";
 
@@ -112,9 +110,8 @@ START_TEST(direct_payloads_have_two_addresses)
     }
     destroy_pool();
 }
-END_TEST
 
-START_TEST(direct_pool_that_cannot_be_had_says_why)
+TEST(direct_pool_that_cannot_be_had_says_why)
 {
     char why[200] = "";
 
@@ -127,10 +124,9 @@ START_TEST(direct_pool_that_cannot_be_had_says_why)
     inbox_destroy(return_to);
     device_close(device);
 }
-END_TEST
 
 /* Heaps in frames of which the beginnings lie elsewhere than the rest, one wholly there; what is not noted stays. */
-START_TEST(frames_are_gathered)
+TEST(frames_are_gathered)
 {
     enum { HEAP_BYTES = 1003, N_FIRST = 101 };
     struct device_stream *stream;
@@ -177,9 +173,8 @@ START_TEST(frames_are_gathered)
     device_stream_destroy(stream);
     destroy_pool();
 }
-END_TEST
 
-START_TEST(bytes_cover_the_payload)
+TEST(bytes_cover_the_payload)
 {
     struct chunk_shape pinned = {.n_chunks = 3, .n_heaps = 16, .heap_bytes = 5120};
     struct chunk_shape direct = pinned, gathered = pinned, huge = pinned;
@@ -200,25 +195,4 @@ START_TEST(bytes_cover_the_payload)
     direct.n_chunks = SIZE_MAX;
     ck_assert_uint_eq(chunk_pool_device_bytes(&direct), UINT64_MAX);
     chunk_pool_destroy(NULL);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("chunk");
-    TCase *tests = tcase_create("chunk");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, chunks_start_at_home);
-    tcase_add_test(tests, reset_clears_all_but_the_payload);
-    tcase_add_test(tests, direct_payloads_have_two_addresses);
-    tcase_add_test(tests, direct_pool_that_cannot_be_had_says_why);
-    tcase_add_test(tests, frames_are_gathered);
-    tcase_add_test(tests, bytes_cover_the_payload);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

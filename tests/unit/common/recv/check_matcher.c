@@ -4,8 +4,8 @@
  * written as "AB5 -B6": '-' is an absent member. */
 #include "common/recv/matcher.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +160,7 @@ static const struct scenario {
      "AB1005 -B1000 AB1001", 1, 5},
 };
 
-START_TEST(scenario_gives_its_sets)
+TEST(scenario_gives_its_sets, .end = ARRAY_LEN(scenarios))
 {
     const struct scenario *scenario = &scenarios[_i];
     char text[1000] = "";
@@ -187,9 +187,8 @@ START_TEST(scenario_gives_its_sets)
     ck_assert_msg(late.value == scenario->n_late, "%s: %d late", scenario->what, (int)late.value);
     destroy_matcher();
 }
-END_TEST
 
-START_TEST(what_is_dropped_is_counted)
+TEST(what_is_dropped_is_counted)
 {
     int64_t index;
 
@@ -216,7 +215,6 @@ START_TEST(what_is_dropped_is_counted)
     ck_assert_uint_eq(late.value, 0);
     destroy_matcher();
 }
-END_TEST
 
 /* Members lose chunks and end at random, but none gets as far ahead of another as is waited for: then each chunk must come
  * out once, with all others of its time, whatever the interleaving.  Where more is waited for than a window, a whole window
@@ -274,7 +272,7 @@ static void check_interleaving(unsigned *seed)
     destroy_matcher();
 }
 
-START_TEST(any_interleaving_gives_the_same_sets)
+TEST(any_interleaving_gives_the_same_sets)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -282,7 +280,6 @@ START_TEST(any_interleaving_gives_the_same_sets)
     for (int i = 0; i < 3000; i++)
         check_interleaving(&seed);
 }
-END_TEST
 
 /* Clocks that jump about: whatever comes, nothing is lost track of, no set is taken apart, the depth holds, and once
  * all agree again it matches. */
@@ -318,7 +315,7 @@ static void check_chaos(unsigned *seed)
     destroy_matcher();
 }
 
-START_TEST(chaos_passes)
+TEST(chaos_passes)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -326,23 +323,5 @@ START_TEST(chaos_passes)
     for (int i = 0; i < 1000; i++)
         check_chaos(&seed);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("matcher");
-    TCase *tests = tcase_create("matcher");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, scenario_gives_its_sets, 0, (int)ARRAY_LEN(scenarios));
-    tcase_add_test(tests, what_is_dropped_is_counted);
-    tcase_add_test(tests, any_interleaving_gives_the_same_sets);
-    tcase_add_test(tests, chaos_passes);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60);

@@ -6,9 +6,9 @@
 #include "common/base/units.h"
 #include "common/net/verbs.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <netinet/udp.h>
 #include <inttypes.h>
@@ -184,7 +184,7 @@ static void send_landing_sizes(struct send_sink *sink)
         ck_assert_uint_eq(send_one(sink, 0, (unsigned)i, landing_sizes[i], NULL), 1);
 }
 
-START_TEST(packets_fill_slots_in_order)
+TEST(packets_fill_slots_in_order)
 {
     struct endpoint_list list;
     struct recv_source *source;
@@ -201,9 +201,8 @@ START_TEST(packets_fill_slots_in_order)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(slots_may_lack_parts)
+TEST(slots_may_lack_parts)
 {
     static struct placement placement;
     struct endpoint_list list;
@@ -225,9 +224,8 @@ START_TEST(slots_may_lack_parts)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(copy_gathers_any_range)
+TEST(copy_gathers_any_range)
 {
     uint8_t bytes[12];
     uint8_t out[14];
@@ -258,11 +256,10 @@ START_TEST(copy_gathers_any_range)
         }
     }
 }
-END_TEST
 
 /* ---- Sockets ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(more_groups_than_a_socket_may_join)
+TEST(more_groups_than_a_socket_may_join)
 {
     static struct placement placement;
     const int a = random_octet(), b = random_octet(), port = free_port();
@@ -294,7 +291,6 @@ START_TEST(more_groups_than_a_socket_may_join)
     endpoint_list_fini(&joined);
     endpoint_list_fini(&sent);
 }
-END_TEST
 
 /* Three groups, of which the first two have 200 packets each. */
 static void open_busy_groups(struct endpoint_list *list, struct recv_source **source, struct send_sink **sink)
@@ -308,7 +304,7 @@ static void open_busy_groups(struct endpoint_list *list, struct recv_source **so
     }
 }
 
-START_TEST(a_busy_group_starves_nobody)
+TEST(a_busy_group_starves_nobody)
 {
     static struct placement placement;
     struct endpoint_list list;
@@ -334,10 +330,9 @@ START_TEST(a_busy_group_starves_nobody)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* After the thread was held up all have a lot, but for one that was dry when it was asked which were ready. */
-START_TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
+TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
 {
     static struct placement placement;
     struct endpoint_list list;
@@ -361,9 +356,8 @@ START_TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(every_receiver_of_a_group_gets_a_copy)
+TEST(every_receiver_of_a_group_gets_a_copy)
 {
     static struct placement placement;
     struct endpoint_list list;
@@ -384,7 +378,6 @@ START_TEST(every_receiver_of_a_group_gets_a_copy)
     send_sink_close(sink);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* A SPEAD header of 'n_items' with this one at 'place', and 24 bytes of payload. */
 static size_t make_item(uint8_t *bytes, uint16_t n_items, size_t place, uint16_t id, uint64_t value)
@@ -405,7 +398,7 @@ static size_t make_item(uint8_t *bytes, uint16_t n_items, size_t place, uint16_t
 
 /* Two sockets that share a group: of each other's packets they get nothing but that there was one; of what is nobody's,
  * or no such packet at all, both get all.  None of that is a drop. */
-START_TEST(sockets_share_a_group)
+TEST(sockets_share_a_group)
 {
     static const struct packet_fanout shares[2] = {{0x4101, 2, 5}, {0x4101, 5, UINT64_MAX}};
     static const struct {
@@ -465,7 +458,6 @@ START_TEST(sockets_share_a_group)
     send_sink_close(sink);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
@@ -539,7 +531,7 @@ static size_t next_packet(struct recv_source *source, uint32_t *sender)
 }
 
 /* Single packets and joined ones of each sender; a last one of the first sender shows that nothing else is to come. */
-START_TEST(packets_of_others_are_cut_or_do_not_come)
+TEST(packets_of_others_are_cut_or_do_not_come, .end = ARRAY_LEN(sender_cases))
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
     struct access from;
@@ -579,10 +571,9 @@ START_TEST(packets_of_others_are_cut_or_do_not_come)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* Single messages in a row end the lending of joined ones; those of a stranger, which are cut, do not. */
-START_TEST(strangers_do_not_end_joined_packets)
+TEST(strangers_do_not_end_joined_packets)
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
     struct access from;
@@ -613,9 +604,8 @@ START_TEST(strangers_do_not_end_joined_packets)
     close(stranger);
     close(ours);
 }
-END_TEST
 
-START_TEST(kernel_drops_are_counted)
+TEST(kernel_drops_are_counted)
 {
     static struct placement placement;
     const unsigned n_sent = 300;
@@ -639,9 +629,8 @@ START_TEST(kernel_drops_are_counted)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(recv_waits_as_long_as_it_was_told)
+TEST(recv_waits_as_long_as_it_was_told)
 {
     static struct placement placement;
     struct endpoint_list list;
@@ -658,7 +647,6 @@ START_TEST(recv_waits_as_long_as_it_was_told)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* How often this thread has slept. */
 static long n_sleeps(void)
@@ -669,7 +657,7 @@ static long n_sleeps(void)
     return usage.ru_nvcsw;
 }
 
-START_TEST(who_polls_does_not_sleep)
+TEST(who_polls_does_not_sleep, .end = 2)
 {
     static struct placement placement;
     const int64_t timeout_ns = 5 * NS_PER_MS;
@@ -698,7 +686,6 @@ START_TEST(who_polls_does_not_sleep)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 static void assert_no_source(const struct recv_source_config *config, int expected, const char *named)
 {
@@ -710,7 +697,7 @@ static void assert_no_source(const struct recv_source_config *config, int expect
     ck_assert_ptr_null(source);
 }
 
-START_TEST(sources_that_cannot_be)
+TEST(sources_that_cannot_be)
 {
     struct endpoint_list own, foreign, group;
     struct recv_source *source;
@@ -735,11 +722,10 @@ START_TEST(sources_that_cannot_be)
     endpoint_list_fini(&foreign);
     endpoint_list_fini(&group);
 }
-END_TEST
 
 /* ---- Sinks ------------------------------------------------------------------------------------------------------- */
 
-START_TEST(a_refused_packet_costs_only_itself)
+TEST(a_refused_packet_costs_only_itself)
 {
     static struct placement placement;
     static uint8_t byte[PACKET_SINK_BATCH_MAX];
@@ -792,9 +778,8 @@ START_TEST(a_refused_packet_costs_only_itself)
     endpoint_list_fini(&list);
     endpoint_list_fini(&good);
 }
-END_TEST
 
-START_TEST(a_deaf_host_costs_nothing)
+TEST(a_deaf_host_costs_nothing)
 {
     struct endpoint_list list;
     struct send_sink *sink;
@@ -810,9 +795,8 @@ START_TEST(a_deaf_host_costs_nothing)
     send_sink_close(NULL);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(sinks_that_cannot_be)
+TEST(sinks_that_cannot_be)
 {
     struct endpoint_list list;
     struct send_sink *sink;
@@ -832,10 +816,9 @@ START_TEST(sinks_that_cannot_be)
         -EISDIR);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* And says nothing about it, for what fails next to be blamed on. */
-START_TEST(a_capture_needs_no_interface)
+TEST(a_capture_needs_no_interface)
 {
     struct endpoint_list list;
     struct send_sink *sink;
@@ -851,9 +834,8 @@ START_TEST(a_capture_needs_no_interface)
     send_sink_close(sink);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(a_full_disk_fails_from_the_first_packet_on)
+TEST(a_full_disk_fails_from_the_first_packet_on)
 {
     struct inbox_item item;
     struct endpoint_list list;
@@ -877,7 +859,6 @@ START_TEST(a_full_disk_fails_from_the_first_packet_on)
     inbox_destroy(return_to);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* ---- Captures ---------------------------------------------------------------------------------------------------- */
 
@@ -898,7 +879,7 @@ static void remove_file(void)
     unlink(file);
 }
 
-START_TEST(capture_of_landing_sizes)
+TEST(capture_of_landing_sizes, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     struct endpoint_list list;
     struct recv_source *source;
@@ -914,9 +895,8 @@ START_TEST(capture_of_landing_sizes)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(capture_round_trip)
+TEST(capture_round_trip, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     static struct placement placement;
     struct endpoint_list sent, wanted;
@@ -965,9 +945,8 @@ START_TEST(capture_round_trip)
     endpoint_list_fini(&sent);
     endpoint_list_fini(&wanted);
 }
-END_TEST
 
-START_TEST(frames_are_as_on_the_wire)
+TEST(frames_are_as_on_the_wire, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     struct endpoint_list list;
     struct send_sink *sink;
@@ -1003,7 +982,6 @@ START_TEST(frames_are_as_on_the_wire)
     pcap_close(capture);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* A frame written by hand: link header, then IPv4 to 239.1.2.3:7148 with 'payload' bytes 0, 1, 2, ... */
 struct hand_made {
@@ -1081,7 +1059,7 @@ static void write_hand_made(const struct hand_made *made)
     pcap_close(format);
 }
 
-START_TEST(frames_of_every_kind)
+TEST(frames_of_every_kind, .end = ARRAY_LEN(hand_made), .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     static struct placement placement;
     const struct hand_made *made = &hand_made[_i];
@@ -1105,9 +1083,8 @@ START_TEST(frames_of_every_kind)
     recv_source_close(source);
     endpoint_list_fini(&list);
 }
-END_TEST
 
-START_TEST(captures_that_cannot_be_read)
+TEST(captures_that_cannot_be_read, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     struct endpoint_list list;
 
@@ -1122,10 +1099,9 @@ START_TEST(captures_that_cannot_be_read)
     assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* Neither end of a FIFO waits for the other when it is opened, and recv() for no longer than it may. */
-START_TEST(captures_through_a_fifo)
+TEST(captures_through_a_fifo, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     static struct placement placement;
     char path[80];
@@ -1153,7 +1129,6 @@ START_TEST(captures_through_a_fifo)
     ck_assert_int_eq(unlink(path), 0);
     endpoint_list_fini(&list);
 }
-END_TEST
 
 /* A capture of a few packets, in memory. */
 static size_t read_capture(uint8_t *bytes, size_t room)
@@ -1210,7 +1185,7 @@ static void silence(void)
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
 }
 
-START_TEST(a_capture_cut_short_is_read_up_to_there)
+TEST(a_capture_cut_short_is_read_up_to_there, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     uint8_t bytes[2048];
     size_t n_bytes = read_capture(bytes, sizeof(bytes));
@@ -1229,9 +1204,8 @@ START_TEST(a_capture_cut_short_is_read_up_to_there)
     }
     ck_assert_int_eq(count_packets(bytes, file_header_bytes - 1, NULL), -1);
 }
-END_TEST
 
-START_TEST(a_damaged_capture_does_no_harm)
+TEST(a_damaged_capture_does_no_harm, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {
     uint8_t good[2048], bad[2048];
     size_t n_bytes = read_capture(good, sizeof(good));
@@ -1247,57 +1221,5 @@ START_TEST(a_damaged_capture_does_no_harm)
         ck_assert(end == -ENODATA || end == -EIO);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("packet_io");
-    TCase *slots = tcase_create("slots");
-    TCase *sockets = tcase_create("sockets");
-    TCase *sinks = tcase_create("sinks");
-    TCase *captures = tcase_create("captures");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-
-    tcase_add_test(slots, packets_fill_slots_in_order);
-    tcase_add_test(slots, slots_may_lack_parts);
-    tcase_add_test(slots, copy_gathers_any_range);
-    suite_add_tcase(suite, slots);
-    tcase_add_test(sockets, more_groups_than_a_socket_may_join);
-    tcase_add_test(sockets, a_busy_group_starves_nobody);
-    tcase_add_test(sockets, who_has_packets_later_waits_for_a_turn_of_the_others);
-    tcase_add_test(sockets, every_receiver_of_a_group_gets_a_copy);
-    tcase_add_test(sockets, sockets_share_a_group);
-    tcase_add_loop_test(sockets, packets_of_others_are_cut_or_do_not_come, 0, ARRAY_LEN(sender_cases));
-    tcase_add_test(sockets, strangers_do_not_end_joined_packets);
-    tcase_add_test(sockets, kernel_drops_are_counted);
-    tcase_add_test(sockets, recv_waits_as_long_as_it_was_told);
-    tcase_add_loop_test(sockets, who_polls_does_not_sleep, 0, 2);
-    tcase_add_test(sockets, sources_that_cannot_be);
-    suite_add_tcase(suite, sockets);
-    tcase_add_test(sinks, a_refused_packet_costs_only_itself);
-    tcase_add_test(sinks, a_deaf_host_costs_nothing);
-    tcase_add_test(sinks, sinks_that_cannot_be);
-    tcase_add_test(sinks, a_capture_needs_no_interface);
-    tcase_add_test(sinks, a_full_disk_fails_from_the_first_packet_on);
-    suite_add_tcase(suite, sinks);
-    tcase_add_checked_fixture(captures, make_file, remove_file);
-    tcase_add_test(captures, capture_of_landing_sizes);
-    tcase_add_test(captures, capture_round_trip);
-    tcase_add_test(captures, frames_are_as_on_the_wire);
-    tcase_add_loop_test(captures, frames_of_every_kind, 0, ARRAY_LEN(hand_made));
-    tcase_add_test(captures, captures_that_cannot_be_read);
-    tcase_add_test(captures, captures_through_a_fifo);
-    tcase_add_test(captures, a_capture_cut_short_is_read_up_to_there);
-    tcase_add_test(captures, a_damaged_capture_does_no_harm);
-    tcase_set_timeout(captures, 60);
-    suite_add_tcase(suite, captures);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

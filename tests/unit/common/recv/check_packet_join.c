@@ -9,9 +9,9 @@
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <net/if.h>
@@ -335,7 +335,7 @@ static void send_random_batch(void)
     ck_assert_uint_eq(send_sink_send(rig.sink, packets, n), n);
 }
 
-START_TEST(any_packets_arrive_in_order)
+TEST(any_packets_arrive_in_order, .end = 6)
 {
     size_t n_lent = 0;
 
@@ -353,10 +353,9 @@ START_TEST(any_packets_arrive_in_order)
     ck_assert_uint_gt(n_lent, rig.n_sent / 20); /* or this tests nothing */
     rig_close();
 }
-END_TEST
 
 /* The source goes from one way of receiving to the other and back, and loses nothing at the seams. */
-START_TEST(phases_of_joined_and_single_packets)
+TEST(phases_of_joined_and_single_packets, .end = 2)
 {
     rig_open(1, _i % 2);
     for (size_t phase = 0; phase < 6; phase++) {
@@ -380,9 +379,8 @@ START_TEST(phases_of_joined_and_single_packets)
     assert_all_came();
     rig_close();
 }
-END_TEST
 
-START_TEST(one_socket_joined_another_single)
+TEST(one_socket_joined_another_single)
 {
     rig_open(3, false);
     for (size_t i = 0; i < 100; i++) {
@@ -399,9 +397,8 @@ START_TEST(one_socket_joined_another_single)
     ck_assert_uint_gt(rig.queues[2].n_lent, 0);
     rig_close();
 }
-END_TEST
 
-START_TEST(joined_packets_starve_nobody)
+TEST(joined_packets_starve_nobody)
 {
     const size_t n_messages = 40, n_packets = 50, n_slots = 4; /* as many messages a turn, either way */
 
@@ -420,9 +417,8 @@ START_TEST(joined_packets_starve_nobody)
     assert_all_came();
     rig_close();
 }
-END_TEST
 
-START_TEST(what_does_not_come_is_not_waited_for)
+TEST(what_does_not_come_is_not_waited_for, .end = 2)
 {
     int64_t before_ns;
 
@@ -448,9 +444,8 @@ START_TEST(what_does_not_come_is_not_waited_for)
     ck_assert_int_lt(clock_monotonic_ns() - before_ns, PATIENCE_NS);
     rig_close();
 }
-END_TEST
 
-START_TEST(drops_of_joined_packets_are_told)
+TEST(drops_of_joined_packets_are_told)
 {
     const uint64_t n_messages = 60, n_packets = 40;
     uint64_t n_received = 0, n_lost, n_drops;
@@ -474,7 +469,6 @@ START_TEST(drops_of_joined_packets_are_told)
                   n_drops, n_lost);
     rig_close();
 }
-END_TEST
 
 /* ---- What a sink joins ------------------------------------------------------------------------------------------- */
 
@@ -499,7 +493,7 @@ static const struct {
     {{DATAGRAM_MAX, 1, DATAGRAM_MAX}, 3, {1, 1, 1}},
 };
 
-START_TEST(what_a_sink_joins)
+TEST(what_a_sink_joins, .end = ARRAY_LEN(joinings))
 {
     struct sockaddr_in address;
     const int fd = bound_socket(&address), on = 1;
@@ -548,7 +542,6 @@ START_TEST(what_a_sink_joins)
     send_sink_close(rig.sink);
     endpoint_list_fini(&rig.list);
 }
-END_TEST
 
 /* Gives this process a network of its own, whose packets are no longer than 'mtu'.  Returns whether it may. */
 static bool enter_narrow_network(int mtu)
@@ -569,7 +562,7 @@ static bool enter_narrow_network(int mtu)
 }
 
 /* Packets longer than the route's MTU cannot be joined; each is taken alone, and comes in fragments. */
-START_TEST(joined_packets_too_long_for_the_route)
+TEST(joined_packets_too_long_for_the_route, .end = 2)
 {
     if (!enter_narrow_network(600))
         return;
@@ -596,7 +589,6 @@ START_TEST(joined_packets_too_long_for_the_route)
     assert_all_came();
     rig_close();
 }
-END_TEST
 
 /* ---- A network that takes nothing -------------------------------------------------------------------------------- */
 
@@ -615,7 +607,7 @@ int sendmmsg(int fd, struct mmsghdr *messages, unsigned n, int flags)
 }
 
 /* Room is waited for, but not when it is time to give up: then each packet fails at once. */
-START_TEST(who_gives_up_does_not_wait_for_room)
+TEST(who_gives_up_does_not_wait_for_room, .end = 4)
 {
     enum { N = 3 };
     struct inbox *return_to;
@@ -646,7 +638,6 @@ START_TEST(who_gives_up_does_not_wait_for_room)
     inbox_destroy(return_to);
     endpoint_list_fini(&rig.list);
 }
-END_TEST
 
 /* ---- Loans ------------------------------------------------------------------------------------------------------- */
 
@@ -670,7 +661,7 @@ static void *overwrite(void *arg)
 }
 
 /* The list's last packet carries the loan but joins the first, so it leaves before the others. */
-START_TEST(a_loan_ends_when_all_have_left)
+TEST(a_loan_ends_when_all_have_left)
 {
     static struct lent_buffer buffer;
     const size_t n = PACKET_SINK_BATCH_MAX;
@@ -722,36 +713,5 @@ START_TEST(a_loan_ends_when_all_have_left)
     inbox_destroy(buffer.done);
     endpoint_list_fini(&rig.list);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("packet_join");
-    TCase *order = tcase_create("order");
-    TCase *sinks = tcase_create("sinks");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-
-    tcase_add_loop_test(order, any_packets_arrive_in_order, 0, 6);
-    tcase_add_loop_test(order, phases_of_joined_and_single_packets, 0, 2);
-    tcase_add_test(order, one_socket_joined_another_single);
-    tcase_add_test(order, joined_packets_starve_nobody);
-    tcase_add_loop_test(order, what_does_not_come_is_not_waited_for, 0, 2);
-    tcase_add_test(order, drops_of_joined_packets_are_told);
-    tcase_set_timeout(order, 60);
-    suite_add_tcase(suite, order);
-    tcase_add_loop_test(sinks, what_a_sink_joins, 0, ARRAY_LEN(joinings));
-    tcase_add_loop_test(sinks, joined_packets_too_long_for_the_route, 0, 2);
-    tcase_add_loop_test(sinks, who_gives_up_does_not_wait_for_room, 0, 4);
-    tcase_add_test(sinks, a_loan_ends_when_all_have_left);
-    tcase_set_timeout(sinks, 60);
-    suite_add_tcase(suite, sinks);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -7,9 +7,9 @@
 #include "common/recv/source.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <linux/capability.h>
@@ -116,7 +116,7 @@ static void assert_packet(const struct packet_slot *slot, unsigned packet, size_
 /* ---- What comes -------------------------------------------------------------------------------------------------- */
 
 /* In order, whole, of any size, several times round the ring; and what was lent keeps until the next call. */
-START_TEST(packets_are_lent)
+TEST(packets_are_lent, .first = -1, .end = 1)
 {
     static size_t sizes[10 * RING_LEAST];
     static unsigned to[10 * RING_LEAST];
@@ -146,10 +146,9 @@ START_TEST(packets_are_lent)
     }
     tear_down();
 }
-END_TEST
 
 /* Packets that find no frame are lost and counted, and do not touch those that are lent. */
-START_TEST(a_full_ring)
+TEST(a_full_ring)
 {
     const unsigned n_first = 10, n_more = 300;
     struct packet_slot slots[PACKET_BATCH_MAX];
@@ -183,7 +182,6 @@ START_TEST(a_full_ring)
     ck_assert_uint_eq(recv_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
     tear_down();
 }
-END_TEST
 
 /* Rules for single addresses keep others away; where networks may send, or the card takes no such rule, all come and
  * say who sent them. */
@@ -198,7 +196,7 @@ static const struct {
     {"10.60.0.9, 10.60.0.2", "ibv_create_flow:EOPNOTSUPP@2", true},
 };
 
-START_TEST(others_are_kept_away)
+TEST(others_are_kept_away, .end = ARRAY_LEN(sender_cases))
 {
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct access from;
@@ -221,10 +219,9 @@ START_TEST(others_are_kept_away)
     }
     tear_down();
 }
-END_TEST
 
 /* While a program gets ready, the ring does not fill with what is old then, nor overflow. */
-START_TEST(nothing_comes_before_the_beginning)
+TEST(nothing_comes_before_the_beginning, .first = -1, .end = 1)
 {
     struct packet_slot slots[PACKET_BATCH_MAX];
     char directory[] = "/tmp/check-verbs-XXXXXX";
@@ -243,11 +240,10 @@ START_TEST(nothing_comes_before_the_beginning)
     ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
     tear_down();
 }
-END_TEST
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(a_wait_ends_in_time)
+TEST(a_wait_ends_in_time, .first = -1, .end = 1)
 {
     struct packet_slot slot;
 
@@ -260,7 +256,6 @@ START_TEST(a_wait_ends_in_time)
     }
     tear_down();
 }
-END_TEST
 
 /* What libibverbs does, but that a packet always comes between the last look and the wish for events. */
 static struct ibv_context_ops real;
@@ -286,7 +281,7 @@ static int notify_late(struct ibv_cq *cq, int solicited_only)
 }
 
 /* Who sleeps as soon as events were asked for does not hear of it. */
-START_TEST(no_packet_is_slept_over)
+TEST(no_packet_is_slept_over)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = inet_addr("10.60.0.1")};
     struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -317,12 +312,11 @@ START_TEST(no_packet_is_slept_over)
     rdma_destroy_event_channel(channel);
     tear_down();
 }
-END_TEST
 
 /* ---- What fails -------------------------------------------------------------------------------------------------- */
 
 /* What came before an error is lent first; then the source is dead for ever. */
-START_TEST(the_dead_stay_dead)
+TEST(the_dead_stay_dead, .first = -1, .end = 1)
 {
     struct packet_slot slots[PACKET_BATCH_MAX];
     unsigned n_taken = 0;
@@ -341,9 +335,8 @@ START_TEST(the_dead_stay_dead)
         ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), -EIO);
     tear_down();
 }
-END_TEST
 
-START_TEST(a_start_that_fails)
+TEST(a_start_that_fails, .end = 9)
 {
     static const struct {
         const char *interface, *endpoints, *fail;
@@ -369,8 +362,6 @@ START_TEST(a_start_that_fails)
     source = NULL;
     tear_down();
 }
-END_TEST
-#define N_STARTS 9
 
 /* A ring of 2256 KiB; a queue of 256 entries, of 64 bytes at least.  'says' is of the limit. */
 static const struct {
@@ -390,7 +381,7 @@ static const struct {
 };
 
 /* Only where the limit is what is in the way, it is named, and no restart cures that. */
-START_TEST(the_limit_is_named_where_it_is_hit)
+TEST(the_limit_is_named_where_it_is_hit, .end = ARRAY_LEN(limits))
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -407,10 +398,9 @@ START_TEST(the_limit_is_named_where_it_is_hit)
     source = NULL;
     tear_down();
 }
-END_TEST
 
 /* Where memory may not be locked, a restart cures nothing, and the limit is named. */
-START_TEST(locked_memory_is_limited)
+TEST(locked_memory_is_limited)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
     struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3];
@@ -429,7 +419,6 @@ START_TEST(locked_memory_is_limited)
     source = NULL;
     tear_down();
 }
-END_TEST
 
 static bool may_make_wires(void)
 {
@@ -442,33 +431,5 @@ static bool may_make_wires(void)
     return status == 0;
 }
 
-int main(void)
-{
-    Suite *suite = suite_create("packet_source_verbs");
-    TCase *tests = tcase_create("packet_source_verbs");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-    if (may_make_wires()) {
-        tcase_add_loop_test(tests, packets_are_lent, -1, 1);
-        tcase_add_test(tests, a_full_ring);
-        tcase_add_loop_test(tests, others_are_kept_away, 0, ARRAY_LEN(sender_cases));
-        tcase_add_loop_test(tests, nothing_comes_before_the_beginning, -1, 1);
-        tcase_add_loop_test(tests, a_wait_ends_in_time, -1, 1);
-        tcase_add_test(tests, no_packet_is_slept_over);
-        tcase_add_loop_test(tests, the_dead_stay_dead, -1, 1);
-        tcase_add_loop_test(tests, a_start_that_fails, 0, N_STARTS);
-        tcase_add_test(tests, locked_memory_is_limited);
-        tcase_add_loop_test(tests, the_limit_is_named_where_it_is_hit, 0, ARRAY_LEN(limits));
-    } else {
-        printf("skipped: network namespaces are not permitted here\n");
-    }
-    tcase_set_timeout(tests, 60);
-    suite_add_tcase(suite, tests);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.skip = may_make_wires() ? NULL : "network namespaces are not permitted here", .timeout_s = 60,
+      .start = random_start);

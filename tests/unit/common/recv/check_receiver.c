@@ -9,8 +9,8 @@
 #include "common/recv/receiver.h"
 #include "common/base/units.h"
 #include "tests/fakes/direct_guard/direct_guard.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdatomic.h>
@@ -491,7 +491,7 @@ static size_t packets_per_time(void)
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
-START_TEST(every_heap_sent_whole_arrives_as_sent)
+TEST(every_heap_sent_whole_arrives_as_sent, .end = 2)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -521,10 +521,9 @@ START_TEST(every_heap_sent_whole_arrives_as_sent)
     }
     device_close(device);
 }
-END_TEST
 
 /* Sources that jump about, packets that overlap, everything far out of order: what is called present is right. */
-START_TEST(nothing_false_is_called_present)
+TEST(nothing_false_is_called_present)
 {
     unsigned seed = (unsigned)getpid();
 
@@ -564,9 +563,8 @@ START_TEST(nothing_false_is_called_present)
     }
     device_close(device);
 }
-END_TEST
 
-START_TEST(orderly_packets_land_in_place)
+TEST(orderly_packets_land_in_place)
 {
     unsigned seed = 1;
     uint64_t n_copied = 0;
@@ -593,10 +591,9 @@ START_TEST(orderly_packets_land_in_place)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
 /* Lent packets land nowhere, so each is copied, once. */
-START_TEST(lent_packets_are_copied)
+TEST(lent_packets_are_copied)
 {
     unsigned seed = 1;
     uint64_t n_copied = 0;
@@ -620,10 +617,9 @@ START_TEST(lent_packets_are_copied)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
 /* Two jumps within a batch: the chunk in which a packet landed as predicted has gone, and a new one has its place. */
-START_TEST(landing_is_given_up_when_the_window_jumps)
+TEST(landing_is_given_up_when_the_window_jumps)
 {
     unsigned seed = 1;
     const int64_t far = INT64_C(1) << 40;
@@ -654,9 +650,8 @@ START_TEST(landing_is_given_up_when_the_window_jumps)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
-START_TEST(refused_packets_are_counted_by_reason)
+TEST(refused_packets_are_counted_by_reason)
 {
     unsigned seed = 1;
 
@@ -707,10 +702,9 @@ START_TEST(refused_packets_are_counted_by_reason)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
 /* The worker keeps what it gets, so the receiver waits for a free chunk in the end; a stop must get it out of there. */
-START_TEST(stop_ends_the_wait_for_a_chunk)
+TEST(stop_ends_the_wait_for_a_chunk)
 {
     unsigned seed = 1;
     struct inbox_item item;
@@ -735,9 +729,8 @@ START_TEST(stop_ends_the_wait_for_a_chunk)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
-START_TEST(stop_flushes_what_is_open)
+TEST(stop_flushes_what_is_open)
 {
     unsigned seed = 1;
     struct inbox_item item;
@@ -765,9 +758,8 @@ START_TEST(stop_flushes_what_is_open)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
-START_TEST(dead_source_is_told)
+TEST(dead_source_is_told)
 {
     unsigned seed = 1;
 
@@ -783,9 +775,8 @@ START_TEST(dead_source_is_told)
     destroy_receiver();
     device_close(device);
 }
-END_TEST
 
-START_TEST(destroy_without_start)
+TEST(destroy_without_start)
 {
     unsigned seed = 1;
 
@@ -796,30 +787,10 @@ START_TEST(destroy_without_start)
     receiver_destroy(NULL);
     device_close(device);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("receiver");
-    TCase *tests = tcase_create("receiver");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
     log_init("check_receiver", LOG_LEVEL_ERROR);
-    tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, every_heap_sent_whole_arrives_as_sent, 0, 2);
-    tcase_add_test(tests, nothing_false_is_called_present);
-    tcase_add_test(tests, orderly_packets_land_in_place);
-    tcase_add_test(tests, lent_packets_are_copied);
-    tcase_add_test(tests, landing_is_given_up_when_the_window_jumps);
-    tcase_add_test(tests, refused_packets_are_counted_by_reason);
-    tcase_add_test(tests, stop_ends_the_wait_for_a_chunk);
-    tcase_add_test(tests, stop_flushes_what_is_open);
-    tcase_add_test(tests, dead_source_is_told);
-    tcase_add_test(tests, destroy_without_start);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 60, .start = start);

@@ -3,8 +3,8 @@
 #include "common/telemetry/stats.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void check_published(const char *prefix, const char *line, bool expected)
 }
 
 /* Where a heap is one packet, packets refused are heaps refused, and the reference's names are true. */
-START_TEST(heaps_of_one_packet)
+TEST(heaps_of_one_packet)
 {
     check_published("fgpu_input", "fgpu_input_too_old_heaps_total{pol=\"0\"} 5", true);
     check_published("fgpu_input", "fgpu_input_bad_timestamp_heaps_total{pol=\"0\"} 6", true);
@@ -46,10 +46,9 @@ START_TEST(heaps_of_one_packet)
     check_published("fgpu_input", "fgpu_input_rejected_packets_total{pol=\"0\",reason=\"too_old\"} 5", false);
     check_published("fgpu_input", "fgpu_input_rejected_packets_total{pol=\"0\",reason=\"duplicate\"} 8", true);
 }
-END_TEST
 
 /* Packets that belong to any stream are not refused. */
-START_TEST(ignored_packets)
+TEST(ignored_packets)
 {
     static const struct {
         const char *reason;
@@ -68,9 +67,8 @@ START_TEST(ignored_packets)
             check_published(prefixes[p], line, false);
         }
 }
-END_TEST
 
-START_TEST(heaps_of_several_packets)
+TEST(heaps_of_several_packets)
 {
     check_published("xbgpu_input", "xbgpu_input_too_old_heaps_total{pol=\"0\"} 5", false);
     check_published("xbgpu_input", "xbgpu_input_rejected_packets_total{pol=\"0\",reason=\"too_old\"} 5", true);
@@ -78,10 +76,9 @@ START_TEST(heaps_of_several_packets)
     check_published("xbgpu_input", "xbgpu_input_rejected_packets_total{pol=\"0\",reason=\"no_items\"} 7", true);
     check_published("xbgpu_input", "xbgpu_input_rejected_packets_total{pol=\"0\",reason=\"duplicate\"} 8", true);
 }
-END_TEST
 
 /* A receive thread counts heaps by their first packets, for xbgpu only, but metadata for both. */
-START_TEST(refused_heaps)
+TEST(refused_heaps)
 {
     static const struct {
         const char *prefix, *line;
@@ -110,14 +107,9 @@ START_TEST(refused_heaps)
     }
     stats_reset();
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("receiver_metrics");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
     counter_add(&stats.rejects[REJECT_TOO_OLD], 5);
     counter_add(&stats.rejects[REJECT_BAD_TIMESTAMP], 6);
     counter_add(&stats.rejects[REJECT_NO_ITEMS], 7);
@@ -125,13 +117,6 @@ int main(void)
     counter_add(&stats.rejects[REJECT_DESCRIPTOR], 9);
     counter_add(&stats.rejects[REJECT_STOP], 10);
     counter_add(&stats.rejects[REJECT_OTHER_THREAD], 11);
-    tcase_add_test(tcase, ignored_packets);
-    tcase_add_test(tcase, heaps_of_one_packet);
-    tcase_add_test(tcase, heaps_of_several_packets);
-    tcase_add_test(tcase, refused_heaps);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.start = start);

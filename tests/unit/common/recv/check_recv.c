@@ -4,8 +4,8 @@
 #include "common/base/units.h"
 #include "fgpu/recv.h"
 #include "xbgpu/recv.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,12 +80,11 @@ static const struct {
      {REJECT_NO_ITEMS}},
 };
 
-START_TEST(digitiser_packets)
+TEST(digitiser_packets, .end = ARRAY_LEN(fgpu_rows))
 {
     check_packet(fgpu_recv_identify, &fgpu_context, fgpu_recv_wanted, FGPU_RECV_N_WANTED, fgpu_rows[_i].endpoint,
                  fgpu_rows[_i].items, fgpu_rows[_i].n_items, fgpu_rows[_i].expected);
 }
-END_TEST
 
 /* This thread has two members of an array of 10: antennas 3 to 4 and 5 to 7. */
 static const size_t first_ant[] = {3, 5, 8};
@@ -119,24 +118,8 @@ static const struct {
     {5, {TIME(77), FENG(3), CHAN(512), {SPEAD_DESCRIPTOR, false, 0}, VOLTAGES}, {REJECT_NO_ITEMS}},
 };
 
-START_TEST(voltage_packets)
+TEST(voltage_packets, .end = ARRAY_LEN(xbgpu_rows))
 {
     check_packet(xbgpu_recv_identify, &xbgpu_context, xbgpu_recv_wanted, XBGPU_RECV_N_WANTED, 0, xbgpu_rows[_i].items,
                  xbgpu_rows[_i].n_items, xbgpu_rows[_i].expected);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("recv");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_add_loop_test(tcase, digitiser_packets, 0, ARRAY_LEN(fgpu_rows));
-    tcase_add_loop_test(tcase, voltage_packets, 0, ARRAY_LEN(xbgpu_rows));
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -5,9 +5,9 @@
 #include "common/base/inbox.h"
 #include "common/send/sink.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
@@ -498,7 +498,7 @@ static void assert_failed(uint64_t n, int err)
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
-START_TEST(frames_are_right_and_in_order)
+TEST(frames_are_right_and_in_order, .end = 6)
 {
     random_state += (uint64_t)_i * 1000003;
     open_sink();
@@ -519,9 +519,8 @@ START_TEST(frames_are_right_and_in_order)
         ck_assert_uint_gt(card.n_in_flight_max, QUEUE_MAX - PACKET_SINK_BATCH_MAX); /* several lists at once */
     ck_assert_str_eq(card.states, "0IRS");
 }
-END_TEST
 
-START_TEST(references_return_with_the_last_packet_of_a_list)
+TEST(references_return_with_the_last_packet_of_a_list)
 {
     open_sink();
     card.per_poll = 0;
@@ -543,10 +542,9 @@ START_TEST(references_return_with_the_last_packet_of_a_list)
     ck_assert_uint_eq(send_sink_reap(sink), 0);
     assert_home(3);
 }
-END_TEST
 
 /* A close waits as a flush does. */
-START_TEST(a_close_waits)
+TEST(a_close_waits)
 {
     open_sink();
     card.per_poll = 1;
@@ -557,9 +555,8 @@ START_TEST(a_close_waits)
     assert_home(1);
     ck_assert_int_eq(card.n_objects, 0);
 }
-END_TEST
 
-START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
+TEST(a_completion_with_an_error_loses_what_was_in_flight, .end = 20)
 {
     random_state += (uint64_t)_i * 1000003;
     open_sink();
@@ -584,10 +581,9 @@ START_TEST(a_completion_with_an_error_loses_what_was_in_flight)
     assert_home(12);
     assert_failed(n - n_good, EIO);
 }
-END_TEST
 
 /* Whatever a card still has to tell of what was in a queue that was reset, it is not of what came after. */
-START_TEST(completions_of_before_a_reset_are_void)
+TEST(completions_of_before_a_reset_are_void)
 {
     open_sink();
     card.per_poll = 0;
@@ -608,10 +604,9 @@ START_TEST(completions_of_before_a_reset_are_void)
     assert_failed(16, EIO);
     ck_assert_str_eq(card.states, "0IRS0IRS");
 }
-END_TEST
 
 /* Room for any batch: in the queue, and for its copies.  Completions tell, one of each list. */
-START_TEST(room_is_where_nothing_must_be_waited_for)
+TEST(room_is_where_nothing_must_be_waited_for)
 {
     open_sink();
     card.per_poll = 0;
@@ -636,11 +631,10 @@ START_TEST(room_is_where_nothing_must_be_waited_for)
     ck_assert(send_sink_has_room(sink));
     assert_failed(0, 0);
 }
-END_TEST
 
 static const char *const running_calls[] = {"ibv_post_send", "ibv_poll_cq"};
 
-START_TEST(a_call_that_fails_loses_what_was_in_flight)
+TEST(a_call_that_fails_loses_what_was_in_flight, .end = ARRAY_LEN(running_calls))
 {
     open_sink();
     card.per_poll = 0;
@@ -659,9 +653,8 @@ START_TEST(a_call_that_fails_loses_what_was_in_flight)
     assert_wire(0, 50, 30);
     assert_failed(50, _i ? EIO : ENOSPC);
 }
-END_TEST
 
-START_TEST(a_queue_in_which_nothing_moves_is_reset)
+TEST(a_queue_in_which_nothing_moves_is_reset, .end = 2)
 {
     int64_t begin_ns = clock_monotonic_ns();
 
@@ -681,14 +674,13 @@ START_TEST(a_queue_in_which_nothing_moves_is_reset)
     ck_assert_uint_eq(n_wire, 0);
     ck_assert_int_gt((int)strlen(card.states), 7);
 }
-END_TEST
 
 static void count_loss(void *arg)
 {
     ++*(unsigned *)arg;
 }
 
-START_TEST(a_card_that_is_lost_is_told_once)
+TEST(a_card_that_is_lost_is_told_once, .end = 4)
 {
     static const char *const when[] = {"0IRS", "0IRS0", "0IRS0I", "0IRS0IR"};
 
@@ -714,9 +706,8 @@ START_TEST(a_card_that_is_lost_is_told_once)
     assert_failed(n_sent, ENODEV);
     ck_assert_uint_eq(n_lost, 1);
 }
-END_TEST
 
-START_TEST(a_loss_while_a_batch_is_made)
+TEST(a_loss_while_a_batch_is_made)
 {
     /* Copies wait for the room that the batch before uses; there the queue fails and cannot be had again. */
     open_sink();
@@ -730,9 +721,8 @@ START_TEST(a_loss_while_a_batch_is_made)
     assert_home(3);
     assert_failed(n_sent, ENODEV);
 }
-END_TEST
 
-START_TEST(memory_that_was_forgotten_is_copied_from)
+TEST(memory_that_was_forgotten_is_copied_from)
 {
     open_sink();
     send_batch(PACKET_SINK_BATCH_MAX, false, true);
@@ -752,7 +742,6 @@ START_TEST(memory_that_was_forgotten_is_copied_from)
     ck_assert_int_eq(send_sink_add_memory(sink, memory[0], MEMORY_BYTES, why, sizeof(why)), -ENOSPC);
     ck_assert_str_eq(why, "send.transport: ibverbs on lo: cannot register 64 KiB of memory: No space left on device");
 }
-END_TEST
 
 /* A packet of 1200 bytes takes 1266 on the wire: 100 MB/s are 844 Mbit/s, and 5 % more 886.2.  One of 330 takes 396:
  * 960 Mbit/s, and 1008. */
@@ -768,7 +757,7 @@ static const struct {
     {0, 200000000, 0, false, 0},          {100e6, 200000000, 1008000, false, 330},
 };
 
-START_TEST(the_card_paces_where_it_can)
+TEST(the_card_paces_where_it_can, .end = ARRAY_LEN(rates))
 {
     card.rate_max_kbps = rates[_i].max_kbps;
     config.rate_bytes_per_s = rates[_i].rate_bytes_per_s;
@@ -792,7 +781,6 @@ START_TEST(the_card_paces_where_it_can)
     ck_assert_str_eq(card.states, "0IRS0IRS0IRS");
     assert_home(2);
 }
-END_TEST
 
 static const char *const setup_calls[] = {
     "rdma_create_event_channel",
@@ -807,7 +795,7 @@ static const char *const setup_calls[] = {
     "ibv_modify_qp",
 };
 
-START_TEST(a_start_that_fails_says_so_and_leaves_nothing)
+TEST(a_start_that_fails_says_so_and_leaves_nothing, .end = ARRAY_LEN(setup_calls))
 {
     for (size_t at = 1; at <= (strcmp(setup_calls[_i], "ibv_modify_qp") == 0 ? 3 : 1); at++) {
         fail_call(setup_calls[_i], at);
@@ -818,9 +806,8 @@ START_TEST(a_start_that_fails_says_so_and_leaves_nothing)
     }
     sink = NULL;
 }
-END_TEST
 
-START_TEST(what_cannot_be_configured)
+TEST(what_cannot_be_configured)
 {
     config.interface = NULL;
     ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
@@ -840,34 +827,5 @@ START_TEST(what_cannot_be_configured)
     ck_assert_str_eq(why, "outputs[0].destinations: 10.1.2.3:65535: ibverbs sends to multicast groups only");
     sink = NULL;
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("packet_sink_verbs");
-    TCase *tcase = tcase_create("verbs");
-
-    random_start();
-    tcase_add_checked_fixture(tcase, set_up, tear_down);
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, frames_are_right_and_in_order, 0, 6);
-    tcase_add_test(tcase, references_return_with_the_last_packet_of_a_list);
-    tcase_add_test(tcase, a_close_waits);
-    tcase_add_loop_test(tcase, a_completion_with_an_error_loses_what_was_in_flight, 0, 20);
-    tcase_add_test(tcase, completions_of_before_a_reset_are_void);
-    tcase_add_test(tcase, room_is_where_nothing_must_be_waited_for);
-    tcase_add_loop_test(tcase, a_call_that_fails_loses_what_was_in_flight, 0, ARRAY_LEN(running_calls));
-    tcase_add_loop_test(tcase, a_queue_in_which_nothing_moves_is_reset, 0, 2);
-    tcase_add_loop_test(tcase, a_card_that_is_lost_is_told_once, 0, 4);
-    tcase_add_test(tcase, a_loss_while_a_batch_is_made);
-    tcase_add_test(tcase, memory_that_was_forgotten_is_copied_from);
-    tcase_add_loop_test(tcase, the_card_paces_where_it_can, 0, ARRAY_LEN(rates));
-    tcase_add_loop_test(tcase, a_start_that_fails_says_so_and_leaves_nothing, 0, ARRAY_LEN(setup_calls));
-    tcase_add_test(tcase, what_cannot_be_configured);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .setup = set_up, .teardown = tear_down, .start = random_start);

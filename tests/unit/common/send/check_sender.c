@@ -6,9 +6,9 @@
 #include "common/send/stream.h"
 #include "common/send/sender.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
@@ -312,7 +312,7 @@ static struct model make_model(const struct rig *rig, size_t n_packets)
                           .heap_cnt_step = rig->config.heap_cnt_step};
 }
 
-START_TEST(packets_are_those_of_the_model)
+TEST(packets_are_those_of_the_model, .end = 12)
 {
     size_t n_destinations, n_jobs;
     uint64_t n_heaps = 0, n_bytes = 0, n_clipped[N_POLS] = {0};
@@ -376,7 +376,6 @@ START_TEST(packets_are_those_of_the_model)
         ck_assert_uint_eq(counter_get(&rig.stats.clipped[pol]), n_clipped[pol]);
     rig_fini(&rig);
 }
-END_TEST
 
 /* ---- The same over UDP, where packets are joined ----------------------------------------------------------------- */
 
@@ -458,7 +457,7 @@ static void overwrite(struct test_job *t)
 }
 
 /* All substreams arrive complete and in order, although each buffer is overwritten as soon as it comes home. */
-START_TEST(substreams_arrive_complete)
+TEST(substreams_arrive_complete, .end = DESTINATIONS_MAX)
 {
     const size_t n_destinations = 1 + (size_t)_i, n_jobs = MAX_JOBS, packet_payload_bytes = 400;
     struct test_job jobs[MAX_JOBS], copies[MAX_JOBS];
@@ -512,11 +511,10 @@ START_TEST(substreams_arrive_complete)
     recv_source_close(source);
     rig_fini(&rig);
 }
-END_TEST
 
 /* ---- Time -------------------------------------------------------------------------------------------------------- */
 
-START_TEST(pace_does_not_drift)
+TEST(pace_does_not_drift)
 {
     /* 8264 bytes at 3 GB/s take 2754 + 2/3 ns. */
     struct pace pace = pace_make(3e9);
@@ -530,9 +528,8 @@ START_TEST(pace_does_not_drift)
         pace_depart(&pace, 8264);
     ck_assert_int_eq(pace_departure_ns(&pace), 1000 + INT64_C(8264000000) + 5509);
 }
-END_TEST
 
-START_TEST(pace_forgets)
+TEST(pace_forgets)
 {
     struct pace pace = pace_make(1e9); /* a nanosecond a byte */
 
@@ -549,16 +546,14 @@ START_TEST(pace_forgets)
     pace_depart(&pace, 10);
     ck_assert_int_eq(pace_departure_ns(&pace), 9010);
 }
-END_TEST
 
-START_TEST(unpaced_departs_now)
+TEST(unpaced_departs_now)
 {
     struct pace pace = pace_make(0);
 
     pace_depart(&pace, 1 << 20);
     ck_assert_int_eq(pace_departure_ns(&pace), 0);
 }
-END_TEST
 
 /* Departures of the packets of 'sizes', and when the last has taken its time. */
 static int64_t depart_all(struct pace *pace, const size_t *sizes, size_t n, int64_t *departures)
@@ -570,7 +565,7 @@ static int64_t depart_all(struct pace *pace, const size_t *sizes, size_t n, int6
     return pace_departure_ns(pace);
 }
 
-START_TEST(a_squeezed_pace_ends_in_time)
+TEST(a_squeezed_pace_ends_in_time, .end = 20)
 {
     random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
     for (int trial = 0; trial < 50; trial++) {
@@ -602,9 +597,8 @@ START_TEST(a_squeezed_pace_ends_in_time)
             ck_assert_mem_eq(after, before, n * sizeof(*after));
     }
 }
-END_TEST
 
-START_TEST(a_squeeze_leaves_the_unpaced_alone)
+TEST(a_squeeze_leaves_the_unpaced_alone)
 {
     struct pace pace = pace_make(0);
 
@@ -613,9 +607,8 @@ START_TEST(a_squeeze_leaves_the_unpaced_alone)
     pace_depart(&pace, 1 << 20);
     ck_assert_int_eq(pace_departure_ns(&pace), 1000);
 }
-END_TEST
 
-START_TEST(no_packet_leaves_early)
+TEST(no_packet_leaves_early)
 {
     const double rate_bytes_per_s = 2e6;
     struct test_job jobs[2];
@@ -657,7 +650,6 @@ START_TEST(no_packet_leaves_early)
     free_job(&jobs[1]);
     rig_fini(&rig);
 }
-END_TEST
 
 /* What came to a sink, call by call, instead of being sent. */
 #define MAX_PIECES 65536
@@ -707,7 +699,7 @@ static void make_large_job(struct test_job *job, size_t n_heaps, size_t heap_byt
 
 /* A stream so fast that a quantum has many pieces: each is no larger than it may be, and they leave apart, also behind
  * one in which the thread is held up before the first packet. */
-START_TEST(pieces_leave_apart)
+TEST(pieces_leave_apart, .end = 3)
 {
     const double rate_bytes_per_s = 2e9;
     size_t n_heaps = 1 + random_below(5), n_bytes = 0;
@@ -751,9 +743,8 @@ START_TEST(pieces_leave_apart)
         free_job(&jobs[j]);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(pieces_are_apart_by_their_time)
+TEST(pieces_are_apart_by_their_time)
 {
     struct pace pace = pace_make(1e9);
 
@@ -766,9 +757,8 @@ START_TEST(pieces_are_apart_by_their_time)
     pace_hand_over(&pace, 1000, 1000, 60000, 60000);
     ck_assert_int_eq(pace_next_ns(&pace, 60000), 1000);
 }
-END_TEST
 
-START_TEST(a_piece_that_was_held_up_began_late)
+TEST(a_piece_that_was_held_up_began_late)
 {
     struct pace pace = pace_make(1e9);
 
@@ -784,11 +774,10 @@ START_TEST(a_piece_that_was_held_up_began_late)
         pace_hand_over(&pace, 0, 1600, 10000, 0);
     ck_assert_int_eq(pace_next_ns(&pace, 10000), 0);
 }
-END_TEST
 
 /* What is handed over sooner leaves sooner, so it is begun later; what is longer than the last piece is not begun
  * earlier. */
-START_TEST(a_short_message_is_begun_later)
+TEST(a_short_message_is_begun_later)
 {
     struct pace pace = pace_make(1e9);
 
@@ -798,7 +787,6 @@ START_TEST(a_short_message_is_begun_later)
     ck_assert_int_eq(pace_next_ns(&pace, 10000), 31000);
     ck_assert_int_eq(pace_next_ns(&pace, 60000), 16000);
 }
-END_TEST
 
 /* The file grows by whole packets, so its size says how many there are. */
 static void wait_for_file_bytes(long n_bytes)
@@ -854,7 +842,7 @@ static void assert_drained_evenly(size_t n, int64_t stop_ns)
     ck_assert_int_lt(wire[n - 1].unix_ns - stop_ns, SENDER_DRAIN_MAX_NS + PATIENCE_NS);
 }
 
-START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
+TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, .end = 2)
 {
     int64_t stop_ns;
     struct test_job slow[2], empty, skipped;
@@ -899,11 +887,10 @@ START_TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain)
     free_job(&skipped);
     rig_fini(&rig);
 }
-END_TEST
 
 /* A stream that would take hours: jobs before and after go home unsent, with their heaps counted, the one in progress
  * too; then it stops as ever. */
-START_TEST(what_a_drain_gives_up_comes_home_and_is_counted)
+TEST(what_a_drain_gives_up_comes_home_and_is_counted)
 {
     struct test_job jobs[3];
     struct rig rig;
@@ -935,7 +922,6 @@ START_TEST(what_a_drain_gives_up_comes_home_and_is_counted)
         free_job(&jobs[i]);
     rig_fini(&rig);
 }
-END_TEST
 
 static _Atomic bool is_stuck;
 
@@ -953,7 +939,7 @@ static size_t wait_until_given_up(struct send_sink *sink, struct packet_out *pac
 }
 
 /* It waits for room before anybody says that there is an end to it: both of its jobs, one of a single piece, are counted. */
-START_TEST(who_is_stuck_already_learns_when_to_give_up)
+TEST(who_is_stuck_already_learns_when_to_give_up)
 {
     struct send_sink_ops stuck;
     struct test_job jobs[2];
@@ -985,9 +971,8 @@ START_TEST(who_is_stuck_already_learns_when_to_give_up)
         free_job(&jobs[i]);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(latency_is_since_the_data_came)
+TEST(latency_is_since_the_data_came)
 {
     struct test_job job;
     struct rig rig;
@@ -1009,11 +994,10 @@ START_TEST(latency_is_since_the_data_came)
     free_job(&job);
     rig_fini(&rig);
 }
-END_TEST
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
-START_TEST(descriptors_come_on_schedule)
+TEST(descriptors_come_on_schedule)
 {
     const int64_t first_ns = 20 * NS_PER_MS, interval_ns = 5 * NS_PER_MS;
     const size_t n_wanted = 5;
@@ -1047,9 +1031,8 @@ START_TEST(descriptors_come_on_schedule)
     expect_stops(&model, 1);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(descriptors_wait_for_the_end_of_a_group)
+TEST(descriptors_wait_for_the_end_of_a_group)
 {
     struct test_job job;
     struct model model;
@@ -1085,10 +1068,9 @@ START_TEST(descriptors_wait_for_the_end_of_a_group)
     free_job(&job);
     rig_fini(&rig);
 }
-END_TEST
 
 /* In many packets they are a piece after the other: at the stream's pace, or in the time that it may be late. */
-START_TEST(descriptors_are_paced)
+TEST(descriptors_are_paced, .end = 2)
 {
     const double rate_bytes_per_s = _i ? 1e5 : 8e6;
     const size_t n_destinations = 220;
@@ -1121,11 +1103,10 @@ START_TEST(descriptors_are_paced)
     ck_assert_double_le(rig.stream->pace.n_bytes / rate_bytes_per_s * 1e9, (double)SENDER_LATE_MAX_NS + 1);
     rig_fini(&rig);
 }
-END_TEST
 
 /* ---- Several streams, and sinks that fail ------------------------------------------------------------------------ */
 
-START_TEST(streams_take_turns)
+TEST(streams_take_turns)
 {
     static uint8_t memory[PACKET_BATCH_MAX][256];
     struct packet_slot slots[PACKET_BATCH_MAX];
@@ -1199,9 +1180,8 @@ START_TEST(streams_take_turns)
     free_job(&jobs[1]);
     inbox_destroy(return_to);
 }
-END_TEST
 
-START_TEST(what_cannot_be_sent_is_counted_and_gone)
+TEST(what_cannot_be_sent_is_counted_and_gone)
 {
     struct test_job jobs[4];
     struct rig rig;
@@ -1234,9 +1214,8 @@ START_TEST(what_cannot_be_sent_is_counted_and_gone)
         free_job(&jobs[j]);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(a_full_disk_is_remembered)
+TEST(a_full_disk_is_remembered)
 {
     struct test_job job;
     struct rig rig;
@@ -1260,9 +1239,8 @@ START_TEST(a_full_disk_is_remembered)
     free_job(&job);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(a_sender_that_never_started_gives_back)
+TEST(a_sender_that_never_started_gives_back)
 {
     struct test_job job;
     struct rig rig;
@@ -1279,9 +1257,8 @@ START_TEST(a_sender_that_never_started_gives_back)
     free_job(&job);
     rig_fini(&rig);
 }
-END_TEST
 
-START_TEST(a_sink_that_cannot_be_opened)
+TEST(a_sink_that_cannot_be_opened)
 {
     struct send_stream *stream;
     struct rig rig;
@@ -1296,59 +1273,5 @@ START_TEST(a_sink_that_cannot_be_opened)
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
     rig_fini(&rig);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("sender");
-    TCase *wire_case = tcase_create("wire");
-    TCase *time_case = tcase_create("time");
-    TCase *descriptor_case = tcase_create("descriptors");
-    TCase *stream_case = tcase_create("streams");
-    SRunner *runner;
-    int n_failed;
-
-    random_start();
-
-    tcase_add_checked_fixture(wire_case, make_file, remove_file);
-    tcase_add_loop_test(wire_case, packets_are_those_of_the_model, 0, 12);
-    tcase_add_loop_test(wire_case, substreams_arrive_complete, 0, DESTINATIONS_MAX);
-    suite_add_tcase(suite, wire_case);
-    tcase_add_checked_fixture(time_case, make_file, remove_file);
-    tcase_add_test(time_case, pace_does_not_drift);
-    tcase_add_test(time_case, pace_forgets);
-    tcase_add_test(time_case, unpaced_departs_now);
-    tcase_add_test(time_case, no_packet_leaves_early);
-    tcase_add_loop_test(time_case, pieces_leave_apart, 0, 3);
-    tcase_add_test(time_case, pieces_are_apart_by_their_time);
-    tcase_add_test(time_case, a_piece_that_was_held_up_began_late);
-    tcase_add_test(time_case, a_short_message_is_begun_later);
-    tcase_add_loop_test(time_case, a_squeezed_pace_ends_in_time, 0, 20);
-    tcase_add_test(time_case, a_squeeze_leaves_the_unpaced_alone);
-    tcase_add_loop_test(time_case, empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, 0, 2);
-    tcase_add_test(time_case, what_a_drain_gives_up_comes_home_and_is_counted);
-    tcase_add_test(time_case, who_is_stuck_already_learns_when_to_give_up);
-    tcase_add_test(time_case, latency_is_since_the_data_came);
-    tcase_set_timeout(time_case, 60);
-    suite_add_tcase(suite, time_case);
-    tcase_add_checked_fixture(descriptor_case, make_file, remove_file);
-    tcase_add_test(descriptor_case, descriptors_come_on_schedule);
-    tcase_add_test(descriptor_case, descriptors_wait_for_the_end_of_a_group);
-    tcase_add_loop_test(descriptor_case, descriptors_are_paced, 0, 2);
-    tcase_set_timeout(descriptor_case, 60);
-    suite_add_tcase(suite, descriptor_case);
-    tcase_add_checked_fixture(stream_case, make_file, remove_file);
-    tcase_add_test(stream_case, streams_take_turns);
-    tcase_add_test(stream_case, what_cannot_be_sent_is_counted_and_gone);
-    tcase_add_test(stream_case, a_full_disk_is_remembered);
-    tcase_add_test(stream_case, a_sender_that_never_started_gives_back);
-    tcase_add_test(stream_case, a_sink_that_cannot_be_opened);
-    tcase_set_timeout(stream_case, 60);
-    suite_add_tcase(suite, stream_case);
-
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .setup = make_file, .teardown = remove_file, .start = random_start);

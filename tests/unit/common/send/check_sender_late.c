@@ -6,9 +6,9 @@
 #include "common/send/stream.h"
 #include "common/send/sender.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -225,7 +225,7 @@ static void close_streams(void)
     endpoint_list_fini(&destinations);
 }
 
-START_TEST(references_return_when_packets_have_left)
+TEST(references_return_when_packets_have_left, .end = 2)
 {
     int64_t begin_ns = clock_monotonic_ns(), before_ns = begin_ns;
 
@@ -245,9 +245,8 @@ START_TEST(references_return_when_packets_have_left)
     sender_stop(sender);
     close_streams();
 }
-END_TEST
 
-START_TEST(a_stop_waits_for_what_is_in_flight)
+TEST(a_stop_waits_for_what_is_in_flight)
 {
     cards[0].latency_ns = 50 * NS_PER_MS;
     open_streams(1, 0);
@@ -263,9 +262,8 @@ START_TEST(a_stop_waits_for_what_is_in_flight)
     }
     close_streams();
 }
-END_TEST
 
-START_TEST(who_is_busy_looks_all_the_same)
+TEST(who_is_busy_looks_all_the_same)
 {
     /* The first stream keeps the thread busy for half a second and more; the other's loan does not wait for that. */
     cards[0].send_ns = 2 * NS_PER_MS;
@@ -282,9 +280,8 @@ START_TEST(who_is_busy_looks_all_the_same)
     free_job(other);
     close_streams();
 }
-END_TEST
 
-START_TEST(what_fails_late_is_counted)
+TEST(what_fails_late_is_counted)
 {
     cards[0].latency_ns = 5 * NS_PER_MS;
     cards[0].fail_one_in = 3;
@@ -300,9 +297,8 @@ START_TEST(what_fails_late_is_counted)
     ck_assert_uint_ge(atomic_load(&cards[0].n_failed), cards[0].n_sent / 3);
     close_streams();
 }
-END_TEST
 
-START_TEST(a_drain_that_is_hurried_lifts_the_rate)
+TEST(a_drain_that_is_hurried_lifts_the_rate, .end = 2)
 {
     /* At its rate the heap would take a minute: it is hurried to ten seconds at most, which the card must not slow. */
     open_streams(1, _i ? 1e3 : 1e9);
@@ -318,9 +314,8 @@ START_TEST(a_drain_that_is_hurried_lifts_the_rate)
     free_job(await_home());
     close_streams();
 }
-END_TEST
 
-START_TEST(what_is_given_up_comes_home_when_packets_have_left)
+TEST(what_is_given_up_comes_home_when_packets_have_left)
 {
     /* Hours at its rate; a card has some of it, and reads that where it lies. */
     cards[0].latency_ns = 50 * NS_PER_MS;
@@ -338,9 +333,8 @@ START_TEST(what_is_given_up_comes_home_when_packets_have_left)
     ck_assert_uint_eq(sender_n_given_up(sender), 1);
     close_streams();
 }
-END_TEST
 
-START_TEST(what_a_failed_device_has_is_not_sent)
+TEST(what_a_failed_device_has_is_not_sent)
 {
     /* One stream's heaps lie in a device's memory, another's do not.  What is left of a heap when the device fails
      * stays there, as do those that come later. */
@@ -374,9 +368,8 @@ START_TEST(what_a_failed_device_has_is_not_sent)
         free_job(jobs[j]);
     close_streams();
 }
-END_TEST
 
-START_TEST(a_card_without_room_keeps_nobody_else)
+TEST(a_card_without_room_keeps_nobody_else, .end = 2)
 {
     const size_t n_refusals = 300;
     struct inbox_item item;
@@ -402,10 +395,9 @@ START_TEST(a_card_without_room_keeps_nobody_else)
     free_job(other);
     close_streams();
 }
-END_TEST
 
 /* Of two packets of a heap of 100 bytes, with headers of 5 and 2 words of 8 bytes. */
-START_TEST(a_sink_is_told_of_its_packets)
+TEST(a_sink_is_told_of_its_packets, .end = 2)
 {
     const struct spead_descriptor descriptor = {SPEAD_TIMESTAMP, "timestamp", "When.", .format_type = 'u',
                                                 .format_bits = 48};
@@ -442,9 +434,8 @@ START_TEST(a_sink_is_told_of_its_packets)
     ck_assert_double_eq_tol(1e9 / streams[1]->pace.ns_per_byte, 1e6 + descriptor_bytes, 1e-3);
     close_streams();
 }
-END_TEST
 
-START_TEST(memory_is_passed_on)
+TEST(memory_is_passed_on)
 {
     open_streams(1, 0);
     ck_assert_int_eq(sender_add_memory(streams[0], why, sizeof(why), why, sizeof(why)), 0);
@@ -453,29 +444,5 @@ START_TEST(memory_is_passed_on)
     ck_assert_uint_eq(cards[0].n_memories, 1);
     close_streams();
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("sender_late");
-    TCase *tcase = tcase_create("late");
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, references_return_when_packets_have_left, 0, 2);
-    tcase_add_test(tcase, a_stop_waits_for_what_is_in_flight);
-    tcase_add_test(tcase, who_is_busy_looks_all_the_same);
-    tcase_add_test(tcase, what_fails_late_is_counted);
-    tcase_add_loop_test(tcase, a_drain_that_is_hurried_lifts_the_rate, 0, 2);
-    tcase_add_test(tcase, what_is_given_up_comes_home_when_packets_have_left);
-    tcase_add_test(tcase, what_a_failed_device_has_is_not_sent);
-    tcase_add_loop_test(tcase, a_card_without_room_keeps_nobody_else, 0, 2);
-    tcase_add_loop_test(tcase, a_sink_is_told_of_its_packets, 0, 2);
-    tcase_add_test(tcase, memory_is_passed_on);
-    suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
-}
+SUITE(.timeout_s = 60, .start = random_start);

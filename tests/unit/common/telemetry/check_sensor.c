@@ -3,8 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <pthread.h>
@@ -89,7 +89,7 @@ static bool belongs_together(const struct sensor_reading *reading)
 }
 
 /* Whatever a reader sees was set at once, and readings only go on. */
-START_TEST(threads)
+TEST(threads)
 {
     static struct sensor sensor;
     int64_t last = 0;
@@ -104,11 +104,10 @@ START_TEST(threads)
     }
     pthread_join(writer, NULL);
 }
-END_TEST
 
 /* ---- The set ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(names)
+TEST(names)
 {
     static const char *const all[] = {"b", "a.z", "a", "zz", "a-1", "B_2", "a.b.c", "0"};
     static struct sensor many[ARRAY_LEN(all)];
@@ -130,14 +129,13 @@ START_TEST(names)
     sensors_destroy(sensors);
     sensors_destroy(NULL);
 }
-END_TEST
 
 static void write_pair(const union sensor_value *value, char *text, size_t text_bytes)
 {
     snprintf(text, text_bytes, "(%g, %g)", value->numbers[0], value->numbers[5]);
 }
 
-START_TEST(texts)
+TEST(texts)
 {
     static const char *const words[] = {"up", "down", NULL};
     static struct sensor integer, real, boolean, timestamp, discrete, text, pair;
@@ -174,10 +172,9 @@ START_TEST(texts)
     free(long_text);
     sensors_destroy(sensors);
 }
-END_TEST
 
 /* As short as it may be, and the same number again. */
-START_TEST(reals)
+TEST(reals)
 {
     static const double values[] = {0,    -0.0,    0.1,     1.0 / 3,  1e23,
                                     -2.5, DBL_MAX, DBL_MIN, 4.9e-324, 1.2345678901234568e17};
@@ -197,11 +194,10 @@ START_TEST(reals)
     ck_assert_ptr_nonnull(strstr(text_of(sensors, "real"), "nan"));
     sensors_destroy(sensors);
 }
-END_TEST
 
 /* ---- Time-outs and aggregates ------------------------------------------------------------------------------------ */
 
-START_TEST(time_outs)
+TEST(time_outs)
 {
     static struct sensor fails, recovers, stays;
     struct sensors *sensors = make_sensors();
@@ -236,7 +232,6 @@ START_TEST(time_outs)
     ck_assert_int_eq(reading.unix_ns, 80);
     sensors_destroy(sensors);
 }
-END_TEST
 
 static bool includes_rx(const char *name)
 {
@@ -248,7 +243,7 @@ static bool includes_all(const char *name)
     return true;
 }
 
-START_TEST(aggregates)
+TEST(aggregates)
 {
     static struct sensor rx, other, rx_status, all_status;
     struct sensors *sensors = make_sensors();
@@ -278,24 +273,5 @@ START_TEST(aggregates)
     ck_assert_int_eq(sensors_read(sensors, all_status.entry, NULL).unix_ns, fake_unix_ns);
     sensors_destroy(sensors);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("sensor");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, threads);
-    tcase_add_test(tcase, names);
-    tcase_add_test(tcase, texts);
-    tcase_add_test(tcase, reals);
-    tcase_add_test(tcase, time_outs);
-    tcase_add_test(tcase, aggregates);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60);

@@ -1,13 +1,13 @@
 /* check_snapshot.c - a writer that comes by and a reader that asks never touch the memory together. */
 #include "common/telemetry/snapshot.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-START_TEST(turns)
+TEST(turns)
 {
     struct snapshot snapshot = {0};
 
@@ -29,7 +29,6 @@ START_TEST(turns)
     ck_assert(snapshot_take(&snapshot));
     ck_assert(!snapshot_take(&snapshot));
 }
-END_TEST
 
 #define N_WORDS 100
 #define N_LOOKS 2000
@@ -58,7 +57,7 @@ static void *write_looks(void *arg)
 }
 
 /* Plain memory on both sides: the thread sanitizer watches. */
-START_TEST(threads)
+TEST(threads)
 {
     struct shared *s = calloc(1, sizeof(*s));
     uint64_t n_taken = 0;
@@ -83,20 +82,5 @@ START_TEST(threads)
     pthread_join(writer, NULL);
     free(s);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("snapshot");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, turns);
-    tcase_add_test(tcase, threads);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120);

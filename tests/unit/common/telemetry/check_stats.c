@@ -2,8 +2,8 @@
 #include "common/telemetry/stats.h"
 
 #include "common/base/clock.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,16 +42,15 @@ static void check_page(const char *expected)
     free(page);
 }
 
-START_TEST(empty)
+TEST(empty)
 {
     check_page("");
     stats_reset();
     check_page("");
 }
-END_TEST
 
 /* Samples of one name come together, whatever was registered in between. */
-START_TEST(grouping)
+TEST(grouping)
 {
     struct counter packets[2] = {{0}}, heaps = {0};
     struct gauge depth = {0};
@@ -88,7 +87,6 @@ START_TEST(grouping)
     stats_reset();
     check_page("");
 }
-END_TEST
 
 static int64_t ask(const void *arg)
 {
@@ -96,7 +94,7 @@ static int64_t ask(const void *arg)
 }
 
 /* What has to be asked for is, once for each look. */
-START_TEST(asked_for)
+TEST(asked_for)
 {
     int64_t n = INT64_C(1) << 53;
 
@@ -112,9 +110,8 @@ START_TEST(asked_for)
     }
     stats_reset();
 }
-END_TEST
 
-START_TEST(scaled)
+TEST(scaled)
 {
     struct gauge latency_ns = {0};
 
@@ -125,9 +122,8 @@ START_TEST(scaled)
                "cbf_latency_seconds 1.5e-06\n");
     stats_reset();
 }
-END_TEST
 
-START_TEST(factor)
+TEST(factor)
 {
     struct counter heaps = {0};
 
@@ -138,9 +134,8 @@ START_TEST(factor)
                "cbf_samples_total 12288\n");
     stats_reset();
 }
-END_TEST
 
-START_TEST(labels)
+TEST(labels)
 {
     char text[64] = "";
 
@@ -149,10 +144,9 @@ START_TEST(labels)
     stats_label(text, sizeof(text), "pol", "");
     ck_assert_str_eq(text, "name=\"a\\\"b\\\\c\\nd\",pol=\"\"");
 }
-END_TEST
 
 /* Behind each family of counters comes since when they count; behind one of gauges does not. */
-START_TEST(created)
+TEST(created)
 {
     int64_t before_ns = clock_unix_ns();
     struct counter heaps[2] = {{0}};
@@ -176,7 +170,6 @@ START_TEST(created)
     free(page);
     stats_reset();
 }
-END_TEST
 
 struct seen {
     int n;
@@ -200,7 +193,7 @@ static struct seen see_all(void)
 }
 
 /* Rates belong to the time between calls that are neither too near nor too far from each other. */
-START_TEST(rates)
+TEST(rates)
 {
     struct counter heaps = {0};
     struct gauge power = {0};
@@ -237,10 +230,9 @@ START_TEST(rates)
     ck_assert_double_nan(see_all().values[0].per_s);
     stats_reset();
 }
-END_TEST
 
 /* The registry copies what it is given. */
-START_TEST(strings_are_copied)
+TEST(strings_are_copied)
 {
     struct counter counter = {0};
     char name[] = "cbf_a", help[] = "Help.", text[] = "x=\"1\"";
@@ -252,7 +244,6 @@ START_TEST(strings_are_copied)
     check_page("# HELP cbf_a_total Help.\n# TYPE cbf_a_total counter\ncbf_a_total{x=\"1\"} 0\n");
     stats_reset();
 }
-END_TEST
 
 static void *count(void *arg)
 {
@@ -262,7 +253,7 @@ static void *count(void *arg)
 }
 
 /* Readers may look while the data path counts; TSan watches. */
-START_TEST(threads)
+TEST(threads)
 {
     struct counter counter = {0};
     pthread_t writers[2];
@@ -277,39 +268,12 @@ START_TEST(threads)
     check_page("# HELP cbf_a_total A.\n# TYPE cbf_a_total counter\ncbf_a_total 20000\n");
     stats_reset();
 }
-END_TEST
 
 /* A name that Prometheus would refuse is a bug of the caller. */
-START_TEST(bad_name)
+TEST(bad_name, .end = 4, .signal = SIGABRT)
 {
     static const char *const names[] = {"", "0a", "a-b", "a b"};
     struct gauge gauge = {0};
 
     stats_gauge(names[_i], "Help.", NULL, &gauge);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("stats");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tcase, empty);
-    tcase_add_test(tcase, grouping);
-    tcase_add_test(tcase, asked_for);
-    tcase_add_test(tcase, scaled);
-    tcase_add_test(tcase, factor);
-    tcase_add_test(tcase, labels);
-    tcase_add_test(tcase, created);
-    tcase_add_test(tcase, rates);
-    tcase_add_test(tcase, strings_are_copied);
-    tcase_add_test(tcase, threads);
-    tcase_add_loop_test_raise_signal(tcase, bad_name, SIGABRT, 0, 4);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

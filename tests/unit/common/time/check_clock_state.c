@@ -3,8 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ int adjtimex(struct timex *timex)
     return -1;
 }
 
-START_TEST(file)
+TEST(file)
 {
     static const struct {
         int age_s, err;
@@ -45,19 +45,4 @@ START_TEST(file)
     unlink(path);
     ck_assert_int_eq(clock_state_get(path, &state), -ENOENT);
     ck_assert_int_eq(clock_state_write(path), -EPERM);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("clock_state");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_add_test(tcase, file);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

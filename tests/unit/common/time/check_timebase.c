@@ -2,8 +2,8 @@
 #include "common/base/clock.h"
 #include "common/time/timebase.h"
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static struct timebase make_timebase(const char *sync_time_s, const char *rate_h
     return timebase;
 }
 
-START_TEST(decimals_are_parsed)
+TEST(decimals_are_parsed)
 {
     static const struct {
         const char *text;
@@ -76,9 +76,8 @@ START_TEST(decimals_are_parsed)
         ck_assert_msg(decimal.n_decimals == (table[i].err ? -77 : table[i].n_decimals), "\"%s\"", table[i].text);
     }
 }
-END_TEST
 
-START_TEST(decimal_as_double)
+TEST(decimal_as_double)
 {
     ck_assert_double_eq(timebase_decimal_to_double((struct decimal){-125, 2}), -1.25);
     ck_assert_double_eq(timebase_decimal_to_double((struct decimal){1712000000, 0}), 1712e6);
@@ -88,9 +87,8 @@ START_TEST(decimal_as_double)
     ck_assert_double_eq(timebase_decimal_to_double((struct decimal){106775496523456791, 9}), 0x1.9750f2218050fp+26);
     ck_assert_double_eq(timebase_decimal_to_double((struct decimal){109485378323456791, 9}), 0x1.a1a75094b3842p+26);
 }
-END_TEST
 
-START_TEST(samples_at_unix_time)
+TEST(samples_at_unix_time)
 {
     static const struct {
         const char *sync_time_s, *rate_hz;
@@ -115,9 +113,8 @@ START_TEST(samples_at_unix_time)
         ck_assert_int_eq(timebase_samples_at(&timebase, table[i].unix_ns), table[i].samples);
     }
 }
-END_TEST
 
-START_TEST(nearest_sample_half_to_even)
+TEST(nearest_sample_half_to_even)
 {
     static const struct {
         const char *sync_time_s, *rate_hz;
@@ -148,8 +145,7 @@ START_TEST(nearest_sample_half_to_even)
     ck_assert_int_eq(timebase_parse_unix_ns("-1.5", &unix_ns), 0);
     ck_assert_int_eq(unix_ns, -1500000000);
 }
-END_TEST
-START_TEST(unix_time_of_samples)
+TEST(unix_time_of_samples)
 {
     static const struct {
         const char *sync_time_s, *rate_hz;
@@ -179,9 +175,8 @@ START_TEST(unix_time_of_samples)
         ck_assert_int_eq(timebase_duration_ns(&timebase, table[i].samples), table[i].duration_ns);
     }
 }
-END_TEST
 
-START_TEST(duration_in_samples)
+TEST(duration_in_samples)
 {
     static const struct {
         const char *rate_hz;
@@ -206,9 +201,8 @@ START_TEST(duration_in_samples)
         ck_assert_int_eq(timebase_duration_samples(&timebase, table[i].duration_ns), table[i].samples);
     }
 }
-END_TEST
 
-START_TEST(unwrapping_takes_the_nearest)
+TEST(unwrapping_takes_the_nearest)
 {
     static const int64_t half = WIRE_PERIOD / 2;
     static const struct {
@@ -236,9 +230,8 @@ START_TEST(unwrapping_takes_the_nearest)
     for (size_t i = 0; i < ARRAY_LEN(table); i++)
         ck_assert_int_eq(timebase_unwrap((uint64_t)table[i].wire, table[i].near_samples), table[i].timestamp);
 }
-END_TEST
 
-START_TEST(first_of_a_recording_is_itself)
+TEST(first_of_a_recording_is_itself)
 {
     struct timebase timebase = make_timebase("1700000000", "1712e6");
 
@@ -248,9 +241,8 @@ START_TEST(first_of_a_recording_is_itself)
         ck_assert_int_eq(timebase_unwrap((uint64_t)wire, near_samples), wire);
     ck_assert_int_eq(timebase_unwrap(WIRE_PERIOD - 1, near_samples), WIRE_PERIOD - 1);
 }
-END_TEST
 
-START_TEST(first_of_a_stream_is_near_now)
+TEST(first_of_a_stream_is_near_now)
 {
     struct timebase timebase = make_timebase("1700000000.5", "1712e6");
 
@@ -259,28 +251,4 @@ START_TEST(first_of_a_stream_is_near_now)
     int64_t after = timebase_samples_at(&timebase, clock_unix_ns());
     ck_assert_int_le(before, near_samples);
     ck_assert_int_le(near_samples, after);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("timebase");
-    TCase *tests = tcase_create("timebase");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_add_test(tests, decimals_are_parsed);
-    tcase_add_test(tests, decimal_as_double);
-    tcase_add_test(tests, samples_at_unix_time);
-    tcase_add_test(tests, nearest_sample_half_to_even);
-    tcase_add_test(tests, unix_time_of_samples);
-    tcase_add_test(tests, duration_in_samples);
-    tcase_add_test(tests, unwrapping_takes_the_nearest);
-    tcase_add_test(tests, first_of_a_recording_is_itself);
-    tcase_add_test(tests, first_of_a_stream_is_near_now);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -7,8 +7,8 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
@@ -203,7 +203,7 @@ static struct checksum_args random_sizes(enum voltage_format format, size_t max_
                                   .n_batches = 1 + (uint32_t)random_below(4)};
 }
 
-START_TEST(rows_of_the_twin)
+TEST(rows_of_the_twin, .end = ARRAY_LEN(formats))
 {
     for (int trial = 0; trial < 40; trial++)
         run_and_compare(NULL, random_sizes(formats[_i], trial % 4 ? 12 : 70, 320), FILL_RANDOM,
@@ -216,9 +216,8 @@ START_TEST(rows_of_the_twin)
         run_and_compare(NULL, args, (enum fill)fill, 1);
     }
 }
-END_TEST
 
-START_TEST(rows_of_cuda)
+TEST(rows_of_cuda, .end = ARRAY_LEN(formats))
 {
     struct test_device d;
 
@@ -237,7 +236,6 @@ START_TEST(rows_of_cuda)
     run_and_compare(&d, args, FILL_RANDOM, 1);
     test_device_close(&d);
 }
-END_TEST
 
 /* ---- Rows of dumps ----------------------------------------------------------------------------------------------- */
 
@@ -447,14 +445,13 @@ static void check_dumps(const struct test_device *d, enum voltage_format format,
     free_bed(&b);
 }
 
-START_TEST(dumps_by_the_twin)
+TEST(dumps_by_the_twin, .end = ARRAY_LEN(formats))
 {
     for (int trial = 0; trial < 40; trial++)
         check_dumps(NULL, formats[_i], trial % 2, 12);
 }
-END_TEST
 
-START_TEST(dumps_by_cuda)
+TEST(dumps_by_cuda, .end = ARRAY_LEN(formats))
 {
     struct test_device d;
 
@@ -464,23 +461,5 @@ START_TEST(dumps_by_cuda)
         check_dumps(&d, formats[_i], trial % 2, trial % 3 ? 12 : 70);
     test_device_close(&d);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("checksum");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_loop_test(tcase, rows_of_the_twin, 0, ARRAY_LEN(formats));
-    tcase_add_loop_test(tcase, rows_of_cuda, 0, ARRAY_LEN(formats));
-    tcase_add_loop_test(tcase, dumps_by_the_twin, 0, ARRAY_LEN(formats));
-    tcase_add_loop_test(tcase, dumps_by_cuda, 0, ARRAY_LEN(formats));
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120, .start = random_start);

@@ -6,8 +6,8 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
@@ -233,7 +233,7 @@ static void compare_random(const struct test_device *d, struct correlate_args *a
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
-START_TEST(array_sizes)
+TEST(array_sizes, .end = ARRAY_LEN(formats), .group = "cpu")
 {
     static const uint32_t n_ants[] = {1, 2, 3, 4, 7, 8, 9, 16, 33};
 
@@ -243,9 +243,8 @@ START_TEST(array_sizes)
         run_random(&args, 1, 1 + (int)(i % 3));
     }
 }
-END_TEST
 
-START_TEST(random_shapes)
+TEST(random_shapes, .group = "cpu")
 {
     for (int trial = 0; trial < 60; trial++) {
         uint32_t n_batches = 1 + (uint32_t)random_below(5), first = (uint32_t)random_below(n_batches);
@@ -260,11 +259,10 @@ START_TEST(random_shapes)
         run_random(&args, n_batches, 1 + (int)random_below(3));
     }
 }
-END_TEST
 
 /* The largest sums that there can be, of each sign and in both parts: of a batch of as many spectra as sums hold, and of
  * many batches that make as many together. */
-START_TEST(full_scale)
+TEST(full_scale, .end = 8, .group = "cpu")
 {
     static const struct {
         uint32_t n_spectra, n_batches;
@@ -290,10 +288,9 @@ START_TEST(full_scale)
     run_and_compare(&args, 1);
     free(voltages);
 }
-END_TEST
 
 /* Only the two ends of the range: -128 or 127, -8 or 7. */
-START_TEST(ends_of_the_range)
+TEST(ends_of_the_range, .end = 3, .group = "cpu")
 {
     static const uint8_t ends[][2] = {{0x88, 0x77}, {0x00, 0xFF}, {0x80, 0x7F}}; /* by format */
     struct correlate_args args = {.n_ants = 9, .n_chan = 2, .n_spectra = 200, .n_batches = 1, .format = formats[_i]};
@@ -309,10 +306,9 @@ START_TEST(ends_of_the_range)
     run_and_compare(&args, 2);
     free(voltages);
 }
-END_TEST
 
 /* The byte of a buffer of zeros adds nothing. */
-START_TEST(zeros_are_zero)
+TEST(zeros_are_zero, .end = ARRAY_LEN(formats), .group = "cpu")
 {
     struct correlate_args args = {.n_ants = 3, .n_chan = 1, .n_spectra = 32, .n_batches = 1, .format = formats[_i]};
     size_t bytes = voltages_bytes(&args, 1);
@@ -329,9 +325,8 @@ START_TEST(zeros_are_zero)
         ck_assert_int_eq(sums[i].integer, 0); /* as a double too: both parts of a double 0 */
     free(voltages);
 }
-END_TEST
 
-START_TEST(baseline_order)
+TEST(baseline_order, .group = "cpu")
 {
     static const size_t pairs[][2] = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {1, 2}, {2, 2}};
 
@@ -339,10 +334,9 @@ START_TEST(baseline_order)
         ck_assert_uint_eq(correlate_baseline(pairs[i][0], pairs[i][1]), i);
     ck_assert_uint_eq(correlate_n_baselines(3), ARRAY_LEN(pairs));
 }
-END_TEST
 
 /* Any array has a shape, of mma.sync, on any GPU; every tile of it that is wanted is there. */
-START_TEST(default_shapes)
+TEST(default_shapes, .group = "cpu")
 {
     static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10};
 
@@ -358,10 +352,9 @@ START_TEST(default_shapes)
             ck_assert(n_ants < 300 || plan.computed > 0.6);
         }
 }
-END_TEST
 
 /* Every array size with its default shape; on the emulator each with one format, and few spectra. */
-START_TEST(cuda_array_sizes)
+TEST(cuda_array_sizes, .end = 13, .group = "cuda")
 {
     static const uint32_t n_ants[] = {1, 2, 3, 5, 16, 19, 33, 64, 80, 127, 100, 256, 1024};
     struct test_device d;
@@ -380,10 +373,9 @@ START_TEST(cuda_array_sizes)
     }
     test_device_close(&d);
 }
-END_TEST
 
 /* Shapes of all kinds, valid ones, on arrays that they may not be meant for. */
-START_TEST(cuda_random_shapes)
+TEST(cuda_random_shapes, .end = 12, .group = "cuda_shapes")
 {
     struct test_device d;
 
@@ -420,7 +412,6 @@ START_TEST(cuda_random_shapes)
     }
     test_device_close(&d);
 }
-END_TEST
 
 /* One size of array in all formats, heaps of any multiple of 16, parts of time; on the emulator large ones in one format. */
 static void compare_formats(int number, uint32_t n_ants, uint32_t large, const struct correlate_shape *shape)
@@ -444,27 +435,25 @@ static void compare_formats(int number, uint32_t n_ants, uint32_t large, const s
 }
 
 /* One block of all antennas, tiles of 16. */
-START_TEST(cuda_whole)
+TEST(cuda_whole, .end = 14, .group = "cuda_whole")
 {
     static const uint32_t n_ants[] = {17, 18, 31, 32, 33, 44, 47, 48, 49, 63, 64, 65, 79, 80};
     const struct correlate_shape shape = {.wgmma = true};
 
     compare_formats(_i, n_ants[_i], 81, &shape);
 }
-END_TEST
 
 /* Blocks of 64 antennas; the last has any number of tiles. */
-START_TEST(cuda_wgmma)
+TEST(cuda_wgmma, .end = 10, .group = "cuda_wgmma")
 {
     static const uint32_t n_ants[] = {81, 100, 112, 127, 128, 129, 150, 197, 512, 1024};
     const struct correlate_shape shape = {.wgmma = true};
 
     compare_formats(_i, n_ants[_i], 20, &shape);
 }
-END_TEST
 
 /* Every candidate shape of some arrays, on a GPU; formats by turns. */
-START_TEST(cuda_candidates)
+TEST(cuda_candidates, .end = 5, .group = "cuda_shapes")
 {
     static const uint32_t n_ants[] = {16, 60, 80, 128, 200};
     struct correlate_shape shapes[64];
@@ -480,7 +469,6 @@ START_TEST(cuda_candidates)
     }
     test_device_close(&d);
 }
-END_TEST
 
 /* The largest sums, as in full_scale, of 8 and of 4 bits; in one part of time and in two. */
 static void compare_full_scale(const struct test_device *d, int number, uint32_t n_ants,
@@ -507,7 +495,7 @@ static void compare_full_scale(const struct test_device *d, int number, uint32_t
     free(voltages);
 }
 
-START_TEST(cuda_full_scale)
+TEST(cuda_full_scale, .end = 4, .group = "cuda_shapes")
 {
     const struct correlate_shape wgmma = {.wgmma = true};
     struct test_device d;
@@ -521,10 +509,9 @@ START_TEST(cuda_full_scale)
     }
     test_device_close(&d);
 }
-END_TEST
 
 /* As many half floats as sums hold, with a large mean: every tenth of a per cent would show. */
-START_TEST(cuda_long_floats)
+TEST(cuda_long_floats, .group = "cuda")
 {
     struct correlate_args args = {
         .format = VOLTAGES_16_BITS, .n_ants = 3, .n_chan = 1, .n_spectra = 1024, .n_batches = 8};
@@ -543,10 +530,9 @@ START_TEST(cuda_long_floats)
     test_device_close(&d);
     free(voltages);
 }
-END_TEST
 
 /* The largest array. */
-START_TEST(cuda_4096_antennas)
+TEST(cuda_4096_antennas, .end = ARRAY_LEN(formats), .group = "cuda_largest")
 {
     struct correlate_args args = {.format = formats[_i], .n_ants = 4096, .n_chan = 2, .n_spectra = 16, .n_batches = 1};
     const struct correlate_shape wgmma = {.wgmma = true};
@@ -560,49 +546,5 @@ START_TEST(cuda_4096_antennas)
         compare_random(&d, &args, 1, &wgmma, 0);
     test_device_close(&d);
 }
-END_TEST
 
-/* Cases that run on a GPU take long, and may run beside each other in processes of their own (CK_RUN_CASE). */
-static TCase *add_case(Suite *suite, const char *name)
-{
-    TCase *tcase = tcase_create(name);
-
-    tcase_set_timeout(tcase, 600);
-    suite_add_tcase(suite, tcase);
-    return tcase;
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("correlate");
-    TCase *tcase = tcase_create("cpu");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, array_sizes, 0, ARRAY_LEN(formats));
-    tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, full_scale, 0, 8);
-    tcase_add_loop_test(tcase, ends_of_the_range, 0, 3);
-    tcase_add_loop_test(tcase, zeros_are_zero, 0, ARRAY_LEN(formats));
-    tcase_add_test(tcase, baseline_order);
-    tcase_add_test(tcase, default_shapes);
-    suite_add_tcase(suite, tcase);
-    tcase = add_case(suite, "cuda");
-    tcase_add_loop_test(tcase, cuda_array_sizes, 0, 13);
-    tcase_add_test(tcase, cuda_long_floats);
-    tcase = add_case(suite, "cuda_shapes");
-    tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
-    tcase_add_loop_test(tcase, cuda_candidates, 0, 5);
-    tcase_add_loop_test(tcase, cuda_full_scale, 0, 4);
-    tcase = add_case(suite, "cuda_wgmma");
-    tcase_add_loop_test(tcase, cuda_wgmma, 0, 10);
-    tcase = add_case(suite, "cuda_whole");
-    tcase_add_loop_test(tcase, cuda_whole, 0, 14);
-    tcase = add_case(suite, "cuda_largest");
-    tcase_add_loop_test(tcase, cuda_4096_antennas, 0, ARRAY_LEN(formats));
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 600, .start = random_start);

@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 
@@ -257,14 +257,13 @@ static void run_random(const struct test_device *d, size_t max_baselines)
             run_and_compare(d, (enum what)what, real, n_baselines, n_chan, 1 + (int)random_below(3));
 }
 
-START_TEST(random_dumps)
+TEST(random_dumps)
 {
     for (int trial = 0; trial < 30; trial++)
         run_random(NULL, 40);
 }
-END_TEST
 
-START_TEST(cuda_random_dumps)
+TEST(cuda_random_dumps)
 {
     struct test_device d;
 
@@ -274,21 +273,5 @@ START_TEST(cuda_random_dumps)
         run_random(&d, trial % 3 ? 40 : 400);
     test_device_close(&d);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("reduce");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, random_dumps);
-    tcase_add_test(tcase, cuda_random_dumps);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

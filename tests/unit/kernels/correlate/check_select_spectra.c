@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <string.h>
 
 #define GUARD 64 /* bytes behind what is written */
@@ -227,7 +227,7 @@ static struct select_spectra_args random_sizes(void)
     return a;
 }
 
-START_TEST(twin)
+TEST(twin)
 {
     for (int trial = 0; trial < 200; trial++) {
         struct select_spectra_args a = random_sizes();
@@ -237,10 +237,9 @@ START_TEST(twin)
         free_memory(&m);
     }
 }
-END_TEST
 
 /* Each of the eight ways to call it, in each format. */
-START_TEST(cuda)
+TEST(cuda, .end = 8 * (int)ARRAY_LEN(formats))
 {
     struct test_device d;
 
@@ -256,10 +255,9 @@ START_TEST(cuda)
     free_memory(&m);
     test_device_close(&d);
 }
-END_TEST
 
 /* More of each axis than a block has. */
-START_TEST(cuda_large)
+TEST(cuda_large)
 {
     struct test_device d;
     struct select_spectra_args a = {.format = VOLTAGES_8_BITS,
@@ -279,9 +277,8 @@ START_TEST(cuda_large)
     free_memory(&m);
     test_device_close(&d);
 }
-END_TEST
 
-START_TEST(grids)
+TEST(grids)
 {
     for (int trial = 0; trial < 10000; trial++) {
         struct select_spectra_args a = {.n_ants = 1 + (uint32_t)random_below(4096),
@@ -295,23 +292,5 @@ START_TEST(grids)
         ck_assert(grid.blocks[2] >= 1 && grid.blocks[2] <= 65535);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("select_spectra");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 300);
-    tcase_add_test(tcase, twin);
-    tcase_add_loop_test(tcase, cuda, 0, 8 * (int)ARRAY_LEN(formats));
-    tcase_add_test(tcase, cuda_large);
-    tcase_add_test(tcase, grids);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 300, .start = random_start);

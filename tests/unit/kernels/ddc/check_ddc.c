@@ -8,8 +8,8 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -175,7 +175,7 @@ static void print_error(const char *what, const struct error *error)
 
 /* Expected: Python's fractions of floats, (2^64 (-centre t) / rate) rounded, modulo 2^64.  The decimals of most rows are no
  * doubles, so their exact ratio would give other numbers. */
-START_TEST(published_phases)
+TEST(published_phases)
 {
     static const struct {
         double centre, rate;
@@ -202,10 +202,9 @@ START_TEST(published_phases)
         ck_assert_uint_eq(mixer_turns(&mixer, -rows[i].t), -rows[i].turns);
     }
 }
-END_TEST
 
 /* Steps of a fixed-point phase stay with the exact one for as many outputs as a launch can have. */
-START_TEST(phases_add)
+TEST(phases_add)
 {
     for (int trial = 0; trial < 1000; trial++) {
         double rate = random_between(1, 2) * pow(2, (double)random_below(36));
@@ -218,11 +217,10 @@ START_TEST(phases_add)
         ck_assert_uint_le(drift + (n / 2 + 1), n + 2);
     }
 }
-END_TEST
 
 /* ---- The twin ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(every_width)
+TEST(every_width, .end = N_WIDTHS)
 {
     struct error error = {0};
 
@@ -232,9 +230,8 @@ START_TEST(every_width)
         run_twin(&args, 1, &error);
     }
 }
-END_TEST
 
-START_TEST(random_shapes)
+TEST(random_shapes)
 {
     struct error error = {0};
 
@@ -250,17 +247,15 @@ START_TEST(random_shapes)
     }
     print_error("twin", &error);
 }
-END_TEST
 
 /* More taps of a residue than are taken at a time. */
-START_TEST(many_taps)
+TEST(many_taps)
 {
     struct ddc_args args = {.offset = 1, .n_out = 130, .n_taps = 700, .subsampling = 3, .sample_bits = 10};
     struct error error = {0};
 
     run_twin(&args, 2, &error);
 }
-END_TEST
 
 /* ---- The CUDA variant --------------------------------------------------------------------------------------------- */
 
@@ -319,7 +314,7 @@ static void run_cuda_shape(struct ddc_args *a, const struct ddc_shape *shape, in
     test_device_close(&d);
 }
 
-START_TEST(cuda_every_width)
+TEST(cuda_every_width, .end = N_WIDTHS)
 {
     struct ddc_args a = {.n_taps = 1 + (uint32_t)random_below(200),
                          .subsampling = 4 + (uint32_t)random_below(16),
@@ -327,10 +322,9 @@ START_TEST(cuda_every_width)
     struct ddc_shape shape = ddc_default_shape(&a);
     run_cuda_shape(&a, &shape, 3, 3000);
 }
-END_TEST
 
 /* The default lengths of the subsamplings that matter, and the odd and smallest; other shapes. */
-START_TEST(cuda_sizes)
+TEST(cuda_sizes, .end = 14)
 {
     static const struct {
         uint32_t subsampling, n_taps;
@@ -356,7 +350,6 @@ START_TEST(cuda_sizes)
     struct ddc_shape shape = sizes[_i].shape.n_warps ? sizes[_i].shape : ddc_default_shape(&a);
     run_cuda_shape(&a, &shape, a.subsampling > 20 ? 1 : 3, a.subsampling > 20 ? 1000 : 5000);
 }
-END_TEST
 
 /* ---- A tone, through the default filter ---------------------------------------------------------------------------- */
 
@@ -399,7 +392,7 @@ static double level_db(uint32_t subsampling, const float *filter, double offset)
 }
 
 /* Aliases come down at least as far as a tone of 16 bits and its noise can tell. */
-START_TEST(ripple_and_aliases)
+TEST(ripple_and_aliases, .end = 4)
 {
     static const uint32_t subsamplings[] = {4, 8, 10, 16};
     struct design_ddc design = {subsamplings[_i], (size_t)16 * subsamplings[_i], 0.005, 0};
@@ -417,27 +410,5 @@ START_TEST(ripple_and_aliases)
     ck_assert_double_lt(ripple, 2e-4);
     ck_assert_double_lt(alias, -110);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("ddc");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, published_phases);
-    tcase_add_test(tcase, phases_add);
-    tcase_add_loop_test(tcase, every_width, 0, N_WIDTHS);
-    tcase_add_test(tcase, random_shapes);
-    tcase_add_test(tcase, many_taps);
-    tcase_add_loop_test(tcase, cuda_every_width, 0, N_WIDTHS);
-    tcase_add_loop_test(tcase, cuda_sizes, 0, 14);
-    tcase_add_loop_test(tcase, ripple_and_aliases, 0, 4);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120, .start = random_start);

@@ -7,8 +7,8 @@
 #include "kernels/ddc/remez.h"
 
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdbool.h>
@@ -98,7 +98,7 @@ static double *design(const struct design_ddc *d)
 
 /* The alternation theorem: of all filters the best is the one whose error alternates at as many frequencies as there are
  * coefficients, and one more. */
-START_TEST(is_the_best)
+TEST(is_the_best)
 {
     for (int trial = 0; trial < 20; trial++) {
         struct design_ddc d = {.subsampling = 2 + (unsigned)random_below(15),
@@ -113,7 +113,6 @@ START_TEST(is_the_best)
         free(taps);
     }
 }
-END_TEST
 
 static double db(double ratio)
 {
@@ -122,7 +121,7 @@ static double db(double ratio)
 
 /* What astronomers get by default, after rounding to float: ripple within the pass band, and how much less is what
  * aliases into it. */
-START_TEST(ripple_and_rejection)
+TEST(ripple_and_rejection, .end = 8)
 {
     static const struct {
         unsigned decimation;
@@ -160,10 +159,9 @@ START_TEST(ripple_and_rejection)
     free(taps);
     free(rounded);
 }
-END_TEST
 
 /* More taps than double precision can make use of: an error, and no taps. */
-START_TEST(does_not_converge)
+TEST(does_not_converge)
 {
     struct design_ddc d = {.subsampling = 4, .n_taps = 4096, .weight_pass = 1, .pass_fraction = 0.2};
     static float taps[4096];
@@ -174,10 +172,9 @@ START_TEST(does_not_converge)
     for (size_t i = 0; i < d.n_taps; i++)
         ck_assert(taps[i] == 123);
 }
-END_TEST
 
 /* The smallest that is allowed, and a band up to 1/2 with taps odd and even. */
-START_TEST(small)
+TEST(small)
 {
     static const struct remez_band bands[] = {{0, 0.1, 1, 1}, {0.3, 0.5, 0, 1}};
     double taps[8];
@@ -188,10 +185,13 @@ START_TEST(small)
         ck_assert_double_lt(fabs(response(taps, n_taps, 0.5)), 0.3);
     }
 }
-END_TEST
 
-static int print_design(char **argument)
+static int print_design(int n_arguments, char **argument)
 {
+    if (n_arguments != 6 || strcmp(argument[1], "--design") != 0)
+        return EXIT_FAILURE;
+    argument += 2;
+
     struct design_ddc d = {.subsampling = (unsigned)strtoul(argument[0], NULL, 10),
                            .n_taps = strtoul(argument[1], NULL, 10),
                            .weight_pass = strtod(argument[2], NULL),
@@ -205,24 +205,4 @@ static int print_design(char **argument)
     return err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-int main(int argc, char **argv)
-{
-    if (argc == 6 && strcmp(argv[1], "--design") == 0)
-        return print_design(argv + 2);
-
-    Suite *suite = suite_create("design_ddc");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_test(tcase, is_the_best);
-    tcase_add_loop_test(tcase, ripple_and_rejection, 0, 8);
-    tcase_add_test(tcase, does_not_converge);
-    tcase_add_test(tcase, small);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120, .start = random_start, .command = print_design);

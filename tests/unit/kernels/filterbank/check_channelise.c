@@ -8,8 +8,8 @@
 #include "tests/fakes/emulator/device_emulated.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <complex.h>
 #include <errno.h>
 #include <math.h>
@@ -346,17 +346,15 @@ static void run_end_to_end(const struct channelise_config *config, enum test_tar
         run_end_to_end_on(&f, config);
 }
 
-START_TEST(end_to_end)
+TEST(end_to_end, .end = ARRAY_LEN(configs), .unless = test_on_cuda())
 {
     run_end_to_end(&configs[_i], ON_CPU);
 }
-END_TEST
 
-START_TEST(end_to_end_emulated)
+TEST(end_to_end_emulated, .end = ARRAY_LEN(configs))
 {
     run_end_to_end(&configs[_i], EMULATED);
 }
-END_TEST
 
 static struct channelise_config random_config(unsigned log2_channels, enum channelise_method method)
 {
@@ -384,7 +382,7 @@ static struct channelise_config random_config(unsigned log2_channels, enum chann
     return config;
 }
 
-START_TEST(random_sizes)
+TEST(random_sizes, .end = 2)
 {
     for (int i = 0; i < (test_on_cuda() ? 20 : 2); i++) {
         struct channelise_config config =
@@ -392,7 +390,6 @@ START_TEST(random_sizes)
         run_end_to_end(&config, EMULATED);
     }
 }
-END_TEST
 
 /* Any numbers that go together, as somebody might write them by hand.  Returns false if none were found soon. */
 static bool random_valid_shape(const struct channelise_config *config, size_t shared_bytes,
@@ -443,7 +440,7 @@ static struct channelise_shape random_shape(const struct channelise_config *conf
 }
 
 /* However the work is cut, the same comes out. */
-START_TEST(random_shapes)
+TEST(random_shapes)
 {
     for (int i = 0; i < (test_on_cuda() ? 20 : 3); i++) {
         struct channelise_config config = random_config(7 + (unsigned)random_below(3), CHANNELISE_FUSED);
@@ -457,7 +454,6 @@ START_TEST(random_shapes)
         run_end_to_end_on(&f, &config);
     }
 }
-END_TEST
 
 /* The cpu device with the inputs of 'other'. */
 static void fixture_init_like(struct fixture *f, const struct fixture *other)
@@ -513,7 +509,7 @@ static void compare_with_cpu(const struct channelise_config *config)
 }
 
 /* From 1024 channels on, where the definition takes too long. */
-START_TEST(large_sizes)
+TEST(large_sizes, .end = 2 * (test_on_cuda() ? 7 : 4))
 {
     for (int i = 0; i < _i; i++)
         random_u64(); /* each test is a process that begins with the same seed */
@@ -523,10 +519,9 @@ START_TEST(large_sizes)
         compare_with_cpu(&config);
     }
 }
-END_TEST
 
 /* A flushed buffer: what was appended is right, whatever the rest of the scratch holds. */
-START_TEST(partly_filled)
+TEST(partly_filled, .first = test_on_cuda(), .end = 2)
 {
     struct fixture f;
 
@@ -540,10 +535,9 @@ START_TEST(partly_filled)
         compare(&f, pol, 20, 1000);
     fixture_fini(&f);
 }
-END_TEST
 
 /* A tone in the middle of channel 20, of amplitude a, comes out as a * sum(weights) / 2, and nowhere else. */
-START_TEST(tone)
+TEST(tone, .first = test_on_cuda(), .end = 2)
 {
     struct channelise_config config = configs[0];
     const uint8_t *input[N_POLS];
@@ -585,9 +579,8 @@ START_TEST(tone)
         }
     fixture_fini(&f);
 }
-END_TEST
 
-START_TEST(sizes)
+TEST(sizes, .unless = test_on_cuda())
 {
     ck_assert_uint_eq(channelise_window_samples(&configs[0]), 16 * 128);
     ck_assert_uint_eq(channelise_spacing_samples(&configs[0]), 128);
@@ -596,10 +589,9 @@ START_TEST(sizes)
     ck_assert_uint_eq(channelise_scratch_bytes(&configs[0], 0), 16 * 128 * 4 + 2 * 2 * 48 * 128 * 4);
     channelise_destroy(NULL);
 }
-END_TEST
 
 /* Pieces of few bits, which begin in the last bits of the 16 bytes that are fetched at a time. */
-START_TEST(short_pieces)
+TEST(short_pieces, .end = 2)
 {
     struct channelise_config config = configs[0];
     struct channelise_shape shape;
@@ -614,10 +606,9 @@ START_TEST(short_pieces)
     config.shape = &shape;
     run_end_to_end(&config, EMULATED);
 }
-END_TEST
 
 /* Samples of every width, fetched as boxes of a tensor. */
-START_TEST(boxes)
+TEST(boxes, .end = 15)
 {
     static const unsigned bits[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16, 10, 10, 9, 16}, columns[] = {4, 16, 64, 32};
     const bool pairs = _i >= 11; /* boxes have pairs of rows */
@@ -647,11 +638,9 @@ START_TEST(boxes)
     config.shape = &shape;
     run_end_to_end(&config, EMULATED);
 }
-END_TEST
-#define N_BOXES 15
 
 /* A block of the back has several tiles, and its lines come by bulk copies; or only one of both. */
-START_TEST(tiles)
+TEST(tiles, .end = 12)
 {
     struct channelise_config config = configs[0];
     struct channelise_shape shape;
@@ -675,12 +664,10 @@ START_TEST(tiles)
     config.shape = &shape;
     run_end_to_end(&config, EMULATED);
 }
-END_TEST
-#define N_TILES 12
 
 /* Whatever may be configured has a shape on every GPU, but for very many channels and taps where there is little shared
  * memory: they go by stages. */
-START_TEST(every_size_has_a_shape)
+TEST(every_size_has_a_shape, .unless = test_on_cuda())
 {
     static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10}; /* of GPUs from sm_80 on */
 
@@ -696,33 +683,5 @@ START_TEST(every_size_has_a_shape)
                                   "%u channels, %u taps, %u bits, %zu B", config.n_chan, n_taps, bits, shared_bytes[i]);
                 }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("channelise");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 300);
-    if (!test_on_cuda()) {
-        tcase_add_loop_test(tcase, end_to_end, 0, ARRAY_LEN(configs));
-        tcase_add_test(tcase, sizes);
-        tcase_add_test(tcase, every_size_has_a_shape);
-    }
-    tcase_add_loop_test(tcase, end_to_end_emulated, 0, ARRAY_LEN(configs));
-    tcase_add_loop_test(tcase, random_sizes, 0, 2);
-    tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, large_sizes, 0, 2 * (test_on_cuda() ? 7 : 4));
-    tcase_add_loop_test(tcase, short_pieces, 0, 2);
-    tcase_add_loop_test(tcase, boxes, 0, N_BOXES);
-    tcase_add_loop_test(tcase, tiles, 0, N_TILES);
-    tcase_add_loop_test(tcase, partly_filled, test_on_cuda(), 2);
-    tcase_add_loop_test(tcase, tone, test_on_cuda(), 2);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 300, .start = random_start);

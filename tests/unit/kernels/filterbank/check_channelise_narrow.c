@@ -7,8 +7,8 @@
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <complex.h>
 #include <math.h>
 #include <stdlib.h>
@@ -244,7 +244,7 @@ static const struct row {
 };
 /* clang-format on */
 
-START_TEST(against_the_definition)
+TEST(against_the_definition, .end = ARRAY_LEN(rows))
 {
     struct channelise_config config = rows[_i].config;
     uint64_t first_spectrum = random_u64() >> random_below(60) & ~UINT64_C(1);
@@ -266,10 +266,9 @@ START_TEST(against_the_definition)
     check_saturation(&f);
     teardown(&f);
 }
-END_TEST
 
 /* What the object says that it takes is no less than what it does. */
-START_TEST(scratch)
+TEST(scratch)
 {
     const struct channelise_config config = {.n_chan = 2048,
                                              .n_bins = 4096,
@@ -283,21 +282,5 @@ START_TEST(scratch)
     ck_assert_uint_eq(channelise_scratch_bytes(&config, 0), 16 * 4096 * 4 + 2 * (2 * 48 * 4096 * 8));
     ck_assert_uint_eq(channelise_scratch_bytes(&config, 227 << 10), (16 + 4) * 4096 * 4 + 2 * 48 * 4096 * 8);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("channelise_narrow");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 300);
-    tcase_add_loop_test(tcase, against_the_definition, 0, ARRAY_LEN(rows));
-    tcase_add_test(tcase, scratch);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 300, .start = random_start);

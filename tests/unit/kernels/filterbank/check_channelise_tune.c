@@ -5,8 +5,8 @@
 #include "tests/fakes/emulator/device_emulated.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -99,7 +99,7 @@ static size_t check_candidates(const struct channelise_config *config, size_t sh
     return n_all;
 }
 
-START_TEST(candidates_are_valid)
+TEST(candidates_are_valid, .unless = test_on_cuda())
 {
     static const size_t shared_bytes[] = {99 << 10, 163 << 10, 227 << 10};
     static const unsigned taps[] = {1, 4, 16, 17, 32}, bits[] = {2, 8, 10, 16};
@@ -116,7 +116,6 @@ START_TEST(candidates_are_valid)
                     ck_assert(n > 3 || taps[t] > 16);
                 }
 }
-END_TEST
 
 /* ---- The file ---------------------------------------------------------------------------------------------------- */
 
@@ -173,7 +172,7 @@ static void assert_refused(struct device *device, const struct channelise_work *
     ck_assert_mem_eq(&got, &before, sizeof(got));
 }
 
-START_TEST(what_is_stored_is_loaded)
+TEST(what_is_stored_is_loaded, .unless = test_on_cuda())
 {
     struct device device = model_of("NVIDIA H200/NVL, compute capability 9.0");
     struct channelise_choice first = some_choice(&device), second = some_choice(&device);
@@ -212,7 +211,6 @@ START_TEST(what_is_stored_is_loaded)
     device.cache_directory = "/tmp/cbf-tune-is-not-there";
     ck_assert_int_eq(channelise_choice_store(&device, &work, &first), -ENOENT);
 }
-END_TEST
 
 static char text[4096], file_path[400];
 
@@ -244,7 +242,7 @@ static void spew_changed(const char *old, const char *new)
     spew(file_path, changed, strlen(changed));
 }
 
-START_TEST(files_that_others_may_change_are_ignored)
+TEST(files_that_others_may_change_are_ignored, .unless = test_on_cuda())
 {
     struct device device = model_of("NVIDIA H200, compute capability 9.0");
     struct channelise_choice choice = some_choice(&device);
@@ -258,9 +256,8 @@ START_TEST(files_that_others_may_change_are_ignored)
     ck_assert_int_eq(chmod(directory, 0777), 0);
     assert_refused(&device, &work, -EPERM, "is ignored, as it cannot be trusted: ");
 }
-END_TEST
 
-START_TEST(wrong_files_are_ignored)
+TEST(wrong_files_are_ignored, .unless = test_on_cuda())
 {
     struct device device = model_of("NVIDIA H200, compute capability 9.0");
     struct device other = model_of("NVIDIA L40, compute capability 8.9");
@@ -327,10 +324,9 @@ START_TEST(wrong_files_are_ignored)
     assert_refused(&device, &work, -EISDIR, "cannot be read");
     ck_assert_int_eq(rmdir(file_path), 0);
 }
-END_TEST
 
 /* Whatever numbers somebody writes: they are refused, or the launches that follow from them are sane. */
-START_TEST(random_numbers)
+TEST(random_numbers, .unless = test_on_cuda())
 {
     static const uint32_t usual[] = {0, 1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512};
     struct device device = model_of("any");
@@ -356,10 +352,9 @@ START_TEST(random_numbers)
     ck_assert_int_gt(n_valid, 500);
     ck_assert_int_lt(n_valid, 2900);
 }
-END_TEST
 
 /* Writers of the same choice at once, and readers: each sees one of those written, whole. */
-START_TEST(several_at_once)
+TEST(several_at_once, .unless = test_on_cuda())
 {
     struct device device = model_of("any");
     struct channelise_choice choice = some_choice(&device), got;
@@ -387,7 +382,6 @@ START_TEST(several_at_once)
     }
     ck_assert_int_eq(for_each_file(NULL), 1);
 }
-END_TEST
 
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
@@ -440,7 +434,7 @@ static int search_made_up(struct made_up *m, struct channelise_tuned *tuned)
 }
 
 /* Where each number matters for itself, the search arrives at the best there is. */
-START_TEST(search_finds_the_target)
+TEST(search_finds_the_target, .unless = test_on_cuda())
 {
     struct channelise_shape starts[CHANNELISE_TUNE_STARTS], candidates[CHANNELISE_TUNE_MOST];
     size_t n_starts = channelise_tune_starts(&work.config, 227 << 10, starts);
@@ -478,10 +472,9 @@ START_TEST(search_finds_the_target)
         ck_assert_uint_eq(tuned.n_candidates, (size_t)-1 / 0xff * 0xee);
     }
 }
-END_TEST
 
 /* Where there is no shape, for want of shared memory, there are the stages. */
-START_TEST(search_without_shapes)
+TEST(search_without_shapes, .unless = test_on_cuda())
 {
     const struct channelise_tune_config config = {.work = work, .limit_ns = 100 * NS_PER_S};
     struct made_up m = {.unit_ns = 1, .stages_ns = 100, .fails_after = -1};
@@ -494,10 +487,9 @@ START_TEST(search_without_shapes)
     ck_assert_double_eq(tuned.best_ns, 100);
     ck_assert_uint_eq(m.n_measured, 6);
 }
-END_TEST
 
 /* A whole run, limited to a few candidates; its choice is loaded by the next start. */
-START_TEST(search)
+TEST(search)
 {
     struct channelise_work small = {
         .config = {.n_chan = 128,
@@ -541,10 +533,9 @@ START_TEST(search)
     channelise_destroy(channelise);
     device_close(device);
 }
-END_TEST
 
 /* Zeroed, a choice stands for the defaults. */
-START_TEST(no_choice)
+TEST(no_choice, .unless = test_on_cuda())
 {
     const struct channelise_choice none = {0};
     struct channelise_config config = work.config;
@@ -554,10 +545,9 @@ START_TEST(no_choice)
     ck_assert_int_eq(config.method, CHANNELISE_FUSED);
     ck_assert_uint_eq(config.unzip, 0);
 }
-END_TEST
 
 /* The shapes that the bench has been given to measure have names of members, and can be cut. */
-START_TEST(shapes_of_the_bench)
+TEST(shapes_of_the_bench, .unless = test_on_cuda())
 {
     FILE *file = fopen("scripts/bench/fgpu_shapes.txt", "re");
     char line[512], *rest;
@@ -579,34 +569,11 @@ START_TEST(shapes_of_the_bench)
     ck_assert_uint_gt(n, 20);
     fclose(file);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("channelise_tune");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    umask(022); /* files that a group may write to are not read */
+    umask(022);
     random_start();
-    tcase_set_timeout(tcase, 120);
-    tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, search);
-    if (!test_on_cuda()) {
-        tcase_add_test(tcase, candidates_are_valid);
-        tcase_add_test(tcase, shapes_of_the_bench);
-        tcase_add_test(tcase, search_finds_the_target);
-        tcase_add_test(tcase, search_without_shapes);
-        tcase_add_test(tcase, what_is_stored_is_loaded);
-        tcase_add_test(tcase, files_that_others_may_change_are_ignored);
-        tcase_add_test(tcase, wrong_files_are_ignored);
-        tcase_add_test(tcase, random_numbers);
-        tcase_add_test(tcase, several_at_once);
-        tcase_add_test(tcase, no_choice);
-    }
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+SUITE(.timeout_s = 120, .setup = setup, .teardown = teardown, .start = start);

@@ -2,8 +2,8 @@
 #include "kernels/filterbank/design_pfb.h"
 
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -74,15 +74,14 @@ static void compare_with_formula(void)
     free(weights);
 }
 
-START_TEST(follows_the_formula)
+TEST(follows_the_formula)
 {
     for (int trial = 0; trial < 100; trial++)
         compare_with_formula();
 }
-END_TEST
 
 /* Levels are relative to the peak, which is a twentieth of a dB above the centre.  Expected: the formula in numpy. */
-START_TEST(default_response)
+TEST(default_response)
 {
     const size_t step = 2048, n_taps = 16;
     float *weights = design(step, n_taps, 1.0, PFB_HANN);
@@ -102,10 +101,9 @@ START_TEST(default_response)
         ck_assert_double_lt(response_db(weights, step, n_taps, channels) - peak_db, -80);
     free(weights);
 }
-END_TEST
 
 /* taps=1, w_cutoff=0, rect: a plain FFT, from which the time domain can be had back. */
-START_TEST(plain_fft)
+TEST(plain_fft)
 {
     float *weights = design(256, 1, 0, PFB_RECT);
 
@@ -113,22 +111,5 @@ START_TEST(plain_fft)
         ck_assert(weights[i] == 1.0f / 16);
     free(weights);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("design_pfb");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, follows_the_formula);
-    tcase_add_test(tcase, default_response);
-    tcase_add_test(tcase, plain_fft);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -4,8 +4,8 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -155,7 +155,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
 
 /* ---- The twin ---------------------------------------------------------------------------------------------------- */
 
-START_TEST(every_width)
+TEST(every_width, .end = N_WIDTHS)
 {
     for (uint32_t unzip = 1; unzip <= 4; unzip *= 2)
         for (int64_t offset = 0; offset < 9; offset++) {
@@ -164,9 +164,8 @@ START_TEST(every_width)
             run_twin(&args, 1);
         }
 }
-END_TEST
 
-START_TEST(random_shapes)
+TEST(random_shapes)
 {
     for (int trial = 0; trial < 60; trial++) {
         uint32_t unzip = 1u << random_below(3);
@@ -181,26 +180,23 @@ START_TEST(random_shapes)
         run_twin(&args, 1 + (int)random_below(3));
     }
 }
-END_TEST
 
 /* More spectra than a thread takes at a time. */
-START_TEST(long_runs)
+TEST(long_runs)
 {
     struct pfb_fir_args args = {
         .offset = 3, .n_spectra = 700, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
     run_twin(&args, 2);
 }
-END_TEST
 
-START_TEST(no_spectra)
+TEST(no_spectra)
 {
     struct pfb_fir_args args = {.n_spectra = 0, .n_chan = 64, .n_taps = 16, .sample_bits = 10, .unzip = 1};
     pfb_fir_kernel.cpu(&args, 2);
 }
-END_TEST
 
 /* Full scale of the widest samples, more than 32 bits can count. */
-START_TEST(full_scale_power)
+TEST(full_scale_power)
 {
     static const uint8_t in[2 * 2 * 8 * 64] = {0x80}; /* one sample of -2^15, and zeros */
     static float weights[2 * 64], out[8 * 2 * 64];
@@ -219,7 +215,6 @@ START_TEST(full_scale_power)
         pfb_fir_kernel.cpu(&args, 1);
     ck_assert_uint_eq(power, (UINT64_C(10) << 30) - 10);
 }
-END_TEST
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
@@ -243,7 +238,7 @@ static void run_cuda_shape(struct pfb_fir_args *a, int n_trials, size_t max_spec
     test_device_close(&d);
 }
 
-START_TEST(cuda_every_width)
+TEST(cuda_every_width, .end = N_WIDTHS)
 {
     struct pfb_fir_args a = {
         .n_chan = 64u << random_below(3),
@@ -253,9 +248,8 @@ START_TEST(cuda_every_width)
     };
     run_cuda_shape(&a, 12, 20);
 }
-END_TEST
 
-START_TEST(cuda_extremes)
+TEST(cuda_extremes, .end = 4)
 {
     static const struct pfb_fir_args extremes[] = {
         {.n_chan = 64, .n_taps = 1, .sample_bits = 10, .unzip = 1},
@@ -266,10 +260,9 @@ START_TEST(cuda_extremes)
     struct pfb_fir_args a = extremes[_i];
     run_cuda_shape(&a, 3, a.n_chan > 1000 ? 3 : 300);
 }
-END_TEST
 
 /* The shape of a launch that nobody chose: no section for nothing, none missed, and none too many for a device. */
-START_TEST(grids)
+TEST(grids)
 {
     for (int trial = 0; trial < 1000; trial++) {
         struct pfb_fir_args a = {.n_chan = 64u << random_below(11),
@@ -280,27 +273,5 @@ START_TEST(grids)
         ck_assert(grid.blocks[2] == 1 && grid.threads % 32 == 0 && grid.threads <= 1024 && grid.shared_bytes == 0);
     }
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("pfb_fir");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, every_width, 0, N_WIDTHS);
-    tcase_add_test(tcase, random_shapes);
-    tcase_add_test(tcase, long_runs);
-    tcase_add_test(tcase, no_spectra);
-    tcase_add_test(tcase, full_scale_power);
-    tcase_add_loop_test(tcase, cuda_every_width, 0, N_WIDTHS);
-    tcase_add_loop_test(tcase, cuda_extremes, 0, 4);
-    tcase_add_test(tcase, grids);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

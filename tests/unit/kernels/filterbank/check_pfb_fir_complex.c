@@ -4,8 +4,8 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <complex.h>
 #include <math.h>
 #include <string.h>
@@ -106,7 +106,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
     free(m.out);
 }
 
-START_TEST(twin)
+TEST(twin)
 {
     for (int trial = 0; trial < 60; trial++)
         run_twin(
@@ -118,9 +118,8 @@ START_TEST(twin)
             },
             1 + (int)random_below(3));
 }
-END_TEST
 
-START_TEST(cuda)
+TEST(cuda, .end = 5)
 {
     static const uint32_t taps[] = {1, 2, 5, 16, 32};
     struct pfb_fir_complex_args a = {.n_bins = 64u << random_below(3), .n_taps = taps[_i]};
@@ -141,21 +140,5 @@ START_TEST(cuda)
     device_kernel_destroy(kernel);
     test_device_close(&d);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("pfb_fir_complex");
-    TCase *tc = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, twin);
-    tcase_add_loop_test(tc, cuda, 0, 5);
-    suite_add_tcase(suite, tc);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? 1 : 0;
-}
+SUITE(.timeout_s = 120, .start = random_start);

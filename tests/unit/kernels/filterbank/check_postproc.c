@@ -7,8 +7,8 @@
 #include "kernels/util/philox.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <complex.h>
 #include <math.h>
 #include <string.h>
@@ -380,7 +380,7 @@ static void try_random(const struct runner *runner, struct postproc_args args)
     fixture_fini(&f);
 }
 
-START_TEST(random_shapes)
+TEST(random_shapes)
 {
     for (int trial = 0; trial < 80; trial++) {
         struct postproc_args args = random_args(8);
@@ -389,9 +389,8 @@ START_TEST(random_shapes)
         try_random(&runner, args);
     }
 }
-END_TEST
 
-START_TEST(cuda_random_shapes)
+TEST(cuda_random_shapes, .end = 12)
 {
     struct postproc_args args = random_args(64);
     struct runner runner;
@@ -403,10 +402,9 @@ START_TEST(cuda_random_shapes)
         try_random(&runner, args);
     runner_fini(&runner);
 }
-END_TEST
 
 /* All of the bins, and the middle half of them. */
-START_TEST(narrow_bands)
+TEST(narrow_bands)
 {
     for (int trial = 0; trial < 40; trial++) {
         struct postproc_args args = random_args(8);
@@ -417,9 +415,8 @@ START_TEST(narrow_bands)
         try_random(&runner, args);
     }
 }
-END_TEST
 
-START_TEST(cuda_narrow_bands)
+TEST(cuda_narrow_bands, .end = 4)
 {
     struct postproc_args args = random_args(64);
     struct runner runner;
@@ -432,10 +429,9 @@ START_TEST(cuda_narrow_bands)
         try_random(&runner, args);
     runner_fini(&runner);
 }
-END_TEST
 
 /* The largest transform, every way of unzipping it. */
-START_TEST(many_channels)
+TEST(many_channels, .end = 3 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 65536, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
@@ -451,7 +447,6 @@ START_TEST(many_channels)
     fixture_fini(&f);
     runner_fini(&runner);
 }
-END_TEST
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
@@ -518,7 +513,7 @@ static void check_boundary(const struct runner *runner, const struct postproc_ar
     fixture_fini(&f);
 }
 
-START_TEST(boundaries)
+TEST(boundaries, .end = 6 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 64, .unzip = 1u << _i / 4, .out_bits = _i & 2 ? 4 : 8};
@@ -531,10 +526,9 @@ START_TEST(boundaries)
             check_boundary(&runner, &args, i);
     runner_fini(&runner);
 }
-END_TEST
 
 /* Every value of a batch clipped, and none of the next: more than a thread or a warp has. */
-START_TEST(all_saturated)
+TEST(all_saturated, .end = 3 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 96, .spectra_per_heap = 48, .n_chan = 256, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
@@ -553,7 +547,6 @@ START_TEST(all_saturated)
     fixture_fini(&f);
     runner_fini(&runner);
 }
-END_TEST
 
 /* ---- Dither ------------------------------------------------------------------------------------------------------ */
 
@@ -589,7 +582,7 @@ static uint8_t *quantise_constant(const struct runner *runner, const struct post
 }
 
 /* A dithered quantiser is right on average, and its error is white: expected 5 sigma at most, with fixed seeds. */
-START_TEST(dither_statistics)
+TEST(dither_statistics, .end = N_VARIANTS)
 {
     struct runner runner;
     size_t n = out_bytes(&dithered) / 4;
@@ -613,9 +606,8 @@ START_TEST(dither_statistics)
     free(out);
     runner_fini(&runner);
 }
-END_TEST
 
-START_TEST(dither_leaves_integers_alone)
+TEST(dither_leaves_integers_alone, .end = N_VARIANTS)
 {
     struct runner runner;
 
@@ -630,10 +622,9 @@ START_TEST(dither_leaves_integers_alone)
     }
     runner_fini(&runner);
 }
-END_TEST
 
 /* The dither belongs to the position: neither the threads nor where a run is cut nor the device matter. */
-START_TEST(dither_is_reproducible)
+TEST(dither_is_reproducible, .end = N_VARIANTS)
 {
     struct postproc_args half = dithered;
     struct runner twin, other;
@@ -657,10 +648,9 @@ START_TEST(dither_is_reproducible)
     free(whole);
     runner_fini(&other);
 }
-END_TEST
 
 /* Each of these must change about half of the bytes, not a few. */
-START_TEST(dithers_differ)
+TEST(dithers_differ, .end = N_VARIANTS)
 {
     struct postproc_args other[4] = {dithered, dithered, dithered, dithered};
     struct runner runner;
@@ -684,30 +674,5 @@ START_TEST(dithers_differ)
     free(out);
     runner_fini(&runner);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("postproc");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_test(tcase, random_shapes);
-    tcase_add_loop_test(tcase, cuda_random_shapes, 0, 12);
-    tcase_add_test(tcase, narrow_bands);
-    tcase_add_loop_test(tcase, cuda_narrow_bands, 0, 4);
-    tcase_add_loop_test(tcase, many_channels, 0, 3 * N_VARIANTS);
-    tcase_add_loop_test(tcase, boundaries, 0, 6 * N_VARIANTS);
-    tcase_add_loop_test(tcase, all_saturated, 0, 3 * N_VARIANTS);
-    tcase_add_loop_test(tcase, dither_statistics, 0, N_VARIANTS);
-    tcase_add_loop_test(tcase, dither_leaves_integers_alone, 0, N_VARIANTS);
-    tcase_add_loop_test(tcase, dither_is_reproducible, 0, N_VARIANTS);
-    tcase_add_loop_test(tcase, dithers_differ, 0, N_VARIANTS);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

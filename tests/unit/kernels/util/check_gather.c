@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,7 +81,7 @@ static void place_pieces(struct work *w, const void *from, const void *to)
     }
 }
 
-START_TEST(twin)
+TEST(twin, .end = ARRAY_LEN(aligns))
 {
     for (int trial = 0; trial < 20; trial++) {
         struct work w;
@@ -92,7 +92,6 @@ START_TEST(twin)
         work_fini(&w);
     }
 }
-END_TEST
 
 static void run_cuda(const struct test_device *d, struct device_kernel *kernel, size_t align, size_t max_bytes,
                      int trial)
@@ -118,7 +117,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
     work_fini(&w);
 }
 
-START_TEST(cuda)
+TEST(cuda, .end = ARRAY_LEN(aligns))
 {
     struct kernel_constant constants[GATHER_N_CONSTANTS];
     struct device_kernel *kernel;
@@ -133,21 +132,5 @@ START_TEST(cuda)
     device_kernel_destroy(kernel);
     test_device_close(&d);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("gather");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, twin, 0, ARRAY_LEN(aligns));
-    tcase_add_loop_test(tcase, cuda, 0, ARRAY_LEN(aligns));
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

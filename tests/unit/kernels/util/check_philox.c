@@ -1,7 +1,7 @@
 /* check_philox - known answers of the generator, and what the dither made of it promises. */
 #include "kernels/util/philox.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static const struct {
      {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a}},
 };
 
-START_TEST(known_answers)
+TEST(known_answers, .end = (sizeof(known) / sizeof(known[0])))
 {
     uint32_t out[4];
 
@@ -26,7 +26,6 @@ START_TEST(known_answers)
     for (int i = 0; i < 4; i++)
         ck_assert_uint_eq(out[i], known[_i].expected[i]);
 }
-END_TEST
 
 /* The half that counts is i, the other one something else. */
 static float dither_of(uint32_t i, int upper)
@@ -34,7 +33,7 @@ static float dither_of(uint32_t i, int upper)
     return philox_dither(upper ? i << 16 | 0xabcd : 0xabcd0000 | i, upper);
 }
 
-START_TEST(dither_is_uniform_and_symmetric)
+TEST(dither_is_uniform_and_symmetric, .end = 2)
 {
     unsigned n_bad = 0, count[65536] = {0};
 
@@ -52,9 +51,8 @@ START_TEST(dither_is_uniform_and_symmetric)
     ck_assert(dither_of(0, _i) == 1.0f / 65536 && dither_of(0x7fff, _i) == 32767.0f / 65536);
     ck_assert(dither_of(0x8000, _i) == -32767.0f / 65536 && dither_of(0xfffe, _i) == -1.0f / 65536);
 }
-END_TEST
 
-START_TEST(dither_leaves_integers_alone)
+TEST(dither_leaves_integers_alone, .end = 2)
 {
     unsigned n_moved = 0;
 
@@ -65,21 +63,5 @@ START_TEST(dither_leaves_integers_alone)
         }
     ck_assert_uint_eq(n_moved, 0);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("philox");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, known_answers, 0, (int)(sizeof(known) / sizeof(known[0])));
-    tcase_add_loop_test(tcase, dither_is_uniform_and_symmetric, 0, 2);
-    tcase_add_loop_test(tcase, dither_leaves_integers_alone, 0, 2);
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60);

@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void work_fini(struct work *w)
     ck_assert_uint_eq(w->power[N_POLS], 77);
 }
 
-START_TEST(twin)
+TEST(twin, .end = ARRAY_LEN(widths))
 {
     for (int trial = 0; trial < 20; trial++) {
         struct work w;
@@ -72,7 +72,6 @@ START_TEST(twin)
         work_fini(&w);
     }
 }
-END_TEST
 
 static void run_cuda(const struct test_device *d, struct device_kernel *kernel, uint32_t bits, int trial)
 {
@@ -94,7 +93,7 @@ static void run_cuda(const struct test_device *d, struct device_kernel *kernel, 
     work_fini(&w);
 }
 
-START_TEST(cuda)
+TEST(cuda, .end = ARRAY_LEN(widths))
 {
     const struct power_args args = {.sample_bits = widths[_i]};
     struct kernel_constant constants[POWER_N_CONSTANTS];
@@ -110,21 +109,5 @@ START_TEST(cuda)
     device_kernel_destroy(kernel);
     test_device_close(&d);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("power");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner = srunner_create(suite);
-
-    random_start();
-    tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, twin, 0, ARRAY_LEN(widths));
-    tcase_add_loop_test(tcase, cuda, 0, ARRAY_LEN(widths));
-    suite_add_tcase(suite, tcase);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 60, .start = random_start);

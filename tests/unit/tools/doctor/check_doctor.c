@@ -7,8 +7,8 @@
 #include "tools/doctor/report.h"
 #include "tools/doctor/source.h"
 #include "tools/doctor/sys.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ static void take_part(struct source *source, int64_t heap, uint64_t bytes, int64
 }
 
 /* Random losses, duplicates and parts, on both sides of a wrap of the 48 bits, against a count kept beside it. */
-START_TEST(heaps_are_counted)
+TEST(heaps_are_counted, .end = 20)
 {
     random_state += (uint64_t)_i; /* each is forked with the same state */
     int64_t n = 200 + (int64_t)random_below(3000);
@@ -76,9 +76,8 @@ START_TEST(heaps_are_counted)
     ck_assert_uint_eq(source->senders.values[0], UINT64_C(0x7f000001) << 16 | 5000);
     free(source);
 }
-END_TEST
 
-START_TEST(order_does_not_matter)
+TEST(order_does_not_matter)
 {
     struct source *source = calloc(1, sizeof(*source));
 
@@ -90,9 +89,8 @@ START_TEST(order_does_not_matter)
     ck_assert_uint_eq(source->n_reordered, 75); /* 3, 2, 1, 0, 7, 6, ... */
     free(source);
 }
-END_TEST
 
-START_TEST(lateness_is_the_least)
+TEST(lateness_is_the_least)
 {
     struct source *source = calloc(1, sizeof(*source));
 
@@ -103,9 +101,8 @@ START_TEST(lateness_is_the_least)
     ck_assert_double_eq_tol(source_rate_hz(source, &shape), RATE_HZ, 1);
     free(source);
 }
-END_TEST
 
-START_TEST(what_does_not_fit_is_told)
+TEST(what_does_not_fit_is_told)
 {
     struct source *source = calloc(1, sizeof(*source));
     struct source_packet packet = {
@@ -129,7 +126,6 @@ START_TEST(what_does_not_fit_is_told)
     ck_assert_uint_eq(source_missing(source), 0);
     free(source);
 }
-END_TEST
 
 /* ---- Pages of metrics -------------------------------------------------------------------------------------------- */
 
@@ -138,7 +134,7 @@ static void count_sample(void *arg, const char *name, const char *labels, double
     *(double *)arg += value;
 }
 
-START_TEST(metrics_are_summed)
+TEST(metrics_are_summed)
 {
     static const char page[] = "# HELP a_total Help { with } braces 5\n"
                                "# TYPE a_total counter\n"
@@ -158,11 +154,10 @@ START_TEST(metrics_are_summed)
     doctor_metrics_each(page, count_sample, &all);
     ck_assert_double_eq(all, 3507);
 }
-END_TEST
 
 /* ---- The kernel's files ------------------------------------------------------------------------------------------ */
 
-START_TEST(cpu_lists)
+TEST(cpu_lists)
 {
     ck_assert(sys_list_has("0-3,8", 0));
     ck_assert(sys_list_has("0-3,8", 3));
@@ -173,9 +168,8 @@ START_TEST(cpu_lists)
     ck_assert(!sys_list_has("", 0));
     ck_assert(!sys_list_has("(null)", 0));
 }
-END_TEST
 
-START_TEST(pci_addresses)
+TEST(pci_addresses)
 {
     static const char *const same[] = {"0000:3b:00.0", "0000:3B:00.0", "00000000:3B:00.0", "3b:00.0", "3b:0", "0:3b:0"};
     static const char *const none[] = {"auto", "", "0", "12", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"};
@@ -190,7 +184,6 @@ START_TEST(pci_addresses)
     for (size_t k = 0; k < ARRAY_LEN(none); k++)
         ck_assert(!sys_pci_address(none[k], address));
 }
-END_TEST
 
 static void write_file(const char *root, const char *path, const char *text)
 {
@@ -208,7 +201,7 @@ static void write_file(const char *root, const char *path, const char *text)
     fclose(file);
 }
 
-START_TEST(drops_of_a_planted_host)
+TEST(drops_of_a_planted_host)
 {
     char root[] = "/tmp/check-doctor-XXXXXX", command[64];
     struct drops before, after;
@@ -236,11 +229,10 @@ START_TEST(drops_of_a_planted_host)
     snprintf(command, sizeof(command), "rm -r %s", root);
     ck_assert_int_eq(system(command), 0);
 }
-END_TEST
 
 /* ---- Reports ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(reports)
+TEST(reports)
 {
     struct report report = {0};
     char *text = NULL;
@@ -264,9 +256,8 @@ START_TEST(reports)
     free(text);
     report_fini(&report);
 }
-END_TEST
 
-START_TEST(quiet_reports)
+TEST(quiet_reports)
 {
     struct report report = {0};
     char *text = NULL;
@@ -291,9 +282,8 @@ START_TEST(quiet_reports)
     free(text);
     report_fini(&report);
 }
-END_TEST
 
-START_TEST(times_ago)
+TEST(times_ago)
 {
     static const struct {
         double s;
@@ -304,30 +294,5 @@ START_TEST(times_ago)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         ck_assert_str_eq(doctor_ago(cases[i].s, text), cases[i].text);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("doctor");
-    TCase *tests = tcase_create("doctor");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_add_loop_test(tests, heaps_are_counted, 0, 20);
-    tcase_add_test(tests, order_does_not_matter);
-    tcase_add_test(tests, lateness_is_the_least);
-    tcase_add_test(tests, what_does_not_fit_is_told);
-    tcase_add_test(tests, metrics_are_summed);
-    tcase_add_test(tests, cpu_lists);
-    tcase_add_test(tests, pci_addresses);
-    tcase_add_test(tests, drops_of_a_planted_host);
-    tcase_add_test(tests, reports);
-    tcase_add_test(tests, quiet_reports);
-    tcase_add_test(tests, times_ago);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.start = random_start);

@@ -3,8 +3,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/dsim/live.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static double worst_error(int64_t cycles, const struct dsim_format *format, int6
 static const double rates[] = {0.0, 1e-9, -2.56e-9, 3e-6, -1e-4, 1e-3, -1e-3};
 
 /* All over the band, both sides of the end of a period, whichever way the delay goes. */
-START_TEST(tones_between_samples)
+TEST(tones_between_samples, .end = 4)
 {
     static const struct {
         int64_t period;
@@ -93,10 +93,9 @@ START_TEST(tones_between_samples)
         close_live();
     }
 }
-END_TEST
 
 /* The help says where the filter ends: that it is no better than it says. */
-START_TEST(band_ends)
+TEST(band_ends)
 {
     const struct dsim_format format = {.axis = {1 << 16, 1 << 16}, .packet_samples = 4096, .n_inputs = 1};
     char text[100];
@@ -107,10 +106,9 @@ START_TEST(band_ends)
     ck_assert_double_gt(worst_error(cycles, &format, 0, 3000, 0.5, 0), 10 * MAX_ERROR);
     close_live();
 }
-END_TEST
 
 /* A whole delay is the signal itself, and all operators take it beside signals that repeat, constants and itself. */
-START_TEST(expressions)
+TEST(expressions)
 {
     const struct dsim_format format = {.axis = {6000, 6000}, .packet_samples = 1000, .n_inputs = 3};
     const char *repeats = "s = wgn(0.1, 5) + cw(0.2, 7); n = wgn(0.1, 6); 2 * delay(s, 7) - n * delay(s, -3) + 0.25;"
@@ -138,10 +136,9 @@ START_TEST(expressions)
     close_live();
     dsim_program_free(model_program);
 }
-END_TEST
 
 /* Rate 0 and a whole delay: heaps as those of a period, the dither of the first period the same, later another. */
-START_TEST(heaps)
+TEST(heaps)
 {
     const struct dsim_format format = {
         .axis = {24000, 24000}, .n_inputs = 3, .packet_samples = 800, .sample_bits = 10, .dither_seed = 11};
@@ -172,9 +169,8 @@ START_TEST(heaps)
     dsim_heaps_destroy(expected);
     dsim_program_free(model_program);
 }
-END_TEST
 
-START_TEST(what_does_not_fit)
+TEST(what_does_not_fit)
 {
     const struct dsim_format format = {.axis = {INT64_C(1) << 31, 1e6}, .n_inputs = 1, .packet_samples = 4096};
     struct dsim_live *none = (struct dsim_live *)&format;
@@ -189,25 +185,5 @@ START_TEST(what_does_not_fit)
     ck_assert_ptr_eq(none, &format);
     dsim_program_free(program);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("dsim_live");
-    TCase *tests = tcase_create("live");
-
-    random_start();
-    tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, tones_between_samples, 0, 4);
-    tcase_add_test(tests, band_ends);
-    tcase_add_test(tests, expressions);
-    tcase_add_test(tests, heaps);
-    tcase_add_test(tests, what_does_not_fit);
-    suite_add_tcase(suite, tests);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
-}
+SUITE(.timeout_s = 300, .start = random_start);

@@ -1,8 +1,8 @@
 /* check_dsim_parse.c - the signal language: what it accepts, as a table, and where it finds its errors, as another. */
 #include "common/base/units.h"
 #include "tools/dsim/parse.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,7 +90,7 @@ static const struct {
     {"a = nodither(1 + 2); a; (a);", "!(1+2);!(1+2);"},
 };
 
-START_TEST(test_valid)
+TEST(test_valid, .end = ARRAY_LEN(valid))
 {
     struct dsim_program *program = NULL;
     char why[256], understood[4000];
@@ -101,7 +101,6 @@ START_TEST(test_valid)
     ck_assert_str_eq(understood, valid[_i].understood);
     dsim_program_free(program);
 }
-END_TEST
 
 static const struct {
     const char *text;
@@ -168,7 +167,7 @@ static const struct {
     {"1 \xc3\xa9;", 1, 3, "found byte 0xc3"},
 };
 
-START_TEST(test_invalid)
+TEST(test_invalid, .end = ARRAY_LEN(invalid))
 {
     struct dsim_program *program = (struct dsim_program *)&invalid;
     char why[256] = "", position[40];
@@ -179,10 +178,9 @@ START_TEST(test_invalid)
                   invalid[_i].text, why);
     ck_assert_ptr_eq(program, &invalid);
 }
-END_TEST
 
 /* A variable's node is shared, so that its noise is the same wherever it is used. */
-START_TEST(test_sharing)
+TEST(test_sharing)
 {
     struct dsim_program *program;
     char why[256];
@@ -193,7 +191,6 @@ START_TEST(test_sharing)
     ck_assert_ptr_ne(program->outputs[0].signal, program->outputs[2].signal);
     dsim_program_free(program);
 }
-END_TEST
 
 /* Repeats 'unit' n times between 'before' and 'after', and parses that. */
 static int parse_repeated(const char *before, const char *unit, size_t n, const char *after)
@@ -214,7 +211,7 @@ static int parse_repeated(const char *before, const char *unit, size_t n, const 
 }
 
 /* Neither depth nor size of a specification can exhaust the stack or take for ever. */
-START_TEST(test_limits)
+TEST(test_limits)
 {
     struct dsim_program *program;
     char text[2000] = "a0 = 1;", why[256];
@@ -230,23 +227,4 @@ START_TEST(test_limits)
     strcat(text, "a39;");
     ck_assert_int_eq(dsim_parse(text, &program, why, sizeof(why)), -EINVAL);
     ck_assert_msg(strstr(why, "too much to evaluate"), "%s", why);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("dsim_parse");
-    TCase *tcase = tcase_create("dsim_parse");
-
-    tcase_add_loop_test(tcase, test_valid, 0, ARRAY_LEN(valid));
-    tcase_add_loop_test(tcase, test_invalid, 0, ARRAY_LEN(invalid));
-    tcase_add_test(tcase, test_sharing);
-    tcase_add_test(tcase, test_limits);
-    suite_add_tcase(suite, tcase);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
 }

@@ -5,8 +5,8 @@
 #include "tests/unit/test_random.h"
 #include "tools/dsim/play.h"
 #include "tools/dsim/recording.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -114,7 +114,7 @@ static const struct {
 };
 
 /* All end with the shortest, at a whole heap, or begin again; samples of as many bits as the packets' are unchanged. */
-START_TEST(ends)
+TEST(ends, .end = ARRAY_LEN(runs))
 {
     struct dsim_block *block;
 
@@ -130,10 +130,9 @@ START_TEST(ends)
         dsim_play_destroy(play);
     }
 }
-END_TEST
 
 /* Stopped in the middle of an endless loop, with blocks full, free and taken. */
-START_TEST(stop)
+TEST(stop)
 {
     struct dsim_block *block;
 
@@ -144,10 +143,9 @@ START_TEST(stop)
     dsim_play_stop(play);
     dsim_play_destroy(play);
 }
-END_TEST
 
 /* A reader that waits for a free block leaves the taken ones alone, and the sender's wait has an end. */
-START_TEST(all_taken)
+TEST(all_taken)
 {
     struct dsim_block *blocks[100];
     size_t n = 0;
@@ -166,10 +164,9 @@ START_TEST(all_taken)
     ck_assert_ptr_eq(blocks[n], blocks[0]);
     dsim_play_destroy(play);
 }
-END_TEST
 
 /* A file that is cut while it plays ends the run as a failure; no heap of what is gone comes. */
-START_TEST(cut)
+TEST(cut)
 {
     struct dsim_play *play = NULL;
 
@@ -180,9 +177,8 @@ START_TEST(cut)
     ck_assert(dsim_play_failed(play));
     dsim_play_destroy(play);
 }
-END_TEST
 
-START_TEST(refused)
+TEST(refused)
 {
     struct dsim_play *untouched = (void *)1, *play = untouched;
 
@@ -195,7 +191,6 @@ START_TEST(refused)
     ck_assert_int_eq(dsim_play_open(&config, NULL, INT64_MAX, &play, why, sizeof(why)), -ENOENT);
     ck_assert_msg(strstr(why, "recordings[3]: "), "'%s'", why);
 }
-END_TEST
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
 
@@ -230,17 +225,16 @@ static const struct {
     {32, 1.0 / 64, 10, 0},
 };
 
-START_TEST(quantise_golden)
+TEST(quantise_golden, .end = ARRAY_LEN(golden))
 {
     int32_t quantised = 77;
 
     dsim_play_quantise(&golden[_i].value, golden[_i].scale, 1, golden[_i].bits, &quantised);
     ck_assert_int_eq(quantised, golden[_i].quantised);
 }
-END_TEST
 
 /* Every integer that fits passes as it is. */
-START_TEST(quantise_keeps_integers)
+TEST(quantise_keeps_integers, .first = 2, .end = 17)
 {
     for (int64_t i = -(INT64_C(1) << (_i - 1)); i < INT64_C(1) << (_i - 1); i++) {
         double value = (double)i;
@@ -249,32 +243,18 @@ START_TEST(quantise_keeps_integers)
         ck_assert_int_eq(quantised, i);
     }
 }
-END_TEST
 
-int main(void)
+static void make_directory(void)
 {
-    Suite *suite = suite_create("dsim_play");
-    TCase *blocks = tcase_create("blocks"), *quantise = tcase_create("quantise");
-
     log_init("check_dsim_play", LOG_LEVEL_ERROR);
     random_start();
     if (!mkdtemp(directory))
-        return 1;
-    tcase_add_checked_fixture(blocks, setup, teardown);
-    tcase_add_loop_test(blocks, ends, 0, ARRAY_LEN(runs));
-    tcase_add_test(blocks, stop);
-    tcase_add_test(blocks, all_taken);
-    tcase_add_test(blocks, cut);
-    tcase_add_test(blocks, refused);
-    tcase_set_timeout(blocks, 60);
-    tcase_add_loop_test(quantise, quantise_golden, 0, ARRAY_LEN(golden));
-    tcase_add_loop_test(quantise, quantise_keeps_integers, 2, 17);
-    suite_add_tcase(suite, blocks);
-    suite_add_tcase(suite, quantise);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    rmdir(directory);
-    return n_failed != 0;
+        abort();
 }
+
+static void finish(void)
+{
+    rmdir(directory);
+}
+
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown, .start = make_directory, .finish = finish);

@@ -4,8 +4,8 @@
 #include "tests/unit/test_random.h"
 #include "tools/dsim/recording.h"
 #include "tools/shared/vdif.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -115,7 +115,7 @@ static const struct {
 };
 
 /* Every kind, all columns, behind a header and a start. */
-START_TEST(raw_values)
+TEST(raw_values, .end = ARRAY_LEN(raw_kinds))
 {
     size_t bytes = raw_kinds[_i].sample_bytes, n_rows = 1000;
 
@@ -149,10 +149,9 @@ START_TEST(raw_values)
     }
     ck_assert_uint_eq(counter_get(&counters.n_invalid_samples), 0);
 }
-END_TEST
 
 /* Rows larger than what is read at once. */
-START_TEST(raw_many_columns)
+TEST(raw_many_columns)
 {
     size_t n_columns = 65536, n_rows = 9;
     uint8_t *file = malloc(n_rows * n_columns * 4);
@@ -171,7 +170,6 @@ START_TEST(raw_many_columns)
     dsim_recording_close(recording);
     free(file);
 }
-END_TEST
 
 static const struct {
     size_t file_bytes;
@@ -184,7 +182,7 @@ static const struct {
     {23, 2, 2, 4, 1, 1},  {20, 0, 65536, 0, 0, 0},
 };
 
-START_TEST(raw_length)
+TEST(raw_length, .end = ARRAY_LEN(raw_lengths))
 {
     uint8_t bytes[32] = {0};
     struct dsim_recording_config config = {
@@ -207,9 +205,8 @@ START_TEST(raw_length)
     ck_assert_int_eq(dsim_recording_read(recording, 0, (size_t)raw_lengths[_i].n_samples, values, why, sizeof(why)), 0);
     dsim_recording_close(recording);
 }
-END_TEST
 
-START_TEST(raw_nans)
+TEST(raw_nans)
 {
     const float samples[] = {1, NAN, -INFINITY, -NAN, 2};
     const double expected[] = {1, 0, -INFINITY, 0, 2};
@@ -221,9 +218,8 @@ START_TEST(raw_nans)
     ck_assert_uint_eq(counter_get(&counters.n_invalid_samples), 2);
     dsim_recording_close(recording);
 }
-END_TEST
 
-START_TEST(no_file)
+TEST(no_file, .end = 2)
 {
     struct dsim_recording_config config = {.kind = _i ? DSIM_RECORDING_VDIF : DSIM_RECORDING_INT8, .n_columns = 1};
 
@@ -235,10 +231,9 @@ START_TEST(no_file)
     open_bad(config, -EISDIR, "not a regular file");
     rmdir(path);
 }
-END_TEST
 
 /* A file that is cut while it plays is read up to there, and then an error that says where. */
-START_TEST(raw_cut)
+TEST(raw_cut)
 {
     uint8_t bytes[200];
     double values[100];
@@ -253,7 +248,6 @@ START_TEST(raw_cut)
     ck_assert_msg(strstr(why, "has only 121 bytes now, but had 200 when"), "'%s'", why);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* ---- VDIF -------------------------------------------------------------------------------------------------------- */
 
@@ -383,7 +377,7 @@ static void make_orderly(int64_t n_frames)
     write_frames();
 }
 
-START_TEST(vdif_in_order)
+TEST(vdif_in_order, .end = 2)
 {
     file.is_legacy = _i;
     make_orderly(300);
@@ -400,7 +394,6 @@ START_TEST(vdif_in_order)
     }
     check_counters(0, 0, 0, 0, 0);
 }
-END_TEST
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -428,7 +421,7 @@ static void shuffle(double disorder, unsigned n_threads)
 }
 
 /* Out of order, with gaps, invalid frames and doubles, from a first frame that is in its place. */
-START_TEST(vdif_disorder)
+TEST(vdif_disorder, .end = 4)
 {
     uint64_t n_absent = 0, n_invalid = 0, n_doubles = 0;
     int64_t n_frames = 500;
@@ -473,10 +466,9 @@ START_TEST(vdif_disorder)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* What is displaced by more than a file may be is not played, and neither is anything in its place. */
-START_TEST(vdif_late)
+TEST(vdif_late)
 {
     for (int64_t index = 0; index < 1000; index++)
         if (index != 20)
@@ -496,10 +488,9 @@ START_TEST(vdif_late)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* Frames that are early by far, one after each of many, do not hide those that are in their place. */
-START_TEST(vdif_early)
+TEST(vdif_early)
 {
     for (int64_t index = 0; index < 1000; index++) {
         add_frame(index, 0);
@@ -514,10 +505,9 @@ START_TEST(vdif_early)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* Neither do frames whose number is too low mislead a read that has to seek. */
-START_TEST(vdif_seek)
+TEST(vdif_seek)
 {
     for (int64_t index = 0; index < 1000; index++)
         add_frame(index % 3 == 0 && index > 200 ? index - 200 : index, 0);
@@ -528,10 +518,9 @@ START_TEST(vdif_seek)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* Gaps longer than all that is looked ahead. */
-START_TEST(vdif_long_gap)
+TEST(vdif_long_gap)
 {
     const int64_t edges[] = {0, 150, 220, 221, 360, 460};
 
@@ -548,10 +537,9 @@ START_TEST(vdif_long_gap)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* Headers that contradict the others are left out, wherever they are but at the very beginning. */
-START_TEST(vdif_wrong_headers)
+TEST(vdif_wrong_headers, .end = 6)
 {
     const size_t wrong[] = {1, 50, 51, 120, 121, 122, 297, 298, 299};
 
@@ -580,10 +568,9 @@ START_TEST(vdif_wrong_headers)
     free(expected);
     dsim_recording_close(recording);
 }
-END_TEST
 
 /* Threads share the time axis of the file's first frame, wherever their own first one is. */
-START_TEST(vdif_threads_begin_apart)
+TEST(vdif_threads_begin_apart)
 {
     for (int64_t index = 0; index < 200; index++) {
         add_frame(index, 1);
@@ -608,10 +595,9 @@ START_TEST(vdif_threads_begin_apart)
         dsim_recording_close(recording);
     }
 }
-END_TEST
 
 /* A start inside a frame, in the first and in the last one. */
-START_TEST(vdif_start)
+TEST(vdif_start)
 {
     const int64_t starts[] = {1, FRAME_SAMPLES - 1, FRAME_SAMPLES, 100 * FRAME_SAMPLES + 5, 300 * FRAME_SAMPLES - 1};
 
@@ -628,10 +614,9 @@ START_TEST(vdif_start)
     check_counters(0, 0, 0, 0, 0);
     free(expected);
 }
-END_TEST
 
 /* A recording that ends inside a frame; and one that is cut while it plays. */
-START_TEST(vdif_cut)
+TEST(vdif_cut)
 {
     make_orderly(100);
     ck_assert_int_eq(truncate(path, (off_t)(file.n_bytes - 1)), 0);
@@ -648,9 +633,8 @@ START_TEST(vdif_cut)
     dsim_recording_close(recording);
     free(expected);
 }
-END_TEST
 
-START_TEST(vdif_refused)
+TEST(vdif_refused)
 {
     struct dsim_recording_config config = vdif_config(1, 0);
 
@@ -705,11 +689,10 @@ START_TEST(vdif_refused)
     write_file(file.bytes, file.n_bytes);
     open_bad(vdif_config(7, 0), -EINVAL, "but is not half as long");
 }
-END_TEST
 
 /* Whatever stands in the file, it is refused in one sentence or read to the end; and frames that are as they were
  * written are right. */
-START_TEST(vdif_rubbish)
+TEST(vdif_rubbish)
 {
     int n_opened = 0;
 
@@ -741,44 +724,18 @@ START_TEST(vdif_rubbish)
     }
     ck_assert_int_gt(n_opened, 10);
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("dsim_recording");
-    TCase *raw = tcase_create("raw"), *vdif = tcase_create("vdif");
-
     log_init("check_dsim_recording", LOG_LEVEL_ERROR);
     random_start();
     if (!mkdtemp(directory))
-        return 1;
-    tcase_add_checked_fixture(raw, setup, teardown);
-    tcase_add_loop_test(raw, raw_values, 0, ARRAY_LEN(raw_kinds));
-    tcase_add_test(raw, raw_many_columns);
-    tcase_add_loop_test(raw, raw_length, 0, ARRAY_LEN(raw_lengths));
-    tcase_add_test(raw, raw_nans);
-    tcase_add_loop_test(raw, no_file, 0, 2);
-    tcase_add_test(raw, raw_cut);
-    tcase_add_checked_fixture(vdif, setup, teardown);
-    tcase_add_loop_test(vdif, vdif_in_order, 0, 2);
-    tcase_add_loop_test(vdif, vdif_disorder, 0, 4);
-    tcase_add_test(vdif, vdif_late);
-    tcase_add_test(vdif, vdif_early);
-    tcase_add_test(vdif, vdif_seek);
-    tcase_add_test(vdif, vdif_long_gap);
-    tcase_add_loop_test(vdif, vdif_wrong_headers, 0, 6);
-    tcase_add_test(vdif, vdif_threads_begin_apart);
-    tcase_add_test(vdif, vdif_start);
-    tcase_add_test(vdif, vdif_cut);
-    tcase_add_test(vdif, vdif_refused);
-    tcase_add_test(vdif, vdif_rubbish);
-    tcase_set_timeout(vdif, 60);
-    suite_add_tcase(suite, raw);
-    suite_add_tcase(suite, vdif);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    rmdir(directory);
-    return n_failed != 0;
+        abort();
 }
+
+static void finish(void)
+{
+    rmdir(directory);
+}
+
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown, .start = start, .finish = finish);

@@ -1,8 +1,8 @@
 /* check_dsim_signal.c - signals against models of their definitions, quantisation and packing against golden values. */
 #include "common/base/units.h"
 #include "tools/dsim/signal.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,7 +63,7 @@ static double model_tone(double amplitude, int64_t cycles, int64_t i, int64_t pe
 
 /* ---- Functions of the language ---------------------------------------------------------------------------------- */
 
-START_TEST(test_cycles)
+TEST(test_cycles)
 {
     const struct dsim_axis axis = {1000, 8000.0};
 
@@ -73,10 +73,9 @@ START_TEST(test_cycles)
     ck_assert_double_eq(dsim_signal_cycles(&axis, 1001.0), 125.0);
     ck_assert_double_eq(dsim_signal_cycles(&axis, 8000.0), 1000.0);
 }
-END_TEST
 
 /* Close to the end of a long period, too, where a phase in floating point has lost its digits. */
-START_TEST(test_cw_is_accurate)
+TEST(test_cw_is_accurate, .end = 4)
 {
     static const struct dsim_axis axes[] = {{INT64_C(1) << 31, 1712e6}, {2147483647, 1712e6}, {999999, 2e6}, {7, 10.0}};
     const struct dsim_axis *axis = &axes[_i];
@@ -97,9 +96,8 @@ START_TEST(test_cw_is_accurate)
     }
     dsim_program_free(program);
 }
-END_TEST
 
-START_TEST(test_multicw)
+TEST(test_multicw)
 {
     const struct dsim_axis axis = {5000, 10000.0};
     double *values = evaluate_period("multicw(3, 0.5, -0.1, 100, 51);", &axis);
@@ -113,7 +111,6 @@ START_TEST(test_multicw)
     }
     free(values);
 }
-END_TEST
 
 /* Sample i has an impulse if it is the nearest one to k period / cycles for some k, even i taking the ties. */
 static bool model_comb(int64_t i, int64_t period, int64_t cycles)
@@ -126,7 +123,7 @@ static bool model_comb(int64_t i, int64_t period, int64_t cycles)
     return false;
 }
 
-START_TEST(test_comb_is_exact)
+TEST(test_comb_is_exact, .end = 9)
 {
     static const struct {
         int64_t period, cycles;
@@ -148,10 +145,9 @@ START_TEST(test_comb_is_exact)
     ck_assert_int_eq(n_impulses, cycles);
     free(values);
 }
-END_TEST
 
 /* At the end of the longest period, and with an impulse in every sample and more. */
-START_TEST(test_comb_limits)
+TEST(test_comb_limits)
 {
     const struct dsim_axis axis = {INT64_C(1) << 31, 1e9};
     struct dsim_program *program = parse("comb(1, 3e8); comb(1, 1e9); comb(1, 1e12);");
@@ -165,9 +161,8 @@ START_TEST(test_comb_limits)
     }
     dsim_program_free(program);
 }
-END_TEST
 
-START_TEST(test_delay_rolls)
+TEST(test_delay_rolls, .end = 9)
 {
     const struct dsim_axis axis = {1001, 1001.0};
     static const int64_t delays[] = {0, 1, -1, 500, 1000, -1000, 1001, 3500, -123456789012};
@@ -181,9 +176,8 @@ START_TEST(test_delay_rolls)
     free(source);
     free(delayed);
 }
-END_TEST
 
-START_TEST(test_arithmetic)
+TEST(test_arithmetic)
 {
     const struct dsim_axis axis = {97, 97.0};
     const char *text = "a = cw(1, 5); b = wgn(1, 3); (a - b) * (b + 2 * (a - 1 - (b - a))) - -0.5;";
@@ -197,7 +191,6 @@ START_TEST(test_arithmetic)
     free(a);
     free(b);
 }
-END_TEST
 
 /* ---- Noise ------------------------------------------------------------------------------------------------------ */
 
@@ -211,7 +204,7 @@ static double correlation(const double *a, const double *b, size_t n)
 }
 
 /* Moments within five standard errors; neighbours and other seeds independent.  The seeds are new in each run. */
-START_TEST(test_wgn_statistics)
+TEST(test_wgn_statistics, .end = 2)
 {
     const struct dsim_axis axis = {400000, 1.0};
     const size_t n = 400000;
@@ -241,10 +234,9 @@ START_TEST(test_wgn_statistics)
     free(a);
     free(b);
 }
-END_TEST
 
 /* The same sample whatever the block that it is computed in. */
-START_TEST(test_wgn_is_reproducible)
+TEST(test_wgn_is_reproducible)
 {
     const struct dsim_axis axis = {10007, 1.0};
     struct dsim_program *program = parse("wgn(0.5, 123);");
@@ -259,9 +251,8 @@ START_TEST(test_wgn_is_reproducible)
     free(whole);
     dsim_program_free(program);
 }
-END_TEST
 
-START_TEST(test_seeds_are_chosen)
+TEST(test_seeds_are_chosen)
 {
     struct dsim_program *program = parse("a = wgn(1); a; wgn(1); wgn(1, 5);");
 
@@ -275,11 +266,10 @@ START_TEST(test_seeds_are_chosen)
     ck_assert_uint_eq(seeds[2], 5);
     dsim_program_free(program);
 }
-END_TEST
 
 /* ---- Samples ---------------------------------------------------------------------------------------------------- */
 
-START_TEST(test_quantise_golden)
+TEST(test_quantise_golden)
 {
     const double values[] = {0.1, -0.2, 0.05, 1, -1, 1.5, -1.5, 0.5 / 511, 1.5 / 511, INFINITY, -INFINITY, NAN};
     const int32_t expected[] = {51, -102, 26, 511, -511, 511, -511, 0, 2, 511, -511, -511};
@@ -290,10 +280,9 @@ START_TEST(test_quantise_golden)
     for (size_t i = 0; i < ARRAY_LEN(values); i++)
         ck_assert_int_eq(quantised[i], expected[i]);
 }
-END_TEST
 
 /* The dither keeps whole numbers, makes the mean of others right, and never leads beyond the range. */
-START_TEST(test_dither)
+TEST(test_dither)
 {
     enum { N = 200000 };
     static float dither[N], again[N];
@@ -324,9 +313,8 @@ START_TEST(test_dither)
     ck_assert_double_eq_tol(sum / N, 10.3, 5 * sqrt(0.21 / N));
     ck_assert_double_eq_tol(product, 0, 5 * (1.0 / 12) / sqrt(N)); /* inputs are independent */
 }
-END_TEST
 
-START_TEST(test_count_saturated)
+TEST(test_count_saturated)
 {
     const int32_t samples[] = {127, 126, -127, -128, 0, -126};
 
@@ -334,9 +322,8 @@ START_TEST(test_count_saturated)
     ck_assert_uint_eq(dsim_count_saturated(samples, ARRAY_LEN(samples), 9), 0);
     ck_assert_uint_eq(dsim_count_saturated(samples, 0, 8), 0);
 }
-END_TEST
 
-START_TEST(test_pack_golden)
+TEST(test_pack_golden)
 {
     const int32_t samples[] = {-10, 11, -1, -11, 6, 2, -5, -8};
     const uint8_t expected[] = {0xB2, 0xFF, 0x53, 0x0B, 0x78};
@@ -347,10 +334,9 @@ START_TEST(test_pack_golden)
     ck_assert_mem_eq(packed, expected, sizeof(expected));
     ck_assert_uint_eq(packed[5], POISON_BYTE);
 }
-END_TEST
 
 /* Bit by bit, for each width. */
-START_TEST(test_pack_widths)
+TEST(test_pack_widths, .first = 2, .end = 17)
 {
     enum { N = 4 * 24 };
     int bits = _i;
@@ -369,7 +355,6 @@ START_TEST(test_pack_widths)
     }
     ck_assert_uint_eq(packed[N * bits / 8], POISON_BYTE);
 }
-END_TEST
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------ */
 
@@ -395,7 +380,7 @@ static struct dsim_heaps *make_heaps(const char *text, const struct dsim_format 
 }
 
 /* Each input its own signal, in its own heaps, at its own width. */
-START_TEST(test_heaps)
+TEST(test_heaps, .end = 6)
 {
     static const int widths[] = {2, 3, 7, 10, 12, 16};
     int bits = widths[_i], max = (1 << (bits - 1)) - 1;
@@ -422,10 +407,9 @@ START_TEST(test_heaps)
     }
     dsim_heaps_destroy(heaps);
 }
-END_TEST
 
 /* A cosine of twice full scale is beyond full scale two thirds of the time. */
-START_TEST(test_heaps_saturation)
+TEST(test_heaps_saturation)
 {
     const struct dsim_format format = {{1 << 18, 1712e6}, 1, 4096, 10, 1};
     struct dsim_heaps *heaps = make_heaps("cw(2, 232101234.0);", &format);
@@ -436,10 +420,9 @@ START_TEST(test_heaps_saturation)
     ck_assert_double_eq_tol(n_saturated / (1 << 18), 2.0 / 3.0, 0.01);
     dsim_heaps_destroy(heaps);
 }
-END_TEST
 
 /* One expression serves all inputs, whose dithers differ; nothing depends on the threads; everything on the seeds. */
-START_TEST(test_heaps_are_reproducible)
+TEST(test_heaps_are_reproducible)
 {
     struct dsim_format format = {{1 << 16, 1e6}, 4, 4096, 8, 99};
     const char *text = "a = wgn(0.1, 1); a + delay(cw(0.1, 1e5) * a, 17);";
@@ -462,9 +445,8 @@ START_TEST(test_heaps_are_reproducible)
     dsim_heaps_destroy(three);
     dsim_heaps_destroy(other);
 }
-END_TEST
 
-START_TEST(test_heaps_that_do_not_fit)
+TEST(test_heaps_that_do_not_fit)
 {
     const struct dsim_format format = {{INT64_C(1) << 31, 1e6}, 2048, 4096, 16, 1};
     struct dsim_program *program = parse("1;");
@@ -475,42 +457,4 @@ START_TEST(test_heaps_that_do_not_fit)
     ck_assert_msg(strstr(why, "make the period shorter"), "%s", why);
     ck_assert_ptr_eq(heaps, &format);
     dsim_program_free(program);
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("dsim_signal");
-    TCase *language = tcase_create("language"), *noise = tcase_create("noise"), *samples = tcase_create("samples"),
-          *heaps = tcase_create("heaps");
-
-    tcase_add_test(language, test_cycles);
-    tcase_add_loop_test(language, test_cw_is_accurate, 0, 4);
-    tcase_add_test(language, test_multicw);
-    tcase_add_loop_test(language, test_comb_is_exact, 0, 9);
-    tcase_add_test(language, test_comb_limits);
-    tcase_add_loop_test(language, test_delay_rolls, 0, 9);
-    tcase_add_test(language, test_arithmetic);
-    tcase_add_loop_test(noise, test_wgn_statistics, 0, 2);
-    tcase_add_test(noise, test_wgn_is_reproducible);
-    tcase_add_test(noise, test_seeds_are_chosen);
-    tcase_add_test(samples, test_quantise_golden);
-    tcase_add_test(samples, test_dither);
-    tcase_add_test(samples, test_count_saturated);
-    tcase_add_test(samples, test_pack_golden);
-    tcase_add_loop_test(samples, test_pack_widths, 2, 17);
-    tcase_add_loop_test(heaps, test_heaps, 0, 6);
-    tcase_add_test(heaps, test_heaps_saturation);
-    tcase_add_test(heaps, test_heaps_are_reproducible);
-    tcase_add_test(heaps, test_heaps_that_do_not_fit);
-    suite_add_tcase(suite, language);
-    suite_add_tcase(suite, noise);
-    suite_add_tcase(suite, samples);
-    suite_add_tcase(suite, heaps);
-
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
 }

@@ -3,8 +3,8 @@
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/shared/vdif.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static struct vdif_header make_header(int bits, uint32_t log2_channels, uint32_t
 }
 
 /* Each field alone at its highest, with all others at their lowest. */
-START_TEST(fields)
+TEST(fields)
 {
     struct vdif_header h = parse_words(0, 0, 0, 0, 0);
     ck_assert(!h.is_invalid && !h.is_legacy && !h.is_complex);
@@ -75,7 +75,6 @@ START_TEST(fields)
     h = parse_words(0, 0, 0, 0, 0xAB123456);
     ck_assert(h.edv == 0xAB);
 }
-END_TEST
 
 static const struct {
     uint32_t w0, w2, w3, w4;
@@ -112,7 +111,7 @@ static const struct {
     {0, 5, 0, 0x03000000, NULL, 64},
 };
 
-START_TEST(judgement)
+TEST(judgement, .end = ARRAY_LEN(judged))
 {
     struct vdif_header h = parse_words(judged[_i].w0, 0, judged[_i].w2, judged[_i].w3, judged[_i].w4);
     const char *says = vdif_unplayable(&h);
@@ -125,10 +124,9 @@ START_TEST(judgement)
         ck_assert_uint_eq(vdif_n_samples(&h), judged[_i].n_samples);
     }
 }
-END_TEST
 
 /* The levels of the specification's offset binary, from the lowest code to the highest. */
-START_TEST(levels)
+TEST(levels)
 {
     struct vdif_header h = make_header(1, 0, 40, false);
     uint8_t payload[8] = {0x02, 0, 0, 0x80, 0, 0, 0, 0};
@@ -155,7 +153,6 @@ START_TEST(levels)
     vdif_decode(&h, payload, 0, 0, 2, values);
     ck_assert(values[0] == -2147483648.0 && values[1] == 2147483647.0);
 }
-END_TEST
 
 /* Bit 'at' of a frame's samples, in the order of the specification. */
 static unsigned bit_of(const uint8_t *payload, uint64_t at)
@@ -179,7 +176,7 @@ static double model(const uint8_t *payload, int bits, uint64_t n_channels, uint6
 }
 
 /* Random samples of all bits, channels and lengths, read in runs that begin anywhere. */
-START_TEST(samples)
+TEST(samples, .first = 1, .end = 33)
 {
     int bits = _i;
     bool is_power_of_two = (bits & (bits - 1)) == 0;
@@ -205,10 +202,9 @@ START_TEST(samples)
         free(payload);
     }
 }
-END_TEST
 
 /* Whatever the bytes, a frame that is called playable can be read from end to end. */
-START_TEST(rubbish)
+TEST(rubbish)
 {
     int n_playable = 0;
 
@@ -239,7 +235,6 @@ START_TEST(rubbish)
     }
     ck_assert_int_gt(n_playable, 1000);
 }
-END_TEST
 
 #define COMPLEX_4 (1U << 31 | 3U << 26)
 
@@ -260,7 +255,7 @@ static const struct {
     {0, 5, 1U << 31 | 7U << 26, "complex samples of 4 bits", 0},
 };
 
-START_TEST(voltage_frames)
+TEST(voltage_frames, .end = ARRAY_LEN(voltages))
 {
     struct vdif_header h = parse_words(voltages[_i].w0, 0, voltages[_i].w2, voltages[_i].w3, 0);
     const char *says = vdif_no_voltages(&h);
@@ -273,10 +268,9 @@ START_TEST(voltage_frames)
         ck_assert_uint_eq(vdif_n_spectra(&h), voltages[_i].n_spectra);
     }
 }
-END_TEST
 
 /* From spectrum to spectrum and, in one, from channel to channel; the real part in the lower bits. */
-START_TEST(voltage_values)
+TEST(voltage_values)
 {
     struct vdif_header h = parse_words(0, 0, 2U << 24 | 6, COMPLEX_4, 0);
     const uint8_t payload[16] = {0x80, 0x08, 0x0F, 0xF0, 0x88, 0x21, 0x12, 0xFF,
@@ -291,10 +285,9 @@ START_TEST(voltage_values)
             ck_assert_double_eq(value[1], payload[4 * s + c] / 16 - 8);
         }
 }
-END_TEST
 
 /* What is judged to be voltages can be read to its end. */
-START_TEST(voltage_rubbish)
+TEST(voltage_rubbish)
 {
     int n_voltages = 0;
 
@@ -315,28 +308,5 @@ START_TEST(voltage_rubbish)
     }
     ck_assert_int_gt(n_voltages, 1000);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("vdif");
-    TCase *headers = tcase_create("headers"), *payloads = tcase_create("payloads");
-
-    random_start();
-    tcase_add_test(headers, fields);
-    tcase_add_loop_test(headers, judgement, 0, ARRAY_LEN(judged));
-    tcase_add_test(payloads, levels);
-    tcase_add_loop_test(payloads, samples, 1, 33);
-    tcase_add_test(payloads, rubbish);
-    tcase_add_loop_test(headers, voltage_frames, 0, ARRAY_LEN(voltages));
-    tcase_add_test(payloads, voltage_values);
-    tcase_add_test(payloads, voltage_rubbish);
-    tcase_set_timeout(payloads, 60);
-    suite_add_tcase(suite, headers);
-    suite_add_tcase(suite, payloads);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed != 0;
-}
+SUITE(.timeout_s = 60, .start = random_start);

@@ -2,8 +2,8 @@
 #include "tools/visrec/array.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ static struct visrec_config example(void)
     };
 }
 
-START_TEST(frequencies_of_the_first_nyquist_zone)
+TEST(frequencies_of_the_first_nyquist_zone)
 {
     struct visrec_config config = example();
     struct visrec_array array;
@@ -39,9 +39,8 @@ START_TEST(frequencies_of_the_first_nyquist_zone)
     ck_assert_double_eq_tol(array.integration_s, 408 * 256 * 8192 / 1712e6, 1e-12);
     visrec_array_fini(&array);
 }
-END_TEST
 
-START_TEST(frequencies_around_a_given_centre)
+TEST(frequencies_around_a_given_centre)
 {
     struct visrec_config config = example();
     struct visrec_array array;
@@ -52,9 +51,8 @@ START_TEST(frequencies_around_a_given_centre)
     ck_assert_double_eq_tol(array.first_freq_hz + 2 * array.chan_width_hz, 1284e6, 1e-6);
     visrec_array_fini(&array);
 }
-END_TEST
 
-START_TEST(integration_time_is_rounded_to_batches)
+TEST(integration_time_is_rounded_to_batches)
 {
     struct visrec_config config = example();
 
@@ -66,9 +64,8 @@ START_TEST(integration_time_is_rounded_to_batches)
     config.stream.integration_time_s = 1e-6;
     ck_assert_int_eq(visrec_config_integration_batches(&config), 1);
 }
-END_TEST
 
-START_TEST(each_baseline_once_in_order)
+TEST(each_baseline_once_in_order)
 {
     struct visrec_config config = example();
     struct visrec_array array;
@@ -96,9 +93,8 @@ START_TEST(each_baseline_once_in_order)
     ck_assert_uint_eq(visrec_array_heap_baseline((struct visrec_baseline){1, 3}), 7);
     visrec_array_fini(&array);
 }
-END_TEST
 
-START_TEST(uvw_points_from_the_first_antenna_to_the_second)
+TEST(uvw_points_from_the_first_antenna_to_the_second)
 {
     struct visrec_config config = example();
     struct visrec_array array;
@@ -111,10 +107,9 @@ START_TEST(uvw_points_from_the_first_antenna_to_the_second)
     ck_assert_double_eq_tol(uvw_m[2], 3, 1e-9);
     visrec_array_fini(&array);
 }
-END_TEST
 
 /* On the equator at 0 and 90 degrees east, and at the pole, the axes can be named by hand. */
-START_TEST(axes_of_ecef)
+TEST(axes_of_ecef)
 {
     static const struct {
         double latitude_deg, longitude_deg;
@@ -132,9 +127,8 @@ START_TEST(axes_of_ecef)
             ck_assert_double_eq_tol(ecef[axis], cases[i].ecef[axis], 1e-12);
     }
 }
-END_TEST
 
-START_TEST(julian_dates)
+TEST(julian_dates)
 {
     /* Meeus, "Astronomical Algorithms", chapter 7: 2000 January 1.5 is 2451545.0, 1987 June 19.5 is 2446966.0. */
     ck_assert_double_eq(visrec_julian_date(INT64_C(946728000) * NS_PER_S), 2451545.0);
@@ -144,10 +138,9 @@ START_TEST(julian_dates)
     /* As good as a double can be. */
     ck_assert_double_eq_tol(visrec_julian_date(INT64_C(1700000000123456789)), 2460263.425927354823947, 5e-10);
 }
-END_TEST
 
 /* Apparent sidereal times of ERFA (gst06a, sp00) with that UT1; here within 2 ms of time. */
-START_TEST(sidereal_times)
+TEST(sidereal_times)
 {
     static const struct {
         int64_t unix_s;
@@ -165,28 +158,4 @@ START_TEST(sidereal_times)
         ck_assert(rad >= 0 && rad < 2 * M_PI);
         ck_assert_double_eq_tol(remainder(rad - cases[i].expected_rad, 2 * M_PI), 0, 1.5e-7);
     }
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("visrec_array");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tcase, frequencies_of_the_first_nyquist_zone);
-    tcase_add_test(tcase, frequencies_around_a_given_centre);
-    tcase_add_test(tcase, integration_time_is_rounded_to_batches);
-    tcase_add_test(tcase, each_baseline_once_in_order);
-    tcase_add_test(tcase, uvw_points_from_the_first_antenna_to_the_second);
-    tcase_add_test(tcase, axes_of_ecef);
-    tcase_add_test(tcase, julian_dates);
-    tcase_add_test(tcase, sidereal_times);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

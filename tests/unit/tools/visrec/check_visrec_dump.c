@@ -3,8 +3,8 @@
 #include "tools/visrec/recv.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +155,7 @@ static const size_t sizes[][3] = {
     {1, 1, 1}, {2, 8, 8}, {3, 12, 4}, {4, 66, 33}, {7, 128, 32}, {5, 97, 97}, {2, 70, 10},
 };
 
-START_TEST(everything_is_in_its_place)
+TEST(everything_is_in_its_place, .end = ARRAY_LEN(sizes))
 {
     struct setup s;
 
@@ -166,9 +166,8 @@ START_TEST(everything_is_in_its_place)
     check_all(&s, NULL);
     setup_fini(&s);
 }
-END_TEST
 
-START_TEST(absent_heaps_and_marked_values_are_flagged)
+TEST(absent_heaps_and_marked_values_are_flagged, .end = ARRAY_LEN(sizes))
 {
     struct setup s;
     size_t n_missing = 0;
@@ -193,9 +192,8 @@ START_TEST(absent_heaps_and_marked_values_are_flagged)
     check_all(&s, NULL);
     setup_fini(&s);
 }
-END_TEST
 
-START_TEST(near_the_mark_is_data)
+TEST(near_the_mark_is_data)
 {
     static const int32_t near[][2] = {{INT32_MIN, 0},  {INT32_MIN, 2}, {-INT32_MAX, 1}, {INT32_MAX, 1}, {0, 1},
                                       {INT32_MIN, -1}, {7, INT32_MIN}, {7, -INT32_MAX}, {7, INT32_MAX}};
@@ -210,9 +208,8 @@ START_TEST(near_the_mark_is_data)
         setup_fini(&s);
     }
 }
-END_TEST
 
-START_TEST(weights_become_fractions)
+TEST(weights_become_fractions, .end = ARRAY_LEN(sizes))
 {
     struct setup s;
     uint32_t *weights;
@@ -234,7 +231,6 @@ START_TEST(weights_become_fractions)
     free(weights);
     setup_fini(&s);
 }
-END_TEST
 
 /* A packet as the X-engine of channels 32..47 of 128 sends it. */
 static struct spead_packet example_packet(const struct visrec_dump_shape *shape)
@@ -247,7 +243,7 @@ static struct spead_packet example_packet(const struct visrec_dump_shape *shape)
     };
 }
 
-START_TEST(our_packets_are_identified)
+TEST(our_packets_are_identified, .end = 2)
 {
     struct visrec_dump_shape shape = {128, 16, 6, _i != 0, 160};
     struct spead_packet packet = example_packet(&shape);
@@ -261,9 +257,8 @@ START_TEST(our_packets_are_identified)
     ck_assert_int_eq(visrec_recv_identify(&shape, 0, &packet, &identity), REJECT_NONE);
     ck_assert_uint_eq(identity.source, 7);
 }
-END_TEST
 
-START_TEST(other_packets_are_refused)
+TEST(other_packets_are_refused)
 {
     struct visrec_dump_shape shape = {128, 16, 6, true, 160};
     struct receiver_identity identity;
@@ -291,28 +286,12 @@ START_TEST(other_packets_are_refused)
     REFUSES(REJECT_BAD_FREQUENCY, packet.wanted[1] = SPEAD_VALUE_MASK & ~UINT64_C(15));
 #undef REFUSES
 }
-END_TEST
 
-int main(void)
+static void start(void)
 {
-    Suite *suite = suite_create("visrec_dump");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner;
-    int n_failed;
-
     seed = (unsigned)time(NULL);
     printf("seed %u\n", seed);
     srand(seed);
-    tcase_add_loop_test(tcase, everything_is_in_its_place, 0, ARRAY_LEN(sizes));
-    tcase_add_loop_test(tcase, absent_heaps_and_marked_values_are_flagged, 0, ARRAY_LEN(sizes));
-    tcase_add_test(tcase, near_the_mark_is_data);
-    tcase_add_loop_test(tcase, weights_become_fractions, 0, ARRAY_LEN(sizes));
-    tcase_add_loop_test(tcase, our_packets_are_identified, 0, 2);
-    tcase_add_test(tcase, other_packets_are_refused);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
+
+SUITE(.start = start);

@@ -1,7 +1,7 @@
 /* check_visrec_health.c - what the recorder says of itself, look by look. */
 #include "tools/visrec/health.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <stdlib.h>
 
 #define LIMIT 5
@@ -31,7 +31,7 @@ static bool look(struct setup *s, unsigned n, uint64_t n_dumps, uint64_t n_lost,
     return visrec_health_is_good(&s->health);
 }
 
-START_TEST(waiting_and_recording_are_well)
+TEST(waiting_and_recording_are_well)
 {
     struct setup s = begin();
 
@@ -41,9 +41,8 @@ START_TEST(waiting_and_recording_are_well)
     ck_assert(look(&s, 20 * LIMIT, 0, 0, 0));
     ck_assert(!visrec_health_was_refusing(&s.health));
 }
-END_TEST
 
-START_TEST(a_loss_is_bad_for_a_while)
+TEST(a_loss_is_bad_for_a_while)
 {
     struct setup s = begin();
 
@@ -52,9 +51,8 @@ START_TEST(a_loss_is_bad_for_a_while)
     ck_assert(!look(&s, LIMIT - 1, 1, 0, 0));
     ck_assert(look(&s, 1, 1, 0, 0));
 }
-END_TEST
 
-START_TEST(dumps_that_are_refused_are_bad_until_one_is_written)
+TEST(dumps_that_are_refused_are_bad_until_one_is_written)
 {
     struct setup s = begin();
 
@@ -67,9 +65,8 @@ START_TEST(dumps_that_are_refused_are_bad_until_one_is_written)
     ck_assert(look(&s, 1, 1, 0, 7));
     ck_assert(!visrec_health_was_refusing(&s.health));
 }
-END_TEST
 
-START_TEST(a_stray_packet_in_a_pause_is_forgotten)
+TEST(a_stray_packet_in_a_pause_is_forgotten)
 {
     struct setup s = begin();
 
@@ -80,18 +77,16 @@ START_TEST(a_stray_packet_in_a_pause_is_forgotten)
     ck_assert(look(&s, 1, 0, 0, 0));
     ck_assert(!visrec_health_was_refusing(&s.health));
 }
-END_TEST
 
-START_TEST(refused_from_the_first_packet_on)
+TEST(refused_from_the_first_packet_on)
 {
     struct setup s = begin();
 
     ck_assert(look(&s, 1, 0, 0, 1));
     ck_assert(visrec_health_was_refusing(&s.health)); /* a short capture */
 }
-END_TEST
 
-START_TEST(silence_is_told_now_and_then)
+TEST(silence_is_told_now_and_then)
 {
     struct setup s = begin();
     unsigned n_told = 0;
@@ -103,26 +98,4 @@ START_TEST(silence_is_told_now_and_then)
     ck_assert_uint_eq(n_told, 3);
     look(&s, 1, 1, 0, 0);
     ck_assert(!visrec_health_is_silent(&s.health));
-}
-END_TEST
-
-int main(void)
-{
-    Suite *suite = suite_create("visrec_health");
-    TCase *tcase = tcase_create("all");
-    SRunner *runner;
-    int n_failed;
-
-    tcase_add_test(tcase, waiting_and_recording_are_well);
-    tcase_add_test(tcase, a_loss_is_bad_for_a_while);
-    tcase_add_test(tcase, dumps_that_are_refused_are_bad_until_one_is_written);
-    tcase_add_test(tcase, a_stray_packet_in_a_pause_is_forgotten);
-    tcase_add_test(tcase, refused_from_the_first_packet_on);
-    tcase_add_test(tcase, silence_is_told_now_and_then);
-    suite_add_tcase(suite, tcase);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -8,6 +8,7 @@
 #include "tests/unit/device_under_test.h"
 #include "common/device/tensor_map.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -73,7 +74,7 @@ static const char *open_and_listen(enum device_kind kind, const char *gpu, int *
     return said;
 }
 
-START_TEST(the_gpu_is_chosen_or_missed_in_plain_words)
+TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices))
 {
     const struct choice *c = &choices[_i];
     struct device *device = NULL;
@@ -91,11 +92,10 @@ START_TEST(the_gpu_is_chosen_or_missed_in_plain_words)
     }
     device_close(device);
 }
-END_TEST
 
 /* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had
  * now. */
-START_TEST(auto_does_without_a_gpu_that_there_is_not)
+TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices))
 {
     const struct choice *c = &choices[_i];
     bool falls_back = c->err == -ENODEV && !c->gpu;
@@ -114,9 +114,8 @@ START_TEST(auto_does_without_a_gpu_that_there_is_not)
                       "%s", said);
     device_close(device);
 }
-END_TEST
 
-START_TEST(builds_do_not_mix)
+TEST(builds_do_not_mix)
 {
     struct device_host stranger = {.build_id = "another"};
     struct device_config config = {.kind = DEVICE_CUDA};
@@ -131,10 +130,9 @@ START_TEST(builds_do_not_mix)
     ck_assert_int_eq(open(&config, &stranger, &device, why, sizeof(why)), -ENODEV);
     ck_assert_msg(strstr(why, "this program of another"), "%s", why);
 }
-END_TEST
 
 /* What a process left in the cache that was killed while it wrote. */
-START_TEST(the_cache_is_tidied)
+TEST(the_cache_is_tidied)
 {
     const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
     char directory[] = "/tmp/check_device_cuda-XXXXXX", path[64], why[300] = "";
@@ -151,10 +149,9 @@ START_TEST(the_cache_is_tidied)
     ck_assert_int_ne(access(path, F_OK), 0);
     ck_assert_int_eq(rmdir(directory), 0);
 }
-END_TEST
 
 /* Code that others may have put there is not run; the start goes on. */
-START_TEST(a_shared_cache_is_not_used)
+TEST(a_shared_cache_is_not_used)
 {
     char directory[] = "/tmp/check_device_cuda-XXXXXX", why[300] = "";
     struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
@@ -170,11 +167,10 @@ START_TEST(a_shared_cache_is_not_used)
     }
     ck_assert_int_eq(rmdir(directory), 0);
 }
-END_TEST
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-START_TEST(memory_that_cannot_be_registered_is_cudas_own)
+TEST(memory_that_cannot_be_registered_is_cudas_own)
 {
     setenv("CBF_FAKE_CUDA", "register=0", 1);
     struct device *device = test_open_device(1);
@@ -190,9 +186,8 @@ START_TEST(memory_that_cannot_be_registered_is_cudas_own)
     device_free_pinned(device, memory[2]);
     device_close(device);
 }
-END_TEST
 
-START_TEST(too_little_gpu_memory_is_said_with_both_sizes)
+TEST(too_little_gpu_memory_is_said_with_both_sizes)
 {
     char why[300] = "";
 
@@ -206,11 +201,15 @@ START_TEST(too_little_gpu_memory_is_said_with_both_sizes)
     ck_assert_int_eq(device_check_memory(device, mib, 1001 * mib, "a.b", "lower it", why, sizeof(why)), -E2BIG);
     device_close(device);
 }
-END_TEST
 
 /* ---- Direct memory ----------------------------------------------------------------------------------------------- */
 
-START_TEST(direct_memory_is_vulkans)
+static const char *no_vulkan(void)
+{
+    return test_fake_vulkan() ? NULL : "built without Vulkan's headers";
+}
+
+TEST(direct_memory_is_vulkans, .skip = no_vulkan())
 {
     struct device_direct direct[3];
     struct device_stream *stream;
@@ -237,7 +236,6 @@ START_TEST(direct_memory_is_vulkans)
     device_stream_destroy(stream);
     device_close(device);
 }
-END_TEST
 
 static const struct {
     const char *cuda, *vulkan;
@@ -256,7 +254,7 @@ static const struct {
 };
 
 /* The device itself is well. */
-START_TEST(failure_of_direct_memory_is_said)
+TEST(failure_of_direct_memory_is_said, .end = ARRAY_LEN(direct_failures), .skip = no_vulkan())
 {
     struct device_direct direct;
     char why[400] = "";
@@ -273,7 +271,6 @@ START_TEST(failure_of_direct_memory_is_said)
     ck_assert(device_ok(device));
     device_close(device);
 }
-END_TEST
 
 /* ---- Exported memory --------------------------------------------------------------------------------------------- */
 
@@ -303,7 +300,7 @@ static const struct {
     {"has_dmabuf=0", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"},
 };
 
-START_TEST(what_exporting_needs_is_checked)
+TEST(what_exporting_needs_is_checked, .end = ARRAY_LEN(export_checks))
 {
     const char *words = export_checks[_i].words;
     char why[400] = "";
@@ -314,7 +311,6 @@ START_TEST(what_exporting_needs_is_checked)
     ck_assert_msg(words ? strstr(why, words) == why : why[0] == '\0', "%s", why);
     device_close(device);
 }
-END_TEST
 
 static _Atomic int n_failures;
 
@@ -324,7 +320,7 @@ static void count_failure(void *arg)
     n_failures++;
 }
 
-START_TEST(failure_to_export_is_said)
+TEST(failure_to_export_is_said, .end = ARRAY_LEN(export_failures))
 {
     struct device_exported exported;
     char why[400] = "";
@@ -336,10 +332,9 @@ START_TEST(failure_to_export_is_said)
     ck_assert(device_ok(device));
     device_close(device);
 }
-END_TEST
 
 /* Where the GPU does not keep the order, what fails is the device's end. */
-START_TEST(writes_of_cards_are_flushed_where_they_must_be)
+TEST(writes_of_cards_are_flushed_where_they_must_be, .end = 2)
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device *device;
@@ -352,14 +347,13 @@ START_TEST(writes_of_cards_are_flushed_where_they_must_be)
     ck_assert_int_eq(n_failures, _i);
     device_close(device);
 }
-END_TEST
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
 static const char *const tensor_fakes[] = {"", "tensor=-1", "tensor=1"};
 
 /* A driver that does not know of tensors, or refuses one, is the device's end. */
-START_TEST(tensors_are_described_by_the_driver)
+TEST(tensors_are_described_by_the_driver, .end = ARRAY_LEN(tensor_fakes))
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
@@ -387,7 +381,6 @@ START_TEST(tensors_are_described_by_the_driver)
     device_stream_destroy(stream);
     device_close(device);
 }
-END_TEST
 
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
 
@@ -483,7 +476,7 @@ static void assert_all_called(struct bed *bed)
 }
 
 /* Wherever it happens. */
-START_TEST(a_failure_is_said_once_and_all_callbacks_come)
+TEST(a_failure_is_said_once_and_all_callbacks_come, .end = 40)
 {
     static struct bed bed;
     char fake[64];
@@ -499,10 +492,9 @@ START_TEST(a_failure_is_said_once_and_all_callbacks_come)
     destroy_bed(&bed);
     ck_assert_int_eq(n_failures, 1);
 }
-END_TEST
 
 /* Nobody calls the device any more; only the watch can notice. */
-START_TEST(a_gpu_that_dies_while_all_wait_is_noticed)
+TEST(a_gpu_that_dies_while_all_wait_is_noticed)
 {
     static struct bed bed;
 
@@ -516,7 +508,6 @@ START_TEST(a_gpu_that_dies_while_all_wait_is_noticed)
     ck_assert_int_eq(n_failures, 1);
     destroy_bed(&bed);
 }
-END_TEST
 
 static void fail_launch(void)
 {
@@ -529,7 +520,7 @@ static void fail_launch(void)
     destroy_bed(&bed);
 }
 
-START_TEST(the_sentence_names_call_stream_and_kernel)
+TEST(the_sentence_names_call_stream_and_kernel)
 {
     char said[2048];
     FILE *file = tmpfile();
@@ -546,7 +537,6 @@ START_TEST(the_sentence_names_call_stream_and_kernel)
     ck_assert_msg(strstr(said, "last given: c: nothing, bc: fill, abc: nothing"), "%s", said);
     ck_assert_ptr_eq(strstr(said, " error: "), strrchr(said, '[') + strcspn(strrchr(said, '['), " "));
 }
-END_TEST
 
 /* ---- On a GPU ---------------------------------------------------------------------------------------------------- */
 
@@ -556,7 +546,8 @@ static const struct kernel failing[] = {
 };
 
 /* One that fails long after it was enqueued, when everybody waits; one that later calls stumble over. */
-START_TEST(a_kernel_that_fails_ends_the_device)
+TEST(a_kernel_that_fails_ends_the_device, .end = 2 * (int)ARRAY_LEN(failing), .setup = test_no_setup,
+     .unless = !test_on_cuda())
 {
     const struct kernel_grid one = {{1, 1, 1}, 1, 0};
     static struct bed bed;
@@ -582,9 +573,8 @@ START_TEST(a_kernel_that_fails_ends_the_device)
     device_kernel_destroy(kernel);
     destroy_bed(&bed);
 }
-END_TEST
 
-START_TEST(without_anybody_to_tell_the_process_ends)
+TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1)
 {
     setenv("CBF_FAKE_CUDA", "refuse=1", 1);
     struct device *device = test_open_device(1);
@@ -594,57 +584,6 @@ START_TEST(without_anybody_to_tell_the_process_ends)
     ck_assert_int_eq(device_stream_create(device, "alone", &stream), 0);
     device_fill(stream, memory, 0, 10);
 }
-END_TEST
 
-START_TEST(skipped_as_there_was_no_cuda_toolkit)
-{
-}
-END_TEST
-
-static void add_tests(TCase *tests)
-{
-    tcase_add_checked_fixture(tests, test_use_fake_cuda, NULL);
-    tcase_add_loop_test(tests, the_gpu_is_chosen_or_missed_in_plain_words, 0, (int)ARRAY_LEN(choices));
-    tcase_add_loop_test(tests, auto_does_without_a_gpu_that_there_is_not, 0, (int)ARRAY_LEN(choices));
-    tcase_add_test(tests, builds_do_not_mix);
-    tcase_add_test(tests, the_cache_is_tidied);
-    tcase_add_test(tests, a_shared_cache_is_not_used);
-    tcase_add_test(tests, memory_that_cannot_be_registered_is_cudas_own);
-    tcase_add_test(tests, too_little_gpu_memory_is_said_with_both_sizes);
-    if (test_fake_vulkan()) {
-        tcase_add_test(tests, direct_memory_is_vulkans);
-        tcase_add_loop_test(tests, failure_of_direct_memory_is_said, 0, (int)ARRAY_LEN(direct_failures));
-    }
-    tcase_add_loop_test(tests, what_exporting_needs_is_checked, 0, (int)ARRAY_LEN(export_checks));
-    tcase_add_loop_test(tests, failure_to_export_is_said, 0, (int)ARRAY_LEN(export_failures));
-    tcase_add_loop_test(tests, writes_of_cards_are_flushed_where_they_must_be, 0, 2);
-    tcase_add_loop_test(tests, tensors_are_described_by_the_driver, 0, ARRAY_LEN(tensor_fakes));
-    tcase_add_loop_test(tests, a_failure_is_said_once_and_all_callbacks_come, 0, 40);
-    tcase_add_test(tests, a_gpu_that_dies_while_all_wait_is_noticed);
-    tcase_add_test(tests, the_sentence_names_call_stream_and_kernel);
-    tcase_add_exit_test(tests, without_anybody_to_tell_the_process_ends, 1);
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("device_cuda");
-    TCase *tests = tcase_create("device_cuda"), *on_gpu = tcase_create("GPU");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_set_timeout(tests, 60);
-    if (test_fake_cuda())
-        add_tests(tests);
-    else
-        tcase_add_test(tests, skipped_as_there_was_no_cuda_toolkit);
-    if (test_on_cuda())
-        tcase_add_loop_test(on_gpu, a_kernel_that_fails_ends_the_device, 0, 2 * (int)ARRAY_LEN(failing));
-    tcase_set_timeout(on_gpu, 60);
-    suite_add_tcase(suite, on_gpu);
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.skip = test_fake_cuda() ? NULL : "there was no CUDA toolkit", .timeout_s = 60, .setup = test_use_fake_cuda,
+      .start = random_start);

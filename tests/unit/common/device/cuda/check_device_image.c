@@ -7,8 +7,8 @@
 #include "common/device/cuda/texts.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -91,7 +91,7 @@ static void assert_absent(void)
     ck_assert_uint_eq(bytes, 17);
 }
 
-START_TEST(what_is_written_is_read)
+TEST(what_is_written_is_read)
 {
     struct hash other = {key.high, key.low + 1};
 
@@ -105,7 +105,6 @@ START_TEST(what_is_written_is_read)
     }
     ck_assert_int_eq(for_each_entry(NULL), 2);
 }
-END_TEST
 
 static char entry_path[512];
 static uint8_t entry[DATA_BYTES + 500];
@@ -128,7 +127,7 @@ static void spill(size_t bytes)
     fclose(file);
 }
 
-START_TEST(damage_counts_as_absent)
+TEST(damage_counts_as_absent)
 {
     random_bytes(data, sizeof(data));
     ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
@@ -157,9 +156,8 @@ START_TEST(damage_counts_as_absent)
     ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
     assert_cached();
 }
-END_TEST
 
-START_TEST(an_entry_under_another_name_is_none)
+TEST(an_entry_under_another_name_is_none)
 {
     struct hash other = {key.high ^ 1, key.low};
     char path[512];
@@ -176,9 +174,8 @@ START_TEST(an_entry_under_another_name_is_none)
     ck_assert_int_eq(rename(entry_path, path), 0);
     assert_absent();
 }
-END_TEST
 
-START_TEST(a_place_that_cannot_be_written_is_said)
+TEST(a_place_that_cannot_be_written_is_said)
 {
     char below_file[128];
     size_t bytes;
@@ -197,7 +194,6 @@ START_TEST(a_place_that_cannot_be_written_is_said)
     }
     ck_assert_int_eq(for_each_entry(NULL), 1);
 }
-END_TEST
 
 static int read_error(void)
 {
@@ -217,7 +213,7 @@ static void assert_not_used(void)
     ck_assert_int_eq(cache_write(directory, key, "x", 1), -EPERM);
 }
 
-START_TEST(a_directory_that_others_may_change_is_not_used)
+TEST(a_directory_that_others_may_change_is_not_used)
 {
     static const mode_t modes[] = {0777, 0775, 0757, 01777};
 
@@ -238,9 +234,8 @@ START_TEST(a_directory_that_others_may_change_is_not_used)
     }
     assert_cached();
 }
-END_TEST
 
-START_TEST(an_entry_that_others_may_change_is_not_used)
+TEST(an_entry_that_others_may_change_is_not_used)
 {
     char moved[540];
 
@@ -266,7 +261,6 @@ START_TEST(an_entry_that_others_may_change_is_not_used)
     ck_assert_int_eq(cache_write(directory, key, data, sizeof(data)), 0);
     assert_cached();
 }
-END_TEST
 
 /* In a process of its own: writes, and reads whatever is there. */
 static void write_and_read(void)
@@ -304,19 +298,18 @@ static void at_once(void (*fn)(void))
     }
 }
 
-START_TEST(writers_do_not_disturb_each_other)
+TEST(writers_do_not_disturb_each_other)
 {
     random_bytes(data, sizeof(data));
     at_once(write_and_read);
     assert_cached();
     ck_assert_int_eq(for_each_entry(NULL), 1); /* nothing unfinished is left */
 }
-END_TEST
 
 /* ---- Libraries --------------------------------------------------------------------------------------------------- */
 
 /* What is there and broken says more than what is not there, in any order. */
-START_TEST(a_broken_library_is_named)
+TEST(a_broken_library_is_named, .end = 2)
 {
     char broken[64], why[512];
     const char *const names[] = {_i == 0 ? broken : "libcbf-none.so.2", _i == 0 ? "libcbf-none.so.2" : broken, NULL};
@@ -333,7 +326,6 @@ START_TEST(a_broken_library_is_named)
     ck_assert_int_eq(library_open(names, &none, NULL, why, sizeof(why)), -ENODEV);
     ck_assert_msg(strncmp(why, names[0], strlen(names[0])) == 0 && strstr(why, "No such file"), "%s", why);
 }
-END_TEST
 
 /* ---- The compiler ------------------------------------------------------------------------------------------------ */
 
@@ -359,6 +351,26 @@ static bool has_nvrtc(void)
     return nvrtc_load(why, sizeof(why)) == 0;
 }
 
+/* Asked in a process of its own, so that each test loads NVRTC afresh. */
+static bool child_has_nvrtc(void)
+{
+    int status;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(!has_nvrtc());
+    return waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+static const char *no_nvrtc(void)
+{
+    static int has = -1;
+
+    if (has < 0)
+        has = child_has_nvrtc();
+    return has ? NULL : "there is no NVRTC here";
+}
+
 /* What 'cache' gives for a request; the image is to be freed. */
 static struct image get(const struct image_request *wanted)
 {
@@ -376,7 +388,7 @@ static void assert_compiles(const struct image_request *wanted, bool expected)
     image_free(&image);
 }
 
-START_TEST(the_second_time_it_is_there)
+TEST(the_second_time_it_is_there, .skip = no_nvrtc())
 {
     struct image first = get(&request), second = get(&request);
 
@@ -388,10 +400,9 @@ START_TEST(the_second_time_it_is_there)
     image_free(&second);
     ck_assert_int_eq(for_each_entry(NULL), 1);
 }
-END_TEST
 
 /* Whatever the code depends on is in the key. */
-START_TEST(another_request_is_compiled)
+TEST(another_request_is_compiled, .skip = no_nvrtc())
 {
     static const char other_text[] = "extern \"C\" __global__ void twice() {}";
     struct kernel other = {.name = "twice", .args_bytes = 16, .cuda_text = other_text};
@@ -408,21 +419,19 @@ START_TEST(another_request_is_compiled)
         assert_compiles(&requests[k], false);
     assert_compiles(&request, false);
 }
-END_TEST
 
 static void cut_off(const char *path)
 {
     ck_assert_int_eq(truncate(path, 500), 0);
 }
 
-START_TEST(a_damaged_entry_is_compiled_again_and_replaced)
+TEST(a_damaged_entry_is_compiled_again_and_replaced, .skip = no_nvrtc())
 {
     assert_compiles(&request, true);
     for_each_entry(cut_off);
     assert_compiles(&request, true);
     assert_compiles(&request, false);
 }
-END_TEST
 
 static void get_and_compare(void)
 {
@@ -431,13 +440,12 @@ static void get_and_compare(void)
     _exit(image_get(&request, directory, &image) != 0 || memcmp(image.data, "\177ELF", 4) != 0);
 }
 
-START_TEST(starts_at_once_share_a_cache)
+TEST(starts_at_once_share_a_cache, .skip = no_nvrtc())
 {
     at_once(get_and_compare);
     assert_compiles(&request, false);
     ck_assert_int_eq(for_each_entry(NULL), 1);
 }
-END_TEST
 
 /* Runs fn() and returns what it wrote to stderr. */
 static const char *said_by(void (*fn)(void))
@@ -489,7 +497,7 @@ static void get_from_shared_cache(void)
     }
 }
 
-START_TEST(a_shared_cache_is_a_warning)
+TEST(a_shared_cache_is_a_warning, .skip = no_nvrtc())
 {
     assert_compiles(&request, true);
     const char *said = said_by(get_from_shared_cache);
@@ -497,16 +505,14 @@ START_TEST(a_shared_cache_is_a_warning)
     ck_assert_msg(count(said, "warning: device.kernel_cache: a compiled kernel in ") == 1, "%s", said);
     ck_assert_msg(strstr(said, directory) != NULL, "%s", said);
 }
-END_TEST
 
-START_TEST(without_a_cache_there_is_one_warning)
+TEST(without_a_cache_there_is_one_warning, .skip = no_nvrtc())
 {
     const char *said = said_by(get_without_cache);
 
     ck_assert_msg(count(said, "warning: device.kernel_cache: ") == 1, "%s", said);
     ck_assert_msg(count(said, "/proc/cbf") == 1, "%s", said);
 }
-END_TEST
 
 static void get_wrong(void)
 {
@@ -521,7 +527,7 @@ static void get_wrong(void)
     ck_assert_uint_eq(image.bytes, 7);
 }
 
-START_TEST(the_compiler_has_the_last_word)
+TEST(the_compiler_has_the_last_word, .skip = no_nvrtc())
 {
     const char *said = said_by(get_wrong);
 
@@ -530,9 +536,8 @@ START_TEST(the_compiler_has_the_last_word)
     ck_assert_msg(strstr(said, "kernel missing: there is no CUDA variant"), "%s", said);
     ck_assert_int_eq(for_each_entry(NULL), 0);
 }
-END_TEST
 
-START_TEST(a_gpu_newer_than_the_compiler_gets_ptx)
+TEST(a_gpu_newer_than_the_compiler_gets_ptx, .skip = no_nvrtc())
 {
     struct image_request newer = request;
     struct nvrtc_target target;
@@ -554,10 +559,9 @@ START_TEST(a_gpu_newer_than_the_compiler_gets_ptx)
     ck_assert_int_eq(image_check(3, 5, why, sizeof(why)), -ENOTSUP);
     ck_assert_msg(strstr(why, "does not compile for GPUs of compute capability 3.5"), "%s", why);
 }
-END_TEST
 
 /* Each header of a kernel is one for both variants. */
-START_TEST(headers_are_good_for_kernels)
+TEST(headers_are_good_for_kernels, .skip = no_nvrtc())
 {
     size_t n = 0;
     char text[4096] = "";
@@ -579,11 +583,10 @@ START_TEST(headers_are_good_for_kernels)
     struct image_request all = {&headers, NULL, 0, 9, 0};
     assert_compiles(&all, true);
 }
-END_TEST
 
 /* ---- Where the cache is ------------------------------------------------------------------------------------------ */
 
-START_TEST(the_cache_is_where_it_should_be)
+TEST(the_cache_is_where_it_should_be)
 {
     static const struct {
         const char *configured, *service, *user, *return_to, *expected;
@@ -611,58 +614,5 @@ START_TEST(the_cache_is_where_it_should_be)
         free(found);
     }
 }
-END_TEST
 
-static void add_compiler_tests(TCase *tests)
-{
-    tcase_add_test(tests, the_second_time_it_is_there);
-    tcase_add_test(tests, another_request_is_compiled);
-    tcase_add_test(tests, a_damaged_entry_is_compiled_again_and_replaced);
-    tcase_add_test(tests, starts_at_once_share_a_cache);
-    tcase_add_test(tests, a_shared_cache_is_a_warning);
-    tcase_add_test(tests, without_a_cache_there_is_one_warning);
-    tcase_add_test(tests, the_compiler_has_the_last_word);
-    tcase_add_test(tests, a_gpu_newer_than_the_compiler_gets_ptx);
-    tcase_add_test(tests, headers_are_good_for_kernels);
-}
-
-/* Asked in a process of its own, so that each test loads NVRTC afresh. */
-static bool child_has_nvrtc(void)
-{
-    int status;
-    pid_t pid = fork();
-
-    if (pid == 0)
-        _exit(!has_nvrtc());
-    return waitpid(pid, &status, 0) == pid && status == 0;
-}
-
-int main(void)
-{
-    Suite *suite = suite_create("device_image");
-    TCase *tests = tcase_create("device_image");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    random_start();
-    tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_set_timeout(tests, 120);
-    tcase_add_test(tests, what_is_written_is_read);
-    tcase_add_test(tests, damage_counts_as_absent);
-    tcase_add_test(tests, an_entry_under_another_name_is_none);
-    tcase_add_test(tests, a_place_that_cannot_be_written_is_said);
-    tcase_add_test(tests, a_directory_that_others_may_change_is_not_used);
-    tcase_add_test(tests, an_entry_that_others_may_change_is_not_used);
-    tcase_add_test(tests, writers_do_not_disturb_each_other);
-    tcase_add_test(tests, the_cache_is_where_it_should_be);
-    tcase_add_loop_test(tests, a_broken_library_is_named, 0, 2);
-    if (child_has_nvrtc())
-        add_compiler_tests(tests);
-    else
-        printf("skipped: there is no NVRTC here, so nothing is compiled\n");
-    suite_add_tcase(suite, tests);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.timeout_s = 120, .setup = setup, .teardown = teardown, .start = random_start);

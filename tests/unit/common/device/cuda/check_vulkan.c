@@ -5,8 +5,8 @@
 #include "common/base/units.h"
 #include "tests/unit/fakes.h"
 #include "tests/fakes/direct_guard/direct_guard.h"
+#include "tests/unit/test_main.h"
 
-#include <check.h>
 #include <errno.h>
 #include <glob.h>
 #include <stdbool.h>
@@ -71,7 +71,7 @@ static struct vulkan *open_well(const uint8_t *of)
 
 /* ---- Our own ----------------------------------------------------------------------------------------------------- */
 
-START_TEST(what_is_written_is_in_the_file)
+TEST(what_is_written_is_in_the_file)
 {
     struct vulkan_memory memory[3];
     char why[600] = "";
@@ -93,7 +93,6 @@ START_TEST(what_is_written_is_in_the_file)
     }
     vulkan_close(vulkan); /* which says what was left behind */
 }
-END_TEST
 
 static const struct {
     const char *fake;
@@ -127,7 +126,7 @@ static const struct {
 };
 
 /* Nothing is left behind either, or the fake says so. */
-START_TEST(failure_to_open_is_said)
+TEST(failure_to_open_is_said, .end = ARRAY_LEN(failures))
 {
     struct vulkan *vulkan = NULL;
     char why[600] = "";
@@ -138,9 +137,8 @@ START_TEST(failure_to_open_is_said)
     ck_assert_ptr_null(vulkan);
     vulkan_close(NULL);
 }
-END_TEST
 
-START_TEST(failure_to_allocate_is_said)
+TEST(failure_to_allocate_is_said)
 {
     static const char *const calls[] = {"vkAllocateMemory", "vkMapMemory", "vkGetMemoryFdKHR"};
     struct vulkan_memory memory;
@@ -159,7 +157,6 @@ START_TEST(failure_to_allocate_is_said)
     ck_assert_int_eq(vulkan_alloc(vulkan, (size_t)257 << 20, &memory, why, sizeof(why)), -ENOMEM);
     vulkan_close(vulkan);
 }
-END_TEST
 
 /* ---- A real one -------------------------------------------------------------------------------------------------- */
 
@@ -175,6 +172,15 @@ static bool use_cpu_driver(void)
     return any;
 }
 
+static const char *no_driver(void)
+{
+#ifdef CBF_SANITIZE
+    return "what a driver leaves behind is its own business";
+#else
+    return use_cpu_driver() ? NULL : "there is no Vulkan driver for CPUs";
+#endif
+}
+
 static void parse_uuid(const char *text, uint8_t out[VULKAN_UUID_BYTES])
 {
     for (size_t i = 0; i < VULKAN_UUID_BYTES; i++, text += 2) {
@@ -187,7 +193,7 @@ static void parse_uuid(const char *text, uint8_t out[VULKAN_UUID_BYTES])
 }
 
 /* What the calls mean to somebody else.  Where in the file the driver has the memory is its own business. */
-START_TEST(real_vulkan_shares_its_memory)
+TEST(real_vulkan_shares_its_memory, .setup = test_no_setup, .skip = no_driver())
 {
     const uint8_t nobody[VULKAN_UUID_BYTES] = "nobody's own";
     struct vulkan *vulkan = NULL;
@@ -210,34 +216,6 @@ START_TEST(real_vulkan_shares_its_memory)
     vulkan_free(vulkan, &memory);
     vulkan_close(vulkan);
 }
-END_TEST
 
-int main(void)
-{
-    Suite *suite = suite_create("vulkan");
-    TCase *fake = tcase_create("our own"), *real = tcase_create("real");
-    SRunner *runner = srunner_create(suite);
-    int n_failed;
-
-    tcase_set_timeout(fake, 60);
-    tcase_set_timeout(real, 60);
-    tcase_add_checked_fixture(fake, test_use_fake_vulkan, NULL);
-    if (test_fake_vulkan()) {
-        tcase_add_test(fake, what_is_written_is_in_the_file);
-        tcase_add_loop_test(fake, failure_to_open_is_said, 0, ARRAY_LEN(failures));
-        tcase_add_test(fake, failure_to_allocate_is_said);
-#ifdef CBF_SANITIZE
-        bool own_business = true; /* what a driver leaves behind */
-#else
-        bool own_business = false;
-#endif
-        if (!own_business && use_cpu_driver())
-            tcase_add_test(real, real_vulkan_shares_its_memory);
-    }
-    suite_add_tcase(suite, fake);
-    suite_add_tcase(suite, real);
-    srunner_run_all(runner, CK_ENV);
-    n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed ? EXIT_FAILURE : EXIT_SUCCESS;
-}
+SUITE(.skip = test_fake_vulkan() ? NULL : "there is no Vulkan of our own: built without its headers", .timeout_s = 60,
+      .setup = test_use_fake_vulkan);
