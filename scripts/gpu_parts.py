@@ -29,7 +29,8 @@ REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/syst
 REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
-DIRECT_RATES = {"realtime": "600", "realtime-x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
+REALTIME = "scripts/bench/realtime"
+DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
 SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
 GRACE_S = 5  # between the end of its time and that of a program
 KEPT_ON_FAILURE_BYTES = 15 << 20
@@ -269,31 +270,31 @@ def ddc(run):
     yield run.program("bench_ddc", [run.place.build / "bench" / "bench_ddc", "--device", gpu_machine.DEVICE, *flags])
 
 
-def script(run, name, variable):
-    """A script that starts programs and measures them, with the flags in that variable."""
+def script(run, name, command, variable):
+    """A script, and its mode, that starts programs and measures them, with the flags in that variable."""
     flags = shlex.split(os.environ.get(variable, ""))
-    return run.program(name, [run.place.python, f"scripts/bench/{name}", "--build", run.place.build,
-                              "--device", gpu_machine.DEVICE, *flags])
+    return run.program(name, [run.place.python, *command, "--build", run.place.build, "--device", gpu_machine.DEVICE,
+                              *flags])
 
 
 def realtime(run):
     """the highest clean rate of dsim, fgpu and a receiver that counts ($REALTIME_FLAGS); not a part of 'all'"""
-    yield script(run, "realtime", "REALTIME_FLAGS")
+    yield script(run, "realtime", [REALTIME, "f"], "REALTIME_FLAGS")
 
 
 def realtime_x(run):
     """the highest clean rate of fsim, xbgpu and a check of every dump ($REALTIME_X_FLAGS); not a part of 'all'"""
-    yield script(run, "realtime-x", "REALTIME_X_FLAGS")
+    yield script(run, "realtime-x", [REALTIME, "x"], "REALTIME_X_FLAGS")
 
 
 def realtime_chain(run):
     """the highest clean rate of dsim, fgpu, xbgpu, every dump checked ($REALTIME_CHAIN_FLAGS); not a part of 'all'"""
-    yield script(run, "realtime-chain", "REALTIME_CHAIN_FLAGS")
+    yield script(run, "realtime-chain", [REALTIME, "chain"], "REALTIME_CHAIN_FLAGS")
 
 
 def pacing(run):
     """when the packets of a batch and of a dump leave ($PACING_FLAGS); not a part of 'all'"""
-    yield script(run, "pacing", "PACING_FLAGS")
+    yield script(run, "pacing", ["scripts/bench/pacing"], "PACING_FLAGS")
 
 
 def direct(run):
@@ -304,12 +305,11 @@ def direct(run):
     yield run.tests("live", [*LIVE, "tests/system/test_direct.py", "-k", f"{LIVE_CHOSEN} or xbgpu_live"], n_workers=1,
                     leave_s=190, CBF_TEST_DIRECT="1")
     yield run.program("bench_direct", [run.place.build / "bench" / "bench_direct", "--device", gpu_machine.DEVICE])
-    for name, options in {"realtime": ["--channels", "8192", "--rate", DIRECT_RATES["realtime"]],
-                          "realtime-x": ["--rate", DIRECT_RATES["realtime-x"]]}.items():
+    for name, mode, options in (("realtime", "f", ["--channels", "8192"]), ("realtime-x", "x", [])):
         for more in ([], ["--direct"]):
             yield run.program(" ".join([name, *more]),
-                              [run.place.python, f"scripts/bench/{name}", "--build", run.place.build, "--device",
-                               gpu_machine.DEVICE, *options, "--seconds", "20", *more])
+                              [run.place.python, REALTIME, mode, "--build", run.place.build, "--device",
+                               gpu_machine.DEVICE, *options, "--rate", DIRECT_RATES[mode], "--seconds", "20", *more])
 
 
 def tune(run):

@@ -36,10 +36,13 @@ const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
 };
 #undef KEYS_OF
 
-void send_keys_check_multicast(const struct endpoint_list *destinations, struct config *errors)
+void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
+                                  struct config *errors)
 {
     char text[32];
 
+    if (send->transport != TRANSPORT_IBVERBS || send->pcap_file)
+        return;
     for (size_t i = 0; i < destinations->n; i++) {
         if (endpoint_is_multicast(&destinations->items[i]))
             continue;
@@ -47,13 +50,6 @@ void send_keys_check_multicast(const struct endpoint_list *destinations, struct 
                      endpoint_format(&destinations->items[i], text, sizeof(text)));
         return;
     }
-}
-
-void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
-                                  struct config *errors)
-{
-    if (send->transport == TRANSPORT_IBVERBS && !send->pcap_file)
-        send_keys_check_multicast(destinations, errors);
 }
 
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,

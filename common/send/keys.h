@@ -42,10 +42,7 @@ extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 
-/* What ibverbs sends to is multicast; an error at 'destinations' if one is not. */
-void send_keys_check_multicast(const struct endpoint_list *destinations, struct config *errors);
-
-/* That, where the send section says so. */
+/* Where the section says ibverbs, an error at 'destinations' if one is not multicast. */
 void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
                                   struct config *errors);
 

@@ -1,4 +1,4 @@
-/* count_heaps.c - receives the heaps of a stream and only counts them: what waits behind an engine in scripts/bench/realtime.
+/* count_heaps.c - receives the heaps of a stream and only counts them: what waits behind an engine in scripts/bench/realtime f.
  *
  * Usage: count_heaps --endpoints LIST --step SAMPLES --sync-time S --rate HZ [--interface NAME] [--threads N]
  *                    [--buffer BYTES] [--affinity CPU[,CPU...]] [--interval S]

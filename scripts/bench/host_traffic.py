@@ -1,4 +1,4 @@
-"""How many times each byte of payload crosses a host's memory bus, from first principles: for scripts/bench/realtime-chain,
+"""How many times each byte of payload crosses a host's memory bus, from first principles: for the mode chain of scripts/bench/realtime,
 which multiplies it with what was counted, and for scripts/bench/scaling.
 
 A pass is a byte read from memory or written to it.  'least' is with all that is handed on in the last-level cache

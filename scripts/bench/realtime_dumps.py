@@ -1,4 +1,4 @@
-"""Receives the dumps of X-engines with spead2, and has each judged: for scripts/bench/realtime-x and realtime-chain."""
+"""Receives the dumps of X-engines with spead2, and has each judged: for the modes x and chain of scripts/bench/realtime."""
 import threading
 
 import numpy as np

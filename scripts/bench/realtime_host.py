@@ -1,4 +1,4 @@
-"""What scripts/bench/realtime, realtime-x, realtime-chain and pacing share: the host's limits and CPUs, programs from start
+"""What the modes of scripts/bench/realtime, and pacing, share: the host's limits and CPUs, programs from start
 to end, their metrics and threads, and the search for the highest clean rate."""
 import json
 import os

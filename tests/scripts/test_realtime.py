@@ -1,5 +1,5 @@
-"""scripts/bench/realtime-chain: a small run is clean and says what it must, and what is not as it must be is noticed; how these
-scripts find the highest rate; what scripts/bench/pacing makes of times; and limits of the kernel, which are what they were after any
+"""scripts/bench/realtime: a small run of a chain is clean and says what it must, and what is not as it must be is noticed; how it
+finds the highest rate; what scripts/bench/pacing makes of times; and limits of the kernel, which are what they were after either
 of these scripts."""
 import argparse
 import importlib.machinery
@@ -36,7 +36,7 @@ def scripts(monkeypatch):
 def test_the_chain_runs(work):
     """Two antennas, two X-engines, two seconds."""
     done = subprocess.run(
-        [sys.executable, BENCH / "realtime-chain", "--build", harness.BUILD, "--device", "cpu", "--channels", "64",
+        [sys.executable, BENCH / "realtime", "chain", "--build", harness.BUILD, "--device", "cpu", "--channels", "64",
          "--substreams", "2", "--rate", "1", "--seconds", "2", "--period", "65536", "--integration", "16",
          "--warm-up", "0", "--logs", work, "--json", work / "results.json"],
         capture_output=True, text=True, timeout=4 * harness.TIMEOUT_S)
@@ -55,10 +55,10 @@ def test_the_chain_runs(work):
 
 
 def test_a_wrong_dump_is_noticed(scripts):
-    chain = scripts("realtime-chain")
+    modes = scripts("realtime_modes.py")
     random = np.random.default_rng(1)
     expected = random.integers(-10**6, 10**6, (8, 12, 2))
-    judge = chain.Judge(expected)
+    judge = modes.Judge(expected, 0.01)
     half = expected[4:].astype("<i4")
     bit = half.copy()
     bit[3, 11, 1] ^= 1
@@ -69,7 +69,7 @@ def test_a_wrong_dump_is_noticed(scripts):
     assert judge(4, half.view(np.uint8).ravel()) == "exact"
     assert judge(4, bit.view(np.uint8).ravel()) == "wrong"
     assert judge(4, flagged.view(np.uint8).ravel()) == "flagged"
-    assert chain.Judge(expected)(4, np.zeros_like(half).view(np.uint8).ravel()) == "wrong"
+    assert modes.Judge(expected, 0.01)(4, np.zeros_like(half).view(np.uint8).ravel()) == "wrong"
 
 
 def search_options(host, *given):
@@ -104,27 +104,26 @@ def test_no_search_without_time_for_its_confirmations(scripts):
 
 
 def test_it_is_said_who_is_late_and_when_what_is_lost(scripts, monkeypatch):
-    chain = scripts("realtime-chain")
+    modes = scripts("realtime_modes.py")
 
     def found(late_ms, too_old, dsim_s=0.0):
         loss = 'xbgpu_input_rejected_packets_total{fengs="0-1",reason="too_old"}'
-        return {f'fgpu_output_latency_seconds{{antenna="m{a:03}",stream="wide"}}': ms / 1e3 for a, ms in enumerate(late_ms)} | {
-            f"xbgpu{s} {loss}": n for s, n in enumerate(too_old)} | {"dsim_time_error_s": dsim_s}
+        return {"fgpu": {f'fgpu_output_latency_seconds{{antenna="m{a:03}",stream="wide"}}': ms / 1e3 for a, ms in enumerate(late_ms)},
+                "dsim": {"dsim_time_error_s": dsim_s}} | {f"xbgpu{s}": {loss: n} for s, n in enumerate(too_old)}
 
-    class Setup:
-        @staticmethod
-        def names():
-            return ["fgpu", "dsim", "xbgpu0", "xbgpu1"]
+    class Mode:
+        SIMULATOR, LATE, names = "dsim", "dsim_time_error_s", ["fgpu", "dsim", "xbgpu0", "xbgpu1"]
 
     class Before:
         time, metrics = 1000.0, found([1, 1], [5, 0])
 
-    watch, looks = chain.Watch(Setup, Before), [found([10, 20], [5, 0]), found([10, 90], [5, 3], 0.5), found([15, 30], [5, 4])]
+    looks = [found([10, 20], [5, 0]), found([10, 90], [5, 3], 0.5), found([15, 30], [5, 4])]
+    watch = modes.ChainWatch(Mode, Before)
     for i, look in enumerate(looks):
-        monkeypatch.setattr(chain, "all_metrics", lambda setup, look=look: look)
-        monkeypatch.setattr(chain.time, "monotonic", lambda i=i: 1001.0 + i)
+        Mode.metrics = staticmethod(lambda names, look=look: {name: look[name] for name in names})
+        monkeypatch.setattr(modes.time, "monotonic", lambda i=i: 1001.0 + i)
         watch.look()
-    assert watch.lost == {"xbgpu1": [2.0, 3.0]} and watch.dsim_late_s == 0.5
+    assert watch.lost == {"xbgpu1": [2.0, 3.0]} and watch.late_s == 0.5
     assert watch.latency == {"m000": (0.015, 3.0), "m001": (0.09, 2.0)}
     assert watch.apart == (pytest.approx(0.08), 2.0)
 
@@ -211,7 +210,7 @@ def test_limits_are_set_back_on_a_signal(limits, tmp_path, number):
 
 
 def test_limits_of_others_are_left(limits, tmp_path, scripts, monkeypatch):
-    kernel_limits = scripts("kernel_limits.py")
+    kernel_limits = scripts("../kernel_limits.py")
     monkeypatch.setattr(kernel_limits, "ROOT", tmp_path)
     with kernel_limits.raised({"net.core.rmem_max": 2000, "net.core.wmem_max": 2000}):
         (tmp_path / "net/core/rmem_max").write_text(str(OTHERS))
@@ -219,11 +218,11 @@ def test_limits_of_others_are_left(limits, tmp_path, scripts, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("name, function", [("realtime", "run"), ("realtime-x", "run"), ("realtime-chain", "run"),
-                                            ("pacing", "measure_sender")])
-def test_scripts_set_limits_back(limits, tmp_path, scripts, monkeypatch, name, function):
+@pytest.mark.parametrize("command, function", [(["realtime", "f"], "run"), (["realtime", "x"], "run"),
+                                               (["realtime", "chain"], "run"), (["pacing"], "measure_sender")])
+def test_scripts_set_limits_back(limits, tmp_path, scripts, monkeypatch, command, function):
     """Whatever a run ends with; and what can fail before the first one does so before anything is raised."""
-    script = scripts(name)
+    script = scripts(command[0])
 
     def fail(*_):
         assert limits() == [1 << 30, HIGH]
@@ -231,9 +230,10 @@ def test_scripts_set_limits_back(limits, tmp_path, scripts, monkeypatch, name, f
 
     monkeypatch.setattr(script.kernel_limits, "ROOT", tmp_path)
     monkeypatch.setattr(script, function, fail)
-    monkeypatch.setattr(script, "expected_dump", lambda *_: None, raising=False)
+    for mode in getattr(script, "MODES", {}).values():
+        monkeypatch.setattr(mode, "expected_dump", lambda *_: None)
     monkeypatch.setattr(script.Pins, "step_aside", lambda self: None)
-    monkeypatch.setattr(sys, "argv", [name, "--rate", "1"])
+    monkeypatch.setattr(sys, "argv", [*command, "--rate", "1"])
     with pytest.raises(EOFError):
         script.main()
     assert limits() == [LOW, HIGH]

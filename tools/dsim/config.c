@@ -2,25 +2,14 @@
 #include "tools/dsim/config.h"
 
 #include "common/base/file.h"
-#include "common/send/keys.h"
 #include "common/config/transport_keys.h"
 #include "tools/dsim/parse.h"
 #include "tools/dsim/recording.h"
-
-#include <math.h>
+#include "tools/shared/lane.h"
 
 #define MAX_ANTENNAS      1024
 #define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
 #define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
-
-#define KEYS_OF struct dsim_config_time
-static const struct config_key time_keys[] = {
-    KEY_DECIMAL("sync_time", sync_time_s, KEY_REQUIRED, UNIT_S, 0, 4e9, "UNIX time of ADC sample 0.",
-                .example = "1700000000"),
-    KEY_DECIMAL("adc_sample_rate", adc_sample_rate_hz, KEY_REQUIRED, UNIT_HZ, 1, 1e11,
-                "Samples per second of each polarisation.", .example = "1712000000"),
-};
-#undef KEYS_OF
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so that an array of simulated antennas fits in the memory
  * of a laptop; at 2 MS/s it repeats every half second, so starts within that, and a tone is off by 1 Hz at most. */
@@ -104,7 +93,7 @@ static const struct config_key antenna_keys[] = {
 };
 #undef KEYS_OF
 
-#define KEYS_OF struct dsim_config_send
+#define KEYS_OF struct config_send
 static const struct config_key send_keys[] = {
     KEY_ENUM("transport", transport, "udp", config_transport_choices,
              "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface "
@@ -133,7 +122,8 @@ static const char antenna_example[] = "  - name: m000\n"
                                       "    pol1: 239.10.0.8+7:7148\n";
 
 static const struct config_section sections[] = {
-    CONFIG_SECTION(struct dsim_config, time, time_keys, "What a timestamp means."),
+    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
+                        "What a timestamp means."),
     CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "What all digitisers have in common.",
                    .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
@@ -259,10 +249,8 @@ static void check_antennas(const struct dsim_config *values, struct config *conf
 static void check_send(const struct dsim_config *values, struct config *config)
 {
     config_check_transport(&values->send.transport, values->send.interface, values->send.pcap_file, config);
-    if (values->send.transport != TRANSPORT_IBVERBS || values->send.pcap_file)
-        return;
     for (size_t i = 0; i < dsim_config_n_inputs(values); i++)
-        send_keys_check_multicast(dsim_config_input_endpoints(values, i), config);
+        send_keys_check_destinations(&values->send, dsim_config_input_endpoints(values, i), config);
 }
 
 void dsim_config_check(void *values, struct config *config)
@@ -282,10 +270,5 @@ void dsim_config_check(void *values, struct config *config)
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)
 {
-    struct timebase timebase = {.adc_sample_rate_hz = config->time.adc_sample_rate_hz};
-    int64_t duration_ns = (int64_t)rint(config->digitiser.duration_s * 1e9);
-
-    if (duration_ns <= 0)
-        return INT64_MAX;
-    return timebase_duration_samples(&timebase, duration_ns) / config->digitiser.packet_samples;
+    return lanes_count_heaps(&config->time, config->digitiser.duration_s, config->digitiser.packet_samples);
 }

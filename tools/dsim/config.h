@@ -8,16 +8,13 @@
 #include "common/net/endpoint.h"
 #include "common/http/keys.h"
 #include "common/katcp/keys.h"
+#include "common/send/keys.h"
+#include "common/config/time_keys.h"
 #include "common/time/timebase.h"
 #include "common/base/units.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-struct dsim_config_time {
-    struct decimal sync_time_s;
-    struct decimal adc_sample_rate_hz;
-};
 
 struct dsim_config_digitiser {
     int64_t sample_bits;
@@ -52,23 +49,13 @@ struct dsim_config_antenna {
     struct endpoint_list pols[N_POLS];
 };
 
-struct dsim_config_send {
-    int transport; /* enum transport */
-    char *interface;
-    int64_t ttl;
-    int64_t buffer_bytes;
-    char *pcap_file;
-    int64_t n_threads;
-    struct config_int_list affinity;
-};
-
 struct dsim_config {
-    struct dsim_config_time time;
+    struct config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
     struct config_array recordings; /* struct dsim_config_recording; one for all inputs, or one for each */
     struct config_array antennas;   /* struct dsim_config_antenna */
-    struct dsim_config_send send;
+    struct config_send send;
     struct config_http http;
     struct config_katcp katcp;
 };

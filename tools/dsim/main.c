@@ -1,5 +1,4 @@
 /* main.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
-#include "common/daemon/command_line.h"
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"
@@ -11,6 +10,7 @@
 #include "tools/dsim/play.h"
 #include "tools/dsim/send.h"
 #include "tools/dsim/signal.h"
+#include "tools/shared/program.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,8 +83,9 @@ static void print_summary(const struct dsim_send *send, const struct dsim_play *
         dsim_play_print_summary(play);
 }
 
-static int run(const struct dsim_config *config, const struct config *book, struct service *service)
+static int run(const void *values, const struct config *book, struct service *service)
 {
+    const struct dsim_config *config = values;
     char why[512] = "";
     struct origin origin = {0};
     struct dsim_send *send = NULL;
@@ -129,18 +130,8 @@ static int run(const struct dsim_config *config, const struct config *book, stru
 
 int main(int argc, char **argv)
 {
+    static const struct program program = {&dsim_config_table, dsim_config_check, run};
     struct dsim_config values = {0};
-    struct config *config = NULL;
-    struct service *service = NULL;
 
-    service_catch_signals();
-    log_init("dsim", LOG_LEVEL_INFO);
-    int exit_code = command_line_main(&dsim_config_table, argc, argv, dsim_config_check, &values, &config);
-    if (exit_code < 0) {
-        int err = service_open(&service);
-        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
-    }
-    service_close(service);
-    config_free(&dsim_config_table, &values, config);
-    return exit_code;
+    return program_main(&program, argc, argv, &values);
 }

@@ -24,7 +24,7 @@
 
 struct dsim_play;
 
-/* Consecutive heaps of all inputs.  Who takes it puts its loan, once, when nothing refers to the heaps any more. */
+/* Consecutive heaps of all inputs.  Who takes it puts its reference, once, when nothing refers to the heaps any more. */
 struct dsim_block {
     struct dsim_heaps heaps;
     struct buffer_ref ref;

@@ -2,10 +2,6 @@
 #include "tools/fsim/antenna.h"
 
 #include "common/send/sender.h"
-#include "common/daemon/service.h"
-
-#include <assert.h>
-#include <string.h>
 
 #define DATAGRAM_BYTES_MAX 65507 /* the largest UDP payload over IPv4, of joined packets, too */
 
@@ -15,7 +11,7 @@
 static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;
-    const struct spead_descriptor descriptors[FSIM_N_ITEMS] = {
+    const struct spead_descriptor descriptors[LANE_N_ITEMS] = {
         {.id = SPEAD_TIMESTAMP,
          .name = "timestamp",
          .description = "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
@@ -43,16 +39,14 @@ static void build_descriptors(struct fsim_wire *wire)
          .shape = {stream->n_chan_substream, stream->spectra_per_heap, N_POLS, 2}},
     };
 
-    wire->descriptors_bytes = spead_build_descriptors(descriptors, FSIM_N_ITEMS, wire->descriptors,
-                                                      sizeof(wire->descriptors), wire->descriptor_items);
-    assert(wire->descriptors_bytes > 0);
+    lanes_build_descriptors(&wire->lanes, descriptors);
 }
 
 /* As few runs of a heap's packets as possible, of about the same length; a capture has each packet by itself. */
 static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_bytes)
 {
     size_t payload_bytes = (size_t)config->send.packet_payload_bytes;
-    size_t n_joined = DATAGRAM_BYTES_MAX / (spead_built_header_bytes(FSIM_N_ITEMS) + payload_bytes);
+    size_t n_joined = DATAGRAM_BYTES_MAX / (spead_built_header_bytes(LANE_N_ITEMS) + payload_bytes);
     size_t n_packets = (heap_bytes - 1) / payload_bytes + 1;
 
     if (config->send.pcap_file || n_joined < 2)
@@ -61,12 +55,10 @@ static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_byt
     return ((n_packets - 1) / n_runs + 1) * payload_bytes;
 }
 
-void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps,
-                    struct service *service)
+void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps)
 {
     wire->config = config;
     wire->heaps = heaps;
-    wire->service = service;
     wire->batch_samples = fsim_config_batch_samples(config);
     wire->payload_bytes = (size_t)config->send.packet_payload_bytes;
     wire->run_bytes = choose_run_bytes(config, heaps->heap_bytes);
@@ -75,95 +67,25 @@ void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, co
     build_descriptors(wire);
 }
 
-/* The largest of the wire's packets. */
-static size_t packet_bytes(const struct fsim_wire *wire)
-{
-    size_t heap_bytes = wire->heaps->heap_bytes;
-
-    if (heap_bytes < wire->descriptors_bytes)
-        heap_bytes = wire->descriptors_bytes;
-    return spead_built_header_bytes(FSIM_N_ITEMS) +
-           (heap_bytes < wire->payload_bytes ? heap_bytes : wire->payload_bytes);
-}
-
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes)
 {
-    const struct config_send *send = &wire->config->send;
-    const struct send_sink_config sink_config = {
-        .destinations = &wire->config->stream.destinations,
-        .transport = (enum transport)send->transport,
-        .interface = send->interface,
-        .ttl = (int)send->ttl,
-        .buffer_bytes = (size_t)send->buffer_bytes,
-        .pcap_file = send->pcap_file,
-        .packet_bytes = packet_bytes(wire),
-        .on_lost = service_fail,
-        .on_lost_arg = wire->service,
-    };
+    const struct fsim_heaps *heaps = wire->heaps;
 
     ant->wire = wire;
     ant->feng_id = feng_id;
-    ant->heap_cnt = send_stream_first_heap_cnt(feng_id, wire->heaps->n_ants, send->pcap_file != NULL);
-    int err = send_sink_open(&sink_config, &ant->sink, why, why_bytes);
-    return err ? err
-               : send_sink_add_memory(ant->sink, wire->heaps->payloads, fsim_heaps_bytes(wire->heaps), why, why_bytes);
+    ant->heap_cnt = send_stream_first_heap_cnt(feng_id, heaps->n_ants, wire->config->send.pcap_file != NULL);
+    int err = lane_out_open(&ant->out, &wire->lanes, &wire->config->stream.destinations, heaps->heap_bytes,
+                            wire->payload_bytes, why, why_bytes);
+    ant->out.batch_max = wire->batch_packets;
+    return err ? err : send_sink_add_memory(ant->out.sink, heaps->payloads, fsim_heaps_bytes(heaps), why, why_bytes);
 }
 
 void fsim_antenna_close(struct fsim_antenna *ant)
 {
-    send_sink_close(ant->sink);
+    lane_out_close(&ant->out);
 }
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
-
-static void note_failures(struct fsim_antenna *ant)
-{
-    struct fsim_wire *wire = ant->wire;
-    int last_errno;
-    uint64_t n_failed = send_sink_take_failed(ant->sink, &last_errno);
-
-    if (n_failed == 0)
-        return;
-    counter_add(&wire->n_packets_failed, n_failed);
-    log_limited(&wire->failed_limit, LOG_LEVEL_WARNING, "Packets could not be sent: %s.", strerror(last_errno));
-}
-
-bool fsim_antenna_flush(struct fsim_antenna *ant)
-{
-    if (ant->n_batch == 0)
-        return false;
-    counter_add(&ant->wire->n_packets, send_sink_send(ant->sink, ant->batch, ant->n_batch));
-    ant->batch = NULL;
-    ant->n_batch = 0;
-    note_failures(ant);
-    return true;
-}
-
-/* A packet of the batch, to be filled before the next call. */
-static struct packet_out *add_packet(struct fsim_antenna *ant)
-{
-    if (ant->n_batch == ant->wire->batch_packets)
-        fsim_antenna_flush(ant);
-    if (!ant->batch)
-        ant->batch = send_sink_alloc(ant->sink, ant->wire->batch_packets);
-    return &ant->batch[ant->n_batch++];
-}
-
-/* Adds the packets of a heap to 'substream' that carry its bytes from 'offset' to 'end'. */
-static void add_packets(struct fsim_antenna *ant, size_t substream, uint64_t heap_cnt, const uint8_t *heap,
-                        size_t heap_bytes, size_t offset, size_t end, const struct spead_item *items)
-{
-    size_t payload_bytes = ant->wire->payload_bytes;
-
-    for (; offset < end; offset += payload_bytes) {
-        struct packet_out *packet = add_packet(ant);
-        packet->payload_bytes = heap_bytes - offset < payload_bytes ? heap_bytes - offset : payload_bytes;
-        packet->header_bytes = spead_build_header(packet->header, heap_cnt, heap_bytes, offset, packet->payload_bytes,
-                                                  items, FSIM_N_ITEMS);
-        packet->payload = heap + offset;
-        packet->destination = (unsigned)substream;
-    }
-}
 
 static uint64_t take_heap_cnt(struct fsim_antenna *ant)
 {
@@ -175,24 +97,25 @@ static uint64_t take_heap_cnt(struct fsim_antenna *ant)
 
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant)
 {
-    const struct fsim_wire *wire = ant->wire;
+    const struct lanes *lanes = &ant->wire->lanes;
+    size_t n_bytes = lanes->descriptors_bytes, payload_bytes = ant->wire->payload_bytes;
 
-    for (size_t s = 0; s < wire->heaps->n_substreams; s++)
-        add_packets(ant, s, take_heap_cnt(ant), wire->descriptors, wire->descriptors_bytes, 0, wire->descriptors_bytes,
-                    wire->descriptor_items);
-    fsim_antenna_flush(ant);
+    for (size_t s = 0; s < ant->wire->heaps->n_substreams; s++) {
+        uint64_t heap_cnt = take_heap_cnt(ant);
+        for (size_t offset = 0; offset < n_bytes; offset += payload_bytes)
+            lane_out_add_heap(&ant->out, s, heap_cnt, lanes->descriptors, n_bytes, offset, payload_bytes,
+                              lanes->descriptor_items);
+    }
+    lane_out_flush(&ant->out);
 }
 
 void fsim_antenna_send_stops(struct fsim_antenna *ant)
 {
     for (size_t s = 0; s < ant->wire->heaps->n_substreams; s++) {
-        struct packet_out *packet = add_packet(ant);
+        struct packet_out *packet = lane_out_add(&ant->out, s);
         packet->header_bytes = spead_build_stop(packet->header, take_heap_cnt(ant));
-        packet->destination = (unsigned)s;
     }
-    fsim_antenna_flush(ant);
-    send_sink_flush(ant->sink);
-    note_failures(ant);
+    lane_out_drain(&ant->out);
 }
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------ */
@@ -215,15 +138,17 @@ void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_
     const struct fsim_config_stream *stream = &wire->config->stream;
     size_t end = offset + wire->run_bytes < heaps->heap_bytes ? offset + wire->run_bytes : heaps->heap_bytes;
     uint64_t chan = (uint64_t)(stream->chan_offset + (int64_t)substream * stream->n_chan_substream);
-    const struct spead_item items[FSIM_N_ITEMS] = {
+    const struct spead_item items[LANE_N_ITEMS] = {
         {SPEAD_TIMESTAMP, true, (uint64_t)timestamp},
         {SPEAD_FENG_ID, true, ant->feng_id},
         {SPEAD_FREQUENCY, true, chan},
         {SPEAD_FENG_RAW, false, 0},
     };
 
-    add_packets(ant, substream, ant->heap_cnt + substream * heaps->n_ants,
-                fsim_heaps_payload(heaps, i_batch, ant->feng_id, substream), heaps->heap_bytes, offset, end, items);
+    for (; offset < end; offset += wire->payload_bytes)
+        lane_out_add_heap(&ant->out, substream, ant->heap_cnt + substream * heaps->n_ants,
+                          fsim_heaps_payload(heaps, i_batch, ant->feng_id, substream), heaps->heap_bytes, offset,
+                          wire->payload_bytes, items);
 }
 
 void fsim_antenna_end_heaps(struct fsim_antenna *ant)

@@ -9,51 +9,35 @@
 #ifndef TOOLS_FSIM_ANTENNA_H
 #define TOOLS_FSIM_ANTENNA_H
 
-#include "common/base/counter.h"
-#include "common/base/log.h"
-#include "common/send/sink.h"
-#include "common/net/spead.h"
 #include "tools/fsim/config.h"
 #include "tools/fsim/heaps.h"
+#include "tools/shared/lane.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define FSIM_N_ITEMS               4
-#define FSIM_DESCRIPTORS_MAX_BYTES 2048
-
 /* What all antennas have in common. */
 struct fsim_wire {
+    struct lanes lanes;
     const struct fsim_config *config;
     const struct fsim_heaps *heaps;
-    struct service *service;
     int64_t batch_samples;
-    size_t payload_bytes; /* of a packet */
-    size_t run_bytes;     /* of a heap's packets in a row: as many as can be joined, one in a capture */
-    size_t batch_packets; /* handed to a sink at once, at most: a run to each substream */
-    uint8_t descriptors[FSIM_DESCRIPTORS_MAX_BYTES]; /* the payload of a descriptor heap */
-    size_t descriptors_bytes;
-    struct spead_item descriptor_items[FSIM_N_ITEMS];
-
+    size_t payload_bytes;   /* of a packet */
+    size_t run_bytes;       /* of a heap's packets in a row: as many as can be joined, one in a capture */
+    size_t batch_packets;   /* handed to a sink at once, at most: a run to each substream */
     struct counter n_heaps; /* of data, sent */
-    struct counter n_packets;
-    struct counter n_packets_failed;
-    struct log_limit failed_limit;
 };
 
 struct fsim_antenna {
     struct fsim_wire *wire;
     uint64_t feng_id;
     uint64_t heap_cnt; /* of the next heap */
-    struct send_sink *sink;
-    struct packet_out *batch; /* of batch_packets, being filled; NULL: none */
-    size_t n_batch;
+    struct lane_out out;
 };
 
-/* All arguments must outlive the wire.  The service is stopped with 1 when a card that sends is lost. */
-void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps,
-                    struct service *service);
+/* 'wire->lanes' is initialised.  All arguments must outlive the wire. */
+void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps);
 
 /* Opens its sink.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes);
@@ -67,9 +51,6 @@ void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_
 
 /* All runs of the heaps of a timestamp have been added. */
 void fsim_antenna_end_heaps(struct fsim_antenna *ant);
-
-/* Sends what has been added.  Returns false if there was nothing. */
-bool fsim_antenna_flush(struct fsim_antenna *ant);
 
 /* Sends descriptors, or a stop, to each substream; with stops, waits until all has left. */
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant);

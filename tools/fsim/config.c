@@ -2,9 +2,9 @@
 #include "tools/fsim/config.h"
 
 #include "common/base/file.h"
+#include "tools/shared/lane.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 #define MAX_HALF_INTEGER 2048 /* up to which half floats hold every integer */
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
@@ -238,10 +238,5 @@ void fsim_config_check(void *values, struct config *config)
 
 int64_t fsim_config_n_batches(const struct fsim_config *config)
 {
-    struct timebase timebase = {.adc_sample_rate_hz = config->time.adc_sample_rate_hz};
-    int64_t duration_ns = (int64_t)rint(config->stream.duration_s * 1e9);
-
-    if (duration_ns <= 0)
-        return INT64_MAX;
-    return timebase_duration_samples(&timebase, duration_ns) / fsim_config_batch_samples(config);
+    return lanes_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
 }

@@ -1,5 +1,4 @@
 /* main.c - main of the F-engine simulator: boot order, and shutdown as its mirror. */
-#include "common/daemon/command_line.h"
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"
@@ -8,6 +7,7 @@
 #include "tools/fsim/config.h"
 #include "tools/fsim/heaps.h"
 #include "tools/fsim/send.h"
+#include "tools/shared/program.h"
 
 #include <stdio.h>
 
@@ -22,8 +22,9 @@ static uint64_t print_summary(const struct fsim_send *send)
     return summary.n_packets_failed;
 }
 
-static int run(const struct fsim_config *config, const struct config *book, struct service *service)
+static int run(const void *values, const struct config *book, struct service *service)
 {
+    const struct fsim_config *config = values;
     char why[512] = "";
     struct fsim_heaps *heaps = NULL;
     struct fsim_send *send = NULL;
@@ -57,18 +58,8 @@ static int run(const struct fsim_config *config, const struct config *book, stru
 
 int main(int argc, char **argv)
 {
+    static const struct program program = {&fsim_config_table, fsim_config_check, run};
     struct fsim_config values = {0};
-    struct config *config = NULL;
-    struct service *service = NULL;
 
-    service_catch_signals();
-    log_init("fsim", LOG_LEVEL_INFO);
-    int exit_code = command_line_main(&fsim_config_table, argc, argv, fsim_config_check, &values, &config);
-    if (exit_code < 0) {
-        int err = service_open(&service);
-        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
-    }
-    service_close(service);
-    config_free(&fsim_config_table, &values, config);
-    return exit_code;
+    return program_main(&program, argc, argv, &values);
 }

@@ -4,7 +4,6 @@
  *                                ^---- free chunks ----'
  * The main thread listens for signals.  Once a second it looks whether dumps come and are written. */
 #include "common/recv/chunk.h"
-#include "common/daemon/command_line.h"
 #include "common/daemon/daemon.h"
 #include "common/telemetry/data_time.h"
 #include "common/device/device.h"
@@ -17,6 +16,7 @@
 #include "common/base/thread.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
+#include "tools/shared/program.h"
 #include "tools/visrec/antennas.h"
 #include "tools/visrec/config.h"
 #include "tools/visrec/files.h"
@@ -324,7 +324,7 @@ static int start(struct visrec *v, char *why, size_t why_bytes)
     return err;
 }
 
-static int run(const struct visrec_config *config, const struct config *book, struct service *service)
+static int run(const void *values, const struct config *book, struct service *service)
 {
     struct visrec *v = calloc(1, sizeof(*v));
     char why[WHY_BYTES] = "", close_why[WHY_BYTES];
@@ -333,7 +333,7 @@ static int run(const struct visrec_config *config, const struct config *book, st
     if (!v)
         return EXIT_FAILURE;
     log_info("visrec %s", cbf_build_id);
-    v->config = config;
+    v->config = values;
     v->service = service;
     err = create(v, book, why, sizeof(why));
     if (!err) {
@@ -355,20 +355,9 @@ static int run(const struct visrec_config *config, const struct config *book, st
 
 int main(int argc, char **argv)
 {
+    static const struct program program = {&visrec_config_table, visrec_config_check, run};
     struct visrec_config values = {0};
-    struct config *config = NULL;
-    struct service *service = NULL;
-    int exit_code;
 
-    service_catch_signals();
-    log_init("visrec", LOG_LEVEL_INFO);
     signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
-    exit_code = command_line_main(&visrec_config_table, argc, argv, visrec_config_check, &values, &config);
-    if (exit_code < 0) {
-        int err = service_open(&service);
-        exit_code = err ? daemon_start_failed(config, err, "") : run(&values, config, service);
-    }
-    service_close(service);
-    config_free(&visrec_config_table, &values, config);
-    return exit_code;
+    return program_main(&program, argc, argv, &values);
 }

@@ -1,0 +1,647 @@
+"""The modes of scripts/bench/realtime: the programs of each, with their configurations, and what makes a run clean.
+
+An object is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump.  Chain: dsim,
+fgpu, an xbgpu for each substream and a check of every dump."""
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import host_traffic
+from realtime_dumps import Dumps
+from realtime_host import (F_LOSSES, X_LOSSES, add_search_options, cores_used, free_port, grown, metrics, power_of_two,
+                           write_config)
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / folder) for folder in ("tests/models", "tests/system")]
+import fmodel  # noqa: E402
+import fsimmodel  # noqa: E402
+import harness  # noqa: E402
+import xmodel  # noqa: E402
+
+SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
+POLL_S = 0.25
+CHUNK_S = 0.005          # a chunk of fgpu's is at least that long
+X_CHUNK_S = 0.010        # and one of xbgpu's in a chain
+BUFFERS_S = 0.15         # for which there are output buffers of fgpu's
+X_WINDOW_MAX = 64        # chunks
+LATE_S = 0.05            # of the simulator
+LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
+LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
+COUNTS = ("broken", "missing", "late", "drops")
+
+
+def kind_of(name):
+    """The program of a process: xbgpu of xbgpu3."""
+    return name.rstrip("0123456789")
+
+
+class Watch:
+    """What goes on between two snapshots: how late the simulator is."""
+
+    def __init__(self, mode, before):
+        self.mode, self.start, self.before, self.late_s = mode, before.time, before.metrics, 0.0
+
+    def look(self):
+        self.note(self.mode.metrics([self.mode.SIMULATOR]))
+
+    def note(self, found):
+        self.late_s = max(self.late_s, found[self.mode.SIMULATOR][self.mode.LATE])
+
+
+class LatencyWatch(Watch):
+    """And how far behind the output is that is counted."""
+
+    def __init__(self, mode, before):
+        super().__init__(mode, before)
+        self.latencies = []
+
+    def look(self):
+        self.latencies.append(self.mode.last_count()["latency_s"])
+        super().look()
+
+
+class ChainWatch(Watch):
+    """And how late any antenna is, and when anything is lost."""
+
+    def __init__(self, mode, before):
+        super().__init__(mode, before)
+        self.latency = {}        # antenna: (s at most, how many s after the start that was)
+        self.apart = (0.0, 0.0)  # of antennas, the same
+        self.lost = {}           # program: [s after the start by which it had first lost something, and last]
+
+    def look(self):
+        now, found = time.monotonic() - self.start, self.mode.metrics(self.mode.names)
+        self.note(found)
+        latencies = {LATENCY.match(name)[1]: value for name, value in found["fgpu"].items() if LATENCY.match(name)}
+        for antenna, value in latencies.items():
+            self.latency[antenna] = max(self.latency.get(antenna, (0.0, 0.0)), (value, now))
+        self.apart = max(self.apart, (max(latencies.values()) - min(latencies.values()), now))
+        for name in self.mode.names:
+            if grown(self.before[name], found[name], LOSSES[kind_of(name)]):
+                self.lost[name] = [self.lost.get(name, [now])[0], now]
+        self.before = found
+
+
+# ---- What modes have in common ---------------------------------------------------------------------------------------
+
+class Mode:
+    """A run at 'rate', in the mode's unit; 'expected' is what came of expected_dump()."""
+    UNIT, WATCH, SPARE_CPUS = "MS/s", Watch, 3
+    SIMULATOR, LATE, REFUSED = "dsim", "dsim_time_error_s", "dsim_packets_failed_total"
+    APART = ("dsim",)  # threads whose CPUs are not the engine's
+
+    def __init__(self, args, pins, names, expected=None):
+        self.args, self.pins, self.names, self.expected = args, pins, names, expected
+        self.sync_time = int(time.time()) - 10
+        self.net = 1 + os.getpid() % 200
+        self.ports = {name: free_port() for name in names}
+        self.programs = {}
+
+    @staticmethod
+    def cases(args):
+        """What is measured one after the other: (options, what the rate is of)."""
+        return [(args, "")]
+
+    @staticmethod
+    def expected_dump(args, pins):
+        return None
+
+    def common(self, name):
+        return {"time": {"sync_time": self.sync_time, "adc_sample_rate": self.adc_rate},
+                "http": {"listen": f"127.0.0.1:{self.ports[name]}"}}
+
+    def send(self, pinned, **more):
+        return {"interface": "lo", "ttl": 1, "buffer": 16 << 20, "affinity": self.pins.of(pinned)} | more
+
+    def recv(self, **more):
+        return {"interface": "lo", "buffer": self.args.recv_buffer, "direct": self.args.direct} | more
+
+    def device(self):
+        return {"kind": self.args.device, "threads": self.args.device_threads}
+
+    def program(self, directory, name, config):
+        return name, [os.path.join(self.args.build, kind_of(name)), write_config(directory, name, config)]
+
+    def metrics(self, names):
+        return {name: metrics(self.ports[name]) for name in names}
+
+    def stage_of(self, name, metric):
+        """Which stage did not keep up if this metric counts."""
+        return name
+
+    def judge(self, before, after, watch):
+        """Sentences about what was not clean, each with the stage that it points to."""
+        why, simulator = [], self.SIMULATOR
+        if watch.late_s > LATE_S:
+            why.append((simulator, f"{simulator} sent up to {watch.late_s:.3f} s late"))
+        if after.metrics[simulator][self.REFUSED] > 0:
+            why.append((simulator, f"{simulator}'s packets were refused"))
+        for name in self.names:
+            if name == simulator:
+                continue
+            why += [(self.stage_of(name, metric), f"{metric} +{n:.0f}")
+                    for metric, n in grown(before.metrics[name], after.metrics[name], LOSSES[kind_of(name)])]
+            if kind_of(name) == "xbgpu" and not after.metrics[name]["xbgpu_device_ok"]:
+                why.append((name, "the audit found a wrong sum"))
+        return why + self.judge_output(before, after, watch)
+
+    def title(self, result):
+        """The beginning of the line of a run, in the table's columns."""
+        return f"{result['rate'] / 1e6:8.1f}"
+
+    def notes(self, result):
+        """Lines below it."""
+        return []
+
+    def begin(self):
+        """Before the programs: opens what receives."""
+
+    def stop(self):
+        """After the programs."""
+
+
+class WithF(Mode):
+    """dsim and fgpu."""
+
+    def __init__(self, args, pins, rate, names, expected=None):
+        super().__init__(args, pins, names, expected)
+        self.rate = self.adc_rate = round(rate * 1e6)
+        self.batch_samples = args.spectra_per_heap * 2 * args.channels
+        window = N_TAPS * 2 * args.channels + self.MAX_DELAY_DIFF
+        self.chunk_samples = args.chunk_samples or power_of_two(max(self.rate * CHUNK_S, window))
+        self.n_buffers = 2 * (-(-self.chunk_samples // self.batch_samples) + 1)
+        self.n_buffers += int(BUFFERS_S * self.rate / self.batch_samples)
+
+    @staticmethod
+    def add_options(parser, groups, dsim_threads):
+        parser.add_argument("--groups", type=int, default=groups, help="multicast groups of a polarisation")
+        parser.add_argument("--spectra-per-heap", type=int, default=256)
+        parser.add_argument("--packet-payload", type=int, default=8192)
+        parser.add_argument("--chunk-samples", type=int, default=0, help="of fgpu; 0: as the rate is")
+        parser.add_argument("--chunks", type=int, default=16)
+        parser.add_argument("--period", type=int, default=1 << 20, help="samples, of dsim's signal")
+        parser.add_argument("--dsim-threads", type=int, default=dsim_threads, help="to which inputs are dealt")
+        parser.add_argument("--send-threads", type=int, default=2, help="of fgpu")
+
+    def antennas(self):
+        return [{"name": f"m{a:03}", "pol0": self.inputs[2 * a], "pol1": self.inputs[2 * a + 1]}
+                for a in range(len(self.inputs) // 2)]
+
+    def dsim(self, specification, **digitiser):
+        return self.common("dsim") | {
+            "digitiser": {"sample_bits": SAMPLE_BITS, "packet_samples": PACKET_SAMPLES, "period": self.args.period} | digitiser,
+            "signals": {"specification": specification},
+            "antennas": [a | {"digitiser_id": 2 * i} for i, a in enumerate(self.antennas())],
+            "send": self.send("dsim", threads=self.args.dsim_threads)}
+
+    def fgpu(self, recv, output, send):
+        args, antennas = self.args, self.antennas()
+        return self.common("fgpu") | {
+            "device": self.device(),
+            "recv": self.recv(sample_bits=SAMPLE_BITS, packet_samples=PACKET_SAMPLES, chunk_samples=self.chunk_samples,
+                              max_delay_diff=self.MAX_DELAY_DIFF, chunks=args.chunks, affinity=self.pins.of("recv"), **recv),
+            "antennas": [a | {"feng_id": i} for i, a in enumerate(antennas)],
+            "outputs": [{"name": "wide", "channels": args.channels, "spectra_per_heap": args.spectra_per_heap, "taps": N_TAPS,
+                         "gain": GAIN, "buffers": self.n_buffers} | output],
+            "send": self.send("send", packet_payload=args.packet_payload, threads=args.send_threads,
+                              array_size=len(antennas), **send)}
+
+
+class Judge:
+    """Says of a dump whether it is what it must be: the first of a substream 'expected' within 'tolerance' of its largest
+    value, and all others the same as the first."""
+
+    def __init__(self, expected, tolerance):
+        self.expected, self.tolerance, self.first, self.off = expected, tolerance, {}, {}
+
+    def __call__(self, channel, found):
+        found = found.view("<i4").reshape(-1, *self.expected.shape[1:])
+        if channel in self.first and np.array_equal(found, self.first[channel]):
+            return "exact"
+        if xmodel.is_missing(found).any():
+            return "flagged"
+        if channel in self.first:
+            return "wrong"
+        off = np.abs(found - self.expected[channel:channel + len(found)]).max() / np.abs(self.expected).max()
+        self.off[channel] = off
+        if off > self.tolerance:
+            return "wrong"
+        self.first[channel] = found.copy()
+        return "exact"
+
+
+class WithDumps(Mode):
+    """One xbgpu or more, whose dumps are judged."""
+
+    def begin(self):
+        self.judge_of_dumps = Judge(self.expected, self.TOLERANCE)
+        self.receiver = Dumps(self.dumps, self.judge_of_dumps)
+
+    def stop(self):
+        self.receiver.stop()
+
+    def xbgpu(self, name, dumps, affinity, send, **recv):
+        return self.common(name) | {
+            "device": self.device(), "recv": self.recv(affinity=affinity, **recv),
+            "outputs": [{"name": "bcp", "integration_batches": self.args.integration, "destination": dumps,
+                         "send_enabled": True}],
+            "send": send}
+
+    def wait_for_output(self):
+        deadline = time.monotonic() + 20 + 4 * self.dump_s
+        while len(self.judge_of_dumps.first) < len(self.dumps):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"good dumps of {len(self.judge_of_dumps.first)} of {len(self.dumps)} substreams came: "
+                                   f"{self.counts()}, off by {self.judge_of_dumps.off}")
+            time.sleep(POLL_S)
+
+    def counts(self):
+        return self.receiver.counts()
+
+    def judge_output(self, before, after, watch):
+        seconds, why = after.time - before.time, []
+        for name in ("wrong", "flagged", "incomplete"):
+            if after.counts[name] > before.counts[name]:
+                why.append(("dumps", f"{after.counts[name] - before.counts[name]} {name}"))
+        n, expected = after.counts["exact"] - before.counts["exact"], len(self.dumps) * seconds / self.dump_s
+        if n < max(0.97 * expected - 2 * len(self.dumps), min(expected / 2, len(self.dumps))):
+            why.append(("dumps", f"{n} came out in {seconds:.2f} s instead of {expected:.0f}"))
+        return why
+
+    def results(self, before, after, watch):
+        return {"dumps": {name: after.counts[name] - before.counts[name] for name in after.counts}}
+
+    def summary(self, result):
+        return f"  {result['dumps']['exact']} dumps exact" if "dumps" in result else ""
+
+
+def checked(sums):
+    assert np.abs(sums).max() < 2**31, "a dump would saturate: choose a shorter --integration"
+    return sums
+
+
+# ---- f: dsim, fgpu and a receiver that counts ------------------------------------------------------------------------
+
+class F(WithF):
+    """Two polarisations of 10-bit samples; every heap of the output is received and counted."""
+    RATES, WATCH, APART, MAX_DELAY_DIFF = (900, 3000, 1712), LatencyWatch, ("dsim", "count"), 65536
+    COLUMNS = f"{'channels':>7} {'MS/s':>9}"
+
+    def __init__(self, args, pins, rate, expected=None):
+        super().__init__(args, pins, rate, ["dsim", "fgpu"], expected)
+        self.inputs = [f"239.{100 + p}.{self.net}.0+{args.groups - 1}:7148" for p in range(N_POLS)]
+        self.outputs = f"239.110.{self.net}.0+{args.destinations - 1}:7148"
+        self.prefix, self.order = f"{args.channels}-{self.rate / 1e6:.0f}", ("dsim", "fgpu", "count")
+
+    @classmethod
+    def add_options(cls, parser):
+        parser.add_argument("--channels", type=int, nargs="+", default=[8192, 32768])
+        parser.add_argument("--destinations", type=int, default=16, help="of the output")
+        parser.add_argument("--count-threads", type=int, default=2)
+        super().add_options(parser, 8, 2)
+
+    @staticmethod
+    def check_options(parser, args):
+        pass
+
+    @staticmethod
+    def threads(args):
+        return {"dsim": args.dsim_threads, "recv": 2, "send": args.send_threads, "count": args.count_threads}
+
+    @staticmethod
+    def cases(args):
+        return [(type(args)(**vars(args) | {"channels": n}), f" with {n} channels") for n in args.channels]
+
+    @staticmethod
+    def describe(args):
+        return []
+
+    def commands(self, directory):
+        args, counted = self.args, self.pins.of("count")
+        count = [os.path.join(args.build, "bench/count_heaps"), "--endpoints", self.outputs, "--step", self.batch_samples,
+                 "--sync-time", self.sync_time, "--rate", self.rate, "--interface", "lo", "--threads", args.count_threads,
+                 "--buffer", args.recv_buffer, "--interval", POLL_S]
+        count += ["--affinity", ",".join(map(str, counted))] if counted else []
+        yield "count", [str(word) for word in count], None
+        yield *self.program(directory, "fgpu", self.fgpu({}, {"destinations": self.outputs}, {})), self.pins.engine
+        yield *self.program(directory, "dsim", self.dsim("wgn(0.05);")), None  # an rms of 26
+
+    def last_count(self):
+        lines = self.programs["count"].text().rsplit("\n", 2)
+        return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
+
+    counts = last_count
+
+    def wait_for_output(self):
+        deadline = time.monotonic() + 10 + 4 * self.batch_samples / self.rate
+        while time.monotonic() < deadline:
+            count = self.last_count()
+            if count and count["heaps"] > 0:
+                return
+            time.sleep(POLL_S)
+        raise RuntimeError("nothing came out")
+
+    def stage_of(self, name, metric):
+        if "no_chunk" in metric:
+            return "fgpu device"  # chunks did not come back
+        if "dropped" in metric or "failed" in metric:
+            return "fgpu send"  # buffers did not come back, if the device was not late with them
+        return "fgpu recv" if metric.startswith("fgpu_input") else "fgpu"
+
+    def judge_output(self, before, after, watch):
+        why = [("count", f"counted {name} +{after.counts[name] - before.counts[name]}")
+               for name in COUNTS if after.counts[name] > before.counts[name]]
+        count_s = after.counts["time"] - before.counts["time"]
+        expected = self.rate * count_s / self.batch_samples * self.args.destinations
+        got = after.counts["heaps"] - before.counts["heaps"]
+        if got < 0.97 * expected - 2 * self.args.destinations:
+            why.append(("output", f"{got} heaps came out in {count_s:.2f} s instead of {expected:.0f}"))
+        latencies = [s for s in watch.latencies if s > 0]
+        half = len(latencies) // 2
+        growth = statistics.median(latencies[half:]) - statistics.median(latencies[:half]) if half else 0
+        if growth > LATE_S + self.batch_samples / self.rate:
+            why.append(("output", f"the output fell behind by {growth:.3f} s"))
+        return why
+
+    def results(self, before, after, watch):
+        latencies = [s for s in watch.latencies if s > 0]
+        return {"channels": self.args.channels, "fgpu_start_s": self.programs["fgpu"].start_s,
+                "latency_s": {"first": latencies[0], "max": max(latencies)} if latencies else None,
+                "chunk_samples": self.chunk_samples,
+                "output_gbit_per_s": 8e-9 * (after.counts["bytes"] - before.counts["bytes"]) /
+                (after.counts["time"] - before.counts["time"]), "counts": after.counts}
+
+    def title(self, result):
+        return f"{self.args.channels:7} {result['rate'] / 1e6:9.1f}"
+
+    def summary(self, result):
+        return f"  latency {result['latency_s']['max']:.3f} s" if result.get("latency_s") else ""
+
+    def headline(self, result):
+        return (f"{self.args.channels} channels at {result['rate'] / 1e6:.1f} MS/s",
+                f"output {result['output_gbit_per_s']:.2f} Gb/s", f", fgpu ready after {result['fgpu_start_s']:.2f} s")
+
+
+# ---- x: fsim, xbgpu and a check of every dump ------------------------------------------------------------------------
+
+class X(WithDumps):
+    """All F-engines of an array send one substream: random voltages over the whole range, that repeat after --period heaps,
+    so numpy knows every complete dump beforehand.  Each is compared bit for bit."""
+    UNIT, RATES, TOLERANCE = "Gb/s", (20, 100, 60), 0
+    SIMULATOR, LATE, REFUSED, APART = "fsim", "fsim_late_seconds", "fsim_output_failed_packets_total", ("fsim",)
+    COLUMNS = f"{'Gb/s':>7}"
+
+    def __init__(self, args, pins, rate, expected=None):
+        super().__init__(args, pins, ["fsim", "xbgpu"], expected)
+        self.rate, self.voltages = rate, f"239.120.{self.net}.0:7148"
+        self.dumps = [f"239.121.{self.net}.0:7148"]
+        spectrum_bytes = args.antennas * args.channels_per_substream * 2 * args.sample_bits // 4
+        self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
+        self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
+        self.prefix, self.order = f"{rate:.1f}", ("fsim", "xbgpu")
+
+    @staticmethod
+    def add_options(parser):
+        parser.add_argument("--antennas", type=int, default=80)
+        parser.add_argument("--channels", type=int, default=8192)
+        parser.add_argument("--channels-per-substream", type=int, default=128)
+        parser.add_argument("--spectra-per-heap", type=int, default=128)
+        parser.add_argument("--sample-bits", type=int, default=8, choices=[4, 8])
+        parser.add_argument("--sample-encoding", default="twos_complement", choices=["twos_complement", "offset"])
+        parser.add_argument("--packet-payload", type=int, default=8192)
+        parser.add_argument("--batches-per-chunk", type=int, default=32)
+        parser.add_argument("--window", type=int, default=2, help="chunks")
+        parser.add_argument("--chunks", type=int, default=12, help="of each receive thread")
+        parser.add_argument("--integration", type=int, default=512, help="batches")
+        parser.add_argument("--period", type=int, default=4, help="batches, of the voltages; divides the integration")
+        parser.add_argument("--fsim-threads", type=int, default=4)
+        parser.add_argument("--recv-threads", type=int, default=4)
+
+    @staticmethod
+    def check_options(parser, args):
+        if args.integration % args.period:
+            parser.error("--period must divide --integration")
+
+    @staticmethod
+    def threads(args):
+        return {"fsim": args.fsim_threads, "recv": args.recv_threads, "send": 1}
+
+    @staticmethod
+    def describe(args):
+        return [f"{args.antennas} antennas, {args.channels_per_substream} of {args.channels} channels, {args.sample_bits} bits"]
+
+    def stream(self):
+        return {name: getattr(self.args, name) for name in
+                ("antennas", "channels", "channels_per_substream", "spectra_per_heap", "sample_bits", "sample_encoding")
+                } | {"samples_between_spectra": 2 * self.args.channels}
+
+    def fsim(self):
+        return self.common("fsim") | {
+            "stream": self.stream() | {"destinations": self.voltages},
+            "signal": {"kind": "uniform", "period": self.args.period},
+            "send": self.send("fsim", packet_payload=self.args.packet_payload, threads=self.args.fsim_threads)}
+
+    def xbgpu(self):
+        args = self.args
+        return super().xbgpu("xbgpu", self.dumps[0], self.pins.of("recv"), self.send("send"), sources=self.voltages,
+                             batches_per_chunk=args.batches_per_chunk, window=args.window, chunks=args.chunks,
+                             threads=args.recv_threads, **self.stream())
+
+    def commands(self, directory):
+        yield *self.program(directory, "xbgpu", self.xbgpu()), self.pins.engine
+        yield *self.program(directory, "fsim", self.fsim()), None
+
+    @staticmethod
+    def expected_dump(args, pins):
+        """Every complete dump: int64 [channel][4 * baseline + product][re, im]."""
+        config = {"stream": {"antennas": args.antennas, "channels_per_substream": args.channels_per_substream,
+                             "spectra_per_heap": args.spectra_per_heap, "sample_bits": args.sample_bits},
+                  "signal": {"kind": "uniform", "period": args.period}, "n_substreams": 1}
+        present = np.ones((1, args.antennas), bool)
+        sums = sum(xmodel.correlate(fsimmodel.values(config, batch, 1).astype(np.int8), present)
+                   for batch in range(args.period))
+        return checked(sums * (args.integration // args.period))
+
+    def results(self, before, after, watch):
+        args, seconds = self.args, after.time - before.time
+        heap_bytes = args.channels_per_substream * args.spectra_per_heap * args.sample_bits // 2
+        return super().results(before, after, watch) | {
+            "sent_gbit_per_s": 8e-9 * heap_bytes * after.grown(before, "fsim", "fsim_output_heaps_total") / seconds,
+            "packets_per_s": after.grown(before, "fsim", "fsim_output_packets_total") / seconds}
+
+    def title(self, result):
+        return f"{result['rate']:7.2f}"
+
+    def headline(self, result):
+        return (f"{result['sent_gbit_per_s']:.2f} Gb/s of voltages",
+                f"{result['packets_per_s']:.0f} packets/s, {result['dumps']['exact']} dumps exact", "")
+
+
+# ---- chain: dsim, fgpu, an xbgpu for each substream, and a check of every dump ---------------------------------------
+
+class Chain(WithF, WithDumps):
+    """Every antenna sees the same noise and noise of its own, 10 bits, both polarisations.  The noise repeats after --period
+    samples and nothing is dithered, so every dump has the same bits, which numpy finds from the samples that dsim writes to
+    a capture beforehand.  The first dump must be within a hundredth of the largest value of that (voltages computed in
+    float32 may be off by one where float64 rounds the other way), and all others the same as the first.
+
+    The F-engine's output is the whole band in --substreams, each to an xbgpu of its own, so that all voltages that are sent
+    are received and correlated: as many processes share the band here as hosts do in an array."""
+    RATES, WATCH, SPARE_CPUS, MAX_DELAY_DIFF, TOLERANCE = (1000, 2400, 1712), ChainWatch, 2, 0, 0.01
+    COLUMNS = f"{'MS/s':>8}"
+
+    def __init__(self, args, pins, rate, expected=None):
+        xbgpus = [f"xbgpu{s}" for s in range(args.substreams)]
+        super().__init__(args, pins, rate, ["fgpu", "dsim", *xbgpus], expected)
+        self.inputs = [f"239.{100 + i // 2}.{self.net}.{(i % 2) * args.groups}+{args.groups - 1}:7148"
+                       for i in range(N_POLS * args.antennas)]
+        self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
+        self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
+        self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
+        # The chunk that the first antenna is in does not count in a window.
+        self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
+        self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
+        self.dump_s = self.batch_samples * args.integration / self.rate
+        self.prefix, self.order = f"{self.rate / 1e6:.0f}", ["dsim", "fgpu", *xbgpus]
+
+    @classmethod
+    def add_options(cls, parser):
+        parser.add_argument("--antennas", type=int, default=2)
+        parser.add_argument("--channels", type=int, default=8192)
+        parser.add_argument("--substreams", type=int, default=4, help="and X-engines")
+        parser.add_argument("--integration", type=int, default=256, help="batches")
+        parser.add_argument("--batches-per-chunk", type=int, default=0, help="of xbgpu; 0: as the rate is")
+        parser.add_argument("--recv-threads", type=int, default=4, help="of fgpu")
+        parser.add_argument("--rate-factor", type=float, default=1.1, help="of fgpu's send.rate_factor")
+        parser.add_argument("--x-threads", type=int, default=1, help="receive threads of each X-engine")
+        parser.add_argument("--x-cpus", type=int, default=0, help="that those of all X-engines share; 0: as many as threads")
+        parser.add_argument("--x-window", type=int, default=0, help="chunks; 0: for as long as fgpu has buffers")
+        super().add_options(parser, 1, 4)
+
+    @staticmethod
+    def check_options(parser, args):
+        if args.channels % args.substreams or args.period % (2 * args.channels) or args.period % PACKET_SAMPLES or \
+                args.integration * args.spectra_per_heap * 2 * args.channels % args.period:
+            parser.error("--substreams must divide --channels, spectra and packets --period, and that the integration")
+
+    @staticmethod
+    def threads(args):
+        return {"dsim": args.dsim_threads, "recv": args.recv_threads, "send": args.send_threads,
+                "xrecv": args.x_cpus or args.x_threads * args.substreams}
+
+    @staticmethod
+    def describe(args):
+        return [f"{args.antennas} antennas, {args.channels} channels in {args.substreams} substreams"]
+
+    def dsim(self, capture=None):
+        """Each polarisation has an rms of 26 of 511, half of its power common to all."""
+        own = " ".join(f"sky + wgn(0.035, {i + 1});" for i in range(len(self.inputs)))
+        config = super().dsim(f"sky = wgn(0.035, 100); {own}", dither_seed=1)
+        if capture:
+            duration = (self.args.period + 2 * PACKET_SAMPLES) / self.rate
+            config["digitiser"] |= {"first_timestamp": 0, "duration": duration}
+            config["send"] = {"pcap_file": str(capture)}
+            del config["http"]
+        return config
+
+    def fgpu(self):
+        return super().fgpu({"threads": self.args.recv_threads},
+                            {"dither": "none", "destinations": ",".join(self.voltages)},
+                            {"rate_factor": self.args.rate_factor})
+
+    def xbgpu(self, substream):
+        args, n_chan = self.args, self.args.channels // self.args.substreams
+        cpus = self.pins.of("xrecv") * args.x_threads * args.substreams  # shared where there are fewer than threads
+        send = {"interface": "lo", "ttl": 1, "buffer": 16 << 20}
+        return super().xbgpu(f"xbgpu{substream}", self.dumps[substream],
+                             cpus[substream * args.x_threads:(substream + 1) * args.x_threads], send,
+                             sources=self.voltages[substream], antennas=args.antennas, channels=args.channels,
+                             channels_per_substream=n_chan, channel_offset=substream * n_chan,
+                             spectra_per_heap=args.spectra_per_heap, samples_between_spectra=2 * args.channels,
+                             batches_per_chunk=self.x_batches, window=self.x_window,
+                             chunks=max(args.chunks, 2 * self.x_window + 3), threads=args.x_threads)
+
+    def commands(self, directory):
+        for s in range(self.args.substreams):
+            yield *self.program(directory, f"xbgpu{s}", self.xbgpu(s)), self.pins.but("dsim", "recv", "send")
+        yield *self.program(directory, "fgpu", self.fgpu()), self.pins.but("dsim", "xrecv", "send")
+        yield *self.program(directory, "dsim", self.dsim()), None
+
+    def period_of_samples(self):
+        """int [input][sample]: what dsim sends again and again, as it writes it to a capture."""
+        with tempfile.TemporaryDirectory(prefix="realtime") as directory:
+            capture = os.path.join(directory, "dsim.pcap")
+            _, command = self.program(directory, "dsim", self.dsim(capture))
+            made = subprocess.run(command, capture_output=True, text=True)
+            if made.returncode:
+                raise SystemExit(f"dsim: {made.stderr[-800:]}")
+            payload_bytes = PACKET_SAMPLES * SAMPLE_BITS // 8
+            packed = [[] for _ in self.inputs]
+            input_of = {endpoint: i for i, text in enumerate(self.inputs) for endpoint in harness.endpoints(text)}
+            for endpoint, packet in harness.read_pcap(capture):
+                if len(packet) > payload_bytes:
+                    packed[input_of[endpoint]].append(np.frombuffer(packet[-payload_bytes:], np.uint8))
+        samples = [fmodel.unpack(np.concatenate(p), SAMPLE_BITS)[:self.args.period] for p in packed]
+        assert all(len(s) == self.args.period for s in samples), "dsim's capture is too short"
+        return np.array(samples)
+
+    @classmethod
+    def expected_dump(cls, args, pins):
+        """int64 [channel][4 * baseline + product][re, im]: a complete dump, in float64 but for the quantisation."""
+        samples = cls(args, pins, 1).period_of_samples()
+        output = fmodel.Output(args.channels, args.spectra_per_heap, taps=N_TAPS, gain=GAIN)
+        reach = np.resize(np.arange(args.period), args.period + output.window - output.spacing)
+        voltages = np.array([fmodel.quantise(fmodel.spectra(s[reach], output), output.limit) for s in samples])
+        n_spectra = voltages.shape[1]  # different ones; [input][spectrum][channel][re, im]
+        voltages = voltages.reshape(args.antennas, N_POLS, n_spectra, args.channels, 2).transpose(0, 3, 2, 1, 4)
+        sums = xmodel.correlate(voltages[np.newaxis], np.ones((1, args.antennas), bool))
+        return checked(sums * (args.integration * args.spectra_per_heap // n_spectra))
+
+    def results(self, before, after, watch):
+        samples, voltages = (after.grown(before, "fgpu", name) / (after.time - before.time)
+                             for name in ("fgpu_input_bytes_total", "fgpu_output_bytes_total"))
+        return super().results(before, after, watch) | {
+            "samples_gbit_per_s": 8e-9 * samples, "voltages_gbit_per_s": 8e-9 * voltages,
+            "memory": host_traffic.chain(samples, voltages, self.args.direct), "off": max(self.judge_of_dumps.off.values()),
+            "latency": watch.latency, "apart": watch.apart, "lost": watch.lost, "x_wait_s": self.x_wait_s}
+
+    def summary(self, result):
+        return (f"  {cores_used(result)['all']:.1f} cores" if "dumps" in result else "") + super().summary(result)
+
+    def notes(self, result):
+        lines = [f"{program} lost from {first:.2f} to {last:.2f} s" for program, (first, last) in result.get("lost", {}).items()]
+        if "latency" in result:
+            late = ", ".join(f"{antenna} {1e3 * most:.1f} ms (at {when:.1f} s)"
+                             for antenna, (most, when) in result["latency"].items())
+            apart, when = result["apart"]
+            lines.append(f"batches left after their samples at most: {late}; antennas apart by {1e3 * apart:.1f} ms "
+                         f"(at {when:.1f} s), X-engines wait {1e3 * result['x_wait_s']:.0f} ms")
+        return lines
+
+    def headline(self, result):
+        return (f"{result['rate'] / 1e6:.1f} MS/s",
+                f"{result['samples_gbit_per_s']:.2f} Gb/s of samples, {result['voltages_gbit_per_s']:.2f} Gb/s of voltages, "
+                f"{result['dumps']['exact']} dumps exact (the first within {result['off']:.1e} of numpy's)", "")
+
+
+MODES = {"f": F, "x": X, "chain": Chain}
+
+
+def parse_args(argv=None, description=None):
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="mode", required=True)
+    for name, mode in MODES.items():
+        command = commands.add_parser(name, description=mode.__doc__)
+        mode.add_options(command)
+        add_search_options(command, *mode.RATES, mode.UNIT)
+    args = parser.parse_args(argv)
+    MODES[args.mode].check_options(commands.choices[args.mode], args)
+    return args

@@ -1,0 +1,149 @@
+/* lane.h - the threads of a simulator, each of which sends its share of heaps, made ahead, when their time has come.
+ *
+ * Flow:      heaps --lane's thread: lane_out_add--> a batch of packets --lane_out_flush--> send_sink
+ * Time:      all lanes have one origin: the first timestamp, and the monotonic time at which it is due.  A lane that was
+ *            held up catches up without leaving anything out.
+ * Ownership: a simulator's own lane and outputs begin with these structs, in its memory.
+ * Threads:   lanes_init() to lanes_start() and lanes_stop() from one thread; a lane and its outputs belong to the lane's
+ *            thread.  Counters are read by any. */
+#ifndef TOOLS_SHARED_LANE_H
+#define TOOLS_SHARED_LANE_H
+
+#include "common/base/counter.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/base/units.h"
+#include "common/config/time_keys.h"
+#include "common/net/spead.h"
+#include "common/send/keys.h"
+#include "common/send/sink.h"
+#include "common/time/timebase.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LANE_N_ITEMS               4 /* of a heap: a timestamp, its source, another immediate value, samples */
+#define LANE_DESCRIPTORS_MAX_BYTES 2048
+#define LANE_STOP_POLL_NS          (100 * NS_PER_MS) /* the longest sleep, so that a stop is noticed */
+#define LANE_DESCRIPTOR_PERIOD_NS  (5 * NS_PER_S)
+
+struct service;
+
+struct lane {
+    struct lanes *lanes; /* [const] */
+    struct lane *next;   /* [const] of all lanes */
+    int64_t timestamp;   /* of the next heaps */
+    int64_t latest_ns;   /* the most that sending was ever late */
+    int cpu;             /* [const] < 0: not pinned */
+    struct thread thread;
+    bool is_running; /* [caller of start and stop] */
+};
+
+/* What all lanes have in common. */
+struct lanes {
+    const struct config_send *send; /* [const] */
+    struct service *service;        /* [const] stopped when the last lane ends */
+    int (*run)(struct lane *lane);  /* [const] the thread's work; returns the exit code that the last lane stops with */
+    struct timebase timebase;       /* [const] */
+    int64_t first_timestamp;        /* < 0, or set before the lanes begin; [const] from lanes_set_origin() on */
+    int64_t origin_ns;              /* the same; the monotonic time that belongs to it */
+
+    uint8_t descriptors[LANE_DESCRIPTORS_MAX_BYTES];  /* [const] the payload of a descriptor heap */
+    size_t descriptors_bytes;                         /* [const] */
+    struct spead_item descriptor_items[LANE_N_ITEMS]; /* [const] */
+
+    struct counter n_packets;        /* sent */
+    struct counter n_packets_failed; /* refused by the kernel or a capture, or not sent by a card */
+    struct gauge late_ns;            /* how late the last heaps left */
+    struct log_limit failed_limit;
+    struct log_limit late_limit;
+
+    atomic_bool stop;
+    atomic_size_t n_left; /* that have not come to their end */
+    struct lane *first;   /* [const] */
+    size_t n;             /* [const] */
+};
+
+/* A sink and the batch of packets that is being filled for it. */
+struct lane_out {
+    struct lanes *lanes;      /* [const] */
+    struct send_sink *sink;   /* [const] */
+    size_t batch_max;         /* [const] packets handed to the sink at once */
+    struct packet_out *batch; /* NULL: none */
+    size_t n_batch;
+};
+
+/* ---- Life ------------------------------------------------------------------------------------------------------- */
+
+/* How many lanes 'n_streams' are dealt to: send.threads at most, and one for a capture. */
+size_t lanes_count(const struct config_send *send, size_t n_streams);
+
+/* Heaps of 'heap_samples' that a duration allows, rounded down; INT64_MAX if that is 0: until stopped. */
+int64_t lanes_count_heaps(const struct config_time *time, double duration_s, int64_t heap_samples);
+
+/* 'lanes' is zeroed; all arguments must outlive it.  'first_timestamp' < 0: from the clock.  Returns 0 or negative errno
+ * with one sentence in 'why'. */
+int lanes_init(struct lanes *lanes, const struct config_send *send, const struct config_time *time,
+               struct service *service, int64_t first_timestamp, int (*run)(struct lane *lane), char *why,
+               size_t why_bytes);
+
+/* Says what the items of heaps are, for receivers that do not know. */
+void lanes_build_descriptors(struct lanes *lanes, const struct spead_descriptor descriptors[LANE_N_ITEMS]);
+
+/* Adds the next of the lanes, which is zeroed. */
+void lanes_add(struct lanes *lanes, struct lane *lane);
+
+/* Sets the first timestamp, if it is from the clock to the next multiple of 'align', and its time: 'after_samples' after
+ * it was taken, or 'lead_ns' from now if it was given. */
+void lanes_set_origin(struct lanes *lanes, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
+
+/* Starts the threads.  Returns 0 or negative errno. */
+int lanes_start(struct lanes *lanes);
+
+/* Ends the threads and waits for them. */
+void lanes_stop(struct lanes *lanes);
+
+/* The most that any lane was ever late; once stopped. */
+int64_t lanes_latest_ns(const struct lanes *lanes);
+
+/* -ENOMEM, with the sentence. */
+int lanes_out_of_memory(char *why, size_t why_bytes);
+
+/* ---- The lane's thread ------------------------------------------------------------------------------------------- */
+
+static inline bool lanes_must_stop(const struct lanes *lanes)
+{
+    return atomic_load_explicit(&lanes->stop, memory_order_relaxed);
+}
+
+/* When what is 'n_samples' after the first timestamp is due. */
+int64_t lanes_due_ns(const struct lanes *lanes, int64_t n_samples);
+
+/* Heaps leave that late. */
+void lane_note_lateness(struct lane *lane, int64_t late_ns);
+
+/* Opens the sink, for heaps of 'heap_bytes' in packets of 'payload_bytes' at most.  A card that is lost stops the service
+ * with 1.  Returns 0 or negative errno with one sentence in 'why'. */
+int lane_out_open(struct lane_out *out, struct lanes *lanes, const struct endpoint_list *destinations,
+                  size_t heap_bytes, size_t payload_bytes, char *why, size_t why_bytes);
+
+/* A packet of the batch, to be filled before the next call. */
+struct packet_out *lane_out_add(struct lane_out *out, size_t destination);
+
+/* Adds the packet that carries 'payload_bytes' of a heap from 'offset' on. */
+struct packet_out *lane_out_add_heap(struct lane_out *out, size_t destination, uint64_t heap_cnt, const uint8_t *heap,
+                                     size_t heap_bytes, size_t offset, size_t payload_bytes,
+                                     const struct spead_item items[LANE_N_ITEMS]);
+
+/* Sends what has been added.  Returns false if there was nothing. */
+bool lane_out_flush(struct lane_out *out);
+
+/* The same, and waits until all has left. */
+void lane_out_drain(struct lane_out *out);
+
+/* One that was not opened, but is zeroed, is accepted. */
+void lane_out_close(struct lane_out *out);
+
+#endif
