@@ -278,6 +278,28 @@ def decode_pcap(path):
     return out
 
 
+class Listener:
+    """A socket that has joined the group of an endpoint: packets as they come."""
+
+    def __init__(self, endpoint):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(endpoint)
+        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
+                               socket.inet_aton(endpoint[0]) + socket.inet_aton(LOOPBACK))
+        self.socket.settimeout(TIMEOUT_S)
+
+    def recv(self):
+        return self.socket.recv(65536)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+
 class Receiver:
     """Receives multicast with spead2 on a thread of its own, from sockets or with ibverbs; 'heaps' grows as they come."""
 

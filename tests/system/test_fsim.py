@@ -1,7 +1,6 @@
 """fsim: every packet of its captures as spead2 makes them of the voltages that numpy computes; and fsim -> xbgpu, by
 captures and live, every dump as numpy or a closed form has it."""
 import copy
-import socket
 import subprocess
 import time
 from io import BytesIO
@@ -10,7 +9,6 @@ from pathlib import Path
 import baseband.data
 import numpy as np
 import pytest
-import spead2.send
 from astropy import units
 from astropy.time import Time
 from baseband import vdif
@@ -20,8 +18,8 @@ import harness
 import scenario
 import wire
 import xmodel
-from harness import FENG_ID, FENG_RAW, FLAVOUR, FREQUENCY, IMMEDIATE, TIMESTAMP, endpoints, groups, merge, packets
-from test_spead_bytes import FENG_FREQUENCY_TEXT, FENG_ID_TEXT, FENG_RAW_TEXT, TIMESTAMP_TEXT, compare
+from harness import FENG_ID, TIMESTAMP, endpoints, groups, merge, packets
+from test_spead_bytes import compare, feng_descriptors
 from test_xbgpu import n_magic
 
 FSIM = {
@@ -67,20 +65,6 @@ def capture(daemon, config, path):
 # ---- Packets ---------------------------------------------------------------------------------------------------------
 
 
-def feng_descriptors(config):
-    stream = config["stream"]
-    bits = stream.get("sample_bits", 8)
-    group = spead2.send.ItemGroup(flavour=FLAVOUR)
-    group.add_item(TIMESTAMP, "timestamp", TIMESTAMP_TEXT, (), format=IMMEDIATE)
-    group.add_item(FENG_ID, "feng_id", FENG_ID_TEXT, (), format=IMMEDIATE)
-    group.add_item(FREQUENCY, "frequency", FENG_FREQUENCY_TEXT, (), format=IMMEDIATE)
-    kind = {4: {"format": [("u" if stream.get("sample_encoding") == "offset" else "i", 4)]}, 8: {"dtype": np.int8},
-            16: {"dtype": np.dtype("<f2")}}[bits]
-    shape = (stream["channels_per_substream"], stream["spectra_per_heap"], 2, 2)
-    group.add_item(FENG_RAW, "feng_raw", FENG_RAW_TEXT, shape, **kind)
-    return group.get_heap(descriptors="all", data="none")
-
-
 def expected_packets(config, v):
     """All packets of a capture of v[batch][ant]..., which begins with the batch of first_timestamp."""
     stream, where = config["stream"], endpoints(config["stream"]["destinations"])
@@ -88,6 +72,7 @@ def expected_packets(config, v):
     first = stream["first_timestamp"] // batch_samples(config)
     seconds = batch_samples(config) / config["time"]["adc_sample_rate"]
     encoded, counts, due = fsimmodel.encode(config, v), list(range(n_ants)), [0.0] * n_ants
+    descriptors = cps, stream["spectra_per_heap"], stream.get("sample_bits", 8), stream.get("sample_encoding")
     out = []
 
     def heap_of(ant, destination, heap):
@@ -98,7 +83,7 @@ def expected_packets(config, v):
         for ant in range(n_ants):
             if b * seconds >= due[ant]:
                 due[ant] += 5 * (ant + 1 if due[ant] == 0 else n_ants)
-                out += [p for d in range(len(where)) for p in heap_of(ant, d, feng_descriptors(config))]
+                out += [p for d in range(len(where)) for p in heap_of(ant, d, feng_descriptors(*descriptors))]
         heaps = []
         for ant in range(n_ants):
             if fsimmodel.is_dropped(config, first + b, ant):
@@ -186,32 +171,14 @@ def test_fgpu_sends_the_same(daemon, work, rng):
 # ---- On the network --------------------------------------------------------------------------------------------------
 
 
-class Listener:
-    """A socket that has joined a group."""
-
-    def __init__(self, where):
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        self.socket.bind(where)
-        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
-                               socket.inet_aton(where[0]) + socket.inet_aton(harness.LOOPBACK))
-        self.socket.settimeout(harness.TIMEOUT_S)
-
-    def packets(self, n_stops):
-        """All packets until so many are stops, taken apart."""
-        out = []
-        while n_stops:
-            packet = wire.parse(self.socket.recv(65536))
-            n_stops -= packet.get(wire.STREAM_CTRL) == 2
-            out.append(packet)
-        return out
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
+def packets_until(listener, n_stops):
+    """All packets until so many are stops, taken apart."""
+    out = []
+    while n_stops:
+        packet = wire.parse(listener.recv())
+        n_stops -= packet.get(wire.STREAM_CTRL) == 2
+        out.append(packet)
+    return out
 
 
 def test_threads_keep_together(daemon, work):
@@ -219,9 +186,9 @@ def test_threads_keep_together(daemon, work):
     n_ants, n_batches = 7, 150
     config = fsim_config(SIGNALS["noise"], n_batches, 1, stream={"antennas": n_ants},
                          send={"interface": harness.LOOPBACK, "ttl": 0, "threads": 3, "packet_payload": 128})
-    with Listener(endpoints(config["stream"]["destinations"])[0]) as listener:
+    with harness.Listener(endpoints(config["stream"]["destinations"])[0]) as listener:
         start(daemon, config).wait_end()
-        found = [p for p in listener.packets(n_ants) if p.get(FENG_ID) is not None]
+        found = [p for p in packets_until(listener, n_ants) if p.get(FENG_ID) is not None]
     numbers = np.array([p.get(TIMESTAMP) // batch_samples(config) for p in found])
     assert len(found) == n_ants * n_batches * 2
     behind = np.maximum.accumulate(numbers) - numbers

@@ -3,7 +3,6 @@
 The recordings are the samples that come with `baseband`, which also decodes them: what dsim sends is compared with
 that, requantised by numpy, and what fgpu makes of it with the float64 model.
 """
-import socket
 import struct
 import subprocess
 from collections import defaultdict
@@ -261,31 +260,13 @@ def test_loop(daemon, work, rng):
     play(daemon, config, [np.tile(values, 20)] * 4)
 
 
-class Listener:
-    """A socket that has joined the group of one polarisation."""
-
-    def __init__(self, where):
-        (self.group, port), = endpoints(where)
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind((self.group, port))
-        self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP,
-                               socket.inet_aton(self.group) + socket.inet_aton(harness.LOOPBACK))
-        self.socket.settimeout(harness.TIMEOUT_S)
-
-    def heaps(self, n):
-        """The next (timestamp, samples of 10 bits)."""
-        out = []
-        while len(out) < n:
-            found = unpack_heap(self.socket.recv(65536), 10)
-            out += [(found[0][harness.TIMESTAMP], found[1])] if found else []
-        return out
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.socket.close()
+def next_heaps(listener, n):
+    """The next (timestamp, samples of 10 bits)."""
+    out = []
+    while len(out) < n:
+        found = unpack_heap(listener.recv(), 10)
+        out += [(found[0][harness.TIMESTAMP], found[1])] if found else []
+    return out
 
 
 LIVE = {"first_timestamp": -1, "adc_sample_rate": 256 * 500}
@@ -298,9 +279,9 @@ def test_live(daemon, work, rng):
     config = dsim_config([{"kind": "int16", "file": str(work / "x")}], antennas, "", loop=True, **LIVE)
     config["send"] = {"interface": harness.LOOPBACK, "ttl": 0}
     config["http"] = {"listen": f"{harness.LOOPBACK}:{harness.free_tcp_port()}"}
-    with Listener(antennas[0]["pol1"]) as listener:
+    with harness.Listener(endpoints(antennas[0]["pol1"])[0]) as listener:
         process = daemon("dsim", config).wait_ready()
-        heaps = listener.heaps(100)
+        heaps = next_heaps(listener, 100)
         metrics = process.metrics()
         process.terminate().wait_end()
     assert metrics.get("dsim_zeroed_samples_total") == 0 and metrics.get("dsim_reader_late_total") >= 0
@@ -317,9 +298,9 @@ def test_file_is_cut_while_it_plays(daemon, work, rng):
     antennas = fgpu_antennas(1)
     config = dsim_config([{"kind": "int16", "file": str(work / "x")}], antennas, "", **LIVE)
     config["send"] = {"interface": harness.LOOPBACK, "ttl": 0}
-    with Listener(antennas[0]["pol0"]) as listener:
+    with harness.Listener(endpoints(antennas[0]["pol0"])[0]) as listener:
         process = daemon("dsim", config).wait_ready()
-        listener.heaps(10)
+        next_heaps(listener, 10)
         with open(work / "x", "r+b") as file:
             file.truncate(1001)
         process.wait_end(code=1)

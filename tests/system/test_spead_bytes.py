@@ -15,12 +15,13 @@ XENG_FREQUENCY_TEXT = "Value of first channel in collections stored here."
 XENG_RAW_TEXT = "Integrated baseline correlation products."
 
 
-def feng_descriptors(n_chan, n_spectra, bits):
+def feng_descriptors(n_chan, n_spectra, bits, encoding="twos_complement"):
     group = spead2.send.ItemGroup(flavour=FLAVOUR)
     group.add_item(TIMESTAMP, "timestamp", TIMESTAMP_TEXT, (), format=IMMEDIATE)
     group.add_item(FENG_ID, "feng_id", FENG_ID_TEXT, (), format=IMMEDIATE)
     group.add_item(FREQUENCY, "frequency", FENG_FREQUENCY_TEXT, (), format=IMMEDIATE)
-    kind = {"dtype": np.int8} if bits == 8 else {"format": [("i", bits)]}
+    kind = {4: {"format": [("u" if encoding == "offset" else "i", 4)]}, 8: {"dtype": np.int8},
+            16: {"dtype": np.dtype("<f2")}}[bits]
     group.add_item(FENG_RAW, "feng_raw", FENG_RAW_TEXT, (n_chan, n_spectra, 2, 2), **kind)
     return group.get_heap(descriptors="all", data="none")
 
