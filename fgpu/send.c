@@ -303,41 +303,38 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 }
 
 /* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
+/* Describes the items of 'output' heaps with 'n_chan' channels. */
+static void describe(const struct fgpu_config_output *output, int64_t n_chan, struct spead_descriptor descriptors[N_ITEMS])
+{
+    const struct spead_descriptor all[N_ITEMS] = {
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_TIMESTAMP, "timestamp",
+                               "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
+                               "Identifies the first channel in the band of frequencies in the SPEAD heap."),
+        {.id = SPEAD_FENG_RAW,
+         .name = "feng_raw",
+         .description = "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
+         .dtype = output->sample_bits == 8 ? "|i1" : NULL,
+         .format_type = 'i',
+         .format_bits = (int)output->sample_bits,
+         .n_dims = 4,
+         .shape = {n_chan, output->spectra_per_heap, N_POLS, 2}},
+    };
+
+    memcpy(descriptors, all, sizeof(all));
+}
+
 static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t share, char *why, size_t why_bytes)
 {
     size_t first = first_destination(stream, share), end = first_destination(stream, share + 1);
     const struct endpoint_list destinations = {.items = stream->output->destinations.items + first, .n = end - first};
     const struct config_send *c = &send->config->send;
     const struct fgpu_config_output *output = stream->output;
-    int64_t n_chan = output->n_chan / (int64_t)output->destinations.n;
     int64_t feng_id = fgpu_config_antenna(send->config, stream->ant)->feng_id;
-    const struct spead_descriptor descriptors[] = {
-        {SPEAD_TIMESTAMP,
-         "timestamp",
-         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
-         NULL,
-         'u',
-         48,
-         0,
-         {0}},
-        {SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_FREQUENCY,
-         "frequency",
-         "Identifies the first channel in the band of frequencies in the SPEAD heap.",
-         NULL,
-         'u',
-         48,
-         0,
-         {0}},
-        {SPEAD_FENG_RAW,
-         "feng_raw",
-         "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
-         output->sample_bits == 8 ? "|i1" : NULL,
-         'i',
-         (int)output->sample_bits,
-         4,
-         {n_chan, output->spectra_per_heap, N_POLS, 2}},
-    };
+    struct spead_descriptor descriptors[N_ITEMS];
+
+    describe(output, output->n_chan / (int64_t)output->destinations.n, descriptors);
     struct send_stream_config config = {
         .name = output->name,
         .sink = {.destinations = &destinations,

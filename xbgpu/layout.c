@@ -326,6 +326,40 @@ static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *er
     return true;
 }
 
+static void check_format(const struct xbgpu_config_recv *recv, struct config *errors)
+{
+    if (recv->crc && recv->gpudirect)
+        config_error(errors, &recv->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
+    if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
+        config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
+                     (long long)recv->sample_bits);
+    else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
+        config_error(errors, &recv->sample_encoding,
+                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
+                     (long long)recv->sample_bits);
+    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
+        CHUNK_HEAP_MAPPED)
+        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
+                     (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
+}
+
+static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members, struct config *errors)
+{
+    for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
+        if (!endpoint_is_multicast(&recv->sources.items[i])) {
+            config_error(errors, &recv->n_threads,
+                         "threads must be 1 with a unicast source: only one socket gets its packets");
+            break;
+        }
+    recv_keys_check_sources(&recv->sources, errors);
+    /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
+    if (recv->sources.n > 1)
+        config_warning(errors, &recv->sources,
+                       "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
+                       "substreams is received and refused",
+                       recv->sources.n);
+}
+
 static void check_recv(const struct xbgpu_config *config, struct config *errors)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
@@ -344,32 +378,8 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
             errors, &recv->chan_offset,
             "channel_offset must be a multiple of channels_per_substream (%lld) below channels (%lld), not %lld",
             (long long)recv->n_chan_substream, (long long)recv->n_chan, (long long)recv->chan_offset);
-    if (recv->crc && recv->gpudirect)
-        config_error(errors, &recv->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
-    if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
-        config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
-                     (long long)recv->sample_bits);
-    else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
-        config_error(errors, &recv->sample_encoding,
-                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
-                     (long long)recv->sample_bits);
-    if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
-        CHUNK_HEAP_MAPPED)
-        config_error(errors, &recv->n_chan_substream, "a heap of %lld channels and %lld spectra has 2 GiB or more",
-                     (long long)recv->n_chan_substream, (long long)recv->spectra_per_heap);
-    for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
-        if (!endpoint_is_multicast(&recv->sources.items[i])) {
-            config_error(errors, &recv->n_threads,
-                         "threads must be 1 with a unicast source: only one socket gets its packets");
-            break;
-        }
-    recv_keys_check_sources(&recv->sources, errors);
-    /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
-    if (recv->sources.n > 1)
-        config_warning(errors, &recv->sources,
-                       "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
-                       "substreams is received and refused",
-                       recv->sources.n);
+    check_format(recv, errors);
+    check_sources(recv, n_members, errors);
     if (recv->sample_bits == 16 && recv->spectra_per_heap > CORRELATE_FLOAT_SPECTRA)
         config_error(errors, &recv->spectra_per_heap,
                      "spectra_per_heap must be at most %d with sample_bits of 16, not %lld", CORRELATE_FLOAT_SPECTRA,

@@ -278,41 +278,38 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     int gate_index = xbgpu_output_gate(send->config, output);
     bool by_channel = gate_index >= 0 && xbgpu_gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
     const struct spead_descriptor all[] = {
-        {SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here.", NULL, 'u', 48, 0, {0}},
-        {SPEAD_TIMESTAMP,
-         "timestamp",
-         "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
-         NULL,
-         'u',
-         48,
-         0,
-         {0}},
-        {SPEAD_XENG_RAW,
-         "xeng_raw",
-         "Integrated baseline correlation products.",
-         real ? "<f4" : "<i4",
-         real ? 'f' : 'i',
-         32,
-         3,
-         {n_chan, n_baselines * N_POL_PRODUCTS, 2}},
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_TIMESTAMP, "timestamp", "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        {.id = SPEAD_XENG_RAW,
+         .name = "xeng_raw",
+         .description = "Integrated baseline correlation products.",
+         .dtype = real ? "<f4" : "<i4",
+         .format_type = real ? 'f' : 'i',
+         .format_bits = 32,
+         .n_dims = 3,
+         .shape = {n_chan, n_baselines * N_POL_PRODUCTS, 2}},
     };
-    const struct spead_descriptor weights = {SPEAD_XENG_WEIGHTS,
-                                             "xeng_weights",
-                                             "Spectra that went into each baseline of antennas.",
-                                             "<u4",
-                                             'u',
-                                             32,
-                                             by_channel ? 2 : 1,
-                                             {by_channel ? n_chan : n_baselines, n_baselines}};
-    const struct spead_descriptor gate = {SPEAD_XENG_GATE, "gate", gate_help, NULL, 'u', 48, 0, {0}};
-    const struct spead_descriptor spectra = {SPEAD_XENG_GATE_SPECTRA,
-                                             "gate_spectra",
-                                             "Spectra that the gate took of each channel.",
-                                             "<u4",
-                                             'u',
-                                             32,
-                                             1,
-                                             {n_chan}};
+    const struct spead_descriptor weights = {
+        .id = SPEAD_XENG_WEIGHTS,
+        .name = "xeng_weights",
+        .description = "Spectra that went into each baseline of antennas.",
+        .dtype = "<u4",
+        .format_type = 'u',
+        .format_bits = 32,
+        .n_dims = by_channel ? 2 : 1,
+        .shape = {by_channel ? n_chan : n_baselines, n_baselines},
+    };
+    const struct spead_descriptor gate = SPEAD_VALUE_DESCRIPTOR(SPEAD_XENG_GATE, "gate", gate_help);
+    const struct spead_descriptor spectra = {
+        .id = SPEAD_XENG_GATE_SPECTRA,
+        .name = "gate_spectra",
+        .description = "Spectra that the gate took of each channel.",
+        .dtype = "<u4",
+        .format_type = 'u',
+        .format_bits = 32,
+        .n_dims = 1,
+        .shape = {n_chan},
+    };
     size_t n = ARRAY_LEN(all);
 
     memcpy(descriptors, all, sizeof(all));

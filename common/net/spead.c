@@ -82,6 +82,13 @@ static uint64_t *standard_field(struct spead_packet *packet, unsigned id)
     }
 }
 
+static void keep_wanted(struct spead_packet *packet, size_t i, uint64_t value, bool immediate)
+{
+    packet->wanted[i] = value;
+    packet->found |= 1u << i;
+    packet->immediate = (packet->immediate & ~(1u << i)) | (unsigned)immediate << i;
+}
+
 enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                              const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet)
 {
@@ -121,13 +128,9 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
         } else if (id == SPEAD_CRC) {
             packet->crc_at = immediate ? (size_t)(at - header) : 0;
         }
-        for (size_t i = 0; i < n_wanted; i++) {
-            if (wanted_ids[i] != id)
-                continue;
-            packet->wanted[i] = value;
-            packet->found |= 1u << i;
-            packet->immediate = (packet->immediate & ~(1u << i)) | (unsigned)immediate << i;
-        }
+        for (size_t i = 0; i < n_wanted; i++)
+            if (wanted_ids[i] == id)
+                keep_wanted(packet, i, value, immediate);
     }
 
     const unsigned all_standard =

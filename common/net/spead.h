@@ -117,6 +117,12 @@ struct spead_descriptor {
     int64_t shape[8];
 };
 
+/* The descriptor of an item with a value of 48 bits. */
+#define SPEAD_VALUE_DESCRIPTOR(id_, name_, description_)                                                               \
+    {                                                                                                                  \
+        .id = id_, .name = name_, .description = description_, .format_type = 'u', .format_bits = 48                   \
+    }
+
 /* Writes the payload of a descriptor heap, one encoded descriptor after the other, and the items that point at them
  * ('items' has room for n_descriptors).  Returns the number of payload bytes, or 0 if 'out_bytes' is too small. */
 size_t spead_build_descriptors(const struct spead_descriptor *descriptors, size_t n_descriptors, uint8_t *out,

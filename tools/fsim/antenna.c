@@ -12,21 +12,12 @@ static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;
     const struct spead_descriptor descriptors[LANE_N_ITEMS] = {
-        {.id = SPEAD_TIMESTAMP,
-         .name = "timestamp",
-         .description = "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate.",
-         .format_type = 'u',
-         .format_bits = 48},
-        {.id = SPEAD_FENG_ID,
-         .name = "feng_id",
-         .description = "Uniquely identifies the F-Engine source for the data.",
-         .format_type = 'u',
-         .format_bits = 48},
-        {.id = SPEAD_FREQUENCY,
-         .name = "frequency",
-         .description = "Identifies the first channel in the band of frequencies in the SPEAD heap.",
-         .format_type = 'u',
-         .format_bits = 48},
+        SPEAD_VALUE_DESCRIPTOR(
+            SPEAD_TIMESTAMP, "timestamp",
+            "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
+        SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
+                               "Identifies the first channel in the band of frequencies in the SPEAD heap."),
         {.id = SPEAD_FENG_RAW,
          .name = "feng_raw",
          .description = "Channelised complex data from both polarisations of digitiser associated with F-Engine.",
