@@ -34,7 +34,7 @@ struct fgpu_antenna {
     int64_t newest_samples;             /* timestamp of the newest pair */
     bool restarts;                      /* a chunk since that pair began a stream */
     bool went_back;                     /* since fgpu_antenna_went_back() */
-    struct fgpu_walk **walks;           /* [n_outputs] */
+    struct fgpu_output **walks;         /* [n_outputs] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
     struct gauge power_udb[N_POLS]; /* dBFS in millionths */
@@ -133,7 +133,7 @@ static void reset_history(struct fgpu_antenna *a)
     release_previous(a);
     a->went_back = true;
     for (size_t o = 0; o < a->layout->n_outputs; o++)
-        fgpu_walk_restart(a->walks[o]);
+        fgpu_output_restart(a->walks[o]);
 }
 
 /* Makes the next pair the current device input.  Returns false if there is none, or nowhere to put it. */
@@ -172,7 +172,7 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait)
             return antenna->n_free_inputs > 0; /* else there may be more sets */
         bool done = true;
         for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-            done = fgpu_walk_advance(antenna->walks[o], antenna->current, may_wait) && done;
+            done = fgpu_output_advance(antenna->walks[o], antenna->current, may_wait) && done;
         if (!done)
             return false;
         antenna->previous = antenna->current;
@@ -196,27 +196,27 @@ size_t fgpu_antenna_drop(struct fgpu_antenna *antenna)
 void fgpu_antenna_flush(struct fgpu_antenna *antenna)
 {
     for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-        fgpu_walk_flush(antenna->walks[o]);
+        fgpu_output_flush(antenna->walks[o]);
 }
 
 int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays)
 {
-    return fgpu_walk_set_delays(antenna->walks[output], delays);
+    return fgpu_output_set_delays(antenna->walks[output], delays);
 }
 
 const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol)
 {
-    return fgpu_walk_delays(antenna->walks[output], pol);
+    return fgpu_output_delays(antenna->walks[output], pol);
 }
 
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output)
 {
-    return fgpu_walk_take_gains(antenna->walks[output]);
+    return fgpu_output_take_gains(antenna->walks[output]);
 }
 
 int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
 {
-    return fgpu_walk_set_gains(antenna->walks[gains->output], gains);
+    return fgpu_output_set_gains(antenna->walks[gains->output], gains);
 }
 
 int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
@@ -224,7 +224,7 @@ int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
     int64_t steady_samples = 0;
 
     for (size_t o = 0; o < antenna->layout->n_outputs; o++) {
-        int64_t samples = fgpu_walk_steady_samples(antenna->walks[o]);
+        int64_t samples = fgpu_output_steady_samples(antenna->walks[o]);
         steady_samples = samples > steady_samples ? samples : steady_samples;
     }
     return steady_samples;
@@ -232,7 +232,7 @@ int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
 
 int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output)
 {
-    return fgpu_walk_confirmed_samples(antenna->walks[output]);
+    return fgpu_output_confirmed_samples(antenna->walks[output]);
 }
 
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
@@ -268,7 +268,7 @@ size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna)
     size_t n = 0;
 
     for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-        n += fgpu_walk_n_finished(antenna->walks[o]);
+        n += fgpu_output_n_finished(antenna->walks[o]);
     return n;
 }
 
@@ -346,7 +346,7 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         snprintf(name, sizeof(name), "%s.input%zu.delay", fgpu_config_output(a->config, o)->name, ant * N_POLS + pol);
         struct sensor_reading first = fgpu_delay_text_reading(&none, &timebase, 0);
         first.unix_ns = clock_unix_ns();
-        err = sensors_add(sensors, fgpu_walk_delay_sensor(a->walks[o], pol), &about, first);
+        err = sensors_add(sensors, fgpu_output_delay_sensor(a->walks[o], pol), &about, first);
     }
     for (unsigned pol = 0; pol < N_POLS && !err; pol++)
         err = fgpu_monitor_add_sensors(&a->monitors[pol], sensors, ant * N_POLS + pol);
@@ -386,15 +386,15 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         err = create_input(a, config, &a->inputs[i]);
         a->free_inputs[a->n_free_inputs++] = &a->inputs[i];
     }
-    a->walks = err ? NULL : calloc(a->layout->n_outputs, sizeof(struct fgpu_walk *));
+    a->walks = err ? NULL : calloc(a->layout->n_outputs, sizeof(struct fgpu_output *));
     if (!err && !a->walks)
         err = -ENOMEM;
     for (size_t o = 0; !err && o < a->layout->n_outputs; o++)
-        err = fgpu_walk_create(&(struct fgpu_walk_config){a->config, a->layout, a->device, a->compute, a->download,
-                                                          fgpu_send_stream(config->send, config->ant, o), o,
-                                                          config->dither_seeds[o], &config->choices[o],
-                                                          config->filters[o]},
-                               &a->walks[o]);
+        err = fgpu_output_create(&(struct fgpu_output_config){a->config, a->layout, a->device, a->compute, a->download,
+                                                              fgpu_send_stream(config->send, config->ant, o), o,
+                                                              config->dither_seeds[o], &config->choices[o],
+                                                              config->filters[o]},
+                                 &a->walks[o]);
     if (!err) {
         init_level(a);
         register_metrics(a);
@@ -416,7 +416,7 @@ void fgpu_antenna_destroy(struct fgpu_antenna *antenna)
     matcher_destroy(antenna->matcher);
     device_stream_destroy(antenna->compute);
     for (size_t o = 0; antenna->walks && o < antenna->layout->n_outputs; o++)
-        fgpu_walk_destroy(antenna->walks[o]);
+        fgpu_output_destroy(antenna->walks[o]);
     free(antenna->walks);
     device_kernel_destroy(antenna->gather);
     for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {

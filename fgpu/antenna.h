@@ -58,20 +58,20 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 /* Whether the data's time has begun again earlier since it was last asked. */
 bool fgpu_antenna_went_back(struct fgpu_antenna *antenna);
 
-/* New delay models of one output; as fgpu_walk_set_delays(). */
+/* New delay models of one output; as fgpu_output_set_delays(). */
 int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
 
-/* fgpu_walk_delays() of one output. */
+/* fgpu_output_delays() of one output. */
 const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol);
 
-/* Gains of one output; fgpu_walk_take_gains() and fgpu_walk_set_gains() of that. */
+/* Gains of one output; fgpu_output_take_gains() and fgpu_output_set_gains() of that. */
 struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
 int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
 
 /* All that was set of any output shows in what is made from this timestamp on. */
 int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna);
 
-/* From any thread: fgpu_walk_confirmed_samples() of one output. */
+/* From any thread: fgpu_output_confirmed_samples() of one output. */
 int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output);
 
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */

@@ -54,7 +54,7 @@ struct fgpu_control {
     struct katcp_sensors *katcp_sensors;
     struct sensor *eq; /* [output][input] */
     struct sensor rx_status;
-    struct fgpu_facts *facts;
+    struct fgpu_stream_info *stream_info;
     struct ev_loop *loop;
     ev_timer poll;
     ev_async wake; /* the data's time went back */
@@ -602,7 +602,7 @@ static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config 
         err = add_eq(c, i / c->n_inputs, i % c->n_inputs);
     if (!err)
         err = sensors_add(c->sensors, &c->rx_status, &rx, (struct sensor_reading){0});
-    return err ? err : fgpu_facts_create(c->config, config->dither_seeds, c->sensors, &c->facts);
+    return err ? err : fgpu_stream_info_create(c->config, config->dither_seeds, c->sensors, &c->stream_info);
 }
 
 int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control)
@@ -652,7 +652,7 @@ void fgpu_control_destroy(struct fgpu_control *c)
         return;
     fgpu_control_stop(c);
     ev_async_stop(c->loop, &c->wake);
-    fgpu_facts_destroy(c->facts);
+    fgpu_stream_info_destroy(c->stream_info);
     free(c->eq);
     free(c);
 }

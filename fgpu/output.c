@@ -16,7 +16,7 @@
 /* Output of so long without a gap of so long makes its time a confirmed one. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
-struct fgpu_walk {
+struct fgpu_output {
     const struct fgpu_layout *layout;
     int64_t packet_samples;
     struct device *device;
@@ -55,7 +55,7 @@ struct fgpu_walk {
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
 /* All that used the old gains has been queued before. */
-static void upload_new_gains(struct fgpu_walk *w)
+static void upload_new_gains(struct fgpu_output *w)
 {
     if (!w->new_gains)
         return;
@@ -65,7 +65,7 @@ static void upload_new_gains(struct fgpu_walk *w)
 }
 
 /* Takes an output buffer for the batches from 'next' on. */
-static bool take_buffer(struct fgpu_walk *w)
+static bool take_buffer(struct fgpu_output *w)
 {
     w->filling = fgpu_stream_take(w->stream);
     if (!w->filling)
@@ -81,7 +81,7 @@ static bool take_buffer(struct fgpu_walk *w)
 
 /* Queues the download of the voltages: all of them, for the host to send; or where the card reads them on the device,
  * only what the status page has asked to look at. */
-static void download_voltages(struct fgpu_walk *w, struct fgpu_buffer *buffer)
+static void download_voltages(struct fgpu_output *w, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = w->stream->output;
     size_t batch_bytes = fgpu_batch_bytes(output), batch = fgpu_buffer_first_sent(buffer);
@@ -97,7 +97,7 @@ static void download_voltages(struct fgpu_walk *w, struct fgpu_buffer *buffer)
 
 /* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
  * sent. */
-static void finish_buffer(struct fgpu_walk *w)
+static void finish_buffer(struct fgpu_output *w)
 {
     struct fgpu_buffer *buffer = w->filling;
     size_t n_batches = w->n_filled / w->spectra_per_heap;
@@ -130,7 +130,7 @@ static void finish_buffer(struct fgpu_walk *w)
     w->n_finished++;
 }
 
-void fgpu_walk_flush(struct fgpu_walk *w)
+void fgpu_output_flush(struct fgpu_output *w)
 {
     if (!w->filling)
         return;
@@ -149,7 +149,7 @@ void fgpu_walk_flush(struct fgpu_walk *w)
 enum fit { FITS, TOO_EARLY /* on either: never again */, TOO_LATE /* on either: not yet */ };
 
 /* Timestamp of the first sample of the input that the walk may use. */
-static int64_t first_of(const struct fgpu_walk *w, const struct fgpu_device_input *in, unsigned pol)
+static int64_t first_of(const struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol)
 {
     if (!w->started)
         return in->first_samples[pol];
@@ -157,7 +157,7 @@ static int64_t first_of(const struct fgpu_walk *w, const struct fgpu_device_inpu
 }
 
 /* Where the windows of the spectrum at 't_samples' lie, and what remains of its delays, in spectra[pol][i]. */
-static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_input *in, int64_t t_samples, size_t i)
+static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_input *in, int64_t t_samples, size_t i)
 {
     enum fit fit = FITS;
 
@@ -179,7 +179,7 @@ static enum fit place_spectrum(struct fgpu_walk *w, const struct fgpu_device_inp
 }
 
 /* Places up to 'n_max' spectra from 'next' on.  Returns how many fit, and why not more. */
-static size_t place_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
+static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
         *fit = place_spectrum(w, in, w->next_samples + (int64_t)i * w->spacing_samples, i);
@@ -191,14 +191,14 @@ static size_t place_spectra(struct fgpu_walk *w, const struct fgpu_device_input 
 
 /* Starts again at the first batch that the input allows, and counts those that it does not.  Returns false where the
  * delays never allow any: then only other delays will help. */
-static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
+static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
     int64_t next =
         fgpu_delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0, w->batch_samples);
 
-    fgpu_walk_flush(w);
+    fgpu_output_flush(w);
     if (next == INT64_MAX)
         return false;
     if (w->started) {
@@ -222,7 +222,7 @@ static bool skip_to(struct fgpu_walk *w, const struct fgpu_device_input *in)
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
 
 /* Marks the batches whose spectra [first, first + n) of the buffer miss input on 'pol'. */
-static void note_presence(struct fgpu_walk *w, const struct fgpu_device_input *in, unsigned pol, size_t first, size_t n)
+static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first, size_t n)
 {
     const struct channelise_spectrum *spectra = w->spectra[pol];
 
@@ -235,7 +235,7 @@ static void note_presence(struct fgpu_walk *w, const struct fgpu_device_input *i
 }
 
 /* From places in the device input to places in what the mixer made of it. */
-static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
+static void place_in_baseband(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++)
         for (size_t i = 0; i < n; i++)
@@ -243,7 +243,7 @@ static void place_in_baseband(struct fgpu_walk *w, const struct fgpu_device_inpu
                 fgpu_baseband_index(w->baseband, in->timestamp_samples + w->spectra[pol][i].offset);
 }
 
-static void show_delay(struct fgpu_walk *w)
+static void show_delay(struct fgpu_output *w)
 {
     double delay_samples = fmax(fabs(w->shown[0].delay_samples), fabs(w->shown[1].delay_samples));
     double delay_ps = 1e12 * delay_samples / timebase_decimal_to_double(w->timebase.adc_sample_rate_hz);
@@ -251,7 +251,7 @@ static void show_delay(struct fgpu_walk *w)
     gauge_set(&w->stream->delay_ps, delay_ps < 0x1p62 ? (int64_t)delay_ps : INT64_MAX);
 }
 
-static void show_model(struct fgpu_walk *w, unsigned pol)
+static void show_model(struct fgpu_output *w, unsigned pol)
 {
     struct sensor_reading reading = fgpu_delay_text_reading(&w->shown[pol], &w->timebase, w->shown_since[pol]);
 
@@ -262,7 +262,7 @@ static void show_model(struct fgpu_walk *w, unsigned pol)
 
 /* No spectrum fits any more, and the next lies at spectra[pol][0]: how much input is to come before the next batch may
  * begin.  Up to a batch is usual. */
-static void note_ahead(struct fgpu_walk *w, const struct fgpu_device_input *in)
+static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     int64_t ahead_samples = 0;
 
@@ -280,7 +280,7 @@ static void note_ahead(struct fgpu_walk *w, const struct fgpu_device_input *in)
 }
 
 /* Output of 'n_samples' more has been made. */
-static void note_run(struct fgpu_walk *w, int64_t n_samples)
+static void note_run(struct fgpu_output *w, int64_t n_samples)
 {
     w->run_samples += n_samples;
     if (w->run_samples >= w->confirm_samples || w->next_samples < gauge_get(&w->confirmed))
@@ -288,7 +288,7 @@ static void note_run(struct fgpu_walk *w, int64_t n_samples)
 }
 
 /* The last of 'n' spectra that have been made begins at 'last': which models hold now. */
-static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last_samples)
+static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t last_samples)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(&w->delays[pol], last_samples);
@@ -304,7 +304,7 @@ static void note_models(struct fgpu_walk *w, int64_t first_samples, int64_t last
 }
 
 /* Appends the 'n' spectra that have been placed. */
-static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *in, size_t n)
+static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n)
 {
     const uint8_t *samples[N_POLS] = {in->samples[0], in->samples[1]};
     const struct channelise_spectrum *const spectra[N_POLS] = {w->spectra[0], w->spectra[1]};
@@ -330,7 +330,7 @@ static void append_spectra(struct fgpu_walk *w, const struct fgpu_device_input *
 }
 
 /* There is no buffer for the batches that 'n' spectra begin. */
-static void drop_batches(struct fgpu_walk *w, size_t n)
+static void drop_batches(struct fgpu_output *w, size_t n)
 {
     size_t n_batches = (n + w->spectra_per_heap - 1) / w->spectra_per_heap;
 
@@ -339,7 +339,7 @@ static void drop_batches(struct fgpu_walk *w, size_t n)
     w->done_samples = w->next_samples;
 }
 
-bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, bool may_wait)
+bool fgpu_output_advance(struct fgpu_output *w, const struct fgpu_device_input *in, bool may_wait)
 {
     if (w->baseband)
         fgpu_baseband_advance(w->baseband, w->compute, in);
@@ -366,7 +366,7 @@ bool fgpu_walk_advance(struct fgpu_walk *w, const struct fgpu_device_input *in, 
 }
 
 /* Settings made until now show from 'samples' on. */
-static int64_t set_steady(struct fgpu_walk *w, int64_t samples)
+static int64_t set_steady(struct fgpu_output *w, int64_t samples)
 {
     if (samples > w->steady_samples)
         w->steady_samples = samples;
@@ -374,7 +374,7 @@ static int64_t set_steady(struct fgpu_walk *w, int64_t samples)
 }
 
 /* Takes 'next' back to the first batch whose windows lie behind all input that there was, if it is later than that. */
-static void resume(struct fgpu_walk *w)
+static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t ends_samples[N_POLS] = {w->end_samples[0], w->end_samples[1]};
@@ -382,13 +382,13 @@ static void resume(struct fgpu_walk *w)
 
     if (!w->started || next >= w->next_samples)
         return;
-    fgpu_walk_flush(w);
+    fgpu_output_flush(w);
     w->next_samples = w->done_samples = w->skipped_samples = next;
     if (w->steady_samples > next)
         w->steady_samples = next;
 }
 
-int64_t fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *delays)
+int64_t fgpu_output_set_delays(struct fgpu_output *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
     /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
@@ -399,34 +399,34 @@ int64_t fgpu_walk_set_delays(struct fgpu_walk *w, const struct fgpu_delays *dela
     return set_steady(w, w->started ? w->next_samples : 0);
 }
 
-int64_t fgpu_walk_steady_samples(const struct fgpu_walk *w)
+int64_t fgpu_output_steady_samples(const struct fgpu_output *w)
 {
     return w->steady_samples;
 }
 
-int64_t fgpu_walk_confirmed_samples(const struct fgpu_walk *w)
+int64_t fgpu_output_confirmed_samples(const struct fgpu_output *w)
 {
     return gauge_get(&w->confirmed);
 }
 
-struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *w, unsigned pol)
+struct sensor *fgpu_output_delay_sensor(struct fgpu_output *w, unsigned pol)
 {
     return &w->delay_sensors[pol];
 }
 
-const struct fgpu_delay_queue *fgpu_walk_delays(const struct fgpu_walk *w, unsigned pol)
+const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *w, unsigned pol)
 {
     return &w->delays[pol];
 }
 
-struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *w)
+struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *w)
 {
     struct inbox_item item;
 
     return inbox_try_pop(w->free_gains, &item) ? NULL : item.object;
 }
 
-int64_t fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
+int64_t fgpu_output_set_gains(struct fgpu_output *w, struct fgpu_gains *gains)
 {
     buffer_ref_set(&gains->ref, 1);
     if (w->new_gains)
@@ -437,9 +437,9 @@ int64_t fgpu_walk_set_gains(struct fgpu_walk *w, struct fgpu_gains *gains)
     return set_steady(w, w->started ? w->next_samples : 0);
 }
 
-void fgpu_walk_restart(struct fgpu_walk *w)
+void fgpu_output_restart(struct fgpu_output *w)
 {
-    fgpu_walk_flush(w);
+    fgpu_output_flush(w);
     if (w->baseband)
         fgpu_baseband_restart(w->baseband);
     w->started = false;
@@ -449,7 +449,7 @@ void fgpu_walk_restart(struct fgpu_walk *w)
     gauge_set(&w->stream->ahead_ns, 0);
 }
 
-size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
+size_t fgpu_output_n_finished(const struct fgpu_output *w)
 {
     return w->n_finished;
 }
@@ -457,7 +457,7 @@ size_t fgpu_walk_n_finished(const struct fgpu_walk *w)
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 /* All begins with the output's gain. */
-static int create_gains(struct fgpu_walk *w, size_t output)
+static int create_gains(struct fgpu_output *w, size_t output)
 {
     size_t bytes = fgpu_gain_bytes(w->stream->output);
     int err = inbox_create(FGPU_N_GAINS, &w->free_gains);
@@ -483,9 +483,9 @@ static int create_gains(struct fgpu_walk *w, size_t output)
     return 0;
 }
 
-int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
+int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **walk)
 {
-    struct fgpu_walk *w = calloc(1, sizeof(*w));
+    struct fgpu_output *w = calloc(1, sizeof(*w));
     struct channelise_config config = fgpu_channelise_config(c->config, c->stream->ant, c->output, c->dither_seed);
 
     if (!w)
@@ -521,14 +521,14 @@ int fgpu_walk_create(const struct fgpu_walk_config *c, struct fgpu_walk **walk)
     if (!err && w->stream->output->kind == FGPU_NARROWBAND)
         err = fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->filter, &w->baseband);
     if (err) {
-        fgpu_walk_destroy(w);
+        fgpu_output_destroy(w);
         return err;
     }
     *walk = w;
     return 0;
 }
 
-void fgpu_walk_destroy(struct fgpu_walk *w)
+void fgpu_output_destroy(struct fgpu_output *w)
 {
     if (!w)
         return;

@@ -10,8 +10,8 @@
  *            skips some.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models that
  *            were set stay, so that nothing that the data's time does costs one.
- * Time:      may begin again anywhere (fgpu_walk_restart()).  Then only gains and models stay of the time before.  The
- *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_walk_steady_samples()).
+ * Time:      may begin again anywhere (fgpu_output_restart()).  Then only gains and models stay of the time before.  The
+ *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_output_steady_samples()).
  *            Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that make a receiver
  *            believe a jump confirm none.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
@@ -32,7 +32,7 @@
 #include <stdbool.h>
 
 struct fgpu_antenna;
-struct fgpu_walk;
+struct fgpu_output;
 
 /* A pair of chunks on the device, behind its history. */
 struct fgpu_device_input {
@@ -49,7 +49,7 @@ struct fgpu_device_input {
     int64_t last_arrival_ns;
 };
 
-struct fgpu_walk_config {
+struct fgpu_output_config {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
@@ -75,45 +75,45 @@ struct fgpu_gains {
     float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
-int fgpu_walk_create(const struct fgpu_walk_config *config, struct fgpu_walk **walk);
+int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);
 
 /* Makes what spectra 'in' allows.  'may_wait': rather stop and be called again with the same input than drop a batch for
  * want of an output buffer.  Returns false if it must wait for one. */
-bool fgpu_walk_advance(struct fgpu_walk *walk, const struct fgpu_device_input *in, bool may_wait);
+bool fgpu_output_advance(struct fgpu_output *walk, const struct fgpu_device_input *in, bool may_wait);
 
 /* Delay models in place of those that there were; they hold from their start or, where that has passed, from the next
  * spectrum on.  With 'resumes' an output that is ahead of its input resumes at once.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
-int64_t fgpu_walk_set_delays(struct fgpu_walk *walk, const struct fgpu_delays *delays);
+int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delays *delays);
 
 /* The models of a polarisation.  The worker's. */
-const struct fgpu_delay_queue *fgpu_walk_delays(const struct fgpu_walk *walk, unsigned pol);
+const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk, unsigned pol);
 
 /* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
-struct fgpu_gains *fgpu_walk_take_gains(struct fgpu_walk *walk);
+struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
 /* They hold from the first batch of the next buffer on; those that had not come to it yet are forgotten.  Returns the
- * timestamp as fgpu_walk_set_delays() does. */
-int64_t fgpu_walk_set_gains(struct fgpu_walk *walk, struct fgpu_gains *gains);
+ * timestamp as fgpu_output_set_delays() does. */
+int64_t fgpu_output_set_gains(struct fgpu_output *walk, struct fgpu_gains *gains);
 
 /* Gives up the batch that is being filled and hands over what has been filled before it.  Only a restart may follow. */
-void fgpu_walk_flush(struct fgpu_walk *walk);
+void fgpu_output_flush(struct fgpu_output *walk);
 
 /* Flushes; the next input starts a stream, wherever in time it is. */
-void fgpu_walk_restart(struct fgpu_walk *walk);
+void fgpu_output_restart(struct fgpu_output *walk);
 
 /* All that was set shows in what is made from this timestamp on; 0 before anything was set.  The worker's. */
-int64_t fgpu_walk_steady_samples(const struct fgpu_walk *walk);
+int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
 /* From any thread: the last time that was confirmed, or what came behind it and was earlier; 0 before the first. */
-int64_t fgpu_walk_confirmed_samples(const struct fgpu_walk *walk);
+int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
 /* The delay model in effect of a polarisation; of fgpu_delay_text_format(). */
-struct sensor *fgpu_walk_delay_sensor(struct fgpu_walk *walk, unsigned pol);
+struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 
 /* Output buffers handed to the device so far. */
-size_t fgpu_walk_n_finished(const struct fgpu_walk *walk);
+size_t fgpu_output_n_finished(const struct fgpu_output *walk);
 
 /* The compute stream must be idle.  NULL is accepted. */
-void fgpu_walk_destroy(struct fgpu_walk *walk);
+void fgpu_output_destroy(struct fgpu_output *walk);
 
 #endif

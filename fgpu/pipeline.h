@@ -23,7 +23,7 @@ int fgpu_pipeline_start(void *pipeline);
 /* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
 int fgpu_pipeline_enable(void *pipeline, char *why, size_t why_bytes);
 
-/* [main] Posts delay models of one antenna's one output, in place of those that there are; fgpu_walk_set_delays() says
+/* [main] Posts delay models of one antenna's one output, in place of those that there are; fgpu_output_set_delays() says
  * when they hold, and a copy is made.  What was posted before the start holds from the first spectrum on.  Returns 0,
  * or -EAGAIN where the worker has not yet taken in what was posted before. */
 int fgpu_pipeline_set_delays(void *pipeline, size_t ant, size_t output, const struct fgpu_delays *delays);
@@ -37,7 +37,7 @@ int fgpu_pipeline_set_gains(void *pipeline, size_t ant, size_t output, const flo
 uint64_t fgpu_pipeline_n_posted(const void *pipeline);
 uint64_t fgpu_pipeline_n_obeyed(const void *pipeline, int64_t *steady_samples);
 
-/* fgpu_walk_confirmed_samples() of one antenna's one output. */
+/* fgpu_output_confirmed_samples() of one antenna's one output. */
 int64_t fgpu_pipeline_confirmed_samples(const void *pipeline, size_t ant, size_t output);
 
 /* The requests that it answers. */

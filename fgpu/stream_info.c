@@ -14,7 +14,7 @@
 
 #define N_FACTS 20 /* at most, of an output */
 
-struct fgpu_facts {
+struct fgpu_stream_info {
     struct sensors *sensors;
     int64_t now_ns;
     int err;
@@ -43,7 +43,7 @@ struct fact {
     const char *name, *description, *units;
 };
 
-static struct sensor *add(struct fgpu_facts *f, const struct fgpu_config_output *output, const struct fact *fact,
+static struct sensor *add(struct fgpu_stream_info *f, const struct fgpu_config_output *output, const struct fact *fact,
                           enum sensor_type type, union sensor_value value)
 {
     struct sensor *sensor = &f->items[f->n++];
@@ -57,19 +57,19 @@ static struct sensor *add(struct fgpu_facts *f, const struct fgpu_config_output 
     return sensor;
 }
 
-static void add_integer(struct fgpu_facts *f, const struct fgpu_config_output *output, const struct fact *fact,
+static void add_integer(struct fgpu_stream_info *f, const struct fgpu_config_output *output, const struct fact *fact,
                         int64_t value)
 {
     add(f, output, fact, SENSOR_INTEGER, (union sensor_value){.integer = value});
 }
 
-static void add_real(struct fgpu_facts *f, const struct fgpu_config_output *output, const struct fact *fact,
+static void add_real(struct fgpu_stream_info *f, const struct fgpu_config_output *output, const struct fact *fact,
                      double value)
 {
     add(f, output, fact, SENSOR_FLOAT, (union sensor_value){.real = value});
 }
 
-static void add_text(struct fgpu_facts *f, const struct fgpu_config_output *output, const struct fact *fact,
+static void add_text(struct fgpu_stream_info *f, const struct fgpu_config_output *output, const struct fact *fact,
                      const char *text)
 {
     struct sensor *sensor = add(f, output, fact, SENSOR_STRING, (union sensor_value){0});
@@ -80,7 +80,8 @@ static void add_text(struct fgpu_facts *f, const struct fgpu_config_output *outp
 
 /* ---- What there is to say ---------------------------------------------------------------------------------------- */
 
-static void add_times(struct fgpu_facts *f, const struct fgpu_config *config, const struct fgpu_config_output *output)
+static void add_times(struct fgpu_stream_info *f, const struct fgpu_config *config,
+                      const struct fgpu_config_output *output)
 {
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
@@ -101,7 +102,8 @@ static void add_times(struct fgpu_facts *f, const struct fgpu_config *config, co
         fgpu_ddc_group_delay(output));
 }
 
-static void add_band(struct fgpu_facts *f, const struct fgpu_config *config, const struct fgpu_config_output *output)
+static void add_band(struct fgpu_stream_info *f, const struct fgpu_config *config,
+                     const struct fgpu_config_output *output)
 {
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double bandwidth_hz = rate_hz / 2 / (double)fgpu_decimation(output);
@@ -127,7 +129,8 @@ static void add_band(struct fgpu_facts *f, const struct fgpu_config *config, con
 }
 
 /* Lists as Python writes them; 256 antennas with names of 64 characters fit. */
-static void add_inputs(struct fgpu_facts *f, const struct fgpu_config *config, const struct fgpu_config_output *output)
+static void add_inputs(struct fgpu_stream_info *f, const struct fgpu_config *config,
+                       const struct fgpu_config_output *output)
 {
     size_t n = config->antennas.n * N_POLS, bytes = n * 72 + 3;
     char *labels = malloc(bytes), *indices = malloc(bytes);
@@ -155,10 +158,10 @@ out:
     free(indices);
 }
 
-int fgpu_facts_create(const struct fgpu_config *config, const uint64_t *dither_seeds, struct sensors *sensors,
-                      struct fgpu_facts **facts)
+int fgpu_stream_info_create(const struct fgpu_config *config, const uint64_t *dither_seeds, struct sensors *sensors,
+                            struct fgpu_stream_info **stream_info)
 {
-    struct fgpu_facts *f = calloc(1, sizeof(*f) + config->outputs.n * N_FACTS * sizeof(f->items[0]));
+    struct fgpu_stream_info *f = calloc(1, sizeof(*f) + config->outputs.n * N_FACTS * sizeof(f->items[0]));
     char seed[32];
 
     if (!f)
@@ -179,14 +182,14 @@ int fgpu_facts_create(const struct fgpu_config *config, const uint64_t *dither_s
     }
     if (f->err) {
         int err = f->err;
-        fgpu_facts_destroy(f);
+        fgpu_stream_info_destroy(f);
         return err;
     }
-    *facts = f;
+    *stream_info = f;
     return 0;
 }
 
-void fgpu_facts_destroy(struct fgpu_facts *facts)
+void fgpu_stream_info_destroy(struct fgpu_stream_info *stream_info)
 {
-    free(facts);
+    free(stream_info);
 }

@@ -10,14 +10,14 @@
 
 #include <stdint.h>
 
-struct fgpu_facts;
+struct fgpu_stream_info;
 
 /* Adds them to 'sensors', for as long as that lives.  Returns 0 or -ENOMEM. */
-int fgpu_facts_create(const struct fgpu_config *config, const uint64_t *dither_seeds, struct sensors *sensors,
-                      struct fgpu_facts **facts);
+int fgpu_stream_info_create(const struct fgpu_config *config, const uint64_t *dither_seeds, struct sensors *sensors,
+                            struct fgpu_stream_info **stream_info);
 
 /* NULL is accepted. */
-void fgpu_facts_destroy(struct fgpu_facts *facts);
+void fgpu_stream_info_destroy(struct fgpu_stream_info *stream_info);
 
 /* Samples by which a filter's output lags its window's start, negative as timestamps are those of a window's first
  * sample: of the whole way to an output, and of a narrow band's down-converter, 0 of a wide band. */

@@ -13,7 +13,7 @@
 struct xbgpu_gate;
 struct katcp_call;
 
-enum xbgpu_command_what { XCOMMAND_CAPTURE, XCOMMAND_SHIFTS, XCOMMAND_GATE };
+enum xbgpu_command_what { XBGPU_COMMAND_CAPTURE, XBGPU_COMMAND_SHIFTS, XBGPU_COMMAND_GATE };
 
 struct xbgpu_command {
     enum xbgpu_command_what what;

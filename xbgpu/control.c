@@ -23,7 +23,7 @@
 
 #define N_SPARE_COMMANDS 16 /* beside one for each thing that may be kept */
 
-struct xcontrol {
+struct xbgpu_control {
     struct xbgpu_control_config c;
     struct xbgpu_settings settings;
     struct state_files *files;
@@ -38,7 +38,7 @@ struct xcontrol {
     _Atomic int64_t steady_samples; /* all that was obeyed shows from there on; the worker's */
 };
 
-static size_t n_inputs(const struct xcontrol *control)
+static size_t n_inputs(const struct xbgpu_control *control)
 {
     return control->c.layout->n_ants * N_POLS;
 }
@@ -51,7 +51,7 @@ size_t xbgpu_control_n_commands(const struct xbgpu_config *config)
 }
 
 /* Whether there is a free slot; else fails the call. */
-static bool has_slot(const struct xcontrol *c, struct katcp_call *call)
+static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
 {
     if (c->n_free == 0)
         katcp_fail(call, "%zu requests wait to be carried out already", c->n_commands);
@@ -59,7 +59,8 @@ static bool has_slot(const struct xcontrol *c, struct katcp_call *call)
 }
 
 /* A slot; nobody waits for the command where 'call' is NULL. */
-static struct xbgpu_command *take_command(struct xcontrol *c, enum xbgpu_command_what what, struct katcp_call *call)
+static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what,
+                                          struct katcp_call *call)
 {
     assert(c->n_free > 0);
     struct xbgpu_command *command = c->free[--c->n_free];
@@ -67,12 +68,12 @@ static struct xbgpu_command *take_command(struct xcontrol *c, enum xbgpu_command
     return command;
 }
 
-static void post(struct xcontrol *c, struct xbgpu_command *command)
+static void post(struct xbgpu_control *c, struct xbgpu_command *command)
 {
     inbox_push(c->c.worker, &(struct inbox_item){c->c.command_kind, 0, command});
 }
 
-void xbgpu_control_obeyed(struct xcontrol *control, struct xbgpu_command *command)
+void xbgpu_control_obeyed(struct xbgpu_control *control, struct xbgpu_command *command)
 {
     if (command->holds_samples > atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
         atomic_store_explicit(&control->steady_samples, command->holds_samples, memory_order_relaxed);
@@ -80,7 +81,7 @@ void xbgpu_control_obeyed(struct xcontrol *control, struct xbgpu_command *comman
     ev_async_send(control->c.loop, &control->wake);
 }
 
-void xbgpu_control_time_went_back(struct xcontrol *control, int64_t first_samples)
+void xbgpu_control_time_went_back(struct xbgpu_control *control, int64_t first_samples)
 {
     if (first_samples >= atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
         return;
@@ -97,7 +98,7 @@ static void reply_number(struct katcp_call *call, int64_t number)
 }
 
 /* The inbox orders it: what was obeyed before an item that has been popped counts. */
-static void show_steady(struct xcontrol *c)
+static void show_steady(struct xbgpu_control *c)
 {
     katcp_sensors_steady_state(c->c.sensors, atomic_load_explicit(&c->steady_samples, memory_order_relaxed));
 }
@@ -105,7 +106,7 @@ static void show_steady(struct xcontrol *c)
 /* [main] Answers what has been obeyed. */
 static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
 {
-    struct xcontrol *c = watcher->data;
+    struct xbgpu_control *c = watcher->data;
     struct inbox_item item;
 
     while (inbox_try_pop(c->obeyed, &item) == 0) {
@@ -113,7 +114,7 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
         xbgpu_gate_destroy(command->gate);
         command->gate = NULL;
         show_steady(c);
-        if (command->call && command->what == XCOMMAND_CAPTURE)
+        if (command->call && command->what == XBGPU_COMMAND_CAPTURE)
             katcp_ok(command->call, 0, NULL);
         else if (command->call)
             reply_number(command->call, command->from_samples > command->holds_samples ? command->from_samples
@@ -125,9 +126,9 @@ static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
 
-static void set_capture(struct xcontrol *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
+static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XCOMMAND_CAPTURE, call);
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_CAPTURE, call);
 
     command->index = output;
     command->on = on;
@@ -137,9 +138,9 @@ static void set_capture(struct xcontrol *c, size_t output, bool on, int64_t from
     state_file_changed(c->file);
 }
 
-static void set_shifts(struct xcontrol *c, const int64_t *shifts, struct katcp_call *call)
+static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XCOMMAND_SHIFTS, call);
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_SHIFTS, call);
 
     for (size_t i = 0; i < n_inputs(c); i++)
         command->delays[i] = xbgpu_delay(c->c.layout, shifts[i]);
@@ -151,9 +152,9 @@ static void set_shifts(struct xcontrol *c, const int64_t *shifts, struct katcp_c
 }
 
 /* Gate 'g' becomes what the settings have of it; 'made' is that, and the command's from now on. */
-static void set_gate(struct xcontrol *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
+static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XCOMMAND_GATE, call);
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_GATE, call);
 
     command->index = g;
     command->gate = made;
@@ -167,7 +168,7 @@ static void set_gate(struct xcontrol *c, size_t g, struct xbgpu_gate *made, stru
 
 /* These return false having failed the call. */
 
-static bool arg_output(const struct xcontrol *c, struct katcp_call *call, size_t *output)
+static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, size_t *output)
 {
     int o = xbgpu_settings_find_output(&c->settings, katcp_arg(call, 0));
 
@@ -191,7 +192,7 @@ static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
     return true;
 }
 
-static bool arg_input(const struct xcontrol *c, struct katcp_call *call, int i, size_t *input)
+static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, int i, size_t *input)
 {
     long found = xbgpu_labels_find(c->c.labels, katcp_arg(call, i));
 
@@ -206,7 +207,7 @@ static bool arg_input(const struct xcontrol *c, struct katcp_call *call, int i, 
 
 static void capture_start(struct katcp_call *call, void *arg)
 {
-    struct xcontrol *c = arg;
+    struct xbgpu_control *c = arg;
     int64_t from_samples = 0;
     size_t output;
 
@@ -217,14 +218,14 @@ static void capture_start(struct katcp_call *call, void *arg)
 
 static void capture_stop(struct katcp_call *call, void *arg)
 {
-    struct xcontrol *c = arg;
+    struct xbgpu_control *c = arg;
     size_t output;
 
     if (has_slot(c, call) && arg_output(c, call, &output))
         set_capture(c, output, false, 0, call);
 }
 
-static void reply_shifts(const struct xcontrol *c, struct katcp_call *call, size_t first, size_t n)
+static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call, size_t first, size_t n)
 {
     char(*texts)[24] = calloc(n, sizeof(*texts));
     const char **args = calloc(n, sizeof(*args));
@@ -242,7 +243,7 @@ static void reply_shifts(const struct xcontrol *c, struct katcp_call *call, size
 }
 
 /* Reads pairs of an input and its shift over shifts[input]; 'seen' are zero. */
-static bool arg_shifts(const struct xcontrol *c, struct katcp_call *call, int64_t *shifts, bool *seen)
+static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, int64_t *shifts, bool *seen)
 {
     const struct xbgpu_layout *l = c->c.layout;
 
@@ -274,7 +275,7 @@ static bool arg_shifts(const struct xcontrol *c, struct katcp_call *call, int64_
 
 static void input_shift(struct katcp_call *call, void *arg)
 {
-    struct xcontrol *c = arg;
+    struct xbgpu_control *c = arg;
     size_t input;
 
     if (katcp_n_args(call) == 0) {
@@ -299,7 +300,7 @@ static void input_shift(struct katcp_call *call, void *arg)
     free(seen);
 }
 
-static void reply_gate_names(const struct xcontrol *c, struct katcp_call *call)
+static void reply_gate_names(const struct xbgpu_control *c, struct katcp_call *call)
 {
     const char *names[XBGPU_GATES_MAX];
     size_t n = c->c.layout->n_gates;
@@ -333,8 +334,8 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 }
 
 /* Reads KEY=VALUE... over 'gate'; returns false having failed the call. */
-static bool arg_gate_keys(const struct xcontrol *c, struct katcp_call *call, const struct xbgpu_config_gate *before,
-                          struct xbgpu_config_gate *gate)
+static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
+                          const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
     char key[64], why[1024] = "there is no memory for it";
     int err = 0;
@@ -360,7 +361,7 @@ static bool arg_gate_keys(const struct xcontrol *c, struct katcp_call *call, con
     return !err;
 }
 
-static void change_gate(struct xcontrol *c, struct katcp_call *call, size_t g)
+static void change_gate(struct xbgpu_control *c, struct katcp_call *call, size_t g)
 {
     struct xbgpu_settings_gate *entry = &c->settings.gates[g];
     struct xbgpu_config_gate definition;
@@ -394,7 +395,7 @@ static void change_gate(struct xcontrol *c, struct katcp_call *call, size_t g)
 
 static void gate(struct katcp_call *call, void *arg)
 {
-    struct xcontrol *c = arg;
+    struct xbgpu_control *c = arg;
 
     if (katcp_n_args(call) == 0) {
         reply_gate_names(c, call);
@@ -447,7 +448,7 @@ static const struct katcp_request requests[] = {
      .changes_from = 2},
 };
 
-void xbgpu_control_serve(struct xcontrol *control, struct katcp_device *device)
+void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device)
 {
     device->requests = requests;
     device->n_requests = ARRAY_LEN(requests);
@@ -456,7 +457,7 @@ void xbgpu_control_serve(struct xcontrol *control, struct katcp_device *device)
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-static int create_commands(struct xcontrol *c)
+static int create_commands(struct xbgpu_control *c)
 {
     c->n_commands = xbgpu_control_n_commands(c->c.config);
     c->commands = calloc(c->n_commands, sizeof(*c->commands));
@@ -473,7 +474,7 @@ static int create_commands(struct xcontrol *c)
 }
 
 /* Posts what was kept, if that can be read. */
-static int restore(struct xcontrol *c)
+static int restore(struct xbgpu_control *c)
 {
     const char *path = state_file_path(c->file);
     char why[512] = "";
@@ -508,10 +509,10 @@ static int restore(struct xcontrol *c)
     return err;
 }
 
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xcontrol **control, char *why,
+int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
                          size_t why_bytes)
 {
-    struct xcontrol *c = calloc(1, sizeof(*c));
+    struct xbgpu_control *c = calloc(1, sizeof(*c));
 
     if (!c)
         return -ENOMEM;
@@ -537,7 +538,7 @@ int xbgpu_control_create(const struct xbgpu_control_config *config, struct xcont
     return 0;
 }
 
-void xbgpu_control_destroy(struct xcontrol *control)
+void xbgpu_control_destroy(struct xbgpu_control *control)
 {
     if (!control)
         return;

@@ -18,7 +18,7 @@ struct ev_loop;
 struct inbox;
 struct katcp_device;
 struct katcp_sensors;
-struct xcontrol;
+struct xbgpu_control;
 struct xbgpu_labels;
 
 struct xbgpu_control_config {
@@ -37,19 +37,19 @@ size_t xbgpu_control_n_commands(const struct xbgpu_config *config);
 
 /* Posts what was kept, which the worker so obeys before it sees any data.  Returns 0 or negative errno with one
  * sentence in 'why'. */
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xcontrol **control, char *why,
+int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
                          size_t why_bytes);
 
 /* What requests are answered. */
-void xbgpu_control_serve(struct xcontrol *control, struct katcp_device *device);
+void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);
 
 /* [worker] Gives back the slot of a command that has been obeyed. */
-void xbgpu_control_obeyed(struct xcontrol *control, struct xbgpu_command *command);
+void xbgpu_control_obeyed(struct xbgpu_control *control, struct xbgpu_command *command);
 
 /* [worker] The data's time went back: all that was obeyed before shows from this timestamp on. */
-void xbgpu_control_time_went_back(struct xcontrol *control, int64_t first_samples);
+void xbgpu_control_time_went_back(struct xbgpu_control *control, int64_t first_samples);
 
 /* Writes what is to be kept.  The worker has ended, and nobody waits for an answer any more.  NULL is accepted. */
-void xbgpu_control_destroy(struct xcontrol *control);
+void xbgpu_control_destroy(struct xbgpu_control *control);
 
 #endif

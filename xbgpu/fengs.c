@@ -16,19 +16,19 @@
 #define LOSING_NS (5 * NS_PER_S) /* for which a lost heap shows */
 #define NAMES_MAX 4              /* in one line of the log */
 
-static const char *const state_names[XFENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
+static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
 
 /* What is told of each F-engine under these names. */
 static const struct {
     const char *metric, *sensor, *help;
-} counts[XFENG_N_COUNTS] = {
-    [XFENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
-    [XFENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
-                       "Heaps of this F-engine that were expected since the first but not received."},
-    [XFENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
-                    "Heaps of this F-engine that came after their chunk had been closed."},
-    [XFENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                       "Heaps of this F-engine whose first packet was refused for another reason."},
+} counts[XBGPU_FENG_N_COUNTS] = {
+    [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
+    [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
+                            "Heaps of this F-engine that were expected since the first but not received."},
+    [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
+                         "Heaps of this F-engine that came after their chunk had been closed."},
+    [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
+                            "Heaps of this F-engine whose first packet was refused for another reason."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
@@ -48,7 +48,7 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
     struct xbgpu_feng *f = &fengs->items[feng];
     unsigned moved = 0;
 
-    for (int i = 0; i < XFENG_N_COUNTS; i++) {
+    for (int i = 0; i < XBGPU_FENG_N_COUNTS; i++) {
         uint64_t value = counter_get(counter_of(fengs, feng, i));
         moved |= (unsigned)(value != f->counts[i]) << i;
         f->counts[i] = value;
@@ -60,14 +60,14 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
  * count as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
-    bool useless = moved & (1u << XFENG_LATE | 1u << XFENG_REFUSED);
+    bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);
 
-    if (moved >> XFENG_HEAPS & 1)
+    if (moved >> XBGPU_FENG_HEAPS & 1)
         f->complete_ns = now_ns;
     if (useless || f->complete_ns == now_ns)
         f->heard_ns = now_ns;
     bool complete = f->complete_ns > 0 && now_ns - f->complete_ns < fengs->silent_ns;
-    if (moved >> XFENG_MISSING & 1 || (useless && !complete))
+    if (moved >> XBGPU_FENG_MISSING & 1 || (useless && !complete))
         f->lost_ns = now_ns;
 }
 
@@ -76,18 +76,18 @@ static enum xbgpu_feng_state judge(const struct xbgpu_fengs *fengs, const struct
     int64_t losing_ns = LOSING_NS > 2 * fengs->silent_ns ? LOSING_NS : 2 * fengs->silent_ns;
 
     if (f->heard_ns == 0)
-        return XFENG_DEAD;
+        return XBGPU_FENG_DEAD;
     if (now_ns - f->heard_ns >= fengs->silent_ns)
-        return XFENG_SILENT;
-    return f->lost_ns > 0 && now_ns - f->lost_ns < losing_ns ? XFENG_LOSING : XFENG_RECEIVING;
+        return XBGPU_FENG_SILENT;
+    return f->lost_ns > 0 && now_ns - f->lost_ns < losing_ns ? XBGPU_FENG_LOSING : XBGPU_FENG_RECEIVING;
 }
 
 static enum sensor_status status_of(enum xbgpu_feng_state state, bool any_heard)
 {
     switch (state) {
-    case XFENG_DEAD: return any_heard ? SENSOR_ERROR : SENSOR_UNKNOWN;
-    case XFENG_SILENT: return SENSOR_ERROR;
-    case XFENG_LOSING: return SENSOR_WARN;
+    case XBGPU_FENG_DEAD: return any_heard ? SENSOR_ERROR : SENSOR_UNKNOWN;
+    case XBGPU_FENG_SILENT: return SENSOR_ERROR;
+    case XBGPU_FENG_LOSING: return SENSOR_WARN;
     default: return SENSOR_NOMINAL;
     }
 }
@@ -101,7 +101,7 @@ static void set_sensors(struct xbgpu_fengs *fengs, size_t feng, unsigned moved, 
 
     if (before.status != status || before.value.integer != state)
         sensor_set_integer(&f->state_sensor, unix_ns, status, state);
-    for (int i = 0; i < XFENG_N_COUNTS; i++)
+    for (int i = 0; i < XBGPU_FENG_N_COUNTS; i++)
         if (moved >> i & 1)
             sensor_set_integer(&f->count_sensors[i], unix_ns, SENSOR_NOMINAL, (int64_t)f->counts[i]);
 }
@@ -129,11 +129,11 @@ static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
 {
     char text[600];
 
-    if (list_changed(fengs, changed, XFENG_SILENT, text, sizeof(text)))
+    if (list_changed(fengs, changed, XBGPU_FENG_SILENT, text, sizeof(text)))
         log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "F-engines silent: %s", text);
-    if (list_changed(fengs, changed, XFENG_LOSING, text, sizeof(text)))
+    if (list_changed(fengs, changed, XBGPU_FENG_LOSING, text, sizeof(text)))
         log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing of F-engines: %s", text);
-    if (list_changed(fengs, changed, XFENG_RECEIVING, text, sizeof(text)))
+    if (list_changed(fengs, changed, XBGPU_FENG_RECEIVING, text, sizeof(text)))
         log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
 }
 
@@ -149,7 +149,7 @@ void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns
         enum xbgpu_feng_state state = judge(fengs, f, now_ns);
         changed[i] = gauge_get(&f->state) != (int64_t)state;
         if (changed[i])
-            gauge_set(&f->since_unix_ns, state == XFENG_SILENT ? unix_ns - (now_ns - f->heard_ns) : unix_ns);
+            gauge_set(&f->since_unix_ns, state == XBGPU_FENG_SILENT ? unix_ns - (now_ns - f->heard_ns) : unix_ns);
         gauge_set(&f->state, (int64_t)state);
         any_heard = any_heard || f->heard_ns > 0;
     }
@@ -201,7 +201,7 @@ static void register_metrics(struct xbgpu_fengs *fengs, size_t feng)
     snprintf(number, sizeof(number), "%zu", feng);
     stats_label(labels, sizeof(labels), "feng", number);
     stats_label(labels, sizeof(labels), "antenna", fengs->labels->antennas[feng]);
-    for (int i = 0; i < XFENG_N_COUNTS; i++)
+    for (int i = 0; i < XBGPU_FENG_N_COUNTS; i++)
         stats_counter(counts[i].metric, counts[i].help, labels, counter_of(fengs, feng, i));
     stats_gauge("xbgpu_feng_newest_timestamp", "Timestamp of the newest heap of this F-engine, in ADC samples.", labels,
                 &fengs->stats[feng].newest_timestamp);
@@ -237,7 +237,7 @@ static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *s
 
     snprintf(name, sizeof(name), "%s.rx.state", fengs->labels->antennas[feng]);
     int err = sensors_add(sensors, &f->state_sensor, &about, (struct sensor_reading){0});
-    for (int i = 0; !err && i < XFENG_N_COUNTS; i++) {
+    for (int i = 0; !err && i < XBGPU_FENG_N_COUNTS; i++) {
         about = (struct sensor_desc){
             .name = name, .description = counts[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
         snprintf(name, sizeof(name), "%s.%s", fengs->labels->antennas[feng], counts[i].sensor);

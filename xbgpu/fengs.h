@@ -22,18 +22,24 @@
 
 struct xbgpu_labels;
 
-enum xbgpu_feng_state { XFENG_DEAD, XFENG_SILENT, XFENG_LOSING, XFENG_RECEIVING, XFENG_N_STATES };
+enum xbgpu_feng_state {
+    XBGPU_FENG_DEAD,
+    XBGPU_FENG_SILENT,
+    XBGPU_FENG_LOSING,
+    XBGPU_FENG_RECEIVING,
+    XBGPU_FENG_N_STATES
+};
 
-enum { XFENG_HEAPS, XFENG_MISSING, XFENG_LATE, XFENG_REFUSED, XFENG_N_COUNTS };
+enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED, XBGPU_FENG_N_COUNTS };
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
     struct gauge since_unix_ns; /* when that began; 0: with the start */
-    struct sensor state_sensor, count_sensors[XFENG_N_COUNTS];
+    struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
-    uint64_t counts[XFENG_N_COUNTS]; /* as of the last look */
-    int64_t heard_ns, lost_ns;       /* monotonic; 0: never */
-    int64_t complete_ns;             /* the same: when a heap was complete */
+    uint64_t counts[XBGPU_FENG_N_COUNTS]; /* as of the last look */
+    int64_t heard_ns, lost_ns;            /* monotonic; 0: never */
+    int64_t complete_ns;                  /* the same: when a heap was complete */
 };
 
 struct xbgpu_fengs {

@@ -27,13 +27,13 @@ void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struc
 }
 
 void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
-                              struct device_stream *upload, struct xbgpu_correlation_gate *lists)
+                              struct device_stream *upload, struct xbgpu_output_sums *lists)
 {
     const struct xbgpu_layout *l = gating->layout;
 
     for (size_t g = 0; g < l->n_gates; g++) {
         const struct xbgpu_gate_schedule_entry *entry = &gating->gates[g];
-        struct xbgpu_correlation_gate *list = &lists[g];
+        struct xbgpu_output_sums *list = &lists[g];
 
         size_t most =
             xbgpu_gate_list(entry->changes, entry->n, timestamp_samples, gating->config->recv.samples_between_spectra,
@@ -71,14 +71,14 @@ void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating)
     free(gating->gates);
 }
 
-static int create_list(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *list, size_t n_rows)
+static int create_list(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *list, size_t n_rows)
 {
     const struct xbgpu_layout *l = gating->layout;
     size_t row_pitch = l->n_batches * l->n_spectra;
     size_t list_bytes = n_rows * row_pitch * sizeof(uint32_t),
            end_bytes = n_rows * (l->n_batches + 1) * sizeof(uint32_t);
 
-    *list = (struct xbgpu_correlation_gate){
+    *list = (struct xbgpu_output_sums){
         .n_rows = n_rows,
         .row_pitch = row_pitch,
         .spectra = device_alloc_pinned(gating->device, list_bytes),
@@ -89,9 +89,9 @@ static int create_list(const struct xbgpu_gate_schedule *gating, struct xbgpu_co
     return list->spectra && list->ends && list->device_spectra && list->device_ends ? 0 : -ENOMEM;
 }
 
-int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate **lists)
+int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists)
 {
-    struct xbgpu_correlation_gate *made = calloc(gating->layout->n_gates + 1, sizeof(*made));
+    struct xbgpu_output_sums *made = calloc(gating->layout->n_gates + 1, sizeof(*made));
     int err = made ? 0 : -ENOMEM;
 
     for (size_t g = 0; !err && g < gating->layout->n_gates; g++)
@@ -104,7 +104,7 @@ int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, s
     return 0;
 }
 
-void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *lists)
+void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists)
 {
     for (size_t g = 0; lists && g < gating->layout->n_gates; g++) {
         device_free_pinned(gating->device, lists[g].spectra);

@@ -33,8 +33,8 @@ int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xb
 void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 
 /* Room for what all gates take of one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
-int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate **lists);
-void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_correlation_gate *lists);
+int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
+void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
 /* Gate 'g' is to be '*gate' from this timestamp on; a change that begins later than 'next_samples', the end of what has
  * been listed, waits.  '*gate' becomes one that is not needed any more, or NULL. */
@@ -44,6 +44,6 @@ void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struc
 /* Decides what each gate takes of 'n_batches' batches, the first of which has this timestamp, and queues the upload of
  * that. */
 void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
-                              struct device_stream *upload, struct xbgpu_correlation_gate *lists);
+                              struct device_stream *upload, struct xbgpu_output_sums *lists);
 
 #endif

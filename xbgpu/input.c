@@ -21,11 +21,11 @@ struct device_input {
     uint8_t *device_present; /* [const] the same on the device */
     uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
     uint32_t *device_delays; /* [const] the same on the device */
-    struct xbgpu_correlation_gate *gates; /* [const] [n_gates] what they take of it */
-    struct device_event *uploaded;        /* [const] */
+    struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
+    struct device_event *uploaded;   /* [const] */
 };
 
-struct xinputs {
+struct xbgpu_inputs {
     struct xbgpu_input_config c;
     const struct xbgpu_layout *layout;
     size_t row_bytes; /* [const] of a batch: all antennas' heaps */
@@ -62,12 +62,12 @@ struct xinputs {
     bool restarts; /* a chunk of the current input begins a stream */
 };
 
-bool xbgpu_inputs_have_room(const struct xinputs *inputs)
+bool xbgpu_inputs_have_room(const struct xbgpu_inputs *inputs)
 {
     return inputs->n_free > 0;
 }
 
-void xbgpu_inputs_give(struct xinputs *inputs, void *input)
+void xbgpu_inputs_give(struct xbgpu_inputs *inputs, void *input)
 {
     assert(inputs->n_free < XBGPU_N_DEVICE_INPUTS);
     inputs->free[inputs->n_free++] = input;
@@ -75,13 +75,13 @@ void xbgpu_inputs_give(struct xinputs *inputs, void *input)
 
 /* ---- What goes home ---------------------------------------------------------------------------------------------- */
 
-static void send_home(struct xinputs *x, struct device_input *input)
+static void send_home(struct xbgpu_inputs *x, struct device_input *input)
 {
     buffer_ref_set(&input->ref, 1);
     device_then(x->c.compute, buffer_ref_put, &input->ref);
 }
 
-static void put_set(struct xinputs *x, struct chunk **set)
+static void put_set(struct xbgpu_inputs *x, struct chunk **set)
 {
     for (size_t m = 0; m < x->layout->n_members; m++) {
         if (set[m])
@@ -91,7 +91,7 @@ static void put_set(struct xinputs *x, struct chunk **set)
 }
 
 /* What comes next has no history. */
-static void forget_last(struct xinputs *x)
+static void forget_last(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
 
@@ -106,7 +106,7 @@ static void forget_last(struct xinputs *x)
 }
 
 /* Keeps the current set for its history, as the youngest of n_history. */
-static void hold_set(struct xinputs *x)
+static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
 
@@ -120,12 +120,12 @@ static void hold_set(struct xinputs *x)
     memset(x->set, 0, n_members * sizeof(*x->set));
 }
 
-int64_t xbgpu_inputs_next_samples(const struct xinputs *inputs)
+int64_t xbgpu_inputs_next_samples(const struct xbgpu_inputs *inputs)
 {
     return inputs->next_samples;
 }
 
-bool xbgpu_inputs_went_back(struct xinputs *inputs, int64_t *first_samples)
+bool xbgpu_inputs_went_back(struct xbgpu_inputs *inputs, int64_t *first_samples)
 {
     bool went_back = inputs->went_back;
 
@@ -135,18 +135,19 @@ bool xbgpu_inputs_went_back(struct xinputs *inputs, int64_t *first_samples)
     return went_back;
 }
 
-void xbgpu_inputs_set_delays(struct xinputs *inputs, const uint32_t *delays)
+void xbgpu_inputs_set_delays(struct xbgpu_inputs *inputs, const uint32_t *delays)
 {
     if (inputs->layout->shifted)
         memcpy(inputs->delays, delays, inputs->layout->n_ants * N_POLS * sizeof(*delays));
 }
 
-void xbgpu_inputs_set_gate(struct xinputs *inputs, size_t gate, struct xbgpu_gate **definition, int64_t from_samples)
+void xbgpu_inputs_set_gate(struct xbgpu_inputs *inputs, size_t gate, struct xbgpu_gate **definition,
+                           int64_t from_samples)
 {
     xbgpu_gate_schedule_set(&inputs->gating, gate, definition, from_samples, inputs->next_samples);
 }
 
-void xbgpu_inputs_release(struct xinputs *inputs)
+void xbgpu_inputs_release(struct xbgpu_inputs *inputs)
 {
     struct device_input *input = inputs->current;
 
@@ -164,7 +165,7 @@ void xbgpu_inputs_release(struct xinputs *inputs)
         send_home(inputs, input);
 }
 
-void xbgpu_inputs_end(struct xinputs *inputs)
+void xbgpu_inputs_end(struct xbgpu_inputs *inputs)
 {
     forget_last(inputs);
 }
@@ -172,7 +173,7 @@ void xbgpu_inputs_end(struct xinputs *inputs)
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
 /* Puts the end of the last input in front of the current one, host and device. */
-static void copy_history(struct xinputs *x)
+static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
     size_t n = l->n_history * l->n_ants, from = x->n_last_batches * l->n_ants;
@@ -188,7 +189,7 @@ static void copy_history(struct xinputs *x)
 }
 
 /* Queues the upload of a member's chunk into the antennas' places, and zeroes for what is absent. */
-static void upload_member(struct xinputs *x, size_t m, const struct chunk *chunk)
+static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *chunk)
 {
     const struct xbgpu_layout *l = x->layout;
     size_t first = xbgpu_member_first(l, m), n_sources = xbgpu_member_first(l, m + 1) - first;
@@ -215,7 +216,7 @@ static void upload_member(struct xinputs *x, size_t m, const struct chunk *chunk
 }
 
 /* Whether all that an input reads for batch 'b' came. */
-static bool reads_present(const struct xinputs *x, size_t b, size_t ant, size_t pol)
+static bool reads_present(const struct xbgpu_inputs *x, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
     size_t first = (l->n_history + b) * l->n_spectra - x->current->delays[ant * N_POLS + pol];
@@ -225,7 +226,7 @@ static bool reads_present(const struct xinputs *x, size_t b, size_t ant, size_t 
 }
 
 /* Queues the shift of the current input, once it has been uploaded. */
-static void shift(struct xinputs *x)
+static void shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
     struct device_input *in = x->current;
@@ -250,7 +251,7 @@ static void shift(struct xinputs *x)
 }
 
 /* What the current input reads is queued: makes it ready to be walked. */
-static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, struct xbgpu_correlation_input *walk)
+static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follows, struct xbgpu_output_input *walk)
 {
     const struct xbgpu_layout *l = x->layout;
     struct device_input *in = x->current;
@@ -270,7 +271,7 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
     device_stream_wait_event(x->c.compute, in->uploaded);
     if (l->shifted)
         shift(x);
-    *walk = (struct xbgpu_correlation_input){
+    *walk = (struct xbgpu_output_input){
         .first_batch = first_batch - (int64_t)l->n_lag,
         .begin = follows ? 0 : l->n_lag,
         .n_batches = x->n_batches,
@@ -291,7 +292,7 @@ static void finish_input(struct xinputs *x, int64_t first_batch, bool follows, s
 }
 
 /* Whether any heap of the current input lacks; of the first one there ever was, behind its first batch. */
-static bool misses_heaps(const struct xinputs *x)
+static bool misses_heaps(const struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
     const uint8_t *came = x->came + l->n_history * l->n_ants, *end = came + x->n_batches * l->n_ants;
@@ -304,7 +305,7 @@ static bool misses_heaps(const struct xinputs *x)
 }
 
 /* A set has been taken; 'follows_gap': sets before it never came. */
-static void set_sensors(struct xinputs *x, bool follows_gap)
+static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
     struct xbgpu_input_sensors *sensors = x->c.sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
@@ -317,7 +318,7 @@ static void set_sensors(struct xinputs *x, bool follows_gap)
 }
 
 /* The batches that wait for what is behind the last chunk: nothing is. */
-static void flush(struct xinputs *x, struct xbgpu_correlation_input *walk)
+static void flush(struct xbgpu_inputs *x, struct xbgpu_output_input *walk)
 {
     const struct xbgpu_layout *l = x->layout;
 
@@ -329,9 +330,9 @@ static void flush(struct xinputs *x, struct xbgpu_correlation_input *walk)
     finish_input(x, x->next_batch, true, walk);
 }
 
-bool xbgpu_inputs_next(struct xinputs *inputs, bool ended, struct xbgpu_correlation_input *walk)
+bool xbgpu_inputs_next(struct xbgpu_inputs *inputs, bool ended, struct xbgpu_output_input *walk)
 {
-    struct xinputs *x = inputs;
+    struct xbgpu_inputs *x = inputs;
     const struct xbgpu_layout *l = x->layout;
 
     if (!x->n_free)
@@ -425,7 +426,7 @@ int xbgpu_input_sensors_add(struct xbgpu_input_sensors *s, struct sensors *senso
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-static int create_input(struct xinputs *x, struct device_input *in)
+static int create_input(struct xbgpu_inputs *x, struct device_input *in)
 {
     const struct xbgpu_layout *l = x->layout;
     size_t n_present = l->n_batches * l->n_ants, delay_bytes = l->n_ants * N_POLS * sizeof(*in->delays);
@@ -446,7 +447,7 @@ static int create_input(struct xinputs *x, struct device_input *in)
 }
 
 /* What shifting takes beside the inputs themselves. */
-static int create_shift(struct xinputs *x)
+static int create_shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
     const struct select_spectra_args sizes = {
@@ -463,9 +464,9 @@ static int create_shift(struct xinputs *x)
     return device_kernel_create(x->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &x->select);
 }
 
-int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xinputs **inputs)
+int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xbgpu_inputs **inputs)
 {
-    struct xinputs *x = calloc(1, sizeof(*x));
+    struct xbgpu_inputs *x = calloc(1, sizeof(*x));
     const struct xbgpu_layout *l = config->layout;
     size_t n_rows = l->n_history + l->n_batches;
 
@@ -499,7 +500,7 @@ int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xinputs 
     return 0;
 }
 
-void xbgpu_inputs_destroy(struct xinputs *inputs)
+void xbgpu_inputs_destroy(struct xbgpu_inputs *inputs)
 {
     if (!inputs)
         return;

@@ -28,7 +28,7 @@
 
 struct xbgpu_gate;
 struct matcher;
-struct xinputs;
+struct xbgpu_inputs;
 
 /* What of it is there, as sensors; set for each set of chunks that was taken. */
 struct xbgpu_input_sensors {
@@ -39,7 +39,8 @@ struct xbgpu_input_sensors {
 
 /* Adds them under their names.  Silence of so long is an error, and forgives what was lost before.  Returns 0 or
  * -ENOMEM. */
-int xbgpu_input_sensors_add(struct xbgpu_input_sensors *xinput_sensors, struct sensors *sensors, int64_t timeout_ns);
+int xbgpu_input_sensors_add(struct xbgpu_input_sensors *xbgpu_input_sensors, struct sensors *sensors,
+                            int64_t timeout_ns);
 
 struct xbgpu_input_config {
     const struct xbgpu_config *config;
@@ -53,38 +54,39 @@ struct xbgpu_input_config {
 };
 
 /* Returns 0 or negative errno. */
-int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xinputs **inputs);
+int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xbgpu_inputs **inputs);
 
 /* Whether the data's time has begun again earlier since it was last asked, and then at which timestamp. */
-bool xbgpu_inputs_went_back(struct xinputs *inputs, int64_t *first_samples);
+bool xbgpu_inputs_went_back(struct xbgpu_inputs *inputs, int64_t *first_samples);
 
 /* Makes the next batches the current input and says what there is to walk.  'ended': no more chunks will come.  Returns
  * false if there are none, or nowhere to put them. */
-bool xbgpu_inputs_next(struct xinputs *inputs, bool ended, struct xbgpu_correlation_input *walk);
+bool xbgpu_inputs_next(struct xbgpu_inputs *inputs, bool ended, struct xbgpu_output_input *walk);
 
 /* The first timestamp of which no walk has been made: what is set now holds from there on.  Where the data's time goes
  * back, so does it; 0 before there was an input. */
-int64_t xbgpu_inputs_next_samples(const struct xinputs *inputs);
+int64_t xbgpu_inputs_next_samples(const struct xbgpu_inputs *inputs);
 
 /* Sets delays[ant][pol] (xbgpu_delay()) of all walks that are made from now on; a copy is made. */
-void xbgpu_inputs_set_delays(struct xinputs *inputs, const uint32_t *delays);
+void xbgpu_inputs_set_delays(struct xbgpu_inputs *inputs, const uint32_t *delays);
 
 /* Sets what a gate takes from a timestamp on, but not of walks that have been made; as xbgpu_gate_schedule_set(). */
-void xbgpu_inputs_set_gate(struct xinputs *inputs, size_t gate, struct xbgpu_gate **definition, int64_t from_samples);
+void xbgpu_inputs_set_gate(struct xbgpu_inputs *inputs, size_t gate, struct xbgpu_gate **definition,
+                           int64_t from_samples);
 
 /* The outputs have taken all they need of the current input. */
-void xbgpu_inputs_release(struct xinputs *inputs);
+void xbgpu_inputs_release(struct xbgpu_inputs *inputs);
 
 /* An input that came home. */
-void xbgpu_inputs_give(struct xinputs *inputs, void *input);
+void xbgpu_inputs_give(struct xbgpu_inputs *inputs, void *input);
 
 /* Whether there is room for another input: if not, there may be more sets. */
-bool xbgpu_inputs_have_room(const struct xinputs *inputs);
+bool xbgpu_inputs_have_room(const struct xbgpu_inputs *inputs);
 
 /* No more inputs will be made: chunks that are kept for their history go home. */
-void xbgpu_inputs_end(struct xinputs *inputs);
+void xbgpu_inputs_end(struct xbgpu_inputs *inputs);
 
 /* The streams of the device must be idle.  NULL is accepted. */
-void xbgpu_inputs_destroy(struct xinputs *inputs);
+void xbgpu_inputs_destroy(struct xbgpu_inputs *inputs);
 
 #endif

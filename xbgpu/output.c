@@ -15,7 +15,7 @@
 
 #define NO_WINDOW INT64_MIN
 
-static void clear_sums(struct xbgpu_correlation *c)
+static void clear_sums(struct xbgpu_output *c)
 {
     device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32 bits for each of the dump's */
     if (c->totals)
@@ -23,7 +23,7 @@ static void clear_sums(struct xbgpu_correlation *c)
     xbgpu_checksums_clear(&c->checksums, c->compute);
 }
 
-static int create_select(struct xbgpu_correlation *c)
+static int create_select(struct xbgpu_output *c)
 {
     const struct select_spectra_args sizes = {.format = c->layout->format,
                                               .n_spectra = (uint32_t)c->layout->n_spectra,
@@ -35,7 +35,7 @@ static int create_select(struct xbgpu_correlation *c)
 }
 
 /* Sizes that each launch of correlate has. */
-static struct correlate_args correlate_sizes(const struct xbgpu_correlation *c)
+static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 {
     const struct xbgpu_layout *l = c->layout;
 
@@ -48,7 +48,7 @@ static struct correlate_args correlate_sizes(const struct xbgpu_correlation *c)
     };
 }
 
-static struct reduce_args reduce_sizes(const struct xbgpu_correlation *c)
+static struct reduce_args reduce_sizes(const struct xbgpu_output *c)
 {
     return (struct reduce_args){
         .sums = {c->sums},
@@ -59,7 +59,7 @@ static struct reduce_args reduce_sizes(const struct xbgpu_correlation *c)
     };
 }
 
-static int create_kernels(struct xbgpu_correlation *c)
+static int create_kernels(struct xbgpu_output *c)
 {
     struct correlate_args correlate = correlate_sizes(c);
     struct reduce_args reduce = reduce_sizes(c);
@@ -74,27 +74,27 @@ static int create_kernels(struct xbgpu_correlation *c)
                                 device_compiles(c->device) ? REDUCE_N_CONSTANTS : 0, &c->reduce);
 }
 
-static void launch_reduce(struct xbgpu_correlation *c, const struct reduce_args *args)
+static void launch_reduce(struct xbgpu_output *c, const struct reduce_args *args)
 {
     struct kernel_grid grid = reduce_grid(args);
 
     device_launch(c->compute, c->reduce, &grid, args);
 }
 
-int xbgpu_correlation_init(struct xbgpu_correlation *correlation, const struct xbgpu_config *config,
-                           const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                           struct device_stream *download, void *selected, struct xbgpu_stream *stream)
+int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
+                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                      struct device_stream *download, void *selected, struct xbgpu_stream *stream)
 {
     const struct xbgpu_config_output *output = stream->output;
 
-    *correlation = (struct xbgpu_correlation){.layout = layout,
-                                              .device = device,
-                                              .compute = compute,
-                                              .download = download,
-                                              .stream = stream,
-                                              .gate = xbgpu_output_gate(config, output),
-                                              .selected = selected,
-                                              .next_window = NO_WINDOW};
+    *correlation = (struct xbgpu_output){.layout = layout,
+                                         .device = device,
+                                         .compute = compute,
+                                         .download = download,
+                                         .stream = stream,
+                                         .gate = xbgpu_output_gate(config, output),
+                                         .selected = selected,
+                                         .next_window = NO_WINDOW};
     int err = xbgpu_window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
                                 xbgpu_output_gate_rows(config, output), output->missing == XBGPU_MISSING_WEIGHTS);
     if (!err)
@@ -114,14 +114,14 @@ int xbgpu_correlation_init(struct xbgpu_correlation *correlation, const struct x
     if (!err && !(correlation->audited = malloc(2 * layout->n_spectra * N_POLS * voltage_bytes(layout->format))))
         err = -ENOMEM;
     if (err) {
-        xbgpu_correlation_fini(correlation);
+        xbgpu_output_fini(correlation);
         return err;
     }
     clear_sums(correlation);
     return 0;
 }
 
-void xbgpu_correlation_fini(struct xbgpu_correlation *correlation)
+void xbgpu_output_fini(struct xbgpu_output *correlation)
 {
     xbgpu_window_fini(&correlation->window);
     xbgpu_audit_fini(&correlation->audit);
@@ -137,7 +137,7 @@ void xbgpu_correlation_fini(struct xbgpu_correlation *correlation)
 }
 
 /* Queues reduction and download of the window that has ended. */
-static void finish_dump(struct xbgpu_correlation *c, struct xbgpu_dump *dump)
+static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_layout *l = c->layout;
     size_t weight_bytes = l->n_baselines * sizeof(uint32_t);
@@ -180,7 +180,7 @@ static void finish_dump(struct xbgpu_correlation *c, struct xbgpu_dump *dump)
 
 /* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
  * the first, nor behind a jump that no time that passed accounts for.) */
-static void count_absent(struct xbgpu_correlation *c)
+static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
         counter_add(&c->stream->absent_accs, (uint64_t)(c->window.index - c->next_window));
@@ -188,7 +188,7 @@ static void count_absent(struct xbgpu_correlation *c)
 }
 
 /* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
-static bool close_window(struct xbgpu_correlation *c, bool may_wait)
+static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
     if (c->window.n_heaps > 0) {
         struct xbgpu_dump *dump = xbgpu_stream_take(c->stream);
@@ -210,7 +210,7 @@ static bool close_window(struct xbgpu_correlation *c, bool may_wait)
     return true;
 }
 
-void xbgpu_correlation_begin(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input)
+void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input)
 {
     correlation->next = input->begin;
 }
@@ -221,20 +221,20 @@ struct spectra {
     size_t first, n;
 };
 
-static struct spectra find_spectra(const struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input,
-                                   size_t batch, size_t chan)
+static struct spectra find_spectra(const struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch,
+                                   size_t chan)
 {
     if (c->gate < 0)
         return (struct spectra){NULL, batch * c->layout->n_spectra, c->layout->n_spectra};
-    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_output_sums *gate = &input->gates[c->gate];
     size_t row = gate->n_rows == 1 ? 0 : chan;
     const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
     return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
 }
 
 /* Copies what the device has of an audited antenna in one channel, out of the heaps as received. */
-static void gather(const struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input,
-                   struct spectra spectra, size_t ant, size_t chan, uint8_t *out)
+static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input *input, struct spectra spectra,
+                   size_t ant, size_t chan, uint8_t *out)
 {
     const struct xbgpu_layout *l = c->layout;
     size_t bytes = voltage_bytes(l->format), history = input->n_history * l->n_spectra;
@@ -249,7 +249,7 @@ static void gather(const struct xbgpu_correlation *c, const struct xbgpu_correla
 }
 
 /* Adds a batch to the audit: heap by heap where the device has them as they came, else what it has in their place. */
-static void audit_batch(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t batch)
+static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch)
 {
     const struct xbgpu_layout *l = c->layout;
     const uint8_t *present = input->present + batch * l->n_ants;
@@ -271,11 +271,11 @@ static void audit_batch(struct xbgpu_correlation *c, const struct xbgpu_correlat
 }
 
 /* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
-static void select_taken(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t n,
+static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
                          struct correlate_args *correlate)
 {
     const struct xbgpu_layout *l = c->layout;
-    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_output_sums *gate = &input->gates[c->gate];
     size_t most = 0;
 
     for (size_t row = 0; row < gate->n_rows; row++) {
@@ -308,9 +308,9 @@ static void select_taken(struct xbgpu_correlation *c, const struct xbgpu_correla
     correlate->n_batches = args.n_out_batches;
 }
 
-static void count_taken(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t batch)
+static void count_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch)
 {
-    const struct xbgpu_correlation_gate *gate = &input->gates[c->gate];
+    const struct xbgpu_output_sums *gate = &input->gates[c->gate];
 
     for (size_t row = 0; row < gate->n_rows; row++) {
         const uint32_t *ends = gate->ends + row * gate->ends_pitch + batch;
@@ -319,14 +319,14 @@ static void count_taken(struct xbgpu_correlation *c, const struct xbgpu_correlat
 }
 
 /* How many batches 'sums' have room for. */
-static size_t n_room(const struct xbgpu_correlation *c)
+static size_t n_room(const struct xbgpu_output *c)
 {
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
 /* Queues the addition of sums to totals, where they have no room for 'n' batches but could have.  Returns how many there
  * is room for, at most 'n'. */
-static size_t make_room(struct xbgpu_correlation *c, size_t n)
+static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
     struct reduce_args args = reduce_sizes(c);
@@ -340,7 +340,7 @@ static size_t make_room(struct xbgpu_correlation *c, size_t n)
 }
 
 /* Correlates batches [next, next + n), all in the open window; sums have room for them. */
-static void add_batches(struct xbgpu_correlation *c, const struct xbgpu_correlation_input *input, size_t n)
+static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;
     struct correlate_args args = correlate_sizes(c);
@@ -366,10 +366,9 @@ static void add_batches(struct xbgpu_correlation *c, const struct xbgpu_correlat
     c->end = input->first_batch + (int64_t)c->next;
 }
 
-bool xbgpu_correlation_walk(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input,
-                            bool may_wait)
+bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait)
 {
-    struct xbgpu_correlation *c = correlation;
+    struct xbgpu_output *c = correlation;
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
@@ -404,7 +403,7 @@ static bool check_checksums(struct xbgpu_dump *dump)
     return false;
 }
 
-bool xbgpu_correlation_check(struct xbgpu_dump *dump)
+bool xbgpu_output_check(struct xbgpu_dump *dump)
 {
     static struct log_limit limit;
     struct xbgpu_stream *stream = dump->stream;

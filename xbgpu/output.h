@@ -1,8 +1,8 @@
 /* output.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      xbgpu_correlation_walk(device input, host chunks) --> correlate and checksum launches, and where sums have no room
+ * Flow:      xbgpu_output_correlate(device input, host chunks) --> correlate and checksum launches, and where sums have no room
  *            for the next, reduce to totals; at each window's end checksum_dump, reduce --> download
- *            worker, when the dump is in host memory: xbgpu_correlation_check --> xbgpu_send_push
+ *            worker, when the dump is in host memory: xbgpu_output_check --> xbgpu_send_push
  * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
  * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
 #ifndef XBGPU_OUTPUT_H
@@ -21,14 +21,14 @@ struct device_stream;
 
 /* What a gate takes of the batches being correlated: as xbgpu_gate_list() (gate.h) writes it, in host memory and on the
  * device. */
-struct xbgpu_correlation_gate {
+struct xbgpu_output_sums {
     size_t n_rows, row_pitch, ends_pitch;
     uint32_t *spectra, *ends;
     uint32_t *device_spectra, *device_ends;
 };
 
 /* What is known of the batches being correlated. */
-struct xbgpu_correlation_input {
+struct xbgpu_output_input {
     int64_t first_batch;         /* number of batch 0: its timestamp / samples of a batch */
     size_t begin;                /* the batch to begin with: 0 or 1 */
     size_t n_batches;            /* where to end: fewer than a chunk's at the end of a stream */
@@ -37,12 +37,12 @@ struct xbgpu_correlation_input {
     const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
     size_t n_history;            /* batches before batch 0 */
     const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
-    const struct xbgpu_correlation_gate *gates; /* [n_gates] */
+    const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
     bool restarts; /* time was set: no window before it is absent */
 };
 
-struct xbgpu_correlation {
+struct xbgpu_output {
     const struct xbgpu_layout *layout;
     struct device *device;
     struct device_stream *compute, *download;
@@ -67,20 +67,19 @@ struct xbgpu_correlation {
 };
 
 /* 'selected' is what outputs with a gate use by turns: NULL where there are none. */
-int xbgpu_correlation_init(struct xbgpu_correlation *correlation, const struct xbgpu_config *config,
-                           const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                           struct device_stream *download, void *selected, struct xbgpu_stream *stream);
-void xbgpu_correlation_fini(struct xbgpu_correlation *correlation);
+int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
+                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                      struct device_stream *download, void *selected, struct xbgpu_stream *stream);
+void xbgpu_output_fini(struct xbgpu_output *correlation);
 
 /* A new input, to be walked. */
-void xbgpu_correlation_begin(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input);
+void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
 /* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait';
  * else that dump is dropped and counted). */
-bool xbgpu_correlation_walk(struct xbgpu_correlation *correlation, const struct xbgpu_correlation_input *input,
-                            bool may_wait);
+bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait);
 
 /* Compares a dump that has been downloaded with its checksums and with the audit's sums.  Returns whether all agree. */
-bool xbgpu_correlation_check(struct xbgpu_dump *dump);
+bool xbgpu_output_check(struct xbgpu_dump *dump);
 
 #endif

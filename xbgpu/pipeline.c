@@ -43,7 +43,7 @@ enum item_kind {
 #define MAX_WRONG_DUMPS   10       /* with which the process ends */
 #define RX_TIMEOUT_MIN_NS NS_PER_S /* of silence; and ten chunks at least */
 
-struct xpipeline {
+struct xbgpu_pipeline {
     const struct xbgpu_config *config;
     struct xbgpu_layout layout_storage;
     const struct xbgpu_layout *layout;
@@ -52,23 +52,23 @@ struct xpipeline {
     struct inbox *inbox;
     struct device_stream *upload, *compute, *download;
     struct matcher *matcher;
-    struct xsend *send;
+    struct xbgpu_send *send;
     struct xbgpu_recv *recv;
-    struct xinputs *inputs;
+    struct xbgpu_inputs *inputs;
     struct xbgpu_input_sensors input_sensors;
     struct xbgpu_labels labels;
     struct xbgpu_fengs fengs;
-    struct xbgpu_facts facts;
-    struct xcontrol *control;
-    void *selected;                    /* device: what the outputs with gates use by turns */
-    struct xbgpu_correlation *outputs; /* [n_outputs] */
+    struct xbgpu_stream_info stream_info;
+    struct xbgpu_control *control;
+    void *selected;               /* device: what the outputs with gates use by turns */
+    struct xbgpu_output *outputs; /* [n_outputs] */
     struct xbgpu_status *status;
     struct thread worker;
     bool started;
     struct counter late_chunks;
     /* [worker] */
     bool walking;
-    struct xbgpu_correlation_input walk; /* what the outputs walk */
+    struct xbgpu_output_input walk; /* what the outputs walk */
     bool draining;
     int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
     size_t n_given_up;  /* chunks */
@@ -77,13 +77,13 @@ struct xpipeline {
     int n_wrong; /* dumps */
 };
 
-static bool may_wait(const struct xpipeline *p)
+static bool may_wait(const struct xbgpu_pipeline *p)
 {
     return p->draining || xbgpu_recv_can_wait(p->recv);
 }
 
 /* Goes on as far as possible.  Returns true when nothing is left to do. */
-static bool advance(struct xpipeline *p)
+static bool advance(struct xbgpu_pipeline *p)
 {
     for (;;) {
         if (!p->walking) {
@@ -94,11 +94,11 @@ static bool advance(struct xpipeline *p)
             if (xbgpu_inputs_went_back(p->inputs, &first_samples))
                 xbgpu_control_time_went_back(p->control, first_samples);
             for (size_t o = 0; o < p->layout->n_outputs; o++)
-                xbgpu_correlation_begin(&p->outputs[o], &p->walk);
+                xbgpu_output_begin(&p->outputs[o], &p->walk);
         }
         bool done = true;
         for (size_t o = 0; o < p->layout->n_outputs; o++)
-            done = xbgpu_correlation_walk(&p->outputs[o], &p->walk, may_wait(p)) && done;
+            done = xbgpu_output_correlate(&p->outputs[o], &p->walk, may_wait(p)) && done;
         if (!done)
             return false;
         p->walking = false;
@@ -109,7 +109,7 @@ static bool advance(struct xpipeline *p)
 /* ---- The loop ------------------------------------------------------------------------------------------------------
  * */
 
-static void begin_drain(struct xpipeline *p)
+static void begin_drain(struct xbgpu_pipeline *p)
 {
     if (p->draining)
         return;
@@ -119,22 +119,22 @@ static void begin_drain(struct xpipeline *p)
 }
 
 /* Carries out a command. */
-static void obey(struct xpipeline *p, struct xbgpu_command *command)
+static void obey(struct xbgpu_pipeline *p, struct xbgpu_command *command)
 {
     int64_t next_samples = xbgpu_inputs_next_samples(p->inputs);
 
     switch (command->what) {
-    case XCOMMAND_CAPTURE:
+    case XBGPU_COMMAND_CAPTURE:
         command->holds_samples =
             xbgpu_stream_set_capture(xbgpu_send_stream(p->send, command->index), command->on, command->from_samples);
         if (command->holds_samples > next_samples) /* a dump of before time went back is still to come */
             command->holds_samples = next_samples;
         break;
-    case XCOMMAND_SHIFTS:
+    case XBGPU_COMMAND_SHIFTS:
         xbgpu_inputs_set_delays(p->inputs, command->delays);
         command->holds_samples = next_samples;
         break;
-    case XCOMMAND_GATE:
+    case XBGPU_COMMAND_GATE:
         xbgpu_inputs_set_gate(p->inputs, command->index, &command->gate, command->from_samples);
         command->holds_samples = next_samples;
         break;
@@ -144,7 +144,7 @@ static void obey(struct xpipeline *p, struct xbgpu_command *command)
 
 /* A dump that is wrong.  One may be an accident; of a device that goes on like that another may be found, or the same
  * one begin again. */
-static void flag_dump(struct xpipeline *p, struct xbgpu_dump *dump)
+static void flag_dump(struct xbgpu_pipeline *p, struct xbgpu_dump *dump)
 {
     xbgpu_stream_flag(dump);
     if (gauge_get(p->c.healthy))
@@ -156,7 +156,7 @@ static void flag_dump(struct xpipeline *p, struct xbgpu_dump *dump)
     service_stop(p->c.service, 1);
 }
 
-static void handle(struct xpipeline *p, const struct inbox_item *item)
+static void handle(struct xbgpu_pipeline *p, const struct inbox_item *item)
 {
     struct chunk *chunk;
 
@@ -172,7 +172,7 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
             xbgpu_stream_give(item->object);
             break;
         }
-        if (!xbgpu_correlation_check(item->object))
+        if (!xbgpu_output_check(item->object))
             flag_dump(p, item->object);
         xbgpu_status_sample(p->status, item->object);
         xbgpu_send_push(item->object);
@@ -193,7 +193,7 @@ static void handle(struct xpipeline *p, const struct inbox_item *item)
 }
 
 /* While draining: true once nothing is left to compute or to download. */
-static bool drained(struct xpipeline *p, bool idle)
+static bool drained(struct xbgpu_pipeline *p, bool idle)
 {
     size_t n_finished = 0;
 
@@ -204,7 +204,7 @@ static bool drained(struct xpipeline *p, bool idle)
 
 static void *run_worker(void *arg)
 {
-    struct xpipeline *p = arg;
+    struct xbgpu_pipeline *p = arg;
     struct inbox_item item;
     bool idle = true;
 
@@ -224,7 +224,7 @@ static void *run_worker(void *arg)
  * */
 
 /* All that can ever wait in the inbox at once. */
-static size_t inbox_slots(const struct xpipeline *p)
+static size_t inbox_slots(const struct xbgpu_pipeline *p)
 {
     size_t n = p->layout->n_members * (size_t)p->config->recv.n_chunks + XBGPU_N_DEVICE_INPUTS;
 
@@ -233,7 +233,7 @@ static size_t inbox_slots(const struct xpipeline *p)
     return n + xbgpu_control_n_commands(p->config) + p->layout->n_recv_threads + 1 /* drain */;
 }
 
-static int create_device_side(struct xpipeline *p)
+static int create_device_side(struct xbgpu_pipeline *p)
 {
     struct matcher_config matcher = {
         .n_members = (unsigned)p->layout->n_members,
@@ -260,7 +260,7 @@ static int create_device_side(struct xpipeline *p)
     return xbgpu_inputs_create(&inputs, &p->inputs);
 }
 
-static int create_outputs(struct xpipeline *p)
+static int create_outputs(struct xbgpu_pipeline *p)
 {
     p->outputs = calloc(p->layout->n_outputs, sizeof(*p->outputs));
     size_t selected_bytes = p->layout->n_selected_batches * p->layout->n_selected_spectra * p->layout->n_ants *
@@ -269,8 +269,8 @@ static int create_outputs(struct xpipeline *p)
         return -ENOMEM;
     for (size_t o = 0; o < p->layout->n_outputs; o++) {
         struct xbgpu_stream *stream = xbgpu_send_stream(p->send, o);
-        int err = xbgpu_correlation_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
-                                         p->selected, stream);
+        int err = xbgpu_output_init(&p->outputs[o], p->config, p->layout, p->device, p->compute, p->download,
+                                    p->selected, stream);
         if (err)
             return err;
         if (!stream->output->send_enabled)
@@ -284,7 +284,7 @@ static int create_outputs(struct xpipeline *p)
     return 0;
 }
 
-static int add_sensors(struct xpipeline *p)
+static int add_sensors(struct xbgpu_pipeline *p)
 {
     double chunk_ns = (double)NS_PER_S * (double)p->layout->chunk_samples /
                       timebase_decimal_to_double(p->config->time.adc_sample_rate_hz);
@@ -295,10 +295,10 @@ static int add_sensors(struct xpipeline *p)
         err = xbgpu_fengs_watch(&p->fengs, p->c.sensors, service_loop(p->c.service), timeout_ns);
     for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
         err = xbgpu_stream_add_sensors(xbgpu_send_stream(p->send, o), p->c.sensors);
-    return err ? err : xbgpu_facts_init(&p->facts, p->config, p->layout, &p->labels, p->c.sensors);
+    return err ? err : xbgpu_stream_info_init(&p->stream_info, p->config, p->layout, &p->labels, p->c.sensors);
 }
 
-static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
+static int create_control(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
 {
     struct xbgpu_control_config control = {p->config, p->layout,    &p->labels,         service_loop(p->c.service),
                                            p->inbox,  ITEM_COMMAND, p->c.katcp_sensors, p->c.sensors};
@@ -307,7 +307,7 @@ static int create_control(struct xpipeline *p, char *why, size_t why_bytes)
     return err ? err : xbgpu_control_create(&control, &p->control, why, why_bytes);
 }
 
-static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
+static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
 {
     struct xbgpu_recv_config recv = {
         .config = p->config,
@@ -339,7 +339,7 @@ static int create_stages(struct xpipeline *p, char *why, size_t why_bytes)
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
 {
-    struct xpipeline *p = arg;
+    struct xbgpu_pipeline *p = arg;
 
     xbgpu_fengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
@@ -349,7 +349,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes)
 {
-    struct xpipeline *p = calloc(1, sizeof(*p));
+    struct xbgpu_pipeline *p = calloc(1, sizeof(*p));
 
     if (!p)
         return -ENOMEM;
@@ -397,14 +397,14 @@ undo:
 
 void xbgpu_pipeline_control(void *arg, struct katcp_device *device)
 {
-    struct xpipeline *pipeline = arg;
+    struct xbgpu_pipeline *pipeline = arg;
 
     xbgpu_control_serve(pipeline->control, device);
 }
 
 int xbgpu_pipeline_start(void *arg)
 {
-    struct xpipeline *pipeline = arg;
+    struct xbgpu_pipeline *pipeline = arg;
     int err = xbgpu_send_start(pipeline->send);
     if (err)
         return err;
@@ -419,14 +419,14 @@ int xbgpu_pipeline_start(void *arg)
 
 int xbgpu_pipeline_enable(void *arg, char *why, size_t why_bytes)
 {
-    struct xpipeline *pipeline = arg;
+    struct xbgpu_pipeline *pipeline = arg;
 
     return xbgpu_recv_enable(pipeline->recv, why, why_bytes);
 }
 
 bool xbgpu_pipeline_stop(void *arg, int64_t give_up_ns)
 {
-    struct xpipeline *pipeline = arg;
+    struct xbgpu_pipeline *pipeline = arg;
 
     if (!pipeline->started)
         return true;
@@ -449,20 +449,20 @@ bool xbgpu_pipeline_stop(void *arg, int64_t give_up_ns)
 
 void xbgpu_pipeline_destroy(void *arg)
 {
-    struct xpipeline *pipeline = arg;
+    struct xbgpu_pipeline *pipeline = arg;
 
     if (!pipeline)
         return;
     xbgpu_pipeline_stop(pipeline, 0); /* of a start that failed */
     stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     xbgpu_control_destroy(pipeline->control);
-    xbgpu_facts_fini(&pipeline->facts);
+    xbgpu_stream_info_fini(&pipeline->stream_info);
     matcher_destroy(pipeline->matcher);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->compute);
     device_stream_destroy(pipeline->download);
     for (size_t o = 0; pipeline->outputs && o < pipeline->layout->n_outputs; o++)
-        xbgpu_correlation_fini(&pipeline->outputs[o]);
+        xbgpu_output_fini(&pipeline->outputs[o]);
     free(pipeline->outputs);
     device_free(pipeline->device, pipeline->selected);
     xbgpu_inputs_destroy(pipeline->inputs);

@@ -17,7 +17,7 @@
 #include <stddef.h>
 
 /* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the
- * pipeline made is a struct xpipeline).  Signature and errors: daemon.h. */
+ * pipeline made is a struct xbgpu_pipeline).  Signature and errors: daemon.h. */
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes);
 

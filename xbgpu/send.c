@@ -20,7 +20,7 @@
 #define ITEM_TIMESTAMP       1 /* index in the heap's items */
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
-struct xsend {
+struct xbgpu_send {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct device *device;
@@ -29,7 +29,7 @@ struct xsend {
     struct xbgpu_stream *streams; /* [n_outputs] */
 };
 
-struct xbgpu_stream *xbgpu_send_stream(struct xsend *send, size_t output)
+struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output)
 {
     return &send->streams[output];
 }
@@ -54,7 +54,7 @@ int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t f
     return stream->next_samples;
 }
 
-void xbgpu_send_describe(const struct xsend *send, json_t *into)
+void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into)
 {
     json_t *outputs = json_object_get(into, "outputs");
 
@@ -116,7 +116,7 @@ void xbgpu_send_push(struct xbgpu_dump *dump)
     sender_push(stream->send, &dump->job);
 }
 
-static void create_job(struct xsend *send, struct xbgpu_dump *dump)
+static void create_job(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
@@ -142,7 +142,7 @@ static void create_job(struct xsend *send, struct xbgpu_dump *dump)
 }
 
 /* What lies behind the visibilities. */
-static void place_counts(struct xsend *send, struct xbgpu_dump *dump)
+static void place_counts(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t weights_bytes = xbgpu_weights_bytes(send->layout, send->config, output);
@@ -157,7 +157,7 @@ static void place_counts(struct xsend *send, struct xbgpu_dump *dump)
     dump->weights = dump->gate_spectra + send->layout->n_chan; /* not sent */
 }
 
-static int create_dump(struct xsend *send, const struct xbgpu_send_config *c, struct xbgpu_dump *dump)
+static int create_dump(struct xbgpu_send *send, const struct xbgpu_send_config *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weight_bytes = send->layout->n_baselines * sizeof(uint32_t);
@@ -185,7 +185,7 @@ static int create_dump(struct xsend *send, const struct xbgpu_send_config *c, st
     return device_event_create(send->device, &dump->finished);
 }
 
-static void destroy_dump(struct xsend *send, struct xbgpu_dump *dump)
+static void destroy_dump(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     device_event_destroy(dump->finished);
     device_free(send->device, dump->device_visibilities);
@@ -269,7 +269,7 @@ int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensor
 }
 
 /* Writes what receivers must know of the items of a dump.  Returns how many there are. */
-static size_t describe(const struct xsend *send, const struct xbgpu_config_output *output,
+static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_output *output,
                        struct spead_descriptor *descriptors, char *gate_help, size_t gate_help_bytes)
 {
     const struct xbgpu_layout *l = send->layout;
@@ -323,7 +323,7 @@ static size_t describe(const struct xsend *send, const struct xbgpu_config_outpu
     return n;
 }
 
-static int open_stream(struct xsend *send, struct xbgpu_stream *stream, char *why, size_t why_bytes)
+static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, char *why, size_t why_bytes)
 {
     const struct config_send *c = &send->config->send;
     const struct xbgpu_layout *l = send->layout;
@@ -360,7 +360,7 @@ static int open_stream(struct xsend *send, struct xbgpu_stream *stream, char *wh
     return err;
 }
 
-static int create_stream(struct xsend *send, const struct xbgpu_send_config *c, size_t index, char *why, size_t why_bytes)
+static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config *c, size_t index, char *why, size_t why_bytes)
 {
     struct xbgpu_stream *stream = &send->streams[index];
 
@@ -387,7 +387,7 @@ static int create_stream(struct xsend *send, const struct xbgpu_send_config *c, 
     return open_stream(send, stream, why, why_bytes);
 }
 
-static int create_senders(struct xsend *send)
+static int create_senders(struct xbgpu_send *send)
 {
     size_t n_streams = send->layout->n_outputs, max_jobs = 0;
 
@@ -396,9 +396,9 @@ static int create_senders(struct xsend *send)
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
-int xbgpu_send_create(const struct xbgpu_send_config *config, struct xsend **send, char *why, size_t why_bytes)
+int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send **send, char *why, size_t why_bytes)
 {
-    struct xsend *s = calloc(1, sizeof(*s));
+    struct xbgpu_send *s = calloc(1, sizeof(*s));
 
     snprintf(why, why_bytes, "outputs: there is no memory for dumps of %zu MiB", config->layout->vis_bytes >> 20);
     if (!s)
@@ -420,17 +420,17 @@ int xbgpu_send_create(const struct xbgpu_send_config *config, struct xsend **sen
     return 0;
 }
 
-int xbgpu_send_start(struct xsend *send)
+int xbgpu_send_start(struct xbgpu_send *send)
 {
     return sender_group_start(send->senders);
 }
 
-void xbgpu_send_set_deadline(struct xsend *send, int64_t give_up_ns)
+void xbgpu_send_set_deadline(struct xbgpu_send *send, int64_t give_up_ns)
 {
     sender_group_set_deadline(send->senders, give_up_ns);
 }
 
-void xbgpu_send_stop(struct xsend *send)
+void xbgpu_send_stop(struct xbgpu_send *send)
 {
     sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
@@ -449,7 +449,7 @@ void xbgpu_send_stop(struct xsend *send)
     }
 }
 
-void xbgpu_send_destroy(struct xsend *send)
+void xbgpu_send_destroy(struct xbgpu_send *send)
 {
     if (!send)
         return;
@@ -465,12 +465,12 @@ void xbgpu_send_destroy(struct xsend *send)
     free(send);
 }
 
-bool xbgpu_send_failed(const struct xsend *send)
+bool xbgpu_send_failed(const struct xbgpu_send *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }
 
-uint64_t xbgpu_send_n_given_up(const struct xsend *send)
+uint64_t xbgpu_send_n_given_up(const struct xbgpu_send *send)
 {
     return sender_group_n_given_up(send->senders);
 }

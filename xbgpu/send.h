@@ -80,7 +80,7 @@ struct xbgpu_stream {
     struct sensor wrong_dump_cnt;
 };
 
-struct xsend;
+struct xbgpu_send;
 
 struct xbgpu_send_config {
     const struct xbgpu_config *config;
@@ -93,11 +93,11 @@ struct xbgpu_send_config {
 };
 
 /* Allocates all dumps, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
-int xbgpu_send_create(const struct xbgpu_send_config *config, struct xsend **send, char *why, size_t why_bytes);
+int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send **send, char *why, size_t why_bytes);
 
-struct xbgpu_stream *xbgpu_send_stream(struct xsend *send, size_t output);
+struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-int xbgpu_send_start(struct xsend *send);
+int xbgpu_send_start(struct xbgpu_send *send);
 
 /* A free dump, or NULL. */
 struct xbgpu_dump *xbgpu_stream_take(struct xbgpu_stream *stream);
@@ -112,7 +112,7 @@ int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensor
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
-void xbgpu_send_describe(const struct xsend *send, json_t *into);
+void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into);
 
 /* An accumulation has ended, whether it becomes a dump or not. */
 void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
@@ -125,19 +125,19 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump);
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
 /* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void xbgpu_send_set_deadline(struct xsend *send, int64_t give_up_ns);
+void xbgpu_send_set_deadline(struct xbgpu_send *send, int64_t give_up_ns);
 
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
-void xbgpu_send_stop(struct xsend *send);
+void xbgpu_send_stop(struct xbgpu_send *send);
 
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
-bool xbgpu_send_failed(const struct xsend *send);
+bool xbgpu_send_failed(const struct xbgpu_send *send);
 
 /* After stop: dumps that were given up. */
-uint64_t xbgpu_send_n_given_up(const struct xsend *send);
+uint64_t xbgpu_send_n_given_up(const struct xbgpu_send *send);
 
 /* NULL is accepted. */
-void xbgpu_send_destroy(struct xsend *send);
+void xbgpu_send_destroy(struct xbgpu_send *send);
 
 #endif

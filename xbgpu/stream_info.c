@@ -16,7 +16,7 @@
 #define MAX_ORDERING_BYTES (8u << 20) /* what a client's line is sure to hold */
 
 struct adding {
-    struct xbgpu_facts *facts;
+    struct xbgpu_stream_info *facts;
     struct sensors *sensors;
     size_t max; /* sensors that there is room for */
     const char *stream;
@@ -117,10 +117,11 @@ static void add_stream(struct adding *a, const struct xbgpu_config *config, cons
     add_integer(a, "xeng-out-bits-per-sample", 32, "Bits of the real and of the imaginary part of a visibility.");
 }
 
-int xbgpu_facts_init(struct xbgpu_facts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                     const struct xbgpu_labels *labels, struct sensors *sensors)
+int xbgpu_stream_info_init(struct xbgpu_stream_info *facts, const struct xbgpu_config *config,
+                           const struct xbgpu_layout *layout, const struct xbgpu_labels *labels,
+                           struct sensors *sensors)
 {
-    *facts = (struct xbgpu_facts){calloc(layout->n_outputs * MAX_PER_STREAM, sizeof(struct sensor)), 0};
+    *facts = (struct xbgpu_stream_info){calloc(layout->n_outputs * MAX_PER_STREAM, sizeof(struct sensor)), 0};
     struct adding a = {.facts = facts,
                        .sensors = sensors,
                        .max = layout->n_outputs * MAX_PER_STREAM,
@@ -134,8 +135,8 @@ int xbgpu_facts_init(struct xbgpu_facts *facts, const struct xbgpu_config *confi
     return a.err;
 }
 
-void xbgpu_facts_fini(struct xbgpu_facts *facts)
+void xbgpu_stream_info_fini(struct xbgpu_stream_info *facts)
 {
     free(facts->sensors);
-    *facts = (struct xbgpu_facts){0};
+    *facts = (struct xbgpu_stream_info){0};
 }

@@ -10,16 +10,16 @@
 
 struct xbgpu_labels;
 
-struct xbgpu_facts {
+struct xbgpu_stream_info {
     struct sensor *sensors; /* [n] */
     size_t n;
 };
 
 /* Adds them all.  Returns 0 or -ENOMEM. */
-int xbgpu_facts_init(struct xbgpu_facts *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+int xbgpu_stream_info_init(struct xbgpu_stream_info *facts, const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                 const struct xbgpu_labels *labels, struct sensors *sensors);
 
 /* The set has been destroyed. */
-void xbgpu_facts_fini(struct xbgpu_facts *facts);
+void xbgpu_stream_info_fini(struct xbgpu_stream_info *facts);
 
 #endif

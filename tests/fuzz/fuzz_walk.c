@@ -48,7 +48,7 @@ static struct device *device;
 static struct device_stream *compute, *download;
 static struct inbox *worker;
 static struct fgpu_stream *stream;
-static struct fgpu_walk *walk;
+static struct fgpu_output *walk;
 static struct fgpu_device_input input;
 static size_t n_heaps;
 
@@ -105,14 +105,14 @@ static void begin(void)
     err = fgpu_send_create(&send_config, &send, why, sizeof(why));
     assert(!err);
     stream = fgpu_send_stream(send, 0, 0);
-    const struct fgpu_walk_config walk_config = {.config = &config,
-                                                 .layout = &layout,
-                                                 .device = device,
-                                                 .compute = compute,
-                                                 .download = download,
-                                                 .stream = stream,
-                                                 .choice = &no_choice};
-    err = fgpu_walk_create(&walk_config, &walk);
+    const struct fgpu_output_config walk_config = {.config = &config,
+                                                   .layout = &layout,
+                                                   .device = device,
+                                                   .compute = compute,
+                                                   .download = download,
+                                                   .stream = stream,
+                                                   .choice = &no_choice};
+    err = fgpu_output_create(&walk_config, &walk);
     assert(!err && stream->buffers[0].job.n_groups == BUFFER_BATCHES);
     make_input();
 }
@@ -334,7 +334,7 @@ static double weights_sum(void)
 
 static void set_gain(double gain)
 {
-    struct fgpu_gains *gains = fgpu_walk_take_gains(walk);
+    struct fgpu_gains *gains = fgpu_output_take_gains(walk);
     int64_t expected = model.started ? model.next : 0;
 
     assert(gains);
@@ -345,8 +345,8 @@ static void set_gain(double gain)
     if (model.filling)
         expected = model.buffer.timestamp_samples + BUFFER_BATCHES * BATCH;
     model.new_gain = gain;
-    assert(fgpu_walk_set_gains(walk, gains) == expected);
-    assert(fgpu_walk_steady_samples(walk) >= expected);
+    assert(fgpu_output_set_gains(walk, gains) == expected);
+    assert(fgpu_output_steady_samples(walk) >= expected);
 }
 
 /* A delay of some samples, or one that no input has. */
@@ -362,7 +362,7 @@ static void set_delay(struct fuzz_input *in, int64_t now)
     for (unsigned pol = 0; pol < N_POLS; pol++)
         if ((how & 128) == 0 || pol == 0)
             fgpu_delay_queue_add(&model.delays.pols[pol], &delay);
-    int64_t holds = fgpu_walk_set_delays(walk, &model.delays);
+    int64_t holds = fgpu_output_set_delays(walk, &model.delays);
     if (model.started && !model.filling)
         model.next = (model.done + BATCH - 1) / BATCH * BATCH;
     assert(holds == (model.started ? model.next : 0));
@@ -400,7 +400,7 @@ static void advance_to(struct fuzz_input *in, int64_t timestamp, bool follows)
         input.end_samples[pol] = timestamp + CHUNK - n_behind * PACKET;
     }
     model_advance();
-    assert(fgpu_walk_advance(walk, &input, false));
+    assert(fgpu_output_advance(walk, &input, false));
     collect();
     if (fuzz_u8(in) & 128)
         give_back(fuzz_u8(in) % N_BUFFERS);
@@ -423,8 +423,8 @@ static void run(struct fuzz_input *in)
             now += fuzz_i8(in) * CHUNK * (INT64_C(1) << fuzz_u8(in) % 20);
             now = now < CHUNK ? CHUNK : now;
             if (command == 2)
-                fgpu_walk_flush(walk);
-            fgpu_walk_restart(walk);
+                fgpu_output_flush(walk);
+            fgpu_output_restart(walk);
             model_restart();
             follows = false;
         } else if (command == 4) { /* a gap */
@@ -444,19 +444,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 
     if (!walk)
         begin();
-    fgpu_walk_restart(walk);
+    fgpu_output_restart(walk);
     model.started = model.filling = false;
     model.done = model.skipped_until = 0;
     model.n_free = stream->n_free;
     assert(model.n_free == N_BUFFERS && n_held == 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         fgpu_delay_queue_init(&model.delays.pols[pol]);
-    fgpu_walk_set_delays(walk, &model.delays);
+    fgpu_output_set_delays(walk, &model.delays);
     set_gain(50);
     model.n_dropped = model.n_skipped = 0;
     uint64_t n_dropped = counter_get(&stream->dropped_heaps), n_skipped = counter_get(&stream->skipped_heaps);
     run(&in);
-    fgpu_walk_restart(walk);
+    fgpu_output_restart(walk);
     model_restart();
     collect();
     give_back(0);

@@ -42,7 +42,7 @@ struct fixture {
     struct inbox *worker;
     struct fgpu_send *send;
     struct fgpu_stream *stream;
-    struct fgpu_walk *walk;
+    struct fgpu_output *walk;
     struct fgpu_device_input input;
     int64_t n_chunks; /* that the walk has seen */
     struct fgpu_delays delays;
@@ -99,9 +99,9 @@ static void setup_at(struct fixture *f, const char *rate_hz)
     const struct fgpu_send_config send = {&f->values, &f->layout, f->device, f->worker, 1, 2, f->sensors};
     ck_assert_msg(fgpu_send_create(&send, &f->send, why, sizeof(why)) == 0, "%s", why);
     f->stream = fgpu_send_stream(f->send, 0, 0);
-    const struct fgpu_walk_config walk = {&f->values, &f->layout, f->device, f->compute, f->download,
-                                          f->stream,  0,          0,         &no_choice};
-    ck_assert_int_eq(fgpu_walk_create(&walk, &f->walk), 0);
+    const struct fgpu_output_config walk = {&f->values, &f->layout, f->device, f->compute, f->download,
+                                            f->stream,  0,          0,         &no_choice};
+    ck_assert_int_eq(fgpu_output_create(&walk, &f->walk), 0);
     make_input(f);
 }
 
@@ -114,7 +114,7 @@ static void teardown(struct fixture *f)
 {
     device_stream_destroy(f->compute);
     device_stream_destroy(f->download);
-    fgpu_walk_destroy(f->walk);
+    fgpu_output_destroy(f->walk);
     fgpu_send_destroy(f->send);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         device_free(f->device, f->input.samples[pol]);
@@ -136,7 +136,8 @@ static void advance_to(struct fixture *f, int64_t timestamp, bool has_history)
         f->input.first_samples[pol] = timestamp;
         f->input.end_samples[pol] = timestamp + CHUNK;
     }
-    ck_assert_msg(fgpu_walk_advance(f->walk, &f->input, true), "no buffer for the chunk at %lld", (long long)timestamp);
+    ck_assert_msg(fgpu_output_advance(f->walk, &f->input, true), "no buffer for the chunk at %lld",
+                  (long long)timestamp);
 }
 
 /* The next chunk. */
@@ -193,7 +194,7 @@ static void check_no_buffer(struct fixture *f)
 
 static int64_t set_gains(struct fixture *f, double complex gain)
 {
-    struct fgpu_gains *gains = fgpu_walk_take_gains(f->walk);
+    struct fgpu_gains *gains = fgpu_output_take_gains(f->walk);
 
     ck_assert_ptr_nonnull(gains);
     ck_assert_uint_eq(gains->ant, 0);
@@ -202,7 +203,7 @@ static int64_t set_gains(struct fixture *f, double complex gain)
         gains->values[2 * i] = (float)creal(gain);
         gains->values[2 * i + 1] = (float)cimag(gain);
     }
-    return fgpu_walk_set_gains(f->walk, gains);
+    return fgpu_output_set_gains(f->walk, gains);
 }
 
 /* Returns from when on it holds. */
@@ -212,7 +213,7 @@ static int64_t set_delay_of(struct fixture *f, unsigned n_pols, int64_t start, d
 
     for (unsigned pol = 0; pol < n_pols; pol++)
         ck_assert_int_eq(fgpu_delay_queue_add(&f->delays.pols[pol], &model), 0);
-    return fgpu_walk_set_delays(f->walk, &f->delays);
+    return fgpu_output_set_delays(f->walk, &f->delays);
 }
 
 static int64_t set_delay(struct fixture *f, int64_t start, double delay, double phase)
@@ -224,7 +225,7 @@ static int64_t set_delay(struct fixture *f, int64_t start, double delay, double 
 static void check_model(struct fixture *f, int64_t since, int64_t start, double delay)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        struct sensor_reading reading = sensor_read(fgpu_walk_delay_sensor(f->walk, pol));
+        struct sensor_reading reading = sensor_read(fgpu_output_delay_sensor(f->walk, pol));
         if (start < 0) {
             ck_assert_int_eq(reading.unix_ns, 0); /* nobody has set it yet */
             continue;
@@ -267,15 +268,15 @@ TEST(gains_run_out)
     struct fixture f;
 
     setup(&f);
-    struct fgpu_gains *first = fgpu_walk_take_gains(f.walk), *second = fgpu_walk_take_gains(f.walk);
+    struct fgpu_gains *first = fgpu_output_take_gains(f.walk), *second = fgpu_output_take_gains(f.walk);
     ck_assert_ptr_nonnull(first);
     ck_assert_ptr_nonnull(second);
-    ck_assert_ptr_null(fgpu_walk_take_gains(f.walk));
-    fgpu_walk_set_gains(f.walk, second);
-    ck_assert_ptr_null(fgpu_walk_take_gains(f.walk)); /* not before a buffer has been begun */
+    ck_assert_ptr_null(fgpu_output_take_gains(f.walk));
+    fgpu_output_set_gains(f.walk, second);
+    ck_assert_ptr_null(fgpu_output_take_gains(f.walk)); /* not before a buffer has been begun */
     advance(&f);
     device_stream_wait(f.compute);
-    ck_assert_ptr_eq(fgpu_walk_take_gains(f.walk), second);
+    ck_assert_ptr_eq(fgpu_output_take_gains(f.walk), second);
     teardown(&f);
 }
 
@@ -344,7 +345,7 @@ TEST(wrong_delays_can_be_taken_back)
 
 static enum sensor_status delay_status(struct fixture *f, unsigned pol)
 {
-    return sensor_read(fgpu_walk_delay_sensor(f->walk, pol)).status;
+    return sensor_read(fgpu_output_delay_sensor(f->walk, pol)).status;
 }
 
 /* Behind a wrong delay of both polarisations timestamps are ahead; the output says by how much, and resumes at once when
@@ -376,8 +377,8 @@ TEST(an_output_resumes)
         ck_assert_int_eq(delay_status(&f, pol), SENSOR_ERROR);
     f.delays.resumes = true;
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(fgpu_walk_set_delays(f.walk, &f.delays), START_SAMPLES + 3 * CHUNK);
-    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), START_SAMPLES + 3 * CHUNK);
+        ck_assert_int_eq(fgpu_output_set_delays(f.walk, &f.delays), START_SAMPLES + 3 * CHUNK);
+    ck_assert_int_eq(fgpu_output_steady_samples(f.walk), START_SAMPLES + 3 * CHUNK);
     advance(&f);
     for (int b = 0; b < 3; b++)
         check_buffer(&f, START_SAMPLES + 3 * CHUNK + b * BATCH, 100);
@@ -385,7 +386,7 @@ TEST(an_output_resumes)
     for (unsigned pol = 0; pol < N_POLS; pol++)
         ck_assert_int_eq(delay_status(&f, pol), SENSOR_NOMINAL);
     /* It waits for nothing now, so that the next batch is the one that follows. */
-    fgpu_walk_set_delays(f.walk, &f.delays);
+    fgpu_output_set_delays(f.walk, &f.delays);
     advance(&f);
     check_buffer(&f, START_SAMPLES + 3 * CHUNK + 3 * BATCH, 100);
     teardown(&f);
@@ -471,7 +472,7 @@ static void walk_on(struct fixture *f, bool jumps, struct made *made)
             set_delay(f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
         }
         if (back)
-            fgpu_walk_restart(f->walk);
+            fgpu_output_restart(f->walk);
         collect(f, made);
     }
 }
@@ -508,13 +509,13 @@ TEST(jumps_are_told)
     set_delay(&f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
     advance(&f);
     check_model(&f, START_SAMPLES + BATCH, START_SAMPLES - 5, 1); /* the first batch for which there is input */
-    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), 0);
+    ck_assert_int_eq(fgpu_output_steady_samples(f.walk), 0);
     int64_t now = set_gains(&f, 1);
-    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), now);
+    ck_assert_int_eq(fgpu_output_steady_samples(f.walk), now);
 
     go_far(&f, FAR_SAMPLES);
     check_model(&f, START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
-    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), now); /* as nothing was set since */
+    ck_assert_int_eq(fgpu_output_steady_samples(f.walk), now); /* as nothing was set since */
     collect(&f, NULL);
     ck_assert_int_gt(set_gains(&f, 1), START_SAMPLES + FAR_SAMPLES);
     set_delay(&f, START_SAMPLES + CHUNK, 7, 0);
@@ -522,14 +523,14 @@ TEST(jumps_are_told)
     go_far(&f, FAR_SAMPLES + 2 * CHUNK);
     /* With a delay of 500 samples the spectra up to 256 samples behind the end had their input. */
     check_model(&f, START_SAMPLES + FAR_SAMPLES + 2 * CHUNK + 256, START_SAMPLES + CHUNK, 7);
-    ck_assert_int_gt(fgpu_walk_steady_samples(f.walk), START_SAMPLES + FAR_SAMPLES);
+    ck_assert_int_gt(fgpu_output_steady_samples(f.walk), START_SAMPLES + FAR_SAMPLES);
 
     collect(&f, NULL);
     /* The same model holds here, and what was set there shows from here on. */
-    fgpu_walk_restart(f.walk);
+    fgpu_output_restart(f.walk);
     advance_to(&f, START_SAMPLES + 4 * CHUNK, false);
     check_model(&f, START_SAMPLES + 4 * CHUNK + BATCH, START_SAMPLES + CHUNK, 7);
-    ck_assert_int_eq(fgpu_walk_steady_samples(f.walk), START_SAMPLES + 4 * CHUNK + BATCH);
+    ck_assert_int_eq(fgpu_output_steady_samples(f.walk), START_SAMPLES + 4 * CHUNK + BATCH);
     teardown(&f);
 }
 
@@ -543,23 +544,23 @@ TEST(few_data_confirm_no_time)
         advance(&f);
         collect(&f, NULL);
         int64_t end = START_SAMPLES + f.n_chunks * CHUNK - 128; /* of the spectra that there is input for */
-        ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), i == 0 ? 0 : end);
+        ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), i == 0 ? 0 : end);
     }
-    int64_t confirmed = fgpu_walk_confirmed_samples(f.walk);
+    int64_t confirmed = fgpu_output_confirmed_samples(f.walk);
     advance_to(&f, START_SAMPLES + FAR_SAMPLES, false); /* 8 s */
-    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
     advance_to(&f, START_SAMPLES + 3 * FAR_SAMPLES, false);
-    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
-    fgpu_walk_restart(f.walk);
+    ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
+    fgpu_output_restart(f.walk);
     collect(&f, NULL);
     advance(&f);
-    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
     advance(&f);
     collect(&f, NULL);
-    ck_assert_int_gt(fgpu_walk_confirmed_samples(f.walk), confirmed);
+    ck_assert_int_gt(fgpu_output_confirmed_samples(f.walk), confirmed);
     /* A time that is earlier than all before is safe at once. */
-    fgpu_walk_restart(f.walk);
+    fgpu_output_restart(f.walk);
     advance_to(&f, START_SAMPLES - CHUNK, false);
-    ck_assert_int_eq(fgpu_walk_confirmed_samples(f.walk), START_SAMPLES - CHUNK + BATCH);
+    ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), START_SAMPLES - CHUNK + BATCH);
     teardown(&f);
 }

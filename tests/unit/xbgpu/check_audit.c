@@ -145,8 +145,8 @@ struct rig {
     struct device *device;
     struct device_stream *compute, *download;
     struct inbox *inbox;
-    struct xsend *send;
-    struct xbgpu_correlation correlation;
+    struct xbgpu_send *send;
+    struct xbgpu_output correlation;
     int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
     int8_t *device_voltages;
     uint8_t present[N_BATCHES][N_ANTS];
@@ -183,8 +183,8 @@ static void rig_open(struct rig *r, const char *format, int n_length, const char
     ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
     struct xbgpu_send_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
     ck_assert_msg(xbgpu_send_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
-    ck_assert_int_eq(xbgpu_correlation_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
-                                            NULL, xbgpu_send_stream(r->send, 0)),
+    ck_assert_int_eq(xbgpu_output_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
+                                       NULL, xbgpu_send_stream(r->send, 0)),
                      0);
     r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
 }
@@ -193,7 +193,7 @@ static void rig_close(struct rig *r)
 {
     device_stream_destroy(r->compute);
     device_stream_destroy(r->download);
-    xbgpu_correlation_fini(&r->correlation);
+    xbgpu_output_fini(&r->correlation);
     xbgpu_send_destroy(r->send);
     device_free(r->device, r->device_voltages);
     inbox_destroy(r->inbox);
@@ -230,7 +230,7 @@ static void check_dumps(struct rig *r)
             ((uint8_t *)dump->visibilities)[next_bit / 8 % vis_bytes] ^= (uint8_t)(1u << (next_bit % 8));
             next_place = NOWHERE;
         }
-        if (!xbgpu_correlation_check(dump)) {
+        if (!xbgpu_output_check(dump)) {
             r->n_wrong++;
             check_flagging(dump);
         }
@@ -263,13 +263,13 @@ static void feed_voltages(struct rig *r, bool lossy)
                 memset(heap, voltage_zero(r->layout.format), bytes);
         }
     memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct xbgpu_correlation_input input = {.first_batch = r->next_batch,
-                                            .n_batches = N_BATCHES,
-                                            .voltages = r->device_voltages,
-                                            .present = &r->present[0][0],
-                                            .heaps = &r->heaps[0][0]};
-    xbgpu_correlation_begin(&r->correlation, &input);
-    while (!xbgpu_correlation_walk(&r->correlation, &input, true))
+    struct xbgpu_output_input input = {.first_batch = r->next_batch,
+                                       .n_batches = N_BATCHES,
+                                       .voltages = r->device_voltages,
+                                       .present = &r->present[0][0],
+                                       .heaps = &r->heaps[0][0]};
+    xbgpu_output_begin(&r->correlation, &input);
+    while (!xbgpu_output_correlate(&r->correlation, &input, true))
         check_dumps(r);
     check_dumps(r);
     r->next_batch += N_BATCHES;

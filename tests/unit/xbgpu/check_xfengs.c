@@ -72,28 +72,28 @@ TEST(states)
     setup(&f);
     pass(&f, none, none); /* 1001: nobody is to blame while nothing comes at all */
     for (int i = 0; i < N_ANTS; i++)
-        check_state(&f, i, XFENG_DEAD, SENSOR_UNKNOWN, 0);
+        check_state(&f, i, XBGPU_FENG_DEAD, SENSOR_UNKNOWN, 0);
     pass(&f, all, none); /* 1002 */
-    check_state(&f, 0, XFENG_RECEIVING, SENSOR_NOMINAL, 1002);
-    check_state(&f, 2, XFENG_DEAD, SENSOR_ERROR, 0);
+    check_state(&f, 0, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1002);
+    check_state(&f, 2, XBGPU_FENG_DEAD, SENSOR_ERROR, 0);
     pass(&f, all, one_lost); /* 1003 */
-    check_state(&f, 0, XFENG_RECEIVING, SENSOR_NOMINAL, 1002);
-    check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1003);
+    check_state(&f, 0, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1002);
+    check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1003);
     pass(&f, first_only, none); /* 1004 */
-    check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1003);
+    check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1003);
     pass(&f, first_only, one_lost); /* 1005: what is missing of one that is silent makes it no loser */
-    check_state(&f, 1, XFENG_SILENT, SENSOR_ERROR, 1003);
+    check_state(&f, 1, XBGPU_FENG_SILENT, SENSOR_ERROR, 1003);
     pass(&f, two, none); /* 1006 */
-    check_state(&f, 0, XFENG_RECEIVING, SENSOR_NOMINAL, 1002);
-    check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1006);
-    check_state(&f, 2, XFENG_RECEIVING, SENSOR_NOMINAL, 1006);
+    check_state(&f, 0, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1002);
+    check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1006);
+    check_state(&f, 2, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1006);
     for (int s = 1007; s < 1010; s++) {
         pass(&f, two, none);
-        check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1006);
+        check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1006);
     }
     pass(&f, two, none); /* 1010: five seconds after the last loss */
-    check_state(&f, 1, XFENG_RECEIVING, SENSOR_NOMINAL, 1010);
-    check_state(&f, 0, XFENG_SILENT, SENSOR_ERROR, 1005);
+    check_state(&f, 1, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1010);
+    check_state(&f, 0, XBGPU_FENG_SILENT, SENSOR_ERROR, 1005);
     teardown(&f);
 }
 
@@ -110,18 +110,18 @@ TEST(useless_heaps_are_heard)
             counter_add(&f.fengs.stats[1].refused_heaps, 3);
         counter_add(&f.fengs.stats[2].refused_heaps, 3); /* copies beside complete heaps do no harm */
         pass(&f, s <= 1002 ? all : last, none);
-        check_state(&f, 0, XFENG_LOSING, SENSOR_WARN, 1001);
+        check_state(&f, 0, XBGPU_FENG_LOSING, SENSOR_WARN, 1001);
         if (s < 1004) /* two seconds after the last that was complete */
-            check_state(&f, 1, XFENG_RECEIVING, SENSOR_NOMINAL, 1001);
+            check_state(&f, 1, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1001);
         else
-            check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1004);
-        check_state(&f, 2, XFENG_RECEIVING, SENSOR_NOMINAL, 1001);
+            check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1004);
+        check_state(&f, 2, XBGPU_FENG_RECEIVING, SENSOR_NOMINAL, 1001);
     }
     pass(&f, last, none); /* 1010 */
-    check_state(&f, 1, XFENG_LOSING, SENSOR_WARN, 1004);
+    check_state(&f, 1, XBGPU_FENG_LOSING, SENSOR_WARN, 1004);
     pass(&f, last, none); /* 1011 */
-    check_state(&f, 0, XFENG_SILENT, SENSOR_ERROR, 1009);
-    check_state(&f, 1, XFENG_SILENT, SENSOR_ERROR, 1009);
+    check_state(&f, 0, XBGPU_FENG_SILENT, SENSOR_ERROR, 1009);
+    check_state(&f, 1, XBGPU_FENG_SILENT, SENSOR_ERROR, 1009);
     teardown(&f);
 }
 
