@@ -267,10 +267,11 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
         "Seconds for which nothing will be sent, since a delay that was too large has moved the stream's "
         "timestamps ahead of its input; 0 while it sends.",
         labels, &stream->ahead_ns, 1e-9);
-    stats_gauge_scaled("fgpu_output_delay_seconds",
-                       "Magnitude of the delay, of the polarisation that has the larger one, by the models that hold for "
-                       "the newest output.",
-                       labels, &stream->delay_ps, 1e-12);
+    stats_gauge_scaled(
+        "fgpu_output_delay_seconds",
+        "Magnitude of the delay, of the polarisation that has the larger one, by the models that hold for "
+        "the newest output.",
+        labels, &stream->delay_ps, 1e-12);
     stats_gauge_scaled(
         "fgpu_output_latency_seconds",
         "Seconds from the last packet of a window received to its first packet sent; the last such time.", labels,
@@ -291,10 +292,10 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         const struct sensor_desc about = {.name = name,
-                                           .description = "Complex samples sent that saturated, since the start",
-                                           .units = "",
-                                           .type = SENSOR_INTEGER,
-                                           .auto_shortest_s = 1.0};
+                                          .description = "Complex samples sent that saturated, since the start",
+                                          .units = "",
+                                          .type = SENSOR_INTEGER,
+                                          .auto_shortest_s = 1.0};
         snprintf(name, sizeof(name), "%s.input%zu.feng-clip-cnt", stream->output->name, stream->ant * N_POLS + pol);
         err = sensors_add(sensors, &stream->clip_cnt[pol], &about,
                           (struct sensor_reading){clock_unix_ns(), SENSOR_NOMINAL, {.integer = 0}});
@@ -304,11 +305,13 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 
 /* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
 /* Describes the items of 'output' heaps with 'n_chan' channels. */
-static void describe(const struct fgpu_config_output *output, int64_t n_chan, struct spead_descriptor descriptors[N_ITEMS])
+static void describe(const struct fgpu_config_output *output, int64_t n_chan,
+                     struct spead_descriptor descriptors[N_ITEMS])
 {
     const struct spead_descriptor all[N_ITEMS] = {
-        SPEAD_VALUE_DESCRIPTOR(SPEAD_TIMESTAMP, "timestamp",
-                               "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        SPEAD_VALUE_DESCRIPTOR(
+            SPEAD_TIMESTAMP, "timestamp",
+            "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
                                "Identifies the first channel in the band of frequencies in the SPEAD heap."),

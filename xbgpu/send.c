@@ -49,8 +49,9 @@ int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t f
 {
     stream->capture = on;
     stream->from_samples = from_samples;
-    gauge_set(&stream->sending_from,
-              !on ? -1 : from_samples > stream->next_samples ? from_samples : stream->next_samples);
+    gauge_set(&stream->sending_from, !on                                   ? -1
+                                     : from_samples > stream->next_samples ? from_samples
+                                                                           : stream->next_samples);
     return stream->next_samples;
 }
 
@@ -261,8 +262,7 @@ int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensor
     for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
         char name[160];
         snprintf(name, sizeof(name), "%s.%s", stream->output->name, rows[i].name);
-        const struct sensor_desc about = {
-            .name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
+        const struct sensor_desc about = {.name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
         err = sensors_add(sensors, rows[i].sensor, &about, (struct sensor_reading){begin_ns, rows[i].status, {0}});
     }
     return err;
@@ -276,10 +276,13 @@ static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_
     bool real = correlate_sums_real(l->format);
     int64_t n_chan = (int64_t)l->n_chan, n_baselines = (int64_t)l->n_baselines;
     int gate_index = xbgpu_output_gate(send->config, output);
-    bool by_channel = gate_index >= 0 && xbgpu_gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
+    bool by_channel =
+        gate_index >= 0 && xbgpu_gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
     const struct spead_descriptor all[] = {
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
-        SPEAD_VALUE_DESCRIPTOR(SPEAD_TIMESTAMP, "timestamp", "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        SPEAD_VALUE_DESCRIPTOR(
+            SPEAD_TIMESTAMP, "timestamp",
+            "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
         {.id = SPEAD_XENG_RAW,
          .name = "xeng_raw",
          .description = "Integrated baseline correlation products.",
@@ -360,7 +363,8 @@ static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, cha
     return err;
 }
 
-static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config *c, size_t index, char *why, size_t why_bytes)
+static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config *c, size_t index, char *why,
+                         size_t why_bytes)
 {
     struct xbgpu_stream *stream = &send->streams[index];
 
