@@ -27,6 +27,7 @@
  * Constants: those of create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/transpose_lanes.h"
+#include "kernels/util/ptx.h"
 
 #define THREADS       (32 * TILE_WARPS * TIME_WARPS)
 #define CHUNK_BYTES   16
@@ -80,74 +81,6 @@ struct place {
 static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
 
 extern __shared__ float4 shared_memory[];
-
-/* ---- Instructions ------------------------------------------------------------------------------------------------ */
-
-static __device__ __forceinline__ void copy_async(void *to, const void *from)
-{
-#ifdef EMULATE_CUDA
-    emulate_copy_async(to, from, CHUNK_BYTES);
-#else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-#endif
-}
-
-static __device__ __forceinline__ void copies_commit()
-{
-#ifdef EMULATE_CUDA
-    emulate_copies_commit();
-#else
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/* Waits for all but the last STAGES - 2 groups of this thread's copies. */
-static __device__ __forceinline__ void copies_wait()
-{
-#ifdef EMULATE_CUDA
-    emulate_copies_wait(STAGES - 2);
-#else
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-#endif
-}
-
-/* Has 32 bytes fetched into the second-level cache. */
-static __device__ __forceinline__ void fetch_sector(const void *memory)
-{
-#ifndef EMULATE_CUDA
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(memory));
-#endif
-}
-
-static __device__ __forceinline__ void multiply_add(sum_type (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-#if defined(EMULATE_CUDA) && BITS == 16
-    emulate_mma_f16(c, a, b0, b1);
-#elif defined(EMULATE_CUDA)
-    emulate_mma_s8(c, a, b0, b1);
-#elif BITS == 16
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#else
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-        "%3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-#endif
-}
-
-/* The same number, of which the compiler knows nothing: what follows from it is not worked out before it is needed, and
- * kept in registers that are wanted for sums. */
-static __device__ __forceinline__ uint32_t opaque(uint32_t x)
-{
-#ifndef EMULATE_CUDA
-    asm volatile("" : "+r"(x));
-#endif
-    return x;
-}
 
 /* ---- Registers from what is on the wire -------------------------------------------------------------------------- */
 
@@ -496,7 +429,7 @@ static __device__ __forceinline__ void fetch_owned(const struct correlate_args &
 #pragma unroll 1
         for (uint32_t column = place.column + lane % 4; column < place.column + COLUMNS; column += 4)
             if (is_baseline(row, column))
-                fetch_sector(find_row(memory, row, column));
+                prefetch(find_row(memory, row, column));
 }
 
 static __device__ __forceinline__ void add_tile(const struct correlate_args &args, const struct place &place,
@@ -548,7 +481,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     }
     clear(tile);
     for (uint32_t slice = first; slice < end; slice++) {
-        copies_wait();
+        copies_wait<STAGES - 2>();
         __syncthreads(); /* this slice is there for all, and the one before is done with */
         if (slice + STAGES - 1 < end)
             load_slice(args, place, chan, slice + STAGES - 1,

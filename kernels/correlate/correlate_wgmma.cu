@@ -34,26 +34,12 @@
 
 #define correlate_wgmma_args correlate_args
 
-#define ROW_ANTS      64
-#define COL_ANTS      64
-#define GROUP_ANTS    32 /* rows of a group of warps: 64 inputs */
-#define N_GROUPS      (ROW_ANTS / GROUP_ANTS)
-#define GROUP_THREADS 128
-#define N_PRODUCERS   2
-#define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
+#define ROW_ANTS 64
+#define COL_ANTS 64
+#define N_TILES  (COL_ANTS / TILE_ANTS)
+#define N_STAGES 8
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
-
-#define COLUMN_BYTES 128
-#define STAGE_BYTES  (2 * COL_ANTS * COLUMN_BYTES)
-#define N_STAGES     8
-
-/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
- * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
-#define N_SUM_SLOTS    (2 * N_STAGES)
-#define SUM_SLOT_BYTES (COL_ANTS * 8)
-#define SUMS_AT        (N_STAGES * STAGE_BYTES)
-#define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
 
 /* These have what the sizes above say, in this order. */
 #include "kernels/correlate/correlate_wgmma_slots.h"
@@ -170,12 +156,8 @@ static __device__ __forceinline__ partial find_product(const struct products *pr
 {
     int eight = i / 2, second = i % 2, pol1 = value / 2 % 2, pol2 = value / 4, turned = value % 2;
     int at = 4 * (2 * eight + pol2) + 2 * pol1 + second;
-    partial found = turned ? products->turned[at] : products->plain[at];
-#if HALVES
-    return found;
-#else
-    return (int)((unsigned)found + (turned ? (unsigned)column_sums[pol2] : 0)) >> (NIBBLES ? 8 : 0);
-#endif
+
+    return finish(turned ? products->turned[at] : products->plain[at], turned ? column_sums[pol2] : 0);
 }
 
 /* Where a group's sums go. */
@@ -248,8 +230,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, share
     advance(&group->ahead);
     struct places<N_LOADS> places = find_rows(&group->ahead);
     matrix_wait();
-    if (group->slot + N_STAGES < group->n_slots) /* else nobody waits for it */
-        release_slot(shared, group->slot);
+    release_slot(shared, group->slot, group->n_slots);
     group->slot++;
     make_rows(&group->loads, &group->rows);
     fetch_rows(&group->ahead, places, &group->loads);

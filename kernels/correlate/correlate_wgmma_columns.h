@@ -7,9 +7,7 @@
  * the four warps.  Of a group's antennas 128 bytes are loaded at a time: eight lanes, two loads each of a quarter.
  * Which antennas a group has is so chosen that what a warp writes does not collide.  Columns: [antenna /
  * 8][pol][antenna % 8]; the 16-byte chunks of a column are swizzled by its number modulo 8. */
-#define GROUP_TASKS   (N_LOADS / 2)
-#define N_ANT_GROUPS  (COL_ANTS / 16) /* of a warp */
-#define EIGHT_COLUMNS 16              /* of eight antennas */
+#define EIGHT_COLUMNS 16 /* of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
 {
@@ -29,7 +27,7 @@ static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
 
-    return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_ANT_GROUPS;
+    return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_TILES;
 }
 
 /* Where a thread writes in a stage: the first chunk of the first group. */
@@ -64,9 +62,8 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = threadIdx.x % GROUP_THREADS;
-    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register in between */
-    uint32_t line = thread % 16 * 4; /* of 128 bytes */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once in an item: not worth a register in between */
+    uint32_t line = thread % 16 * 4;                       /* of 128 bytes */
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
 #pragma unroll 1
@@ -79,9 +76,9 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
 
 /* What a producer has on its way of a stage, and the sums of what it has put of an item. */
 struct columns {
-    uint4 loads[N_ANT_GROUPS][GROUP_TASKS];
+    uint4 loads[N_TILES][N_TASKS];
     uint32_t n_groups;
-    int sums[N_ANT_GROUPS][2];
+    int sums[N_TILES][2];
 };
 
 static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
@@ -89,17 +86,17 @@ static __device__ __forceinline__ void fetch_columns(const struct cursor *c, str
     uint32_t ant = c->column_ant + producing_warp() / 2 * 8 + lane_ant();
 
     columns->n_groups = count_groups(c);
-    load_voltages<GROUP_TASKS, N_ANT_GROUPS, 16>(
-        find_places<GROUP_TASKS>(c, ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA), ant, columns->loads);
+    load_voltages<N_TASKS, N_TILES, 16>(find_places<N_TASKS>(c, ant, 8 * LOAD_SPECTRA, threadIdx.x % 8 * LOAD_SPECTRA),
+                                        ant, columns->loads);
 }
 
 static __device__ __forceinline__ void put_columns(struct columns *columns, shared_address stage, uint32_t place)
 {
 #pragma unroll
-    for (uint32_t group = 0; group < N_ANT_GROUPS; group++) {
+    for (uint32_t group = 0; group < N_TILES; group++) {
         if (group < columns->n_groups) {
 #pragma unroll
-            for (int task = 0; task < GROUP_TASKS; task++)
+            for (int task = 0; task < N_TASKS; task++)
                 put_task(stage, place, group, task, columns->loads[group][task], columns->sums[group]);
         }
     }
@@ -109,7 +106,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
-    for (uint32_t group = 0; group < N_ANT_GROUPS; group++)
+    for (uint32_t group = 0; group < N_TILES; group++)
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
             int sum = columns->sums[group][pol];
@@ -151,7 +148,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         put_columns(&columns, shared + slot % N_STAGES * STAGE_BYTES, place);
         if (!HALVES && is_last(&at))
             put_column_sums(&columns, sum_slot(shared, slot));
-        publish_shared();
+        fence_proxy_async();
         hand_over_slot(shared, slot);
         for (uint32_t i = 0; i < N_PRODUCERS; i++) {
             if (number == 0)

@@ -1,7 +1,23 @@
 /* correlate_wgmma_formats.h - what the kernels on wgmma have in common of the formats of voltages: their sizes, in memory
- * and in a stage, and how bytes of memory become the operands of the matrix unit. */
+ * and in a stage, the sizes of stages, and how bytes of memory become the operands of the matrix unit. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
+
+#define GROUP_THREADS 128
+#define N_GROUPS      2 /* that multiply */
+#define N_PRODUCERS   2
+#define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
+#define TILE_ANTS     16 /* 64 rows, 32 columns */
+#define COLUMN_BYTES  128
+#define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
+#define STAGE_BYTES   (N_TILES * TILE_BYTES)
+
+/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
+ * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
+#define N_SUM_SLOTS    (2 * N_STAGES)
+#define SUM_SLOT_BYTES (COL_ANTS * 8)
+#define SUMS_AT        (N_STAGES * STAGE_BYTES)
+#define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
 
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
@@ -17,6 +33,7 @@
 #define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
 #define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
+#define N_TASKS      (N_LOADS / 2) /* of a producer's thread, of an antenna */
 
 #define ZERO_VOLTAGES (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 
@@ -59,6 +76,16 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
     return __byte_perm(plain, 0, 0x1032) ^ 0x80000000;
 #else
     return __byte_perm(plain ^ 0x00ff00ff, 0, 0x2301);
+#endif
+}
+
+/* A sum, with what it lacks as ~re stood for -re. */
+static __device__ __forceinline__ partial finish(partial sum, int lacking)
+{
+#if HALVES
+    return sum;
+#else
+    return (int)((unsigned)sum + (unsigned)lacking) >> (NIBBLES ? 8 : 0);
 #endif
 }
 

@@ -4,11 +4,9 @@
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H
 
 #include "kernels/util/barrier.h"
+#include "kernels/util/ptx.h"
 
-/* Where something is in shared memory; a number that the compiler does not work out again each time. */
 #ifdef EMULATE_CUDA
-typedef uint8_t *shared_address;
-
 static void store_word(shared_address to, uint32_t word)
 {
     *(uint32_t *)to = word;
@@ -40,8 +38,6 @@ static uint64_t *find_barrier(shared_address at)
     return (uint64_t *)at;
 }
 #else
-typedef uint32_t shared_address;
-
 static __device__ __forceinline__ void store_word(shared_address to, uint32_t word)
 {
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(word) : "memory");
@@ -74,7 +70,7 @@ static __device__ __forceinline__ shared_address find_shared(const void *shared)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
 
-    asm volatile("" : "+r"(address));
+    asm volatile("" : "+r"(address)); /* the compiler does not work it out again each time */
     return address;
 }
 
@@ -120,9 +116,10 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
 }
 
 /* By every thread that has read of it, or sums of columns of slots before. */
-static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot)
+static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
-    barrier_arrive(slot_barrier(shared, slot, 1));
+    if (slot + N_STAGES < n_slots) /* else nobody waits for it */
+        barrier_arrive(slot_barrier(shared, slot, 1));
 }
 
 static __device__ __forceinline__ void wait_for_slot(shared_address shared, uint32_t slot)

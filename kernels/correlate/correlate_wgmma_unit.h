@@ -38,19 +38,9 @@ static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uin
 
 #define matrix_begin()
 #define matrix_end()
-#define publish_shared()
-#define prefetch(from) (void)(from)
 
 template <int N = 0> static void matrix_wait(void)
 {
-}
-
-static void load_matrices(uint32_t (&words)[4], shared_address rows, uint32_t row)
-{
-    unsigned lane = threadIdx.x % 32;
-
-    for (unsigned i = 0; i < 4; i++)
-        words[i] = *(const uint32_t *)(rows + __shfl_sync(~0u, row, i * 8 + lane / 4) + lane % 4 * 4);
 }
 
 template <int N> static void setmaxnreg_dec(void)
@@ -76,27 +66,6 @@ static __device__ __forceinline__ void matrix_end(void)
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
-
-/* Four times eight rows of 16 bytes: each lane says where, from 'rows' on, one of them is, eight lanes for each of the four.
- * Of each of the four it gets word lane % 4 of row lane / 4. */
-static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], shared_address rows, uint32_t row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "r"(rows + row)
-                 : "memory");
-}
-
-/* What this thread wrote to shared memory is for the matrix unit to read. */
-static __device__ __forceinline__ void publish_shared(void)
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-static __device__ __forceinline__ void prefetch(const void *from)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 
 /* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a

@@ -26,29 +26,13 @@
 
 #define correlate_whole_args correlate_args
 
-#define TILE_ANTS     16                                                       /* 64 rows, 32 columns */
-#define N_TILES       (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* of a block */
-#define LAST_TILES    ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* of the last one */
-#define ROW_ANTS      (N_TILES * TILE_ANTS)
-#define COL_ANTS      ROW_ANTS
-#define GROUP_THREADS 128
-#define N_GROUPS      2
-#define N_PRODUCERS   2
-#define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
+#define N_TILES    (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* of a block */
+#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* of the last one */
+#define ROW_ANTS   (N_TILES * TILE_ANTS)
+#define COL_ANTS   ROW_ANTS
+#define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
-
-#define COLUMN_BYTES 128
-#define TILE_BYTES   (2 * TILE_ANTS * COLUMN_BYTES)
-#define STAGE_BYTES  (N_TILES * TILE_BYTES)
-#define N_STAGES     (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
-
-/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
- * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
-#define N_SUM_SLOTS    (2 * N_STAGES)
-#define SUM_SLOT_BYTES (COL_ANTS * 8)
-#define SUMS_AT        (N_STAGES * STAGE_BYTES)
-#define BARRIERS_AT    (SUMS_AT + N_SUM_SLOTS * SUM_SLOT_BYTES)
 
 /* These have what the sizes above say, in this order. */
 #include "kernels/correlate/correlate_wgmma_slots.h"
@@ -73,7 +57,6 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
 
 /* A thread has, of every tile of 16 antennas, one sixteenth of one antenna's bytes of a stage: eight lanes have 128 bytes
  * that lie side by side in memory, once or twice. */
-#define N_TASKS (N_LOADS / 2)
 
 struct columns {
     uint4 loads[N_TILES][N_TASKS];
@@ -219,7 +202,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
             prefetch_sums(&at, sums);
         advance_producer(&at);
         fetch_columns(&at, &columns); /* first, as publishing waits for stores */
-        publish_shared();
+        fence_proxy_async();
         hand_over_slot(shared, slot);
     }
 }
@@ -283,7 +266,7 @@ static __device__ __forceinline__ void multiply_half(partial *sums, shared_addre
 {
     uint32_t plain[4], rows[2][4];
 
-    load_matrices(plain, stage + at, row ^ half * 64);
+    load_matrices(plain, stage + at + (row ^ half * 64));
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         rows[i / 2][i % 2 * 2] = plain[i];
@@ -317,10 +300,9 @@ struct quarter {
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = threadIdx.x % GROUP_THREADS;
-
-    asm volatile("" : "+r"(thread)); /* once in an item: nothing of this is worth a register meanwhile */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once in an item: not worth a register meanwhile */
     uint32_t lane = thread % 32;
+
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
@@ -335,15 +317,6 @@ static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarte
     int2 one = load_ints(slot + at), other = load_ints(slot_before + at);
 
     return {(int)((unsigned)one.x + (unsigned)other.x), (int)((unsigned)one.y + (unsigned)other.y)};
-#endif
-}
-
-static __device__ __forceinline__ partial finish(partial sum, int lacking)
-{
-#if HALVES
-    return sum;
-#else
-    return (int)((unsigned)sum + (unsigned)lacking) >> (NIBBLES ? 8 : 0);
 #endif
 }
 
@@ -412,13 +385,6 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
     }
 }
 
-/* Releases a slot, if anybody is to wait for it. */
-static __device__ __forceinline__ void release(shared_address shared, uint32_t slot, uint32_t n_slots)
-{
-    if (slot + N_STAGES < n_slots)
-        release_slot(shared, slot);
-}
-
 /* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
@@ -436,10 +402,10 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
         for (unsigned half = 0; half < 2; half++)
             multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
         if (slot > first) /* the matrix unit has ended the stage before */
-            release(shared, slot - 1, n_slots);
+            release_slot(shared, slot - 1, n_slots);
     }
     matrix_wait();
-    release(shared, end - 1, n_slots);
+    release_slot(shared, end - 1, n_slots);
     struct target target = {sums + find_corner(at), at->row_ant, sum_slot(shared, end - 1), sum_slot(shared, end - 2)};
     add_tiles<GROUP, N>(&target, products);
     return end;

@@ -17,6 +17,7 @@
  * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
  * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS, IN_PLACE. */
 #include "kernels/ddc/ddc.h"
+#include "kernels/util/ptx.h"
 
 #define N_THREADS (32 * N_WARPS)
 #define ROWS      (16 * N_TILES * N_WARPS)
@@ -49,7 +50,7 @@
 
 extern __shared__ float4 shared_memory[];
 
-/* ---- Pairs of half floats, the matrix unit, copies --------------------------------------------------------------- */
+/* ---- Pairs of half floats ---------------------------------------------------------------------------------------- */
 
 #ifdef EMULATE_CUDA
 static inline uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
@@ -69,29 +70,6 @@ static inline uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c)
 {
     return (a & b) ^ c;
 }
-
-static inline void load_matrix(uint32_t (&a)[4], const uint16_t *row)
-{
-    unsigned lane = threadIdx.x % 32;
-
-    for (unsigned i = 0; i < 4; i++) {
-        uint64_t from = __shfl_sync(~0u, (uint64_t)(uintptr_t)row, (int)(8 * i + lane / 4));
-        a[i] = ((const uint32_t *)(uintptr_t)from)[lane % 4];
-    }
-}
-
-#define multiply_add emulate_mma_f16
-
-static inline void copy_async(uint4 *to, const uint4 *from)
-{
-    emulate_copy_async(to, from, sizeof(*to));
-}
-
-static inline void copies_wait()
-{
-    emulate_copies_commit();
-    emulate_copies_wait(0);
-}
 #else
 static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uint32_t c)
 {
@@ -110,34 +88,6 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
     return out;
 }
 
-/* Four matrices of 8 rows of 8 halves; lane i has the address of row i % 8 of matrix i / 8. */
-static __device__ __forceinline__ void load_matrix(uint32_t (&a)[4], const uint16_t *row)
-{
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(row))
-                 : "memory");
-}
-
-static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-static __device__ __forceinline__ void copy_async(uint4 *to, const uint4 *from)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-}
-
-/* Waits for this thread's copies. */
-static __device__ __forceinline__ void copies_wait()
-{
-    asm volatile("cp.async.wait_all;" ::: "memory");
-}
 #endif
 
 /* ---- Samples to shared memory ------------------------------------------------------------------------------------- */
@@ -346,7 +296,7 @@ static __device__ __forceinline__ void multiply_columns(const uint16_t *row, con
                 uint32_t a[N_TILES][4];
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++)
-                    load_matrix(a[tile], row + plane * PLANE + 16 * tile * PITCH + 16 * step);
+                    load_matrices(a[tile], shared_address_of(row + plane * PLANE + 16 * tile * PITCH + 16 * step));
 #pragma unroll
                 for (int tile = 0; tile < N_TILES; tile++) {
                     multiply_add(sums[tile][0], a[tile], low.x, low.y);
@@ -425,7 +375,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED) ddc(const
         const uint4 *weights = (const uint4 *)args.weights + (size_t)chunk * (N_SHIFTS * N_STEPS * 64) + lane;
         block_sums piece = {};
 
-        copies_wait();
+        copies_wait_all();
         __syncthreads();
         if (source.first_bit % 8 == 0)
             unpack<true>(source, chunk * COLUMNS, quads, rows);

@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
             break;
         tile.spectrum += S;
         if (BACK_BULK)
-            bulk_fence();
+            fence_proxy_async();
         __syncthreads();
         fetch_lines(lines, in, tile, landed);
     }

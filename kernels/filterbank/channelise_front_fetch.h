@@ -79,8 +79,8 @@ static __device__ __forceinline__ void fetch_box(uint32_t *to, const struct devi
                                                  int32_t second, int32_t third, uint64_t *landed)
 {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(map), "r"(byte), "r"(second), "r"(third), "r"(barrier_address(landed))
+                 "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address_of(to)),
+                 "l"(map), "r"(byte), "r"(second), "r"(third), "r"(shared_address_of(landed))
                  : "memory");
 }
 #endif
@@ -205,26 +205,6 @@ struct stage {
     uint4 chunks[G][2][N_CHUNKS][J];
 };
 
-/* Asynchronously, as loads into registers could not be begun early enough. */
-static __device__ __forceinline__ void fetch_chunk(uint4 *to, const uint4 *from)
-{
-#ifdef EMULATE_CUDA
-    emulate_copy_async(to, from, 16);
-#else
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from));
-#endif
-}
-
-/* Ends a stage's fetches. */
-static __device__ __forceinline__ void end_stage(void)
-{
-#ifdef EMULATE_CUDA
-    emulate_copies_commit();
-#else
-    asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
 /* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
@@ -260,11 +240,11 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint3
 #pragma unroll
         for (int row = 0; row < G; row += ROW_STEP)
             if (fetcher.active[i] && fetcher.row + row < fetcher.n_rows)
-                fetch_chunk(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
+                copy_async(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
         fetcher.from[i] += G * (PITCH / 4);
     }
     fetcher.row += G;
-    end_stage();
+    copies_commit();
 }
 
 /* The first stages of the section's n_rows rows. */
@@ -307,11 +287,7 @@ static __device__ __forceinline__ const struct stage *next_stage(const struct ch
 {
     const struct stage *stage = fetcher.stages + fetcher.oldest;
 
-#ifdef EMULATE_CUDA
-    emulate_copies_wait(STAGES - 2);
-#else
-    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-#endif
+    copies_wait<STAGES - 2>();
     __syncwarp();
     fetch_rows(fetcher, fetcher.newest);
     fetcher.newest = fetcher.oldest;

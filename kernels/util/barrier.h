@@ -9,7 +9,7 @@
 #ifndef KERNELS_UTIL_BARRIER_H
 #define KERNELS_UTIL_BARRIER_H
 
-#include <stdint.h>
+#include "kernels/util/ptx.h"
 
 #ifdef EMULATE_CUDA
 
@@ -19,20 +19,15 @@
 
 #else
 
-static __device__ __forceinline__ uint32_t barrier_address(const uint64_t *barrier)
-{
-    return (uint32_t)__cvta_generic_to_shared(barrier);
-}
-
 /* By one thread, with a __syncthreads() before others come. */
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_threads)
 {
-    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier_address(barrier)), "r"(n_threads) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address_of(barrier)), "r"(n_threads) : "memory");
 }
 
 static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
 {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(barrier_address(barrier))
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" ::"r"(shared_address_of(barrier))
                  : "memory");
 }
 
@@ -45,12 +40,12 @@ static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t 
 #if __CUDA_ARCH__ >= 900
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                      : "=r"(open)
-                     : "r"(barrier_address(barrier)), "r"(opening % 2)
+                     : "r"(shared_address_of(barrier)), "r"(opening % 2)
                      : "memory");
 #else
         asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
                      : "=r"(open)
-                     : "r"(barrier_address(barrier)), "r"(opening % 2)
+                     : "r"(shared_address_of(barrier)), "r"(opening % 2)
                      : "memory");
 #endif
     } while (!open);

@@ -39,10 +39,6 @@ static void bulk_fence_barriers(void)
 {
 }
 
-static void bulk_fence(void)
-{
-}
-
 static void bulk_expect(uint64_t *barrier, uint32_t n_bytes)
 {
     assert(emulated_expected == 0);
@@ -82,20 +78,14 @@ static void bulk_wait(uint64_t *barrier, uint32_t opening)
 static __device__ __forceinline__ void bulk_fence_barriers(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-/* By threads that have written where a copy will go, before they arrive where its lane waits for them. */
-static __device__ __forceinline__ void bulk_fence(void)
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    fence_proxy_async();
 }
 
 /* Arrives, and has the barrier wait for so many bytes. */
 static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n_bytes)
 {
     asm volatile(
-        "{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(barrier_address(barrier)),
+        "{ .reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1; }" ::"r"(shared_address_of(barrier)),
         "r"(n_bytes)
         : "memory");
 }
@@ -104,8 +94,8 @@ static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n
 static __device__ __forceinline__ void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(to)),
-                 "l"(from), "r"(n_bytes), "r"(barrier_address(barrier))
+                     shared_address_of(to)),
+                 "l"(from), "r"(n_bytes), "r"(shared_address_of(barrier))
                  : "memory");
 }
 

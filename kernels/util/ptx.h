@@ -1,0 +1,143 @@
+/* ptx.h - instructions that CUDA C has no function for and that more than one kernel uses, with what stands for each where
+ * kernels are emulated.  PTX ISA has their names. */
+#ifndef KERNELS_UTIL_PTX_H
+#define KERNELS_UTIL_PTX_H
+
+#include <stdint.h>
+
+/* An address in shared memory, as instructions want it. */
+#ifdef EMULATE_CUDA
+typedef uint8_t *shared_address;
+#else
+typedef uint32_t shared_address;
+#endif
+
+static __device__ __forceinline__ shared_address shared_address_of(const void *shared)
+{
+#ifdef EMULATE_CUDA
+    return (uint8_t *)shared;
+#else
+    return (uint32_t)__cvta_generic_to_shared(shared);
+#endif
+}
+
+/* The same number, of which the compiler knows nothing: what follows from it is not worked out before it is needed, and
+ * kept in registers that are wanted for sums. */
+static __device__ __forceinline__ uint32_t opaque(uint32_t x)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("" : "+r"(x));
+#endif
+    return x;
+}
+
+/* ---- Copies to shared memory: cp.async --------------------------------------------------------------------------- */
+
+/* Copies 16 bytes. */
+static __device__ __forceinline__ void copy_async(void *to, const void *from)
+{
+#ifdef EMULATE_CUDA
+    emulate_copy_async(to, from, 16);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared_address_of(to)), "l"(from) : "memory");
+#endif
+}
+
+/* Ends a group of this thread's copies. */
+static __device__ __forceinline__ void copies_commit(void)
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_commit();
+#else
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/* Waits for all but the last N groups of this thread's copies. */
+template <int N> static __device__ __forceinline__ void copies_wait(void)
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_wait(N);
+#else
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+#endif
+}
+
+/* Waits for all of this thread's copies, in a group or not. */
+static __device__ __forceinline__ void copies_wait_all(void)
+{
+#ifdef EMULATE_CUDA
+    emulate_copies_commit();
+    emulate_copies_wait(0);
+#else
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+/* ---- Other memory ------------------------------------------------------------------------------------------------ */
+
+/* Fetches 32 bytes into the second-level cache. */
+static __device__ __forceinline__ void prefetch(const void *from)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+#endif
+}
+
+/* Orders this thread's accesses to shared memory before those of bulk copies and of the matrix unit of compute
+ * capability 9.0. */
+static __device__ __forceinline__ void fence_proxy_async(void)
+{
+#ifndef EMULATE_CUDA
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+/* ---- Matrices ---------------------------------------------------------------------------------------------------- */
+
+/* ldmatrix: four matrices of 8 rows of 16 bytes.  Lane i has the address of row i % 8 of matrix i / 8; each lane gets word
+ * lane % 4 of row lane / 4 of each matrix. */
+static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], shared_address row)
+{
+#ifdef EMULATE_CUDA
+    unsigned lane = threadIdx.x % 32;
+
+    for (unsigned i = 0; i < 4; i++) {
+        uint64_t from = __shfl_sync(~0u, (uint64_t)(uintptr_t)row, (int)(8 * i + lane / 4));
+        words[i] = ((const uint32_t *)(uintptr_t)from)[lane % 4];
+    }
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(row)
+                 : "memory");
+#endif
+}
+
+/* mma: c += a b, 16 rows of a, 8 columns of b; 16 half floats of each. */
+static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#ifdef EMULATE_CUDA
+    emulate_mma_f16(c, a, b0, b1);
+#else
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+/* Likewise, 32 bytes of each. */
+static __device__ __forceinline__ void multiply_add(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+#ifdef EMULATE_CUDA
+    emulate_mma_s8(c, a, b0, b1);
+#else
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+        "%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#endif
+}
+
+#endif
