@@ -33,6 +33,7 @@ SEED = int(os.environ.get("CBF_SEED", "20261121"))
 BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
 SANITIZED = any(word in BUILD.name for word in ("address", "thread"))
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
+EXIT_CONFIG = 78  # of a bad configuration: EX_CONFIG of sysexits.h
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cpu")  # of every daemon that does not say otherwise
 DIRECT = os.environ.get("CBF_TEST_DIRECT", "0") != "0"  # likewise recv.direct, where a test does not say
 FGPU_WRAPPER = shlex.split(os.environ.get("CBF_FGPU_WRAPPER", ""))  # a program that runs fgpu, such as a sanitizer

@@ -1,16 +1,12 @@
 """The command lines of the daemons, as far as configuration goes, and the files in config/ that come from the tables."""
 
 import json
-import os
-import pathlib
 import subprocess
 
 import pytest
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
-EXIT_CONFIG = 78
+from harness import BUILD, EXIT_CONFIG, ROOT
 
 pytestmark = pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 

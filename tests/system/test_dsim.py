@@ -3,12 +3,10 @@ numpy model of the signals."""
 import os
 import signal
 import socket
-import struct
 import subprocess
 import threading
 import time
 import urllib.request
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +14,12 @@ import spead2
 import spead2.recv
 import yaml
 
-BUILD = Path(os.environ.get("CBF_BUILD", "build"))
-ROOT = Path(__file__).resolve().parents[2]
-DSIM = BUILD / "dsim" if BUILD.is_absolute() else ROOT / BUILD / "dsim"
-TIMEOUT_S = 30
+import harness
+from harness import EXIT_CONFIG, TIMEOUT_S
+
+DSIM = harness.BUILD / "dsim"
 NET = os.getpid() % 250
 PORT = 20000 + os.getpid() % 10000
-EXIT_CONFIG = 78
 
 TIMESTAMP, DIGITISER_ID, STATUS, SAMPLES = 0x1600, 0x3101, 0x3102, 0x3300
 HEADER_BYTES = 72
@@ -145,17 +142,6 @@ def read_capture(path, address):
     return receive(stream, [])
 
 
-def capture_payload_lengths(path):
-    """UDP payload bytes of each packet of a little-endian pcap file."""
-    data = path.read_bytes()
-    offset, lengths = 24, []
-    while offset < len(data):
-        captured, = struct.unpack_from("<I", data, offset + 8)
-        lengths.append(captured - 14 - 20 - 8)
-        offset += 16 + captured
-    return lengths
-
-
 # ---- Captures -------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("bits", [2, 5, 10, 12, 16])
@@ -205,7 +191,7 @@ def test_capture(tmp_path, bits):
                     check_samples(samples, expected, bits, f"input {i}, heap {number}")
         assert sorted(numbers) == list(range(n_heaps))
 
-    lengths = capture_payload_lengths(pcap)
+    lengths = [len(payload) for _, payload in harness.read_pcap(pcap)]
     data = [n for n in lengths if n == HEADER_BYTES + packet * bits // 8]
     assert len(data) == len(INPUTS) * n_heaps and len(lengths) == len(data) + 3 * len(INPUTS)
 

@@ -21,11 +21,10 @@ import scenario
 import streams
 import test_fsim
 import verbs
-from harness import endpoints, merge
+from harness import EXIT_CONFIG, endpoints, merge
 from streams import STREAMS, Outcome, counts, heaps_received
 from test_wrong_packets import TABLE, disturb
 
-EXIT_CONFIG = 78
 BURST = 32  # packets that are always room for
 
 TRANSPORTS = {"udp": {"transport": "udp"}, "ibverbs": {"transport": "ibverbs"},

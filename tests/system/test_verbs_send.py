@@ -19,9 +19,8 @@ import control
 import harness
 import scenario
 import verbs
-from harness import endpoints, groups, merge
+from harness import EXIT_CONFIG, endpoints, groups, merge
 
-EXIT_CONFIG = 78
 HEAP_CNT = 0x8001  # the item, immediate
 SO_RCVBUFFORCE = 33
 SO_TIMESTAMPNS = 35
