@@ -95,8 +95,8 @@ void lanes_build_descriptors(struct lanes *lanes, const struct spead_descriptor 
 /* Adds the next of the lanes, which is zeroed. */
 void lanes_add(struct lanes *lanes, struct lane *lane);
 
-/* Sets the first timestamp, if it is from the clock to the next multiple of 'align', and its time: 'after_samples' after
- * it was taken, or 'lead_ns' from now if it was given. */
+/* Sets the origin, at the earliest 'lead_ns' from now.  A first timestamp from the clock is the next multiple of
+ * 'align_samples', and its time is 'after_samples' after it was taken.  A given one has the earliest time. */
 void lanes_set_origin(struct lanes *lanes, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */
