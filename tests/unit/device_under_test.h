@@ -7,9 +7,11 @@
 #define TESTS_UNIT_DEVICE_UNDER_TEST_H
 
 #include "common/device/device.h"
+#include "tests/fakes/emulator/device_emulated.h"
 #include "fakes.h"
 
 #include <check.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +48,19 @@ static inline struct device *test_open_device(int n_threads)
     struct device_config config = {
         .kind = test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, .n_threads = n_threads, .kernel_cache = cache};
     ck_assert_msg(device_open(&config, &opened, why, sizeof(why)) == 0, "%s", why);
+    return opened;
+}
+
+/* The device under test.  For CUDA variants of kernels without a GPU it is the emulated one.  Without a g++ for that, the
+ * result is NULL and a skip is printed. */
+static inline struct device *test_open_variant(bool cuda, int n_threads)
+{
+    struct device *opened = NULL;
+
+    if (!cuda || test_on_cuda())
+        return test_open_device(n_threads);
+    int err = device_emulated_open(&opened);
+    ck_assert(err == 0 || err == -ENOPKG);
     return opened;
 }
 

@@ -4,6 +4,9 @@
 #include "common/base/clock.h"
 #include "common/base/datagram.h"
 #include "common/base/units.h"
+
+#include "tests/unit/fake_clock.h"
+#include "tests/unit/test_capture.h"
 #include "tests/unit/test_main.h"
 
 #include <errno.h>
@@ -16,31 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- A clock and a journal of our own, which the linker prefers to the real ones
- * ------------------------------------- */
-
-/* All of clock.h, so that the real one is not linked as well. */
-static int64_t fake_unix_ns, fake_monotonic_ns;
-
-int64_t clock_unix_ns(void)
-{
-    return fake_unix_ns;
-}
-
-int64_t clock_monotonic_ns(void)
-{
-    return fake_monotonic_ns;
-}
-
-void clock_sleep_until(int64_t deadline_ns)
-{
-    fake_monotonic_ns = deadline_ns;
-}
-
-struct timespec clock_timespec(int64_t monotonic_ns)
-{
-    return (struct timespec){monotonic_ns / NS_PER_S, monotonic_ns % NS_PER_S};
-}
+/* ---- A journal of our own, which the linker prefers to the real one ---------------------------------------------- */
 
 static bool journal_socket_exists;
 static int journal_result;
@@ -79,30 +58,14 @@ void datagram_close(struct datagram *datagram)
 /* ---- stderr into a file
  * ---------------------------------------------------------------------------------------------- */
 
-static FILE *captured;
-
 static void capture(void)
 {
-    captured = tmpfile();
-    ck_assert_ptr_nonnull(captured);
-    ck_assert_int_ge(dup2(fileno(captured), STDERR_FILENO), 0);
-    unsetenv("JOURNAL_STREAM");
+    capture_stderr();
     fake_unix_ns = INT64_C(1795230999) * NS_PER_S + 123999999; /* cut to milliseconds, not rounded */
     fake_monotonic_ns = 12345;
     journal_socket_exists = true;
     journal_result = 0;
     journal_record[0] = '\0';
-}
-
-/* All that was written so far. */
-static const char *written(void)
-{
-    static char text[1 << 16];
-    ssize_t n = pread(fileno(captured), text, sizeof(text) - 1, 0);
-
-    ck_assert_int_ge(n, 0);
-    text[n] = '\0';
-    return text;
 }
 
 static const char *line_of(const char *program, const char *level_and_text)

@@ -4,6 +4,8 @@
 #include "common/base/log_ring.h"
 #include "common/daemon/service.h"
 #include "common/base/thread.h"
+
+#include "tests/unit/test_capture.h"
 #include "tests/unit/test_main.h"
 
 #include <fcntl.h>
@@ -101,14 +103,9 @@ TEST(ring_threads)
 
 /* ---- stderr ------------------------------------------------------------------------------------------------------ */
 
-static FILE *captured;
-
 static void capture(void)
 {
-    captured = tmpfile();
-    ck_assert_ptr_nonnull(captured);
-    ck_assert_int_ge(dup2(fileno(captured), STDERR_FILENO), 0);
-    unsetenv("JOURNAL_STREAM");
+    capture_stderr();
     log_init("fgpu", LOG_LEVEL_INFO);
 }
 
@@ -125,16 +122,6 @@ static void check_lines(const char *text, unsigned n)
         text += line_bytes + 1;
     }
     ck_assert_str_eq(text, "");
-}
-
-static const char *written(void)
-{
-    static char text[1 << 16];
-    ssize_t n = pread(fileno(captured), text, sizeof(text) - 1, 0);
-
-    ck_assert_int_ge(n, 0);
-    text[n] = '\0';
-    return text;
 }
 
 static void log_lines(unsigned first, unsigned n)

@@ -5,6 +5,8 @@
 #include "common/recv/source.h"
 #include "common/base/units.h"
 #include "common/net/verbs.h"
+#include "tests/unit/test_file.h"
+#include "tests/unit/test_packets.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -13,7 +15,6 @@
 #include <netinet/udp.h>
 #include <inttypes.h>
 #include <pcap/pcap.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,60 +31,31 @@
 static char why[256];
 
 /* Other runs of the tests share this host, so each has groups of its own. */
-static void parse(struct endpoint_list *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void parse(struct endpoint_list *list, const char *format, ...)
-{
-    char text[256];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    ck_assert_msg(endpoint_list_parse(text, list, why, sizeof(why)) == 0, "%s", why);
-}
 
 static int random_octet(void)
 {
     return 1 + (int)random_below(250);
 }
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    return ntohs(address.sin_port);
-}
-
-static struct recv_source *open_source(const struct endpoint_list *endpoints, size_t buffer_bytes, const char *file)
+static struct recv_source *open_source(const struct endpoint_list *endpoints, size_t buffer_bytes,
+                                       const char *pcap_file)
 {
     const struct recv_source_config config = {
-        .endpoints = endpoints, .interface = "lo", .buffer_bytes = buffer_bytes, .pcap_file = file};
+        .endpoints = endpoints, .interface = "lo", .buffer_bytes = buffer_bytes, .pcap_file = pcap_file};
     struct recv_source *source;
 
     ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     return source;
 }
 
-static struct send_sink *open_sink(const struct endpoint_list *destinations, const char *file)
+static struct send_sink *open_sink(const struct endpoint_list *destinations, const char *pcap_file)
 {
     const struct send_sink_config config = {
-        .destinations = destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20, .pcap_file = file};
+        .destinations = destinations, .interface = "lo", .ttl = 1, .buffer_bytes = 1 << 20, .pcap_file = pcap_file};
     struct send_sink *sink;
 
     ck_assert_msg(send_sink_open(&config, &sink, why, sizeof(why)) == 0, "%s", why);
     return sink;
-}
-
-/* What byte 'i' of a packet is: depends on the packet, so that a mix-up shows. */
-static uint8_t pattern(unsigned packet, size_t i)
-{
-    return (uint8_t)(packet * 37 + i * 11 + i / 256);
 }
 
 /* Sends packet number 'packet' of 'n_bytes', split between header and payload at random. */
@@ -861,23 +833,6 @@ TEST(a_full_disk_fails_from_the_first_packet_on)
 }
 
 /* ---- Captures ---------------------------------------------------------------------------------------------------- */
-
-static char file[64];
-
-static void make_file(void)
-{
-    int fd;
-
-    strcpy(file, "/tmp/check_packet_io.XXXXXX");
-    fd = mkstemp(file);
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-}
-
-static void remove_file(void)
-{
-    unlink(file);
-}
 
 TEST(capture_of_landing_sizes, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
 {

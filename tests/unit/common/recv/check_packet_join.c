@@ -8,6 +8,7 @@
 #include "common/recv/source.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "tests/unit/test_packets.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -17,7 +18,6 @@
 #include <net/if.h>
 #include <netinet/udp.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,38 +73,6 @@ static struct rig {
     int64_t busy_poll_ns;
 } rig;
 
-static void parse(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void parse(const char *format, ...)
-{
-    char text[256];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof(text), format, args);
-    va_end(args);
-    ck_assert_msg(endpoint_list_parse(text, &rig.list, why, sizeof(why)) == 0, "%s", why);
-}
-
-static int bound_socket(struct sockaddr_in *address)
-{
-    socklen_t length = sizeof(*address);
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)address, sizeof(*address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)address, &length), 0);
-    return fd;
-}
-
-static unsigned free_port(void)
-{
-    struct sockaddr_in address;
-
-    close(bound_socket(&address));
-    return ntohs(address.sin_port);
-}
-
 static void open_sink(void)
 {
     const struct send_sink_config config = {
@@ -141,10 +109,11 @@ static void rig_open(size_t n_endpoints, bool multicast)
     for (size_t i = 0; i < ENDPOINTS_MAX; i++)
         close(fds[i]);
     if (multicast)
-        parse("239.81.%zu.%zu+%zu:%u", 1 + random_below(250), 1 + random_below(240), n_endpoints - 1, ports[0]);
+        parse(&rig.list, "239.81.%zu.%zu+%zu:%u", 1 + random_below(250), 1 + random_below(240), n_endpoints - 1,
+              ports[0]);
     else
-        parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", ports[0], ports[1], ports[2],
-              ports[3], ports[4]);
+        parse(&rig.list, "127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", ports[0], ports[1],
+              ports[2], ports[3], ports[4]);
     rig.list.n = n_endpoints;
     open_source(1 << 20);
     open_sink();
@@ -507,7 +476,7 @@ TEST(what_a_sink_joins, .end = ARRAY_LEN(joinings))
         noise[i] = (uint8_t)random_u64();
     ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on)), 0);
     ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)), 0);
-    parse("127.0.0.1:%u", ntohs(address.sin_port));
+    parse(&rig.list, "127.0.0.1:%u", ntohs(address.sin_port));
     open_sink();
     packets = send_sink_alloc(rig.sink, joinings[_i].n_sizes);
     for (size_t i = 0; i < joinings[_i].n_sizes; i++)
@@ -618,7 +587,7 @@ TEST(who_gives_up_does_not_wait_for_room, .end = 4)
 
     memset(&rig, 0, sizeof(rig));
     refusal = _i / 2 ? ENOBUFS : EAGAIN;
-    parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", free_port(), free_port(), free_port());
+    parse(&rig.list, "127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", free_port(), free_port(), free_port());
     open_sink();
     ck_assert_int_eq(inbox_create(1, &return_to), 0);
     buffer_ref_init(&ref, return_to, (struct inbox_item){0});
@@ -678,7 +647,7 @@ TEST(a_loan_ends_when_all_have_left)
         ports[i] = ntohs(address.sin_port);
     }
     const int checked[] = {fds[0], fds[0], fds[2]};
-    parse("127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", ports[0], ports[1], ports[2]);
+    parse(&rig.list, "127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", ports[0], ports[1], ports[2]);
     open_sink();
     ck_assert_int_eq(inbox_create(2, &buffer.return_to), 0);
     ck_assert_int_eq(inbox_create(2, &buffer.done), 0);

@@ -6,6 +6,7 @@
 #include "common/net/frame.h"
 #include "common/recv/source.h"
 #include "common/base/units.h"
+#include "tests/unit/test_packets.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -77,12 +78,6 @@ static void tear_down(void)
     recv_source_close(source);
     endpoint_list_fini(&endpoints);
     close(sender);
-}
-
-/* What byte 'i' of a packet is: depends on the packet, so that a mix-up shows. */
-static uint8_t pattern(unsigned packet, size_t i)
-{
-    return (uint8_t)(packet * 37 + i * 11 + i / 256);
 }
 
 /* Sends packet number 'packet' to an endpoint's address and another port than its own if 'port' is not 0. */

@@ -5,6 +5,7 @@
 #include "common/recv/source.h"
 #include "common/send/stream.h"
 #include "common/send/sender.h"
+#include "tests/unit/test_file.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -25,22 +26,6 @@
 #define PATIENCE_NS      (10 * NS_PER_S)
 
 static char why[256];
-static char file[64];
-
-static void make_file(void)
-{
-    int fd;
-
-    strcpy(file, "/tmp/check_sender.XXXXXX");
-    fd = mkstemp(file);
-    ck_assert_int_ge(fd, 0);
-    close(fd);
-}
-
-static void remove_file(void)
-{
-    unlink(file);
-}
 
 /* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 

@@ -3,6 +3,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/units.h"
+
+#include "tests/unit/fake_clock.h"
 #include "tests/unit/test_main.h"
 
 #include <float.h>
@@ -11,30 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- A clock of our own, which the linker prefers to the real one ------------------------------------------------ */
-
-static _Atomic int64_t fake_unix_ns, fake_monotonic_ns;
-
-int64_t clock_unix_ns(void)
-{
-    return fake_unix_ns;
-}
-
-int64_t clock_monotonic_ns(void)
-{
-    return fake_monotonic_ns;
-}
-
-void clock_sleep_until(int64_t deadline_ns)
-{
-    fake_monotonic_ns = deadline_ns;
-}
-
-struct timespec clock_timespec(int64_t monotonic_ns)
-{
-    return (struct timespec){monotonic_ns / NS_PER_S, monotonic_ns % NS_PER_S};
-}
 
 static struct sensors *make_sensors(void)
 {

@@ -7,6 +7,7 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
@@ -21,28 +22,6 @@ static const enum voltage_format formats[] = {VOLTAGES_4_BITS, VOLTAGES_4_BITS_O
 /* ---- Voltages ---------------------------------------------------------------------------------------------------- */
 
 enum fill { FILL_RANDOM, FILL_LOWEST, FILL_HIGHEST, N_FILLS };
-
-static double model_half(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double magnitude = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
-
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-/* Part 0 (real) or 1 of complex sample 'index'. */
-static double model_part(const struct checksum_args *a, size_t index, int part)
-{
-    const uint8_t *bytes = a->voltages;
-    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* read anyway: the other formats have more bytes */
-
-    switch (a->format) {
-    case VOLTAGES_4_BITS: return nibble >= 8 ? nibble - 16 : nibble;
-    case VOLTAGES_4_BITS_OFFSET: return nibble - 8;
-    case VOLTAGES_8_BITS: return ((const int8_t *)bytes)[2 * index + (size_t)part];
-    default: return model_half(((const uint16_t *)(const void *)bytes)[2 * index + (size_t)part]);
-    }
-}
 
 static size_t voltages_bytes(const struct checksum_args *a)
 {
@@ -91,7 +70,7 @@ static struct model_sum model_total(const struct checksum_args *a, size_t batch,
     for (size_t ant = 0; ant < a->n_ants; ant++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             size_t at = model_index(a, batch, ant, chan, s, pol);
-            double re = model_part(a, at, 0), im = model_part(a, at, 1);
+            double re = voltage_part(a->voltages, a->format, at, 0), im = voltage_part(a->voltages, a->format, at, 1);
             sum.re += re;
             sum.im += im;
             sum.magnitude += fabs(re) + fabs(im);
@@ -108,7 +87,8 @@ static void model(const struct checksum_args *a, size_t chan, struct model_sum *
             for (size_t ant = 0; ant < a->n_ants; ant++)
                 for (size_t pol = 0; pol < N_POLS; pol++) {
                     size_t at = model_index(a, batch, ant, chan, s, pol);
-                    double re = model_part(a, at, 0), im = model_part(a, at, 1);
+                    double re = voltage_part(a->voltages, a->format, at, 0),
+                           im = voltage_part(a->voltages, a->format, at, 1);
                     rows[ant * N_POLS + pol].re += re * sum.re + im * sum.im;
                     rows[ant * N_POLS + pol].im += im * sum.re - re * sum.im;
                     rows[ant * N_POLS + pol].magnitude += (fabs(re) + fabs(im)) * sum.magnitude;

@@ -6,6 +6,7 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
@@ -18,28 +19,6 @@ static const enum voltage_format formats[] = {VOLTAGES_4_BITS, VOLTAGES_4_BITS_O
 static const char *const format_names[] = {"4 bits", "4 bits offset", "8 bits", "16 bits"};
 
 /* ---- The model --------------------------------------------------------------------------------------------------- */
-
-static double model_half(uint16_t bits)
-{
-    int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    double magnitude = exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
-
-    return bits & 0x8000 ? -magnitude : magnitude;
-}
-
-/* Part 0 (real) or 1 of complex sample 'index'. */
-static double model_part(const struct correlate_args *a, size_t index, int part)
-{
-    const uint8_t *bytes = a->voltages;
-    int nibble = bytes[index] >> (part ? 0 : 4) & 15; /* read anyway: the other formats have more bytes */
-
-    switch (a->format) {
-    case VOLTAGES_4_BITS: return nibble >= 8 ? nibble - 16 : nibble;
-    case VOLTAGES_4_BITS_OFFSET: return nibble - 8;
-    case VOLTAGES_8_BITS: return ((const int8_t *)bytes)[2 * index + (size_t)part];
-    default: return model_half(((const uint16_t *)(const void *)bytes)[2 * index + (size_t)part]);
-    }
-}
 
 /* The sum of a part, and of the magnitudes of what is summed; integers of full scale stay below 2^53. */
 struct model_sum {
@@ -55,8 +34,8 @@ static struct model_sum model(const struct correlate_args *a, size_t a1, size_t 
         for (size_t s = 0; s < a->n_spectra; s++) {
             size_t e1 = (((batch * a->n_ants + a1) * a->n_chan + chan) * a->n_spectra + s) * 2 + p1;
             size_t e2 = (((batch * a->n_ants + a2) * a->n_chan + chan) * a->n_spectra + s) * 2 + p2;
-            double r1 = model_part(a, e1, 0), i1 = model_part(a, e1, 1);
-            double r2 = model_part(a, e2, 0), i2 = model_part(a, e2, 1);
+            double r1 = voltage_part(a->voltages, a->format, e1, 0), i1 = voltage_part(a->voltages, a->format, e1, 1);
+            double r2 = voltage_part(a->voltages, a->format, e2, 0), i2 = voltage_part(a->voltages, a->format, e2, 1);
             m.sum[0] += r1 * r2 + i1 * i2;
             m.sum[1] += i1 * r2 - r1 * i2;
             m.magnitude[0] += fabs(r1 * r2) + fabs(i1 * i2);

@@ -7,6 +7,7 @@
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
 #include <complex.h>
@@ -34,13 +35,8 @@ struct fixture {
 
 static bool open_device(struct fixture *f, bool cuda)
 {
-    if (!cuda || test_on_cuda()) {
-        f->device = test_open_device(2);
-        return true;
-    }
-    int err = device_emulated_open(&f->device);
-    ck_assert(err == 0 || err == -ENOPKG);
-    return err == 0;
+    f->device = test_open_variant(cuda, 2);
+    return f->device != NULL;
 }
 
 static bool setup(struct fixture *f, const struct channelise_config *config, bool cuda)
@@ -139,13 +135,7 @@ static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, i
     size_t heap = s / f->config.spectra_per_heap, within = s % f->config.spectra_per_heap;
     size_t at = ((heap * f->config.n_chan + k) * f->config.spectra_per_heap + within) * N_POLS + pol;
 
-    if (f->config.out_bits == 8) {
-        value[0] = (int8_t)f->voltages[at * 2];
-        value[1] = (int8_t)f->voltages[at * 2 + 1];
-    } else {
-        value[0] = (int)(f->voltages[at] >> 4 ^ 8) - 8;
-        value[1] = (int)((f->voltages[at] & 15) ^ 8) - 8;
-    }
+    quantised_voltage(f->voltages, f->config.out_bits, at, value);
 }
 
 /* Channel k before it is quantised, of the filtered samples: that of frequency (k - n_chan / 2) / n_bins. */

@@ -2,7 +2,6 @@
  * device (or with CBF_TEST_DEVICE=cuda on a GPU).  That every candidate computes the same is check_channelise's. */
 #include "kernels/filterbank/channelise_tune.h"
 
-#include "tests/fakes/emulator/device_emulated.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
@@ -508,14 +507,9 @@ TEST(search)
     struct device *device;
     struct channelise *channelise;
 
-    if (test_on_cuda()) {
-        device = test_open_device(1);
-    } else {
-        int err = device_emulated_open(&device);
-        ck_assert(err == 0 || err == -ENOPKG);
-        if (err)
-            return;
-    }
+    device = test_open_variant(true, 1);
+    if (!device)
+        return;
     device->cache_directory = directory;
     ck_assert_int_eq(channelise_tune(device, &config, &tuned), 0);
     ck_assert_uint_eq(tuned.n_candidates, 9);

@@ -4,36 +4,15 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_samples.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 
 static const uint32_t widths[] = {2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16};
 #define N_WIDTHS (sizeof(widths) / sizeof(widths[0]))
 #define GUARD    64 /* values after the output that must stay */
-
-/* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
-static uint8_t *alloc_to_the_edge(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t inside = (bytes + page - 1) / page * page;
-    uint8_t *base = mmap(NULL, inside + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    ck_assert(base != MAP_FAILED);
-    ck_assert_int_eq(mprotect(base + inside, page, PROT_NONE), 0);
-    return base + inside - bytes;
-}
-
-static int sample_at(const uint8_t *in, size_t index, uint32_t bits)
-{
-    int value = 0;
-
-    for (size_t bit = index * bits; bit < (index + 1) * bits; bit++)
-        value = value * 2 + (in[bit / 8] >> (7 - bit % 8) & 1);
-    return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
-}
 
 /* What one call works on; 'out' has GUARD values more than it needs, all of them poisoned. */
 struct memory {

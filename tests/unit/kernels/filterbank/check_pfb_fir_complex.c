@@ -4,27 +4,15 @@
 
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_samples.h"
 #include "tests/unit/test_main.h"
 
 #include <complex.h>
 #include <math.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define GUARD 64 /* values after the output that must stay */
-
-/* Memory of which the byte after the last cannot be read.  Never freed: each test is a process of its own. */
-static void *alloc_to_the_edge(size_t bytes)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t inside = (bytes + page - 1) / page * page;
-    uint8_t *base = mmap(NULL, inside + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    ck_assert(base != MAP_FAILED);
-    ck_assert_int_eq(mprotect(base + inside, page, PROT_NONE), 0);
-    return base + inside - bytes;
-}
 
 /* What one call works on; 'out' has GUARD values more than it needs, all of them poisoned. */
 struct memory {

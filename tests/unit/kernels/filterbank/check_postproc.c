@@ -7,6 +7,7 @@
 #include "kernels/util/philox.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
 #include <complex.h>
@@ -168,13 +169,7 @@ static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, i
     size_t heap = s / a->spectra_per_heap, within = s % a->spectra_per_heap;
     size_t at = ((heap * a->n_chan + k) * a->spectra_per_heap + within) * N_POLS + pol;
 
-    if (a->out_bits == 8) {
-        value[0] = (int8_t)f->out[at * 2];
-        value[1] = (int8_t)f->out[at * 2 + 1];
-    } else {
-        value[0] = (int)(f->out[at] >> 4 ^ 8) - 8;
-        value[1] = (int)((f->out[at] & 15) ^ 8) - 8;
-    }
+    quantised_voltage(f->out, a->out_bits, at, value);
 }
 
 /* ---- Random spectra ---------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include "common/base/units.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_samples.h"
 #include "tests/unit/test_main.h"
 
 #include <stdlib.h>
@@ -20,15 +21,6 @@ struct work {
     uint8_t *in[N_POLS];
     uint64_t power[N_POLS + 1];
 };
-
-static int64_t sample_at(const uint8_t *in, size_t index, uint32_t bits)
-{
-    int64_t value = 0;
-
-    for (size_t bit = index * bits; bit < (index + 1) * bits; bit++)
-        value = value * 2 + (in[bit / 8] >> (7 - bit % 8) & 1);
-    return value >= 1 << (bits - 1) ? value - (1 << bits) : value;
-}
 
 static void work_init(struct work *w, uint32_t bits, size_t max_samples, bool full_scale)
 {
