@@ -106,10 +106,11 @@ class Run:
         found = re.search(r"^\d+%: Checks: (\d+), Failures: (\d+), Errors: (\d+)$", output, re.M)
         checks, failures, errors = map(int, found.groups()) if found else (0, 0, 0)
         bad = failures + errors
-        if (code != 0 and not bad) or not checks:
+        skipped = len(re.findall(r"^skipped: .", output, re.M))
+        if not bad and (code not in ((0, 77) if skipped else (0,)) or not checks + skipped):
             bad += 1
         note = "" if not bad else "out of time" if code is None else first_error(output) or f"code {code}"
-        return Row(self.part, label + name, max(0, checks - bad), bad, 0, seconds, note, end=end_of(output))
+        return Row(self.part, label + name, max(0, checks - bad), bad, skipped, seconds, note, end=end_of(output))
 
     def tests(self, name, arguments, n_workers=N_WORKERS, leave_s=0, **env):
         """Engine tests, by pytest's report."""
