@@ -30,10 +30,10 @@ struct fgpu_antenna_config {
     struct fgpu_send *send;
     size_t ant;
     struct inbox *worker;
-    int input_free_kind;          /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
-    const uint64_t *dither_seeds; /* [output] */
-    const struct channelise_choice *choices; /* [output] */
-    float *const *filters;                   /* [output]; NULL of a wide band */
+    int input_free_kind;               /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
+    const uint64_t *dither_seeds;      /* [output] */
+    const struct fgpu_choice *choices; /* [output] */
+    float *const *filters;             /* [output]; NULL of a wide band */
     struct sensors *sensors;
 };
 

@@ -30,7 +30,7 @@ struct fgpu_baseband {
     int64_t first, end; /* numbers, timestamp / subsampling, of samples[0] and behind the last one */
 };
 
-static struct ddc_args args_of(const struct fgpu_config *config, const struct fgpu_config_output *output)
+struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
     return (struct ddc_args){
         .n_taps = (uint32_t)fgpu_ddc_taps(output),
@@ -55,7 +55,7 @@ uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu
 
     if (output->kind != FGPU_NARROWBAND)
         return 0;
-    args = args_of(config, output);
+    args = fgpu_baseband_sizes(config, output);
     shape = ddc_default_shape(&args);
     return N_POLS * capacity_of(layout, config, output) * SAMPLE_BYTES + ddc_weights_bytes(&args, &shape, compiles);
 }
@@ -199,7 +199,7 @@ static int create_power(struct fgpu_baseband *b)
 }
 
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
-                         size_t o, const float *filter, struct fgpu_baseband **baseband)
+                         size_t o, const float *filter, const struct ddc_shape *shape, struct fgpu_baseband **baseband)
 {
     const struct fgpu_config_output *output = fgpu_config_output(config, o);
     struct fgpu_baseband *b = calloc(1, sizeof(*b));
@@ -209,8 +209,8 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
     if (!b)
         return -ENOMEM;
     b->device = device;
-    b->args = args_of(config, output);
-    b->shape = ddc_default_shape(&b->args);
+    b->args = fgpu_baseband_sizes(config, output);
+    b->shape = shape->n_warps > 0 ? *shape : ddc_default_shape(&b->args);
     b->capacity = capacity_of(layout, config, output);
     b->history_samples = layout->history_samples;
     b->input_samples = layout->history_samples + config->recv.chunk_samples;

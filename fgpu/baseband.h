@@ -21,13 +21,17 @@ struct fgpu_device_input;
 uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t output,
                              bool compiles);
 
+/* What ddc does for an output: n_taps, subsampling and sample_bits. */
+struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_output *output);
+
 /* Designs the filter of a narrowband output: fgpu_ddc_taps() values in '*filter', the caller's to free.  Returns 0,
  * -ENOMEM, or -EDOM as design_ddc(). */
 int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_output *output, float **filter);
 
-/* 'filter' is read before it returns.  Returns 0 or -ENOMEM. */
+/* 'filter' and 'shape' (zeroed: the default) are read before it returns.  Returns 0 or -ENOMEM. */
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
-                         size_t output, const float *filter, struct fgpu_baseband **baseband);
+                         size_t output, const float *filter, const struct ddc_shape *shape,
+                         struct fgpu_baseband **baseband);
 
 /* Queues what has to be done for 'in', once: called with the same input again, nothing. */
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,

@@ -234,7 +234,7 @@ static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, 
 }
 
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
-                      const struct channelise_choice *choices, size_t mtu)
+                      const struct fgpu_choice *choices, size_t mtu)
 {
     int64_t window_max = 0;
     struct fgpu_layout l = {
@@ -265,7 +265,7 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     for (size_t o = 0; o < l.n_outputs; o++) {
         struct channelise_config c = fgpu_channelise_config(config, 0, o, 0);
         if (choices)
-            channelise_choice_apply(&choices[o], &c);
+            channelise_choice_apply(&choices[o].channelise, &c);
         add_buffers(&l, config, o, shared_bytes > 0, &c);
         add_output(&l, config, o, shared_bytes, &c);
     }

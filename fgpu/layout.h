@@ -6,8 +6,8 @@
 
 #include "common/recv/chunk.h"
 #include "fgpu/config.h"
-#include "kernels/filterbank/channelise_choice.h"
 #include "kernels/ddc/ddc.h"
+#include "kernels/filterbank/channelise_tuner.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -21,6 +21,12 @@
 
 /* Complex samples that the status page looks at in a batch. */
 #define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
+
+/* The shapes of one output's kernels.  Zeroed, it stands for the defaults. */
+struct fgpu_choice {
+    struct channelise_choice channelise;
+    struct ddc_shape ddc; /* of a narrow band */
+};
 
 struct fgpu_layout {
     size_t n_ants;
@@ -83,7 +89,7 @@ size_t fgpu_power_output(const struct fgpu_config *config);
  * the interface of recv, for frames of a card, or 0 for the largest.  The configuration must have passed the checks
  * that fgpu_config_check makes before it. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
-                      const struct channelise_choice *choices, size_t mtu);
+                      const struct fgpu_choice *choices, size_t mtu);
 
 /* Chunks that a polarisation may be behind the other before that one is given up, chunk by chunk, as neither is of use
  * alone: as many as an input's chunks suffice for, at least 'window_chunks'.  It costs no time while both come. */

@@ -490,7 +490,7 @@ int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **
 
     if (!w)
         return -ENOMEM;
-    channelise_choice_apply(c->choice, &config);
+    channelise_choice_apply(&c->choice->channelise, &config);
     w->layout = c->layout;
     w->packet_samples = c->config->recv.packet_samples;
     w->device = c->device;
@@ -519,7 +519,8 @@ int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **
     if (!err)
         err = create_gains(w, c->output);
     if (!err && w->stream->output->kind == FGPU_NARROWBAND)
-        err = fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->filter, &w->baseband);
+        err =
+            fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->filter, &c->choice->ddc, &w->baseband);
     if (err) {
         fgpu_output_destroy(w);
         return err;

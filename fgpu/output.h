@@ -58,7 +58,7 @@ struct fgpu_output_config {
     struct fgpu_stream *stream;
     size_t output;
     uint64_t dither_seed;
-    const struct channelise_choice *choice;
+    const struct fgpu_choice *choice;
     const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
 };
 

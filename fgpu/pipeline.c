@@ -67,9 +67,9 @@ struct fgpu_pipeline {
     struct fgpu_antenna **antennas; /* [n_ants] */
     struct fgpu_settings *settings;
     struct fgpu_control *control;
-    uint64_t *dither_seeds;            /* [n_outputs] */
-    struct channelise_choice *choices; /* [n_outputs] */
-    float **filters;                   /* [n_outputs] of narrow bands; else NULL */
+    uint64_t *dither_seeds;      /* [n_outputs] */
+    struct fgpu_choice *choices; /* [n_outputs] */
+    float **filters;             /* [n_outputs] of narrow bands; else NULL */
     struct fgpu_status *status;
     struct thread worker;
     bool started;

@@ -1,144 +1,78 @@
-/* tune.c - from outputs to the work that is measured, and from what was measured to their kernels. */
+/* tune.c - from outputs to the sizes that the tuner measures. */
 #include "fgpu/tune.h"
 
-#include "common/base/log.h"
-#include "fgpu/layout.h"
-#include "kernels/filterbank/channelise_tune.h"
+#include "fgpu/baseband.h"
+#include "kernels/ddc/ddc_tuner.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-/* A chunk's spectra are appended at once, as far as the buffer takes them. */
-static struct channelise_work work_of(const struct fgpu_config *config, size_t output)
+struct sizes {
+    struct channelise_work channelise;
+    struct ddc_args ddc; /* n_out 0: a wide band */
+};
+
+/* A chunk's spectra are appended at once, as far as the buffer takes them; its samples are converted at once. */
+static struct sizes sizes_of(const struct fgpu_config *config, size_t o)
 {
-    struct channelise_work work = {.config = fgpu_channelise_config(config, 0, output, 0)};
-    size_t n_buffer = (size_t)work.config.n_batches * work.config.spectra_per_heap;
-    size_t n_chunk = (size_t)config->recv.chunk_samples / channelise_spacing_samples(&work.config);
+    const struct fgpu_config_output *output = fgpu_config_output(config, o);
+    struct sizes s = {.channelise.config = fgpu_channelise_config(config, 0, o, 0)};
+    size_t n_buffer = (size_t)(output->n_batches * output->spectra_per_heap);
+    size_t n_chunk = (size_t)(config->recv.chunk_samples * output->spectra_per_heap / fgpu_batch_samples(output));
 
-    work.config.power = false; /* sums that the timing's buffers have no place for */
-    work.append_spectra = n_chunk < 1 ? 1 : n_chunk < n_buffer ? n_chunk : n_buffer;
-    return work;
-}
-
-/* Of these nothing can be cut in different ways. */
-static bool is_narrow(const struct fgpu_config *config, size_t output)
-{
-    return fgpu_config_output(config, output)->kind == FGPU_NARROWBAND;
-}
-
-/* Whether an earlier output is the same work. */
-static bool is_done(const struct fgpu_config *config, struct device *device, size_t output)
-{
-    const struct channelise_work mine = work_of(config, output);
-    char path[PATH_MAX], other_path[PATH_MAX];
-
-    channelise_choice_path(device, &mine, path, sizeof(path));
-    for (size_t o = 0; o < output; o++) {
-        if (is_narrow(config, o))
-            continue;
-        const struct channelise_work other = work_of(config, o);
-        channelise_choice_path(device, &other, other_path, sizeof(other_path));
-        if (strcmp(path, other_path) == 0)
-            return true;
+    s.channelise.append_spectra = n_chunk < 1 ? 1 : n_chunk < n_buffer ? n_chunk : n_buffer;
+    if (output->kind == FGPU_NARROWBAND) {
+        s.ddc = fgpu_baseband_sizes(config, output);
+        s.ddc.n_out = (uint32_t)(config->recv.chunk_samples / fgpu_subsampling(output));
     }
-    return false;
+    return s;
 }
 
-static void log_tuned(const struct channelise_work *work, const char *name, const struct channelise_tuned *tuned,
-                      const char *path)
+/* Returns how many jobs an output has. */
+static size_t find_jobs(const struct fgpu_config *config, size_t o, const struct sizes *s, struct tuner_job jobs[2])
 {
-    double n_samples = (double)work->config.n_batches * work->config.spectra_per_heap *
-                       (double)channelise_spacing_samples(&work->config);
+    const char *name = fgpu_config_output(config, o)->name;
 
-    log_info("%s: %.4g Gsamples/s, %.4g with the defaults; %zu candidates%s; kept in %s", name,
-             n_samples / tuned->best_ns, n_samples / tuned->default_ns, tuned->n_candidates,
-             tuned->complete ? "" : " before time was up", path);
-}
-
-static int tune_output(const struct fgpu_config *config, struct device *device, size_t output, char *why,
-                       size_t why_bytes)
-{
-    const struct channelise_work work = work_of(config, output);
-    const struct channelise_tune_config tune = channelise_tune_config(&work);
-    const char *name = fgpu_config_output(config, output)->name;
-    struct channelise_tuned tuned;
-    char path[PATH_MAX];
-
-    log_info("%s: measuring, for up to %d s", name, (int)(tune.limit_ns / NS_PER_S));
-    int err = channelise_tune(device, &tune, &tuned);
-    if (err == -ENOMEM)
-        snprintf(why, why_bytes,
-                 "outputs[%zu].batches_per_buffer: there is not enough memory to measure output %s: stop what uses the "
-                 "GPU, or lower it",
-                 output, name);
-    else if (err)
-        snprintf(why, why_bytes, "outputs[%zu].channels: output %s cannot be measured: %s", output, name,
-                 strerror(-err));
-    if (err)
-        return err;
-    channelise_choice_path(device, &work, path, sizeof(path));
-    err = channelise_choice_store(device, &work, &tuned.choice);
-    if (err)
-        snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s", path, strerror(-err));
-    else
-        log_tuned(&work, name, &tuned, path);
-    return err;
-}
-
-/* Before minutes are spent on what cannot be kept. */
-static int check_cache(struct device *device, char *why, size_t why_bytes)
-{
-    const char *directory = device_cache_directory(device);
-
-    if (!directory) {
-        snprintf(why, why_bytes, "device.kernel_cache: there is no directory in which to keep what is measured");
-        return -ENOENT;
+    if (s->channelise.config.n_bins) {
+        jobs[0] = (struct tuner_job){&ddc_tuner, &s->ddc, name, "recv.chunk_samples"};
+        jobs[1] = (struct tuner_job){&channelise_narrow_tuner, &s->channelise, name, ""};
+    } else {
+        jobs[0] = (struct tuner_job){&channelise_front_tuner, &s->channelise, name, ""};
+        jobs[1] = (struct tuner_job){&channelise_back_tuner, &s->channelise, name, ""};
+        snprintf(jobs[0].key, sizeof(jobs[0].key), "outputs[%zu].batches_per_buffer", o);
     }
-    if (access(directory, W_OK | X_OK) == 0)
-        return 0;
-    int err = -errno;
-    snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s", directory, strerror(-err));
-    return err;
+    snprintf(jobs[1].key, sizeof(jobs[1].key), "outputs[%zu].batches_per_buffer", o);
+    return 2;
 }
 
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes)
 {
     const struct fgpu_config *config = values;
+    struct sizes *sizes = calloc(config->outputs.n, sizeof(*sizes));
+    struct tuner_job *jobs = calloc(config->outputs.n, 2 * sizeof(*jobs));
+    size_t n_jobs = 0;
+    int err = sizes && jobs ? fgpu_layout_check_buffers(config, device, why, why_bytes) : -ENOMEM;
 
-    if (!device_compiles(device)) {
-        log_info("there is nothing to tune on the %s device", device_name(device));
-        return 0;
+    for (size_t o = 0; o < config->outputs.n && !err; o++) {
+        sizes[o] = sizes_of(config, o);
+        n_jobs += find_jobs(config, o, &sizes[o], jobs + n_jobs);
     }
-    int err = check_cache(device, why, why_bytes);
     if (!err)
-        err = fgpu_layout_check_buffers(config, device, why, why_bytes);
-    for (size_t o = 0; o < config->outputs.n && !err; o++)
-        if (is_narrow(config, o))
-            log_info("%s: there is nothing to tune in a narrow band", fgpu_config_output(config, o)->name);
-        else if (!is_done(config, device, o))
-            err = tune_output(config, device, o, why, why_bytes);
+        err = tuner_run(device, jobs, n_jobs, why, why_bytes);
+    free(jobs);
+    free(sizes);
     return err;
 }
 
-void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct channelise_choice *choices)
+void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct fgpu_choice *choices)
 {
-    char why[PATH_MAX + 256];
-
     for (size_t o = 0; o < config->outputs.n; o++) {
-        if (is_narrow(config, o))
-            continue; /* zero is right */
-        const struct channelise_work work = work_of(config, o);
+        const struct sizes s = sizes_of(config, o);
         const char *name = fgpu_config_output(config, o)->name;
-        int err = channelise_choice_load(device, &work, &choices[o], why, sizeof(why));
 
-        if (err)
-            choices[o] = (struct channelise_choice){0};
-        if (!err)
-            log_info("%s: tuned shape", name);
-        else if (err != -ENOENT)
-            log_warning("%s: %s; fgpu --tune makes a new one", name, why);
+        channelise_choice_load(device, "fgpu", name, &s.channelise, &choices[o].channelise);
+        if (s.channelise.config.n_bins)
+            tuner_load(device, "fgpu", &(struct tuner_job){&ddc_tuner, &s.ddc, name, ""}, &choices[o].ddc);
     }
 }

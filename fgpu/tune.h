@@ -1,17 +1,16 @@
-/* tune.h - fgpu --tune: what is measured for each output, and taken at the next start.
+/* tune.h - fgpu's kernels that have shapes to choose from: fgpu --tune measures them, each start loads what was kept.
  *
  * Threads: main, when nothing else runs on the device. */
 #ifndef FGPU_TUNE_H
 #define FGPU_TUNE_H
 
-#include "fgpu/config.h"
-#include "kernels/filterbank/channelise_choice.h"
+#include "fgpu/layout.h"
 
-/* Measures what is best for the outputs' sizes and keeps it ('values' is a struct fgpu_config); says in the log what it
- * found, or that there is nothing to measure.  Signature and errors: daemon.h. */
+/* Measures what is best for the outputs' sizes and keeps it ('values' is a struct fgpu_config).  Signature and errors:
+ * daemon.h. */
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);
 
 /* What has been kept for the outputs' sizes, choices[output], else the defaults; says in the log which. */
-void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct channelise_choice *choices);
+void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct fgpu_choice *choices);
 
 #endif

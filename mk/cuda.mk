@@ -5,7 +5,7 @@ CUDA_LIBRARIES := $(patsubst %/,%,$(if $(CUDART),$(dir $(CUDART)),/usr/local/cud
 
 # What of common/base the device needs is linked into it: nothing of the program is seen in there.
 CUDA_BASE    := $(addprefix common/base/,clock.c thread.c file.c trust.c memory.c version.c)
-CUDA_SOURCES := $(wildcard common/device/cuda/*.c) common/device/cuda/texts.c $(CUDA_BASE)
+CUDA_SOURCES := $(wildcard common/device/cuda/*.c) common/device/texts.c $(CUDA_BASE)
 pic_objects   = $(patsubst %.c,$(OBJ)/pic/%.o,$(1))
 
 all: $(CUDA_DEVICE)

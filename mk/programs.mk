@@ -12,7 +12,7 @@ IMAGES   := $(addprefix common/device/cuda/,image.c cache.c nvrtc.c library.c vu
 sources  = $(filter-out %/main.c,$(wildcard $(addsuffix /*.c,$(1))))
 objects  = $(patsubst %.c,$(OBJ)/%.o,$(1))
 COMMON   := $(filter-out $(if $(VERBS),$(NO_VERBS),$(VERBS_SOURCES)),$(call sources,common/*)) $(IMAGES)
-GENERATED := common/device/cuda/texts.c common/http/page.c
+GENERATED := common/device/texts.c common/http/page.c
 LIB_SOURCES    := $(COMMON) $(GENERATED) $(call sources,kernels/*)
 DAEMON_SOURCES := $(call sources,fgpu xbgpu)
 TOOL_SOURCES   := $(call sources,tools/*)
@@ -38,8 +38,8 @@ $(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_C
 $(OBJ)/common/device/plugin.o: EXTRA_CFLAGS = -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
 
 # The kernels' texts, which the cuda device compiles when it runs.
-$(BUILD)/common/device/cuda/texts.c: FORCE
-	$(call embed,common/device/cuda/texts.h,kernel_text,$(wildcard kernels/*/*.cu kernels/*/*.h) common/device/tensor_map.h)
+$(BUILD)/common/device/texts.c: FORCE
+	$(call embed,common/device/texts.h,kernel_text,$(wildcard kernels/*/*.cu kernels/*/*.h) common/device/tensor_map.h)
 
 # The status page, which http.c serves.
 $(BUILD)/common/http/page.c: FORCE

@@ -11,7 +11,7 @@ $(UNIT_TESTS): $(call objects,tests/unit/test_main.c $(EMULATOR) tests/fakes/dir
 	$(call link,$(HDF5_LIBS) $(CHECK_LIBS))
 
 # The cuda device on a CUDA runtime of our own that needs no GPU (tests/fakes/cuda/fake_cuda.h).
-FAKE_CUDA := $(filter-out $(addprefix common/device/cuda/,image.c cache.c nvrtc.c texts.c fft.c),$(CUDA_SOURCES)) \
+FAKE_CUDA := $(filter-out $(addprefix common/device/cuda/,image.c cache.c nvrtc.c fft.c) common/device/texts.c,$(CUDA_SOURCES)) \
              common/device/cpu.c common/device/cpu_direct.c $(EMULATOR) $(wildcard tests/fakes/cuda/*.c)
 $(BUILD)/tests/cbf-cuda-fake.so: $(call pic_objects,$(FAKE_CUDA))
 	@mkdir -p $(@D)

@@ -314,10 +314,37 @@ def direct(run):
 
 
 def tune(run):
-    """the shapes that fgpu --tune finds, beside the defaults ($TUNE_FLAGS for bench_fgpu); not a part of 'all'"""
-    flags = shlex.split(os.environ.get("TUNE_FLAGS", "--tune 70"))
-    yield run.program("bench_fgpu --tune", [run.place.build / "bench" / "bench_fgpu", "--device", gpu_machine.DEVICE,
-                                            *flags])
+    """what --tune of both daemons finds beside the defaults, five sizes of each kernel ($TUNE); not a part of 'all'"""
+    work = run.place.out / "tune"
+    (work / "cache").mkdir(parents=True, exist_ok=True)
+    chosen = os.environ.get("TUNE", "wide narrow x").split()
+    for name, text in tune_files(work / "cache").items():
+        if name.partition("-")[0] in chosen:
+            (work / f"{name}.yaml").write_text(text)
+            program = "xbgpu" if name.startswith("x-") else "fgpu"
+            yield run.program(f"{program} --tune {name}", [run.place.build / program, "--tune", work / f"{name}.yaml"])
+
+
+def tune_files(cache):
+    """{name: configuration}: fgpu with outputs of five sizes, wide and narrow; xbgpu with five numbers of antennas.  Heaps
+    and chunks are as bench_fgpu, bench_ddc and bench_xbgpu have them."""
+    common = (f"device: {{kind: cuda, kernel_cache: {cache}}}\n"
+              "time: {sync_time: 1700000000, adc_sample_rate: 1712000000}\n")
+    fgpu = common + ("recv: {chunk_samples: 33554432, packet_samples: 4096}\n"
+                     "antennas: [{name: m000, feng_id: 0, pol0: 239.1.0.0, pol1: 239.1.0.1}]\noutputs:\n")
+    wide = "".join(f"  - {{name: wide{n}, channels: {n}, spectra_per_heap: 256, batches_per_buffer: {max(1, 262144 // n)}, "
+                   f"destinations: 239.2.0.{i}}}\n" for i, n in enumerate([1024, 4096, 8192, 32768, 65536]))
+    narrow = "".join(f"  - {{name: narrow{d}, kind: narrowband, channels: {n}, decimation: {d}, centre_frequency: 428e6, "
+                     f"spectra_per_heap: 256, batches_per_buffer: {max(1, 262144 // n // d)}, destinations: 239.2.0.{i}}}\n"
+                     for i, (n, d) in enumerate([(32768, 4), (16384, 8), (8192, 16), (4096, 32), (1024, 64)]))
+    files = {"wide": fgpu + wide, "narrow": fgpu + narrow}
+    for n_ants in (16, 64, 80, 128, 256):
+        n_chan, n_spectra = (512, 32) if n_ants == 80 else (64, 1024)
+        files[f"x-{n_ants}"] = common + (
+            f"recv: {{sources: 239.10.1.0, antennas: {n_ants}, channels: {64 * n_chan}, channels_per_substream: {n_chan}, "
+            f"spectra_per_heap: {n_spectra}, samples_between_spectra: {128 * n_chan}, batches_per_chunk: 32}}\n"
+            "outputs: [{name: vis, integration_batches: 1024, destination: 239.20.1.0}]\n")
+    return files
 
 
 def qualify(run):

@@ -115,4 +115,5 @@ static const struct config_section sections[] = {
 const struct config_table xbgpu_config_table = {.program = "xbgpu",
                                                 .help = "X-engine: channelised voltages in, visibilities out.",
                                                 .sections = sections,
-                                                .n_sections = ARRAY_LEN(sections)};
+                                                .n_sections = ARRAY_LEN(sections),
+                                                .tunes = true};

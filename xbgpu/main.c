@@ -1,5 +1,6 @@
 /* main.c - xbgpu: what the process is; its life is common/daemon/daemon.c. */
 #include "xbgpu/config.h"
+#include "xbgpu/tune.h"
 #include "xbgpu/pipeline.h"
 
 #include "common/daemon/daemon.h"
@@ -11,6 +12,7 @@ static const struct daemon daemon_xbgpu = {
     .device_offset = offsetof(struct xbgpu_config, device),
     .http_offset = offsetof(struct xbgpu_config, http),
     .katcp_offset = offsetof(struct xbgpu_config, katcp),
+    .tune = xbgpu_tune,
     .create = xbgpu_pipeline_create,
     .control = xbgpu_pipeline_control,
     .start = xbgpu_pipeline_start,

@@ -7,6 +7,7 @@
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/reduce.h"
 #include "kernels/correlate/select_spectra.h"
+#include "xbgpu/tune.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -37,15 +38,10 @@ static int create_select(struct xbgpu_output *c)
 /* Sizes that each launch of correlate has. */
 static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 {
-    const struct xbgpu_layout *l = c->layout;
+    struct correlate_args args = xbgpu_correlate_sizes(c->layout, c->gate >= 0);
 
-    return (struct correlate_args){
-        .sums = {c->sums},
-        .format = l->format,
-        .n_ants = (uint32_t)l->n_ants,
-        .n_chan = (uint32_t)l->n_chan,
-        .n_spectra = (uint32_t)(c->gate >= 0 ? l->n_selected_spectra : l->n_spectra),
-    };
+    args.sums.integer = c->sums;
+    return args;
 }
 
 static struct reduce_args reduce_sizes(const struct xbgpu_output *c)
@@ -59,13 +55,12 @@ static struct reduce_args reduce_sizes(const struct xbgpu_output *c)
     };
 }
 
-static int create_kernels(struct xbgpu_output *c)
+static int create_kernels(struct xbgpu_output *c, const struct correlate_shape *shape)
 {
     struct correlate_args correlate = correlate_sizes(c);
     struct reduce_args reduce = reduce_sizes(c);
-    struct correlate_shape shape = correlate_device_shape(&correlate, c->device);
     struct kernel_constant constants[REDUCE_N_CONSTANTS];
-    int err = correlate_kernels_create(c->device, &correlate, &shape, &c->correlate);
+    int err = correlate_kernels_create(c->device, &correlate, shape, &c->correlate);
 
     if (err)
         return err;
@@ -86,6 +81,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
                       struct device_stream *download, void *selected, struct xbgpu_stream *stream)
 {
     const struct xbgpu_config_output *output = stream->output;
+    const struct correlate_shape shape = xbgpu_tune_load(config, layout, device, output);
 
     *correlation = (struct xbgpu_output){.layout = layout,
                                          .device = device,
@@ -101,7 +97,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
         err = xbgpu_audit_init(&correlation->audit, (size_t)output->audit_samples, layout->format, layout->n_ants,
                                layout->n_chan, layout->n_spectra);
     if (!err)
-        err = create_kernels(correlation);
+        err = create_kernels(correlation, &shape);
     if (!err && output->audit_checksum)
         err = xbgpu_checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
     if (!err && correlation->gate >= 0)

@@ -223,7 +223,8 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
-    c->config.shape = NULL; /* it lives until this returns, and the fused kernels have a copy */
+    c->config.shape = NULL; /* both live until this returns, and the kernels' objects have copies */
+    c->config.narrow = NULL;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
     if (is_fused(config, device_shared_bytes(device)))

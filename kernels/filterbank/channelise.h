@@ -25,6 +25,7 @@
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
+struct channelise_narrow_shape;
 
 /* Of an output buffer, where CUDA variants run: a launch has 65535 blocks at most one way, and a block 4 spectra at
  * least. */
@@ -46,8 +47,9 @@ struct channelise_config {
     uint32_t stream_id;
     /* Where CUDA variants run: */
     enum channelise_method method;
-    const struct channelise_shape *shape; /* fused: how the work is cut; NULL: as is good for these sizes */
-    unsigned unzip;                       /* stages: FFTs per spectrum, 1, 2 or 4; 0: as is good for these sizes */
+    const struct channelise_shape *shape;         /* fused: how the work is cut; NULL: as is good for these sizes */
+    const struct channelise_narrow_shape *narrow; /* fused, of complex input: the same */
+    unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: as is good for these sizes */
 };
 
 /* Bytes behind the samples of an input that must be readable. */

@@ -77,6 +77,16 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
     return false;
 }
 
+bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
+                             size_t shared_bytes)
+{
+    size_t threads = rows_of(shape) * shape->columns, most = config->n_taps > MANY_TAPS ? MANY_TAPS_THREADS : 512;
+
+    return threads >= 64 && threads <= most && shape->columns >= 1 && shape->together >= 2 && shape->together <= 16 &&
+           shape->columns <= config->n_bins / rows_of(shape) && front_shared_bytes(shape) <= shared_bytes &&
+           back_shared_bytes(shape) <= shared_bytes;
+}
+
 /* In floats, in the order in which they lie. */
 static size_t weights_floats(const struct channelise_config *config)
 {
@@ -183,6 +193,8 @@ int channelise_narrow_create(struct device *device, const struct channelise_conf
     n->device = device;
     bool fits = channelise_narrow_fits(config, device_shared_bytes(device), &n->shape);
     assert(fits);
+    if (config->narrow)
+        n->shape = *config->narrow;
     n->tables = device_alloc(device, tables_bytes(config));
     n->between = device_alloc(device, between_bytes(config));
     err = n->tables && n->between ? upload_tables(n) : -ENOMEM;

@@ -65,6 +65,10 @@ struct channelise_narrow;
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes,
                             struct channelise_narrow_shape *shape);
 
+/* Whether the front can be cut so: any columns and spectra at a time, powers of two, with the radices of such a shape. */
+bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
+                             size_t shared_bytes);
+
 size_t channelise_narrow_scratch_bytes(const struct channelise_config *config);
 
 /* Returns 0 or negative errno.  Ownership and threads as in channelise.h. */

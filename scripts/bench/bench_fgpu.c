@@ -3,11 +3,10 @@
  *
  * Usage: bench_fgpu [--device auto|cpu|cuda] [--channels N[,N...]] [--samples N] [--buffer-samples N]
  *                   [--chunk-samples N] [--repetitions N] [--taps N] [--sample-bits N] [--json FILE]
- *                   [--once | --tune SECONDS | --shapes FILE]
+ *                   [--once | --shapes FILE]
  *   --samples         of each polarisation, in one run of the kernels
  *   --buffer-samples  of each polarisation, transformed at once (a whole number of heaps, at least one)
  *   --chunk-samples   of each polarisation, in one upload of the chain
- *   --tune            for each size looks for so long for a better shape, and compares it with the default; nothing is kept
  *   --shapes          measures the kernels, and each of the two, with the default shape and all of the file's: a line each,
  *                     "CHANNELS NAME=VALUE ...", with what differs from the shape that is good for so many front_rows
  *   --once            no timing: the kernels once to warm up and once more, for a profiler that counts each launch
@@ -17,8 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
-#include "kernels/filterbank/channelise_timing.h"
-#include "kernels/filterbank/channelise_tune.h"
+#include "kernels/filterbank/channelise_tuner.h"
 #include "scripts/bench/bench.h"
 #include "scripts/bench/fgpu_runs.h"
 #include "tests/unit/test_random.h"
@@ -46,7 +44,6 @@ struct options {
     unsigned n_taps, sample_bits;
     const char *json, *shapes;
     bool once;
-    double tune_s; /* 0: no */
 };
 
 struct ceilings {
@@ -339,38 +336,6 @@ static void run_once(const struct options *options, struct device *device)
     }
 }
 
-/* ---- Tuning ------------------------------------------------------------------------------------------------------ */
-
-/* The default beside what channelise_tune() finds, both as the whole of the kernels. */
-static void bench_tuned(const struct options *options, struct device *device, unsigned n_chan)
-{
-    struct fgpu_runs_config config = configure(options, device, n_chan);
-    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
-    const struct channelise_work work = {config.channelise, n_spectra};
-    struct channelise_choice choice = {.shape =
-                                           channelise_fused_shape(&config.channelise, device_shared_bytes(device))};
-    struct channelise_tune_config tune = channelise_tune_config(&work);
-    struct channelise_tuned tuned;
-    char label[48], text[512];
-
-    tune.limit_ns = (int64_t)(options->tune_s * (double)NS_PER_S);
-    struct bench_stat by_default = bench_kernels(options, &config);
-    int64_t start_ns = clock_monotonic_ns();
-    if (channelise_tune(device, &tune, &tuned))
-        fail("it cannot be tuned");
-    double seconds = (double)(clock_monotonic_ns() - start_ns) / (double)NS_PER_S;
-    channelise_choice_apply(&tuned.choice, &config.channelise);
-    snprintf(label, sizeof(label), "%u channels: default", n_chan);
-    bench_print_row(label, by_default, 0, "");
-    bench_print_row("    tuned", bench_kernels(options, &config), by_default.max, "the default");
-    channelise_choice_format(&choice, text, sizeof(text));
-    printf("    default: %s\n", text);
-    channelise_choice_format(&tuned.choice, text, sizeof(text));
-    printf("    tuned:   %s\n    %zu candidates in %.0f s%s\n", text, tuned.n_candidates, seconds,
-           tuned.complete ? "" : ", which did not suffice");
-    fflush(stdout);
-}
-
 static bool is_n_chan(unsigned n_chan)
 {
     return n_chan >= 64 && n_chan <= 65536 && (n_chan & (n_chan - 1)) == 0;
@@ -378,36 +343,68 @@ static bool is_n_chan(unsigned n_chan)
 
 /* ---- Shapes given ------------------------------------------------------------------------------------------------- */
 
+/* Changes 'shape' by "NAME=VALUE ...", on top of what is good for the number of rows given, or of the default.  Returns
+ * whether all are names of numbers with values; the shape need not be valid. */
+static bool parse_shape(const struct channelise_config *config, size_t shared_bytes, char *text,
+                        struct channelise_shape *shape)
+{
+    const char *const *front = channelise_front_tuner.numbers, *const *back = channelise_back_tuner.numbers;
+    const char *rows = strstr(text, "front_rows=");
+    unsigned long n_rows = rows ? strtoul(strchr(rows, '=') + 1, NULL, 10) : 0;
+
+    if (rows && (n_rows < 8 || n_rows > 256 || n_rows > config->n_chan / 8))
+        return false;
+    *shape = rows ? channelise_shape_of_rows(config, (uint32_t)n_rows, shared_bytes)
+                  : channelise_fused_shape(config, shared_bytes);
+    for (char *word; (word = strsep(&text, " \n"));) {
+        char *value = strchr(word, '='), *end;
+        size_t i = 0, n = channelise_front_tuner.n_numbers;
+        if (!*word)
+            continue;
+        if (!value)
+            return false;
+        *value++ = '\0';
+        while (i < n && strcmp(word, front[i] ? front[i] : back[i]) != 0)
+            i++;
+        if (i == n)
+            return false;
+        ((uint32_t *)shape)[i] = (uint32_t)strtoul(value, &end, 10);
+        if (end == value || *end)
+            return false;
+    }
+    return true;
+}
+
 /* The kernels together and one without the other, 10^9 samples/s. */
 static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
 {
     struct fgpu_runs_config config = configure(options, device, n_chan);
     size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
     const struct channelise_work work = {config.channelise, n_spectra};
-    double n_samples = (double)fgpu_runs_buffer_samples(&config), ns[N_PARTS];
-    struct channelise_choice choice = {.method = CHANNELISE_FUSED};
-    char label[24], formatted[512];
-    struct timing *timing;
+    const struct tuner_job front = {&channelise_front_tuner, &work, "", ""},
+                           back = {&channelise_back_tuner, &work, "", ""};
+    double n_samples = (double)fgpu_runs_buffer_samples(&config), front_ns, back_ns;
+    struct channelise_shape shape;
+    char label[24], formatted[TUNER_TEXT_BYTES], formatted_back[TUNER_TEXT_BYTES];
 
-    if (channelise_choice_parse(&config.channelise, device_shared_bytes(device), text, &choice))
+    if (!parse_shape(&config.channelise, device_shared_bytes(device), text, &shape))
         fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape; front_rows is 8 to "
              "256, "
              "and an eighth of the channels at most");
-    channelise_choice_format(&choice, formatted, sizeof(formatted));
-    if (!channelise_shape_valid(&config.channelise, &choice.shape, device_shared_bytes(device))) {
-        printf("%u channels: cannot be cut so\n    %s\n", n_chan, formatted);
+    tuner_format(&channelise_front_tuner, &shape, formatted);
+    tuner_format(&channelise_back_tuner, &shape, formatted_back);
+    if (!channelise_shape_valid(&config.channelise, &shape, device_shared_bytes(device))) {
+        printf("%u channels: cannot be cut so\n    %s, %s\n", n_chan, formatted, formatted_back);
         return;
     }
-    if (timing_create(device, &work, 10 * NS_PER_MS, 5, &timing) ||
-        timing_measure(timing, &choice, PART_FRONT, INFINITY, &ns[PART_FRONT]) ||
-        timing_measure(timing, &choice, PART_BACK, INFINITY, &ns[PART_BACK]))
+    if (tuner_measure(device, &front, &shape, INFINITY, &front_ns) ||
+        tuner_measure(device, &back, &shape, INFINITY, &back_ns))
         fail("a shape cannot be measured");
-    timing_destroy(timing);
-    channelise_choice_apply(&choice, &config.channelise);
+    config.channelise.shape = &shape;
     snprintf(label, sizeof(label), "%u channels", n_chan);
     bench_print_row(label, bench_kernels(options, &config), 0, "");
-    printf("    front alone %.1f, back alone %.1f; %s\n", n_samples / ns[PART_FRONT], n_samples / ns[PART_BACK],
-           formatted);
+    printf("    front alone %.1f, back alone %.1f; %s, %s\n", n_samples / front_ns, n_samples / back_ns, formatted,
+           formatted_back);
     fflush(stdout);
 }
 
@@ -512,8 +509,6 @@ static void parse(struct options *options, int argc, char **argv)
             options->n_taps = (unsigned)strtoul(argv[i], NULL, 0);
         else if (strcmp(name, "--sample-bits") == 0)
             options->sample_bits = (unsigned)strtoul(argv[i], NULL, 0);
-        else if (strcmp(name, "--tune") == 0)
-            options->tune_s = strtod(argv[i], NULL);
         else if (strcmp(name, "--shapes") == 0)
             options->shapes = argv[i];
         else if (strcmp(name, "--json") == 0)
@@ -562,15 +557,13 @@ int main(int argc, char **argv)
         return 0;
     }
     bench_print_machine();
-    if (options.tune_s > 0 || options.shapes) {
+    if (options.shapes) {
         if (device_compiles(device))
             bench_print_head("Kernels of the F-engine", "10^9 dual-pol samples/s");
         else
-            printf("there is nothing to tune on the %s device\n", device_name(device));
-        if (options.shapes && device_compiles(device))
+            printf("the %s device has no shapes\n", device_name(device));
+        if (device_compiles(device))
             bench_shapes(&options, device);
-        for (size_t i = 0; i < options.n_sizes && options.tune_s > 0 && device_compiles(device); i++)
-            bench_tuned(&options, device, options.n_chan[i]);
         device_close(device);
         return 0;
     }

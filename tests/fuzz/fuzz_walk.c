@@ -83,7 +83,7 @@ static void make_input(void)
 
 static void begin(void)
 {
-    static const struct channelise_choice no_choice;
+    static const struct fgpu_choice no_choice;
     static struct sensors *sensors;
     static struct fgpu_send *send;
     char why[600] = "";

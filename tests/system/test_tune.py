@@ -1,108 +1,163 @@
-"""fgpu --tune: on the cpu there is nothing to measure; on a device that compiles (the CUDA kernels on the emulator) a choice
-is kept, which the next start takes, whatever has become of the file in between."""
+"""--tune of both daemons: on the cpu there is nothing to measure; on a device that compiles (tests/fakes/cuda, with times
+made up) a choice is kept for each kernel, which the next start takes, whatever has become of the file in between."""
 import re
 import shutil
 import subprocess
 
+import numpy as np
 import pytest
 import yaml
 
 import harness
 import scenario
+import test_xbgpu
 from test_fgpu import check
+from test_narrowband import NARROW
+
+FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
+fake_cuda = pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
 
 
-def tune(config, work, *wrapper):
+def tune(program, config, work, settings="idle=1"):
     path = work / "tune.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    return subprocess.run([*wrapper, harness.BUILD / "fgpu", "--tune", path], capture_output=True, text=True,
+    return subprocess.run([*fake(settings), harness.BUILD / program, "--tune", path], capture_output=True, text=True,
                           timeout=4 * harness.TIMEOUT_S)
 
 
-def test_nothing_to_tune_on_the_cpu(work):
-    done = tune(scenario.fgpu_config(device={"kind": "cpu", "kernel_cache": str(work)}), work)
+def fake(settings):
+    """A wrapper of a daemon, so that its CUDA device is one without a GPU; the emulator runs in the root of the tree."""
+    return ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={FAKE}", f"CBF_FAKE_CUDA={settings}"]
+
+
+@pytest.fixture
+def cache(work, monkeypatch):
+    for name in ("FGPU_WRAPPER", "XBGPU_WRAPPER"):
+        monkeypatch.setattr(harness, name, fake("emulate=1"))
+    (work / "cache").mkdir()
+    return work / "cache"
+
+
+def config_of(program, **device):
+    if program == "xbgpu":
+        return scenario.xbgpu_config([{"integration_batches": 2}, {"integration_batches": 3}, {"integration_batches": 3}],
+                                     recv={"antennas": 20, "spectra_per_heap": 32, "batches_per_chunk": 3}, device=device)
+    config = scenario.fgpu_config(outputs=({"gain": 0.22}, {"gain": 0.22}, {"sample_bits": 4, "gain": 0.022},
+                                           NARROW | {"name": "narrow", "gain": 0.3}), substreams=1, device=device)
+    scenario.chunk_for(config)
+    return config
+
+
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+def test_nothing_to_tune_on_the_cpu(program, work):
+    done = tune(program, config_of(program, kind="cpu", kernel_cache=str(work)), work)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.splitlines()[-1].endswith("there is nothing to tune on the cpu device")
     assert not list(work.glob("*.tuned"))
 
 
-def test_only_fgpu_tunes(work):
-    done = subprocess.run([harness.BUILD / "xbgpu", "--tune", "x.yaml"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 78 and "unrecognized option" in done.stderr
+def test_who_tunes():
     helped = {name: subprocess.run([harness.BUILD / name, "--help"], capture_output=True, text=True, timeout=60).stdout
-              for name in ("fgpu", "xbgpu")}
-    assert "--tune" in helped["fgpu"] and "--tune" not in helped["xbgpu"]
+              for name in ("fgpu", "xbgpu", "dsim")}
+    assert "--tune" in helped["fgpu"] and "--tune" in helped["xbgpu"] and "--tune" not in helped["dsim"]
+    done = subprocess.run([harness.BUILD / "dsim", "--tune", "x.yaml"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 78 and "unrecognized option" in done.stderr
 
 
-@pytest.fixture
-def emulated(monkeypatch):
-    """A wrapper of fgpu, so that its CUDA device is one without a GPU; the emulator runs in the root of the tree."""
-    plugin = harness.BUILD / "tests" / "cbf-cuda-fake.so"
-    if not plugin.exists() or not shutil.which("g++"):
-        pytest.skip("built without the CUDA toolkit, or there is no g++")
-    wrapper = ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={plugin}", "CBF_FAKE_CUDA=emulate=1"]
-    monkeypatch.setattr(harness, "FGPU_WRAPPER", wrapper)
-    return wrapper
+def check_log(log, output, kernel):
+    """The default, each candidate's time, and the fastest kept; returns the kept shape."""
+    lines = re.findall(rf"{output}: {kernel}: (default|candidate|kept) ([0-9.e+]+) us: (.*)", log)
+    (n,) = re.findall(rf"{output}: measuring {kernel}, (\d+) candidates, for up to 60 s: ", log)
+    assert [line[0] for line in lines] == ["default", *["candidate"] * (int(n) - 1), "kept"]
+    assert len({line[2] for line in lines[:-1]}) == int(n) > 1
+    times = {shape: float(time) for _, time, shape in lines[:-1]}
+    assert times[lines[-1][2]] == float(lines[-1][1]) <= 1.01 * min(times.values())
+    return lines[-1][2]
 
 
+@fake_cuda
 @pytest.mark.skipif("thread" in harness.BUILD.name, reason="half a minute of measurements")
-def test_choice_is_kept_and_taken(emulated, daemon, work, rng):
-    cache = work / "cache"
-    cache.mkdir()
-    config = scenario.fgpu_config(outputs=({}, {}, {"sample_bits": 4}), substreams=1,
-                                  device={"kind": "cuda", "kernel_cache": str(cache)})
-    for output, rms in zip(config["outputs"], (20, 20, 2)):
-        output["gain"] = rms * 2**0.5 / 128
-    scenario.chunk_for(config)
-    done = tune(config, work, *emulated)
+def test_fgpu_keeps_and_takes(cache, daemon, work, rng):
+    config = config_of("fgpu", kind="cuda", kernel_cache=str(cache))
+    done = tune("fgpu", config, work)
     assert done.returncode == 0, done.stderr
     # The first two are the same work, which is measured once.
-    assert [name for name in ("wide0", "wide1", "wide2") if f"{name}: measuring" in done.stderr] == ["wide0", "wide2"]
-    assert done.stderr.count("Gsamples/s") == 2
+    kept = {(o, k): check_log(done.stderr, o, f"channelise_{k}") for o in ("wide0", "wide2") for k in ("front", "back")}
+    kept["narrow", "ddc"] = check_log(done.stderr, "narrow", "ddc")
+    assert "wide1" not in done.stderr and "narrow: channelise_narrow: there is nothing to tune: " in done.stderr
     files = sorted(cache.glob("*.tuned"))
-    assert len(files) == 2
+    assert sorted(path.read_text().splitlines()[-1].removeprefix("shape: ") for path in files) == sorted(kept.values())
 
     samples = scenario.noise(rng, 1, 16 * 1024, 10)
     sent = scenario.digitiser_heaps(config, samples, 0)
 
-    def log_of(name):
-        assert check(config, scenario.run_pcap(daemon, "fgpu", config, work, sent, name), samples, 0) > 0
-        return (work / f"{name}.log").read_text()
+    def run(name):
+        found = scenario.run_pcap(daemon, "fgpu", config, work, sent, name)
+        assert check(config, found, samples, 0) > 0
+        log = (work / f"{name}.log").read_text()
+        return log.count(": tuned shape of "), log, {e: [h.items.get("feng_raw") for h in heaps if h.kind == "data"]
+                                                     for e, heaps in found.items()}
 
-    log = log_of("tuned")
-    assert log.count(": tuned shape") == 3 and "warning" not in log
-    files[0].write_text(files[0].read_text().replace("unzip: ", "unzip: x"))
-    log = log_of("edited")
-    assert 1 <= log.count(": tuned shape") < 3
-    assert re.search(rf"{re.escape(str(files[0]))} is ignored, as it has a line \d+ that is none of its own; "
-                     "fgpu --tune makes a new one", log)
+    n, log, tuned = run("tuned")
+    assert n == 7 and "warning" not in log
+    text = files[0].read_text()
+    files[0].write_text(text.replace("kernels: ", "kernels: 0"))
+    n, log, _ = run("stale")
+    assert 5 <= n < 7 and re.search(rf"{re.escape(str(files[0]))} is ignored, as it is damaged or was measured with other "
+                                    "kernels than this program has; fgpu --tune makes a new one", log)
     for path in files:
         path.unlink()
-    assert ": tuned shape" not in log_of("default")
+    n, log, default = run("default")
+    assert n == 0 and ".tuned" not in log and set(tuned) == set(default)
+    for endpoint in default:  # every bit
+        np.testing.assert_array_equal(tuned[endpoint], default[endpoint])
 
 
-def test_more_spectra_than_a_gpu_takes(emulated, work):
+@fake_cuda
+def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
+    config = config_of("xbgpu", kind="cuda", kernel_cache=str(cache))
+    done = tune("xbgpu", config, work)
+    assert done.returncode == 0, done.stderr
+    assert "bcp2" not in done.stderr  # which is as bcp1
+    kept = [check_log(done.stderr, name, "correlate") for name in ("bcp0", "bcp1")]
+    assert re.search("bcp0: correlate: default .* us: wgmma 1\n", done.stderr)
+    files = list(cache.glob("*.tuned"))
+    assert sorted(path.read_text().splitlines()[-1].removeprefix("shape: ") for path in files) == sorted(kept)
+    voltages = scenario.random_voltages(rng, config, 12)
+    for name in ("tuned", "damaged"):
+        test_xbgpu.run(daemon, work, config, 0, voltages, name=name)
+        log = (work / f"{name}.log").read_text()
+        assert log.count(": tuned shape of correlate") == (3 if name == "tuned" else 0)
+        assert log.count("kernels than this program has; xbgpu --tune makes a new one") == (0 if name == "tuned" else 3)
+        for path in files:
+            path.write_text(path.read_text() + "x")
+
+
+@fake_cuda
+def test_more_spectra_than_a_gpu_takes(work):
     """What a start refuses is not measured."""
     config = scenario.fgpu_config(outputs=({"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 1024},),
                                   device={"kind": "cuda", "kernel_cache": str(work)})
-    done = tune(config, work, *emulated)
+    done = tune("fgpu", config, work)
     assert done.returncode == 78 and "measuring" not in done.stderr
     assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, of which a GPU can take " \
            "262140 at most" in done.stderr
 
 
-def test_too_little_memory(emulated, work):
+@fake_cuda
+def test_too_little_memory(work):
     config = scenario.fgpu_config(outputs=({}, {"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 64}),
                                   device={"kind": "cuda", "kernel_cache": str(work)})
-    done = tune(config, work, *emulated[:-1], f"{emulated[-1]},memory_mib=1")
-    assert done.returncode == 1 and "wide0: " in done.stderr
+    done = tune("fgpu", config, work, "idle=1,memory_mib=1")
+    assert done.returncode == 1 and "wide0: channelise_front: kept" in done.stderr
     assert "outputs[1].batches_per_buffer: there is not enough memory to measure output wide1: stop what uses the GPU" in \
            done.stderr
-    assert [path.name for path in work.glob("*.tuned")] == [path.name for path in work.glob("*-64ch-*1x16-*.tuned")]
+    assert sorted(work.glob("*.tuned")) == sorted(work.glob("*-1-heaps-of-16-*.tuned")) != []
 
 
-def test_nowhere_to_keep_it(emulated, work):
-    config = scenario.fgpu_config(outputs=({},), device={"kind": "cuda", "kernel_cache": str(work / "is-not-there")})
-    done = tune(config, work, *emulated)
+@fake_cuda
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
+def test_nowhere_to_keep_it(program, work):
+    done = tune(program, config_of(program, kind="cuda", kernel_cache=str(work / "is-not-there")), work)
     assert done.returncode == 78 and "measuring" not in done.stderr
     assert f"device.kernel_cache: {work / 'is-not-there'} cannot be written: No such file or directory" in done.stderr

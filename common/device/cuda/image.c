@@ -3,7 +3,7 @@
 
 #include "common/device/cuda/cache.h"
 #include "common/device/cuda/nvrtc.h"
-#include "common/device/cuda/texts.h"
+#include "common/device/texts.h"
 #include "common/base/log.h"
 #include "common/base/trust.h"
 

@@ -2,7 +2,7 @@
 #include "common/device/cuda/nvrtc.h"
 
 #include "common/device/cuda/library.h"
-#include "common/device/cuda/texts.h"
+#include "common/device/texts.h"
 #include "common/base/log.h"
 
 #include <errno.h>

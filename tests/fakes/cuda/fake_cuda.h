@@ -9,6 +9,7 @@
  *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
  *   compiler=0    no kernel can be compiled
  *   emulate=1     kernels are their CUDA variants
+ *   idle=1        kernels do nothing, and take a time made up of their constants: 20 to 83 us
  *   register=0    memory of ours cannot be registered
  *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
  *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
@@ -30,6 +31,12 @@
 
 /* A number of $CBF_FAKE_CUDA. */
 long fake_setting(const char *name, long otherwise);
+
+/* With idle=1: a kernel, and how long its launches take. */
+struct fake_idle_kernel {
+    struct device_kernel base;
+    int64_t ns;
+};
 
 /* The cpu or emulated device that all runs on. */
 struct device *fake_cuda_device(void);

@@ -1,6 +1,7 @@
 /* fake_runtime.c - as much of the CUDA runtime as the cuda device calls.  See fake_cuda.h. */
 #include "fake_cuda.h"
 
+#include "common/base/clock.h"
 #include "tests/fakes/emulator/device_emulated.h"
 
 #include <cudaTypedefs.h>
@@ -530,6 +531,15 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
     return value <= 227 << 10 ? state() : cudaErrorInvalidValue;
 }
 
+static void idle(void *arg)
+{
+    const struct fake_idle_kernel *kernel = arg;
+    int64_t end_ns = clock_monotonic_ns() + kernel->ns;
+
+    while (clock_monotonic_ns() < end_ns)
+        ;
+}
+
 cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, void **args, size_t shared_bytes,
                              cudaStream_t stream)
 {
@@ -538,7 +548,9 @@ cudaError_t cudaLaunchKernel(const void *function, dim3 blocks, dim3 threads, vo
 
     if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0 || threads.x == 0 || threads.x > 1024)
         return cudaErrorInvalidConfiguration;
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && fake_setting("idle", 0))
+        cpu->ops->then(stream_of(stream), idle, (void *)(uintptr_t)function);
+    else if (error == cudaSuccess)
         cpu->ops->launch(stream_of(stream), (struct device_kernel *)(uintptr_t)function, &grid, args[0]);
     return error;
 }

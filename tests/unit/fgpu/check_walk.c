@@ -83,7 +83,7 @@ static void make_input(struct fixture *f)
 
 static void setup_at(struct fixture *f, const char *rate_hz)
 {
-    static const struct channelise_choice no_choice;
+    static const struct fgpu_choice no_choice;
     char why[600] = "";
 
     memset(f, 0, sizeof(*f));

@@ -3,7 +3,7 @@
 #include "kernels/filterbank/channelise.h"
 
 #include "kernels/filterbank/channelise_fused.h"
-#include "kernels/filterbank/channelise_tune.h"
+#include "kernels/filterbank/channelise_tuner.h"
 #include "kernels/util/philox.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"
@@ -395,19 +395,21 @@ static bool random_valid_shape(const struct channelise_config *config, size_t sh
     return false;
 }
 
-/* Some combination of what fgpu --tune tries. */
+/* One of the candidates that fgpu --tune measures of the front, and one of the back, for some number of rows. */
 static struct channelise_shape random_candidate(const struct channelise_config *config, size_t shared_bytes)
 {
-    struct channelise_shape starts[CHANNELISE_TUNE_STARTS], candidates[CHANNELISE_TUNE_MOST];
-    struct channelise_shape shape = starts[random_below(channelise_tune_starts(config, shared_bytes, starts))];
+    struct channelise_shape base, candidates[TUNER_MAX_SHAPES];
+    uint32_t most = config->n_chan / 8 < 256 ? config->n_chan / 8 : 256;
+    size_t n = 0;
 
-    for (unsigned group = 0; group < CHANNELISE_TUNE_N_GROUPS; group++) {
-        size_t n = channelise_tune_candidates(config, shared_bytes, group, &shape, candidates);
-        size_t chosen = random_below(n + 1); /* or none: what there is */
-        if (chosen < n)
-            shape = candidates[chosen];
+    do
+        base = channelise_shape_of_rows(config, 8u << random_below(6), shared_bytes);
+    while (base.front_rows > most || !channelise_shape_valid(config, &base, shared_bytes));
+    for (enum channelise_part part = PART_FRONT; part <= PART_BACK; part++) {
+        n = channelise_candidates(config, shared_bytes, part, &base, candidates);
+        base = candidates[random_below(n)];
     }
-    return shape;
+    return base;
 }
 
 static struct channelise_shape random_shape(const struct channelise_config *config, size_t shared_bytes)

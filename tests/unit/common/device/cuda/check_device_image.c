@@ -4,7 +4,7 @@
 #include "common/device/cuda/image.h"
 #include "common/device/cuda/library.h"
 #include "common/device/cuda/nvrtc.h"
-#include "common/device/cuda/texts.h"
+#include "common/device/texts.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"

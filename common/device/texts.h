@@ -1,6 +1,6 @@
 /* texts.h - the files of kernels/ as this build embedded them; made by the Makefile. */
-#ifndef COMMON_DEVICE_CUDA_TEXTS_H
-#define COMMON_DEVICE_CUDA_TEXTS_H
+#ifndef COMMON_DEVICE_TEXTS_H
+#define COMMON_DEVICE_TEXTS_H
 
 #include <stddef.h>
 

@@ -1,0 +1,360 @@
+/* channelise_tuner.c - tables of candidates, and the work that is timed: the appends to a buffer (front), its finish
+ * (back), or both (narrow). */
+#include "kernels/filterbank/channelise_tuner.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REGISTERS 65536 /* of a multiprocessor */
+
+/* ---- Candidates of a wide band ----------------------------------------------------------------------------------- */
+
+/* A number and its values; the numbers of a group vary in all combinations, the others are the base's. */
+struct axis {
+    size_t offset;
+    size_t n;
+    uint32_t values[8];
+};
+#define MAX_AXES 3
+struct group {
+    enum channelise_part part;
+    struct axis axes[MAX_AXES];
+};
+#define VALUES(...)                                                                                                    \
+    sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t),                                                              \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
+#define AXIS(member, ...)                                                                                              \
+    {                                                                                                                  \
+        offsetof(struct channelise_shape, member), VALUES(__VA_ARGS__)                                                 \
+    }
+
+/* The numbers with the largest effect come first. */
+static const struct group groups[] = {
+    {PART_FRONT,
+     {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
+    {PART_FRONT, {AXIS(front_tensors, 0, 1), AXIS(front_stages, 2, 3, 4)}},
+    {PART_FRONT, {AXIS(front_spectra, 2, 4, 8, 16), AXIS(front_stages, 2, 3, 4)}},
+    {PART_FRONT, {AXIS(front_section, 64, 128, 256, 512)}},
+    {PART_BACK,
+     {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
+    {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
+    {PART_BACK, {AXIS(back_tiles, 1, 2), AXIS(back_bulk, 0, 1)}},
+};
+
+/* Registers that a thread of so many blocks may have. */
+static uint32_t registers(uint32_t threads, uint32_t blocks)
+{
+    return REGISTERS / (threads * blocks);
+}
+
+/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  More registers than
+ * twice what it needs are blocks that are not there. */
+static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;
+    uint32_t needed = 2 * s->front_per_thread * (config->n_taps - 1) + 32;
+    uint32_t available = registers(threads, s->front_blocks);
+
+    needed = needed < 64 ? 64 : needed;
+    return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
+}
+
+/* Points enough for each thread and not too many, and registers for the longer pass. */
+static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
+{
+    uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;
+    uint32_t points = s->back_pairs * 2 * s->back_spectra * m2 / s->back_threads;
+    uint32_t available = registers(s->back_threads, s->back_blocks);
+
+    return points >= 8 && points <= 64 && available >= 2 * (a > b ? a : b) + 32 && available >= 64 && available <= 170;
+}
+
+/* Combination 'index' of the group's values; false beyond the last. */
+static bool combine(const struct group *group, size_t index, struct channelise_shape *shape)
+{
+    const struct channelise_shape base = *shape;
+
+    for (const struct axis *axis = group->axes; axis < group->axes + MAX_AXES && axis->n; axis++) {
+        *(uint32_t *)(void *)((char *)shape + axis->offset) = axis->values[index % axis->n];
+        index /= axis->n;
+    }
+    /* All threads of the front go on to transform, and the back has as many threads in all. */
+    if (shape->front_per_thread != base.front_per_thread)
+        shape->front_spectra = base.front_spectra * base.front_per_thread / shape->front_per_thread;
+    if (shape->back_threads != base.back_threads && base.back_threads * base.back_blocks >= shape->back_threads)
+        shape->back_blocks = base.back_threads * base.back_blocks / shape->back_threads;
+    if (shape->back_spectra == 16 && base.back_spectra < 16)
+        shape->back_tiles = 1;
+    return index == 0;
+}
+
+static bool is_among(const struct channelise_shape *shape, const struct channelise_shape *shapes, size_t n)
+{
+    while (n > 0)
+        if (memcmp(shape, &shapes[--n], sizeof(*shape)) == 0)
+            return true;
+    return false;
+}
+
+size_t channelise_candidates(const struct channelise_config *config, size_t shared_bytes, enum channelise_part part,
+                             const struct channelise_shape *base, struct channelise_shape *shapes)
+{
+    size_t n = 0;
+
+    if (channelise_shape_valid(config, base, shared_bytes))
+        shapes[n++] = *base;
+    for (size_t g = 0; n > 0 && g < ARRAY_LEN(groups); g++) {
+        struct channelise_shape shape = *base;
+        for (size_t i = 0; n < TUNER_MAX_SHAPES && groups[g].part == part && combine(&groups[g], i, &shape); i++) {
+            bool plausible = part == PART_FRONT ? front_plausible(config, &shape) : back_plausible(config, &shape);
+            if (plausible && channelise_shape_valid(config, &shape, shared_bytes) && !is_among(&shape, shapes, n))
+                shapes[n++] = shape;
+            shape = *base;
+        }
+    }
+    return n;
+}
+
+static size_t wide_candidates(const void *sizes, const struct device *device, enum channelise_part part, void *shapes)
+{
+    const struct channelise_work *work = sizes;
+    struct channelise_shape base = channelise_fused_shape(&work->config, device_shared_bytes(device));
+
+    return channelise_candidates(&work->config, device_shared_bytes(device), part, &base, shapes);
+}
+
+static size_t front_candidates(const void *sizes, const struct device *device, void *shapes)
+{
+    return wide_candidates(sizes, device, PART_FRONT, shapes);
+}
+
+static size_t back_candidates(const void *sizes, const struct device *device, void *shapes)
+{
+    return wide_candidates(sizes, device, PART_BACK, shapes);
+}
+
+/* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
+
+/* Twice and half of the default's columns and spectra at a time. */
+static size_t narrow_candidates(const void *sizes, const struct device *device, void *shapes)
+{
+    static const uint32_t quarters[][2] = {{4, 4}, {2, 4}, {8, 4}, {4, 2}, {4, 8}, {2, 8}, {8, 2}, {2, 2}, {8, 8}};
+    const struct channelise_work *work = sizes;
+    struct channelise_narrow_shape base, *found = shapes;
+    size_t n = 0;
+
+    if (!channelise_narrow_fits(&work->config, device_shared_bytes(device), &base))
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(quarters); i++) {
+        struct channelise_narrow_shape shape = base;
+        shape.columns = base.columns * quarters[i][0] / 4;
+        shape.together = base.together * quarters[i][1] / 4;
+        if (channelise_narrow_valid(&work->config, &shape, device_shared_bytes(device)))
+            found[n++] = shape;
+    }
+    return n;
+}
+
+/* ---- The work that is timed -------------------------------------------------------------------------------------- */
+
+struct runs {
+    struct channelise *channelise;
+    const struct channelise_work *sizes;
+    size_t n_spectra; /* of a buffer */
+    const uint8_t *input[N_POLS];
+    float *gain;
+    struct channelise_buffer buffer;
+    struct channelise_spectrum *spectra; /* [n_spectra], for both polarisations */
+};
+
+static void destroy(void *work)
+{
+    struct runs *r = work;
+
+    if (!r)
+        return;
+    channelise_destroy(r->channelise);
+    free(r->spectra);
+    free(r);
+}
+
+static void append(void *work, struct device_stream *stream)
+{
+    const struct runs *r = work;
+    size_t piece;
+
+    for (size_t first = 0; first < r->n_spectra; first += piece) {
+        const struct channelise_spectrum *const spectra[N_POLS] = {r->spectra + first, r->spectra + first};
+        piece = r->n_spectra - first;
+        piece = piece < r->sizes->append_spectra ? piece : r->sizes->append_spectra;
+        channelise_append(r->channelise, stream, r->input, &r->buffer, first, piece, spectra);
+    }
+}
+
+static void finish(void *work, struct device_stream *stream)
+{
+    const struct runs *r = work;
+
+    channelise_finish(r->channelise, stream, &r->buffer, r->gain, 0);
+}
+
+static void append_and_finish(void *work, struct device_stream *stream)
+{
+    append(work, stream);
+    finish(work, stream);
+}
+
+/* Gains bring the input, random bits or numbers around 1, to a usual level: few values are clipped. */
+static void upload_gain(struct tuner_bed *bed, const struct channelise_config *c, float *gain)
+{
+    size_t n = (size_t)c->n_chan * N_POLS * 2;
+    float *host = tuner_alloc(bed, n * sizeof(*host), TUNER_PINNED);
+    double input_sigma = c->n_bins ? 1 : exp2(c->sample_bits) / sqrt(24);
+
+    for (size_t i = 0; host && i < n; i += 2)
+        host[i] = (float)((c->out_bits == 8 ? 20 : 2) / input_sigma);
+    if (host)
+        device_copy(bed->stream, gain, host, n * sizeof(*host));
+}
+
+static int create(struct tuner_bed *bed, const struct channelise_work *sizes, const struct channelise_config *c,
+                  void **work)
+{
+    struct runs *r = calloc(1, sizeof(*r));
+    size_t n = (size_t)c->n_batches * c->spectra_per_heap, spacing = channelise_spacing_samples(c);
+    size_t n_samples = channelise_window_samples(c) + n * spacing;
+    size_t in_bytes = (c->n_bins ? n_samples * 8 : n_samples * c->sample_bits / 8) + CHANNELISE_SPARE_BYTES;
+
+    *work = r;
+    if (!r || !(r->spectra = calloc(n, sizeof(*r->spectra))))
+        return -ENOMEM;
+    r->sizes = sizes;
+    r->n_spectra = n;
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        r->input[pol] = tuner_alloc(bed, in_bytes, c->n_bins ? TUNER_FLOATS : TUNER_BITS);
+    r->gain = tuner_alloc(bed, (size_t)c->n_chan * N_POLS * 2 * sizeof(float), TUNER_FLOATS);
+    r->buffer.voltages = tuner_alloc(bed, channelise_voltage_bytes(c), TUNER_BITS);
+    r->buffer.saturated = tuner_alloc(bed, c->n_batches * N_POLS * sizeof(uint32_t), TUNER_BITS);
+    r->buffer.rotation = tuner_alloc(bed, N_POLS * n * 2 * sizeof(float), TUNER_PINNED);
+    r->buffer.rotation_device = tuner_alloc(bed, N_POLS * n * 2 * sizeof(float), TUNER_FLOATS);
+    if (bed->is_short)
+        return -ENOMEM;
+    upload_gain(bed, c, r->gain);
+    for (size_t i = 0; i < n; i++)
+        r->spectra[i] = (struct channelise_spectrum){.offset = (int64_t)(i * spacing), .fine = 0.3f, .phase = 0.5f};
+    int err = channelise_create(bed->device, c, &r->channelise);
+    if (!err)
+        append(r, bed->stream); /* input for the back */
+    return err;
+}
+
+static int wide_create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
+{
+    struct channelise_config config = ((const struct channelise_work *)sizes)->config;
+
+    config.shape = shape;
+    config.power = false; /* whose sums have no place here */
+    return create(bed, sizes, &config, work);
+}
+
+static int narrow_create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
+{
+    struct channelise_config config = ((const struct channelise_work *)sizes)->config;
+
+    config.narrow = shape;
+    return create(bed, sizes, &config, work);
+}
+
+static void format_sizes(const void *sizes, char *text, size_t text_bytes)
+{
+    const struct channelise_work *work = sizes;
+    const struct channelise_config *c = &work->config;
+
+    snprintf(text, text_bytes, "%u channels of %zu, %u taps, %u to %u bits, %s, %u heaps of %u, %zu at a time",
+             c->n_chan, channelise_spacing_samples(c), c->n_taps, c->sample_bits, c->out_bits,
+             c->dither ? "dither" : "plain", c->n_batches, c->spectra_per_heap, work->append_spectra);
+}
+
+/* ---- The tables -------------------------------------------------------------------------------------------------- */
+
+static const char *const front_numbers[] = {
+    "front_rows",
+    "front_columns",
+    "front_spectra",
+    "front_per_thread",
+    "front_radix",
+    "front_stages",
+    "front_blocks",
+    "front_tensors",
+    "front_section",
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+    NULL,
+};
+static const char *const back_numbers[ARRAY_LEN(front_numbers)] = {
+    [9] = "back_radix", "back_spectra", "back_pairs", "back_tiles", "back_bulk", "back_threads", "back_blocks",
+};
+static const char *const narrow_numbers[] = {
+    "front_radix_a", "front_radix_b", "columns", "together", "back_radix_a", "back_radix_b",
+};
+_Static_assert(sizeof(struct channelise_shape) == sizeof(uint32_t) * ARRAY_LEN(front_numbers) &&
+                   offsetof(struct channelise_shape, back_radix) == sizeof(uint32_t) * 9,
+               "all have names");
+_Static_assert(sizeof(struct channelise_narrow_shape) == sizeof(uint32_t) * ARRAY_LEN(narrow_numbers), "likewise");
+
+const struct tuner_kernel channelise_front_tuner = {
+    "channelise_front",
+    front_numbers,
+    ARRAY_LEN(front_numbers),
+    front_candidates,
+    format_sizes,
+    wide_create,
+    append,
+    destroy,
+};
+
+const struct tuner_kernel channelise_back_tuner = {
+    "channelise_back", back_numbers, ARRAY_LEN(back_numbers), back_candidates, format_sizes, wide_create, finish,
+    destroy,
+};
+
+const struct tuner_kernel channelise_narrow_tuner = {
+    "channelise_narrow", narrow_numbers, ARRAY_LEN(narrow_numbers), narrow_candidates,
+    format_sizes,        narrow_create,  append_and_finish,         destroy,
+};
+
+/* ---- Use --------------------------------------------------------------------------------------------------------- */
+
+void channelise_choice_load(struct device *device, const char *program, const char *output,
+                            const struct channelise_work *work, struct channelise_choice *choice)
+{
+    struct tuner_job job = {&channelise_narrow_tuner, work, output, ""};
+    const size_t back = offsetof(struct channelise_shape, back_radix);
+    struct channelise_shape with_back;
+
+    *choice = (struct channelise_choice){0};
+    if (work->config.n_bins) {
+        tuner_load(device, program, &job, &choice->narrow);
+        return;
+    }
+    job.kernel = &channelise_front_tuner;
+    tuner_load(device, program, &job, &choice->shape);
+    job.kernel = &channelise_back_tuner;
+    tuner_load(device, program, &job, &with_back);
+    memcpy((char *)&choice->shape + back, (const char *)&with_back + back, sizeof(with_back) - back);
+}
+
+void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config)
+{
+    config->shape = choice->shape.front_rows > 0 ? &choice->shape : NULL;
+    config->narrow = choice->narrow.columns > 0 ? &choice->narrow : NULL;
+}

@@ -1,0 +1,42 @@
+/* channelise_tuner - the candidate shapes of channelise's CUDA kernels (common/device/tuner.h).
+ *
+ * The front and the back of a wide band are measured one without the other: they have front_rows in common, which, like
+ * the radices, decides the order of sums and so is the same in all candidates.  Of a narrow band only the front has
+ * different ways to cut its work.  The stages have none. */
+#ifndef KERNELS_FILTERBANK_CHANNELISE_TUNER_H
+#define KERNELS_FILTERBANK_CHANNELISE_TUNER_H
+
+#include "common/device/tuner.h"
+#include "kernels/filterbank/channelise_fused.h"
+#include "kernels/filterbank/channelise_narrow.h"
+
+/* Sizes of all three. */
+struct channelise_work {
+    struct channelise_config config; /* its method, shapes and unzip, the filter, power and the dither's numbers do not
+                                      * count */
+    size_t append_spectra;           /* that are usually appended at a time */
+};
+
+/* Shapes: struct channelise_shape, of which the other kernel's numbers are the default's; struct channelise_shape;
+ * struct channelise_narrow_shape. */
+extern const struct tuner_kernel channelise_front_tuner, channelise_back_tuner, channelise_narrow_tuner;
+
+/* The shapes of one output.  Zeroed, it stands for the defaults. */
+struct channelise_choice {
+    struct channelise_shape shape;
+    struct channelise_narrow_shape narrow;
+};
+
+/* What was kept for 'config' and 'append_spectra', else the defaults; arguments as those of tuner_load(). */
+void channelise_choice_load(struct device *device, const char *program, const char *output,
+                            const struct channelise_work *work, struct channelise_choice *choice);
+/* Sets the shapes of 'config', which then points to the choice. */
+void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
+
+/* Valid shapes that differ from 'base' in numbers of the front or of the back only, 'base' first.  Returns how many, at most
+ * TUNER_MAX_SHAPES. */
+enum channelise_part { PART_FRONT, PART_BACK };
+size_t channelise_candidates(const struct channelise_config *config, size_t shared_bytes, enum channelise_part part,
+                             const struct channelise_shape *base, struct channelise_shape *shapes);
+
+#endif
