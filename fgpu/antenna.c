@@ -199,24 +199,9 @@ void fgpu_antenna_flush(struct fgpu_antenna *antenna)
         fgpu_output_flush(antenna->walks[o]);
 }
 
-int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays)
+struct fgpu_output *fgpu_antenna_walk(const struct fgpu_antenna *antenna, size_t output)
 {
-    return fgpu_output_set_delays(antenna->walks[output], delays);
-}
-
-const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol)
-{
-    return fgpu_output_delays(antenna->walks[output], pol);
-}
-
-struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output)
-{
-    return fgpu_output_take_gains(antenna->walks[output]);
-}
-
-int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains)
-{
-    return fgpu_output_set_gains(antenna->walks[gains->output], gains);
+    return antenna->walks[output];
 }
 
 int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
@@ -228,11 +213,6 @@ int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
         steady_samples = samples > steady_samples ? samples : steady_samples;
     }
     return steady_samples;
-}
-
-int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output)
-{
-    return fgpu_output_confirmed_samples(antenna->walks[output]);
 }
 
 void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
@@ -261,15 +241,6 @@ void fgpu_antenna_log(const struct fgpu_antenna *antenna)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
                  antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
                  antenna->level.valid ? "" : ", of which samples are missing");
-}
-
-size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna)
-{
-    size_t n = 0;
-
-    for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-        n += fgpu_output_n_finished(antenna->walks[o]);
-    return n;
 }
 
 /* ---- Making and unmaking ------------------------------------------------------------------------------------------
@@ -393,7 +364,7 @@ int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_an
         err = fgpu_output_create(&(struct fgpu_output_config){a->config, a->layout, a->device, a->compute, a->download,
                                                               fgpu_send_stream(config->send, config->ant, o), o,
                                                               config->dither_seeds[o], &config->choices[o],
-                                                              config->filters[o]},
+                                                              config->filters[o], config->channel},
                                  &a->walks[o]);
     if (!err) {
         init_level(a);

@@ -35,6 +35,7 @@ struct fgpu_antenna_config {
     const struct fgpu_choice *choices; /* [output] */
     float *const *filters;             /* [output]; NULL of a wide band */
     struct sensors *sensors;
+    struct command_channel *channel; /* woken when gains are free again */
 };
 
 int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna);
@@ -58,21 +59,11 @@ bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
 /* Whether the data's time has begun again earlier since it was last asked. */
 bool fgpu_antenna_went_back(struct fgpu_antenna *antenna);
 
-/* New delay models of one output; as fgpu_output_set_delays(). */
-int64_t fgpu_antenna_set_delays(struct fgpu_antenna *antenna, size_t output, const struct fgpu_delays *delays);
-
-/* fgpu_output_delays() of one output. */
-const struct fgpu_delay_queue *fgpu_antenna_delays(const struct fgpu_antenna *antenna, size_t output, unsigned pol);
-
-/* Gains of one output; fgpu_output_take_gains() and fgpu_output_set_gains() of that. */
-struct fgpu_gains *fgpu_antenna_take_gains(struct fgpu_antenna *antenna, size_t output);
-int64_t fgpu_antenna_set_gains(struct fgpu_antenna *antenna, struct fgpu_gains *gains);
+/* From any thread: the walk of one output. */
+struct fgpu_output *fgpu_antenna_walk(const struct fgpu_antenna *antenna, size_t output);
 
 /* All that was set of any output shows in what is made from this timestamp on. */
 int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna);
-
-/* From any thread: fgpu_output_confirmed_samples() of one output. */
-int64_t fgpu_antenna_confirmed_samples(const struct fgpu_antenna *antenna, size_t output);
 
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */
 void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
@@ -82,9 +73,6 @@ void fgpu_antenna_flush(struct fgpu_antenna *antenna);
 
 /* Logs how many chunks were of no use, and the inputs' power. */
 void fgpu_antenna_log(const struct fgpu_antenna *antenna);
-
-/* Output buffers handed to the device and not yet downloaded; the worker counts them down. */
-size_t fgpu_antenna_n_finished(const struct fgpu_antenna *antenna);
 
 /* All streams of the device must be idle.  NULL is accepted. */
 void fgpu_antenna_destroy(struct fgpu_antenna *antenna);

@@ -5,21 +5,17 @@
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
 #include "common/katcp/python_number.h"
-#include "common/daemon/service.h"
 #include "common/base/units.h"
+#include "fgpu/command.h"
 #include "fgpu/delay_text.h"
 #include "fgpu/stream_info.h"
 #include "fgpu/layout.h"
-#include "fgpu/pipeline.h"
 
 #include <errno.h>
-#include <ev.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define POLL_S 0.001 /* while a reply waits for the worker */
 
 #define TIMEOUT_S 10.0 /* for ?request-timeout-hint: the worker takes milliseconds */
 
@@ -28,12 +24,14 @@ struct waiting {
     struct waiting *next;
     struct katcp_call *call;
     size_t output;
-    size_t set, end; /* inputs whose gains are still to be set */
-    size_t eq;       /* the first input, up to 'end', whose eq sensor is still to be set */
-    float *gains;    /* complex [n_gains], for all these inputs; NULL: those of the configuration */
+    size_t first, end; /* inputs whose gains it sets */
+    size_t eq;         /* the first input, up to 'end', whose eq sensor is still to be set */
+    float *gains;      /* complex [n_gains], for all these inputs; NULL: those of the configuration */
     size_t n_gains;
-    bool is_posted;  /* all that it has set is with the worker */
-    uint64_t ticket; /* then: how many commands must have been carried out */
+    size_t n_out;     /* commands that the worker has not answered */
+    size_t ant;       /* all antennas before it have been posted */
+    bool is_set;      /* its gains of this antenna are in the settings */
+    bool concerned[]; /* [n_ants] whose settings it changes */
 };
 
 static void free_waiting(struct waiting *w)
@@ -48,16 +46,13 @@ struct fgpu_control {
     struct timebase timebase;
     double rate_hz;
     size_t n_inputs;
-    void *pipeline;
+    struct command_channel *channel;
     struct fgpu_settings *settings;
     struct sensors *sensors;
     struct katcp_sensors *katcp_sensors;
     struct sensor *eq; /* [output][input] */
     struct sensor rx_status;
-    struct fgpu_stream_info *stream_info;
-    struct ev_loop *loop;
-    ev_timer poll;
-    ev_async wake; /* the data's time went back */
+    struct stream_info info;
     struct waiting *first, **end;
 };
 
@@ -132,102 +127,106 @@ static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
     return w->eq == w->end;
 }
 
-/* Sets the gains of one input, or of both inputs of an antenna that goes back to the configuration. */
-static void set_gains(struct fgpu_control *c, struct waiting *w)
+/* Sets a request's gains of the inputs of antenna 'ant', or of both inputs where they go back to the configuration. */
+static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t ant)
 {
-    size_t ant = w->set / N_POLS;
-
-    if (w->gains) {
-        fgpu_settings_set_gains(c->settings, ant, w->output, w->set % N_POLS, w->gains, w->n_gains);
-        w->set++;
-    } else {
+    if (!w->gains) {
         fgpu_settings_reset_gains(c->settings, ant, w->output);
-        w->set += N_POLS;
+        return;
     }
+    for (unsigned pol = 0; pol < N_POLS; pol++)
+        if (ant * N_POLS + pol >= w->first && ant * N_POLS + pol < w->end)
+            fgpu_settings_set_gains(c->settings, ant, w->output, pol, w->gains, w->n_gains);
 }
 
-/* Sets gains in the order of the requests, until SET_GAINS_AT_ONCE have been set; the next turn of the loop goes on.  A
- * turn ends with both inputs of an antenna where it can, since it posts all gains of the antennas that it changed. */
+/* Posts what a request changes, antenna by antenna.  Returns false if the rest must wait: for the worker, which wakes
+ * us, or for the next turn of the loop, once SET_GAINS_AT_ONCE gains have been set. */
 #define SET_GAINS_AT_ONCE (1 << 18)
-static void set_some_gains(struct fgpu_control *c)
+static bool post(struct fgpu_control *c, struct waiting *w, size_t *n_set)
 {
-    size_t n = 0;
+    bool sets_gains = w->end > w->first;
 
-    for (struct waiting *w = c->first; w; w = w->next)
-        while (w->set < w->end) {
-            if (n >= SET_GAINS_AT_ONCE && w->set % N_POLS == 0)
-                return;
-            set_gains(c, w);
-            n += (size_t)fgpu_config_output(c->config, w->output)->n_chan;
+    for (; w->ant < c->config->antennas.n; w->ant++) {
+        if (!w->concerned[w->ant])
+            continue;
+        if (*n_set >= SET_GAINS_AT_ONCE) {
+            command_wake(c->channel);
+            return false;
         }
+        if (sets_gains && !w->is_set) {
+            set_gains(c, w, w->ant);
+            *n_set += N_POLS * (size_t)fgpu_config_output(c->config, w->output)->n_chan;
+        }
+        w->is_set = true;
+        if (!(sets_gains ? fgpu_settings_post_gains : fgpu_settings_post_delays)(c->settings, w->ant, w->output,
+                                                                                 c->channel, w))
+            return false;
+        w->is_set = false;
+        w->n_out++;
+    }
+    return true;
 }
 
-/* Sets and posts what can be, and answers those whose turn it is. */
+/* Posts what can be, and answers those whose turn it is. */
 static void advance(struct fgpu_control *c)
 {
-    set_some_gains(c);
-    bool all_posted = fgpu_settings_post(c->settings);
-    int64_t steady_samples;
-    uint64_t n_obeyed = fgpu_pipeline_n_obeyed(c->pipeline, &steady_samples);
+    size_t n_set = 0;
 
-    for (struct waiting *w = c->first; w && all_posted && w->set == w->end; w = w->next) {
-        if (!w->is_posted)
-            w->ticket = fgpu_pipeline_n_posted(c->pipeline);
-        w->is_posted = true;
-    }
-    while (c->first && c->first->is_posted && c->first->ticket <= n_obeyed) {
+    for (struct waiting *w = c->first; w && post(c, w, &n_set);)
+        w = w->next;
+    while (c->first && c->first->ant == c->config->antennas.n && c->first->n_out == 0) {
         struct waiting *done = c->first;
+        int64_t steady_samples = command_steady_samples(c->channel);
         show_steady(c, steady_samples);
-        if (!set_eqs(c, done, time_of(c, steady_samples)))
+        if (!set_eqs(c, done, time_of(c, steady_samples))) {
+            command_wake(c->channel);
             return;
+        }
         c->first = done->next;
         katcp_ok(done->call, 0, NULL);
         free_waiting(done);
     }
-    if (!c->first) {
+    if (!c->first)
         c->end = &c->first;
-        ev_timer_stop(c->loop, &c->poll);
-    }
 }
 
-static void on_time_went_back(struct ev_loop *loop, ev_async *wake, int events)
+static void on_answer(void *arg, struct command *base)
 {
-    struct fgpu_control *c = wake->data;
-    int64_t steady_samples;
+    struct waiting *w = ((struct fgpu_command *)base)->request;
 
-    fgpu_pipeline_n_obeyed(c->pipeline, &steady_samples);
-    show_steady(c, steady_samples);
+    w->n_out--;
 }
 
-void fgpu_control_time_went_back(struct fgpu_control *control)
+/* The worker has answered or has gains free, or the data's time went back. */
+static void on_wake(void *arg)
 {
-    ev_async_send(control->loop, &control->wake);
-}
+    struct fgpu_control *c = arg;
+    int64_t steady_samples = command_steady_samples(c->channel);
 
-static void on_poll(struct ev_loop *loop, ev_timer *timer, int events)
-{
-    advance(timer->data);
-}
-
-/* The call is answered once what has been set shows. */
-static void reply_when_obeyed(struct fgpu_control *c, struct waiting *w)
-{
-    *c->end = w;
-    c->end = &w->next;
-    ev_timer_start(c->loop, &c->poll);
+    if (steady_samples < c->katcp_sensors->steady_state)
+        show_steady(c, steady_samples);
     advance(c);
 }
 
-/* A reply that is to wait, made before anything is set; or NULL with the call failed.  The gains of inputs [first, end)
- * will be set. */
-static struct waiting *prepare(struct katcp_call *call, size_t output, size_t first, size_t end)
+/* The call is answered once what has been set shows. */
+static void reply_when_applied(struct fgpu_control *c, struct waiting *w)
 {
-    struct waiting *w = malloc(sizeof(*w));
+    *c->end = w;
+    c->end = &w->next;
+    advance(c);
+}
 
-    if (w)
-        *w = (struct waiting){.call = call, .output = output, .set = first, .end = end, .eq = first};
-    else
+/* A reply that is to wait, made before anything is set; or NULL with the call failed. */
+static struct waiting *prepare(struct fgpu_control *c, struct katcp_call *call, size_t output)
+{
+    struct waiting *w = calloc(1, sizeof(*w) + c->config->antennas.n * sizeof(w->concerned[0]));
+
+    if (!w) {
         katcp_fail(call, "out of memory");
+        return NULL;
+    }
+    w->call = call;
+    w->output = output;
     return w;
 }
 
@@ -235,15 +234,19 @@ static struct waiting *prepare(struct katcp_call *call, size_t output, size_t fi
 static void set_and_reply(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t first, size_t end,
                           float *gains, size_t n)
 {
-    struct waiting *waiting = prepare(call, output, first, end);
+    struct waiting *waiting = prepare(c, call, output);
 
     if (!waiting) {
         free(gains);
         return;
     }
+    waiting->first = waiting->eq = first;
+    waiting->end = end;
     waiting->gains = gains;
     waiting->n_gains = n;
-    reply_when_obeyed(c, waiting);
+    for (size_t input = first; input < end; input++)
+        waiting->concerned[input / N_POLS] = true;
+    reply_when_applied(c, waiting);
 }
 
 /* ---- Streams and inputs ------------------------------------------------------------------------------------------ */
@@ -484,11 +487,14 @@ static void request_delays(struct katcp_call *call, void *arg)
     for (size_t i = 0; i < c->n_inputs; i++)
         models[i].start_samples = -1;
     if (parse_models(c, call, start_samples, models) && have_room(c, call, output, models) &&
-        (waiting = prepare(call, output, 0, 0))) {
-        for (size_t i = 0; i < c->n_inputs; i++)
-            if (models[i].start_samples >= 0)
-                fgpu_settings_add_delay(c->settings, i / N_POLS, output, i % N_POLS, &models[i]);
-        reply_when_obeyed(c, waiting);
+        (waiting = prepare(c, call, output))) {
+        for (size_t i = 0; i < c->n_inputs; i++) {
+            if (models[i].start_samples < 0)
+                continue;
+            fgpu_settings_add_delay(c->settings, i / N_POLS, output, i % N_POLS, &models[i]);
+            waiting->concerned[i / N_POLS] = true;
+        }
+        reply_when_applied(c, waiting);
     }
     free(models);
 }
@@ -515,15 +521,18 @@ static void request_resume(struct katcp_call *call, void *arg)
     for (int i = 1; i < n; i++)
         if (!find_antenna(c, call, katcp_arg(call, i), &ant))
             return;
-    if (!(waiting = prepare(call, output, 0, 0)))
+    if (!(waiting = prepare(c, call, output)))
         return;
     for (int i = 1; i < n; i++) {
         find_antenna(c, call, katcp_arg(call, i), &ant);
-        fgpu_settings_resume(c->settings, ant, output);
+        waiting->concerned[ant] = true;
     }
-    for (ant = 0; n == 1 && ant < c->config->antennas.n; ant++)
-        fgpu_settings_resume(c->settings, ant, output);
-    reply_when_obeyed(c, waiting);
+    for (ant = 0; ant < c->config->antennas.n; ant++) {
+        waiting->concerned[ant] = waiting->concerned[ant] || n == 1;
+        if (waiting->concerned[ant])
+            fgpu_settings_resume(c->settings, ant, output);
+    }
+    reply_when_applied(c, waiting);
 }
 
 static const struct katcp_request requests[] = {
@@ -602,7 +611,7 @@ static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config 
         err = add_eq(c, i / c->n_inputs, i % c->n_inputs);
     if (!err)
         err = sensors_add(c->sensors, &c->rx_status, &rx, (struct sensor_reading){0});
-    return err ? err : fgpu_stream_info_create(c->config, config->dither_seeds, c->sensors, &c->stream_info);
+    return err ? err : fgpu_stream_info_init(&c->info, c->config, config->dither_seeds, c->sensors);
 }
 
 int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control)
@@ -615,29 +624,24 @@ int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_co
     c->timebase = fgpu_timebase(config->config);
     c->rate_hz = timebase_decimal_to_double(config->config->time.adc_sample_rate_hz);
     c->n_inputs = config->config->antennas.n * N_POLS;
-    c->pipeline = config->pipeline;
+    c->channel = config->channel;
     c->settings = config->settings;
     c->sensors = config->context->sensors;
     c->katcp_sensors = config->context->katcp_sensors;
-    c->loop = service_loop(config->context->service);
     c->end = &c->first;
-    ev_timer_init(&c->poll, on_poll, POLL_S, POLL_S);
-    c->poll.data = c;
-    ev_async_init(&c->wake, on_time_went_back);
-    c->wake.data = c;
-    ev_async_start(c->loop, &c->wake);
     int err = add_sensors(c, config);
     if (err) {
         fgpu_control_destroy(c);
         return err;
     }
+    command_start(c->channel, on_answer, on_wake, c);
     *control = c;
     return 0;
 }
 
 void fgpu_control_stop(struct fgpu_control *c)
 {
-    ev_timer_stop(c->loop, &c->poll);
+    command_stop(c->channel);
     while (c->first) {
         struct waiting *next = c->first->next;
         free_waiting(c->first);
@@ -651,8 +655,7 @@ void fgpu_control_destroy(struct fgpu_control *c)
     if (!c)
         return;
     fgpu_control_stop(c);
-    ev_async_stop(c->loop, &c->wake);
-    fgpu_stream_info_destroy(c->stream_info);
+    stream_info_fini(&c->info);
     free(c->eq);
     free(c);
 }

@@ -7,13 +7,13 @@
  * Inputs:    0 to 2n - 1 of n antennas: twice the antenna's place in the configuration, plus the polarisation; or its
  *            label, the antenna's name with v for polarisation 0 and h for 1.  ?delays takes a model for each input, or
  *            INPUT=MODEL for those that are to change.
- * Flow:      request --checked whole--> settings --snapshots--> worker; once that has carried them out, steady-state-
+ * Flow:      request --checked whole--> settings --snapshots (command.h)--> worker; once that has applied them, steady-state-
  *            timestamp and eq are set, and the reply leaves.  Replies leave in the order of their requests.
- * Turns:     gains are set some inputs at a time, in the order of the requests, so that the main thread's other work
+ * Turns:     gains are set some antennas at a time, in the order of the requests, so that the main thread's other work
  *            goes on in between.  ?gain without values says what has been set so far.
  * Time:      the data's time may go back.  Then steady-state-timestamp goes back to the first new data, and so do later
  *            times of eq.
- * Threads:   main, but where it says otherwise.   Blocking: none. */
+ * Threads:   main.   Blocking: none. */
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
 
@@ -23,12 +23,13 @@
 
 #include <stdint.h>
 
+struct command_channel;
 struct fgpu_control;
 struct katcp_device;
 
 struct fgpu_control_config {
     const struct fgpu_config *config;
-    void *pipeline;
+    struct command_channel *channel; /* stopped by fgpu_control_stop() */
     struct fgpu_settings *settings;
     const uint64_t *dither_seeds; /* [output] */
     const struct daemon_context *context;
@@ -39,9 +40,6 @@ int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_co
 
 /* Sets the requests of 'device', and their argument. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
-
-/* [worker] The data's time went back, and with it may have the timestamp from which on all shows. */
-void fgpu_control_time_went_back(struct fgpu_control *control);
 
 /* The server has closed: nobody waits for an answer any more.  Idempotent. */
 void fgpu_control_stop(struct fgpu_control *control);

@@ -4,10 +4,10 @@
 #include "common/device/device.h"
 #include "common/base/presence.h"
 #include "common/base/units.h"
+#include "common/engine/command.h"
 #include "fgpu/baseband.h"
 #include "fgpu/delay_text.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +37,8 @@ struct fgpu_output {
     struct gauge confirmed;   /* timestamp */
     struct fgpu_gains gains[FGPU_N_GAINS];
     struct inbox *free_gains;
-    struct fgpu_gains *new_gains; /* for the next buffer; NULL: none */
+    struct fgpu_gains *new_gains;    /* for the next buffer; NULL: none */
+    struct command_channel *channel; /* [const] */
     struct fgpu_buffer *filling;
     size_t n_filled; /* spectra in 'filling' */
     bool started;
@@ -49,7 +50,6 @@ struct fgpu_output {
     int64_t end_samples[N_POLS]; /* of the last input */
     bool is_ahead;               /* as the delay sensors say */
     int64_t skipped_samples; /* no batch before it is counted as skipped any more, since the last restart */
-    size_t n_finished;
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -61,13 +61,15 @@ static void upload_new_gains(struct fgpu_output *w)
         return;
     device_copy(w->compute, w->gain, w->new_gains->values, fgpu_gain_bytes(w->stream->output));
     device_then(w->compute, buffer_ref_put, &w->new_gains->ref);
+    if (w->channel)
+        device_then(w->compute, command_wake, w->channel);
     w->new_gains = NULL;
 }
 
 /* Takes an output buffer for the batches from 'next' on. */
 static bool take_buffer(struct fgpu_output *w)
 {
-    w->filling = fgpu_stream_take(w->stream);
+    w->filling = (struct fgpu_buffer *)outbuf_take(&w->stream->pool);
     if (!w->filling)
         return false;
     upload_new_gains(w);
@@ -115,19 +117,16 @@ static void finish_buffer(struct fgpu_output *w)
     }
     channelise_finish(w->channelise, w->compute, &buffer->parts, w->gain,
                       (uint64_t)(buffer->timestamp_samples / w->spacing_samples));
-    device_event_record(buffer->finished, w->compute);
-    device_stream_wait_event(w->download, buffer->finished);
+    outbuf_finish(&buffer->base, w->compute, w->download);
     download_voltages(w, buffer);
     device_copy(w->download, buffer->saturated, buffer->parts.saturated,
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    buffer_ref_set(&buffer->download, 1);
     /* A card may read the voltages from then on: a callback begins as if the event before it had been waited for
      * (cudaLaunchHostFunc), and what CUDA's synchronisation orders is all that a third device that reads the GPU's
      * memory needs (GPUDirect RDMA, "Synchronization and Memory Ordering"); only what it writes must be flushed. */
-    device_then(w->download, buffer_ref_put, &buffer->download);
-    w->n_finished++;
+    outbuf_download(&buffer->base, w->download);
 }
 
 void fgpu_output_flush(struct fgpu_output *w)
@@ -137,7 +136,7 @@ void fgpu_output_flush(struct fgpu_output *w)
     if (w->n_filled >= w->spectra_per_heap) {
         finish_buffer(w);
     } else {
-        fgpu_stream_give(w->filling);
+        outbuf_give(&w->filling->base);
         w->filling = NULL;
         w->n_filled = 0;
     }
@@ -449,11 +448,6 @@ void fgpu_output_restart(struct fgpu_output *w)
     gauge_set(&w->stream->ahead_ns, 0);
 }
 
-size_t fgpu_output_n_finished(const struct fgpu_output *w)
-{
-    return w->n_finished;
-}
-
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 /* All begins with the output's gain. */
@@ -497,6 +491,7 @@ int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **
     w->compute = c->compute;
     w->download = c->download;
     w->stream = c->stream;
+    w->channel = c->channel;
     w->decimation = fgpu_decimation(w->stream->output);
     w->subsampling = fgpu_subsampling(w->stream->output);
     w->spacing_samples = (int64_t)channelise_spacing_samples(&config) * w->subsampling;

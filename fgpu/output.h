@@ -31,12 +31,13 @@
 
 #include <stdbool.h>
 
+struct command_channel;
 struct fgpu_antenna;
 struct fgpu_output;
 
 /* A pair of chunks on the device, behind its history. */
 struct fgpu_device_input {
-    struct buffer_ref ref;         /* home: the worker's inbox */
+    struct buffer_ref ref;              /* home: the worker's inbox */
     struct fgpu_antenna *antenna;  /* [const] */
     uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
     uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
@@ -60,6 +61,7 @@ struct fgpu_output_config {
     uint64_t dither_seed;
     const struct fgpu_choice *choice;
     const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
+    struct command_channel *channel; /* woken when gains are free again; NULL: nobody waits for them */
 };
 
 /* The delay models of both polarisations. */
@@ -70,9 +72,9 @@ struct fgpu_delays {
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct buffer_ref ref; /* home: the walk's free ones */
-    size_t ant, output;    /* [const] */
-    float *values;         /* [const] pinned host: complex [chan][pol] */
+    struct buffer_ref ref;   /* home: the walk's free ones */
+    size_t ant, output; /* [const] */
+    float *values;      /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);
@@ -109,9 +111,6 @@ int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
 /* The delay model in effect of a polarisation; of fgpu_delay_text_format(). */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
-
-/* Output buffers handed to the device so far. */
-size_t fgpu_output_n_finished(const struct fgpu_output *walk);
 
 /* The compute stream must be idle.  NULL is accepted. */
 void fgpu_output_destroy(struct fgpu_output *walk);

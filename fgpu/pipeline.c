@@ -14,6 +14,7 @@
 #include "common/base/units.h"
 #include "fgpu/antenna.h"
 #include "fgpu/baseband.h"
+#include "fgpu/command.h"
 #include "fgpu/control.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
@@ -21,9 +22,7 @@
 #include "fgpu/status.h"
 #include "fgpu/tune.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,19 +36,12 @@ enum item_kind {
     ITEM_DOWNLOADED, /* an output buffer is finished, and in host memory what is wanted there [struct fgpu_buffer] */
     ITEM_SENT,       /* an output buffer is free again [struct fgpu_buffer] */
     ITEM_RECV_END,   /* a receive thread's file has ended, or its source has died */
-    ITEM_DELAYS,     /* new delay models [struct command] */
-    ITEM_GAINS,      /* new gains [struct fgpu_gains] */
+    ITEM_COMMAND,    /* what main wants changed [struct fgpu_command] */
     ITEM_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
 
 /* Commands that may wait for the worker, beside one for each output of each antenna. */
 #define N_SPARE_COMMANDS 16
-
-/* A snapshot on its way to the worker, which gives the slot back to 'free_commands'. */
-struct command {
-    size_t ant, output;
-    struct fgpu_delays delays;
-};
 
 struct fgpu_pipeline {
     const struct fgpu_config *config;
@@ -58,9 +50,9 @@ struct fgpu_pipeline {
     struct device *device;
     struct daemon_context c;
     struct inbox *inbox;
-    struct command *commands; /* [n_commands] */
+    struct fgpu_command *commands; /* [n_commands] */
     size_t n_commands;
-    struct inbox *free_commands;
+    struct command_channel *channel;
     struct device_stream *upload, *download;
     struct fgpu_send *send;
     struct fgpu_recv *recv;
@@ -73,15 +65,11 @@ struct fgpu_pipeline {
     struct fgpu_status *status;
     struct thread worker;
     bool started;
-    uint64_t n_posted;              /* [main] commands */
-    _Atomic uint64_t n_obeyed;      /* of them; the worker's */
-    _Atomic int64_t steady_samples; /* all of those show from this timestamp on; the worker's */
     /* [worker] */
     bool draining;
     int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
     size_t n_given_up;  /* chunks */
     size_t n_recv_ended;
-    size_t n_downloaded;
 };
 
 static bool may_wait(const struct fgpu_pipeline *p)
@@ -99,7 +87,7 @@ static void begin_drain(struct fgpu_pipeline *p)
 }
 
 /* From which timestamp on all that was set shows, on every antenna. */
-static void note_steady(struct fgpu_pipeline *p)
+static int64_t steady_of(const struct fgpu_pipeline *p)
 {
     int64_t steady_samples = 0;
 
@@ -107,14 +95,7 @@ static void note_steady(struct fgpu_pipeline *p)
         int64_t samples = fgpu_antenna_steady_samples(p->antennas[a]);
         steady_samples = samples > steady_samples ? samples : steady_samples;
     }
-    atomic_store_explicit(&p->steady_samples, steady_samples, memory_order_relaxed);
-}
-
-/* A command has been carried out. */
-static void obeyed(struct fgpu_pipeline *p)
-{
-    note_steady(p);
-    atomic_fetch_add_explicit(&p->n_obeyed, 1, memory_order_release); /* with fgpu_pipeline_n_obeyed() */
+    return steady_samples;
 }
 
 /* As fgpu_antenna_advance(). */
@@ -122,32 +103,29 @@ static bool advance(struct fgpu_pipeline *p, struct fgpu_antenna *antenna, bool 
 {
     bool done = fgpu_antenna_advance(antenna, wait);
 
-    if (fgpu_antenna_went_back(antenna)) {
-        note_steady(p);
-        fgpu_control_time_went_back(p->control);
-    }
+    if (fgpu_antenna_went_back(antenna))
+        command_steady(p->channel, steady_of(p));
     return done;
 }
 
-static struct fgpu_antenna *set_delays(struct fgpu_pipeline *p, struct command *command)
+/* Returns the antenna that can go on, if any. */
+static struct fgpu_antenna *apply(struct fgpu_pipeline *p, struct fgpu_command *command)
 {
     struct fgpu_antenna *antenna = p->antennas[command->ant];
+    struct fgpu_output *walk = fgpu_antenna_walk(antenna, command->output);
+    bool goes_on = !command->gains;
 
-    fgpu_antenna_set_delays(antenna, command->output, &command->delays);
-    obeyed(p);
-    inbox_push(p->free_commands, &(struct inbox_item){0, 0, command});
-    return antenna;
-}
-
-static void set_gains(struct fgpu_pipeline *p, struct fgpu_gains *gains)
-{
-    fgpu_antenna_set_gains(p->antennas[gains->ant], gains);
-    obeyed(p);
+    if (command->gains)
+        fgpu_output_set_gains(walk, command->gains);
+    else
+        fgpu_output_set_delays(walk, &command->delays);
+    command_answer(p->channel, &command->base, steady_of(p));
+    return goes_on ? antenna : NULL;
 }
 
 static struct fgpu_antenna *take_back(struct fgpu_pipeline *p, struct fgpu_buffer *buffer)
 {
-    fgpu_stream_give(buffer);
+    outbuf_give(&buffer->base);
     return p->antennas[buffer->stream->ant];
 }
 
@@ -164,8 +142,8 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         return p->antennas[chunk->member / N_POLS];
     case ITEM_INPUT_FREE: return fgpu_antenna_give_input(item->object);
     case ITEM_DOWNLOADED:
-        p->n_downloaded++;
         buffer = item->object;
+        outbuf_downloaded(&buffer->base);
         if (!device_ok(p->device))
             return take_back(p, buffer); /* there may be anything in it */
         fgpu_antenna_measure(p->antennas[buffer->stream->ant], buffer);
@@ -179,8 +157,7 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
         if (++p->n_recv_ended == fgpu_recv_n_threads(p->recv))
             begin_drain(p);
         return NULL;
-    case ITEM_DELAYS: return set_delays(p, item->object);
-    case ITEM_GAINS: set_gains(p, item->object); return NULL;
+    case ITEM_COMMAND: return apply(p, item->object);
     case ITEM_DRAIN:
         p->give_up_ns = item->value;
         begin_drain(p);
@@ -192,7 +169,6 @@ static struct fgpu_antenna *handle(struct fgpu_pipeline *p, const struct inbox_i
 /* While draining: true once nothing is left to compute or to download. */
 static bool drained(struct fgpu_pipeline *p)
 {
-    size_t n_finished = 0;
     bool done = true, late = clock_monotonic_ns() >= p->give_up_ns;
 
     for (size_t a = 0; late && a < p->layout->n_ants; a++)
@@ -201,11 +177,9 @@ static bool drained(struct fgpu_pipeline *p)
         done = advance(p, p->antennas[a], true) && done;
     if (!done)
         return false;
-    for (size_t a = 0; a < p->layout->n_ants; a++) {
+    for (size_t a = 0; a < p->layout->n_ants; a++)
         fgpu_antenna_flush(p->antennas[a]);
-        n_finished += fgpu_antenna_n_finished(p->antennas[a]);
-    }
-    return p->n_downloaded == n_finished;
+    return fgpu_send_n_downloading(p->send) == 0;
 }
 
 static void *run_worker(void *arg)
@@ -234,7 +208,6 @@ static size_t inbox_slots(const struct fgpu_pipeline *p)
     n += p->layout->n_ants * FGPU_N_DEVICE_INPUTS;
     for (size_t o = 0; o < p->layout->n_outputs; o++)
         n += p->layout->n_ants * fgpu_output_buffers(p->config, fgpu_config_output(p->config, o));
-    n += p->layout->n_ants * p->layout->n_outputs * FGPU_N_GAINS;
     return n + p->n_commands + p->layout->n_recv_threads + 1 /* drain */;
 }
 
@@ -280,11 +253,13 @@ static int design_filters(struct fgpu_pipeline *p, char *why, size_t why_bytes)
 
 static int create_commands(struct fgpu_pipeline *p)
 {
-    p->n_commands = p->layout->n_ants * p->layout->n_outputs + N_SPARE_COMMANDS;
     p->commands = calloc(p->n_commands, sizeof(*p->commands));
-    int err = p->commands ? inbox_create(p->n_commands, &p->free_commands) : -ENOMEM;
+    int err = p->commands ? 0 : -ENOMEM;
+
+    if (!err)
+        err = command_create(p->n_commands, service_loop(p->c.service), p->inbox, ITEM_COMMAND, &p->channel);
     for (size_t i = 0; !err && i < p->n_commands; i++)
-        inbox_push(p->free_commands, &(struct inbox_item){0, 0, &p->commands[i]});
+        command_add(p->channel, &p->commands[i].base);
     return err;
 }
 
@@ -294,9 +269,20 @@ static int create_antennas(struct fgpu_pipeline *p)
     if (!p->antennas)
         return -ENOMEM;
     for (size_t a = 0; a < p->layout->n_ants; a++) {
-        struct fgpu_antenna_config config = {p->config,  p->layout,  p->device,   p->upload,       p->download,
-                                             p->send,    a,          p->inbox,    ITEM_INPUT_FREE, p->dither_seeds,
-                                             p->choices, p->filters, p->c.sensors};
+        struct fgpu_antenna_config config = {.config = p->config,
+                                             .layout = p->layout,
+                                             .device = p->device,
+                                             .upload = p->upload,
+                                             .download = p->download,
+                                             .send = p->send,
+                                             .ant = a,
+                                             .worker = p->inbox,
+                                             .input_free_kind = ITEM_INPUT_FREE,
+                                             .dither_seeds = p->dither_seeds,
+                                             .choices = p->choices,
+                                             .filters = p->filters,
+                                             .sensors = p->c.sensors,
+                                             .channel = p->channel};
         int err = fgpu_antenna_create(&config, &p->antennas[a]);
         if (err)
             return err;
@@ -324,9 +310,8 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
             fgpu_settings_create(p->config, service_loop(p->c.service), p->c.sensors, p, &p->settings, why, why_bytes);
     if (err)
         return err;
-    bool all = fgpu_settings_post(p->settings);
-    assert(all); /* there is a slot for each */
-    const struct fgpu_control_config control = {p->config, p, p->settings, p->dither_seeds, &p->c};
+    fgpu_settings_apply(p->settings);
+    const struct fgpu_control_config control = {p->config, p->channel, p->settings, p->dither_seeds, &p->c};
     return fgpu_control_create(&control, &p->control);
 }
 
@@ -351,10 +336,11 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
     fgpu_layout_init(&p->layout_storage, p->config, device_shared_bytes(p->device), p->choices,
                      endpoint_interface_mtu(p->config->recv.interface));
     int err = fgpu_layout_check_host(p->layout, p->config, p->device, why, why_bytes);
-    if (!err)
-        err = create_commands(p);
+    p->n_commands = p->layout->n_ants * p->layout->n_outputs + N_SPARE_COMMANDS;
     if (!err)
         err = inbox_create(inbox_slots(p), &p->inbox);
+    if (!err)
+        err = create_commands(p);
     if (!err)
         err = device_stream_create(p->device, "upload", &p->upload);
     if (!err)
@@ -387,52 +373,11 @@ undo:
     return err;
 }
 
-int fgpu_pipeline_set_delays(void *arg, size_t ant, size_t output, const struct fgpu_delays *delays)
-{
-    struct fgpu_pipeline *pipeline = arg;
-    struct inbox_item item;
-
-    if (inbox_try_pop(pipeline->free_commands, &item))
-        return -EAGAIN;
-    struct command *command = item.object;
-    *command = (struct command){ant, output, *delays};
-    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DELAYS, 0, command});
-    pipeline->n_posted++;
-    return 0;
-}
-
-int fgpu_pipeline_set_gains(void *arg, size_t ant, size_t output, const float *values)
-{
-    struct fgpu_pipeline *pipeline = arg;
-    struct fgpu_gains *gains = fgpu_antenna_take_gains(pipeline->antennas[ant], output);
-
-    if (!gains)
-        return -EAGAIN;
-    memcpy(gains->values, values, fgpu_gain_bytes(fgpu_config_output(pipeline->config, output)));
-    inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_GAINS, 0, gains});
-    pipeline->n_posted++;
-    return 0;
-}
-
-uint64_t fgpu_pipeline_n_posted(const void *arg)
-{
-    return ((const struct fgpu_pipeline *)arg)->n_posted;
-}
-
-uint64_t fgpu_pipeline_n_obeyed(const void *arg, int64_t *steady_samples)
-{
-    const struct fgpu_pipeline *pipeline = arg;
-    uint64_t n = atomic_load_explicit(&pipeline->n_obeyed, memory_order_acquire); /* with obeyed() */
-
-    *steady_samples = atomic_load_explicit(&pipeline->steady_samples, memory_order_relaxed);
-    return n;
-}
-
-int64_t fgpu_pipeline_confirmed_samples(const void *arg, size_t ant, size_t output)
+struct fgpu_output *fgpu_pipeline_walk(const void *arg, size_t ant, size_t output)
 {
     const struct fgpu_pipeline *pipeline = arg;
 
-    return fgpu_antenna_confirmed_samples(pipeline->antennas[ant], output);
+    return fgpu_antenna_walk(pipeline->antennas[ant], output);
 }
 
 void fgpu_pipeline_control(void *arg, struct katcp_device *device)
@@ -445,7 +390,7 @@ void fgpu_pipeline_control(void *arg, struct katcp_device *device)
 int fgpu_pipeline_start(void *arg)
 {
     struct fgpu_pipeline *pipeline = arg;
-    int err = fgpu_send_start(pipeline->send);
+    int err = sender_group_start(fgpu_send_senders(pipeline->send));
     if (err)
         return err;
     err = thread_start(&pipeline->worker, "worker", -1, run_worker, pipeline);
@@ -473,7 +418,7 @@ bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     fgpu_control_stop(pipeline->control);
     fgpu_settings_stop(pipeline->settings);
     fgpu_recv_stop(pipeline->recv);
-    fgpu_send_set_deadline(pipeline->send, give_up_ns);
+    sender_group_set_deadline(fgpu_send_senders(pipeline->send), give_up_ns);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     fgpu_recv_log(pipeline->recv);
@@ -483,7 +428,8 @@ bool fgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->download);
     pipeline->started = false;
-    bool drained = drain_is_complete(pipeline->n_given_up, fgpu_send_n_given_up(pipeline->send));
+    bool drained =
+        drain_is_complete(pipeline->n_given_up, sender_group_n_given_up(fgpu_send_senders(pipeline->send)));
     return drained && !fgpu_send_failed(pipeline->send);
 }
 
@@ -501,10 +447,10 @@ void fgpu_pipeline_destroy(void *arg)
         fgpu_antenna_destroy(pipeline->antennas[a]);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->download);
+    command_destroy(pipeline->channel);
     fgpu_recv_destroy(pipeline->recv);
     fgpu_send_destroy(pipeline->send);
     inbox_destroy(pipeline->inbox);
-    inbox_destroy(pipeline->free_commands);
     fgpu_status_destroy(pipeline->status);
     free(pipeline->commands);
     for (size_t o = 0; pipeline->filters && o < pipeline->layout->n_outputs; o++)

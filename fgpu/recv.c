@@ -8,7 +8,6 @@
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/daemon/service.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,17 +30,18 @@ struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t 
     return &send->streams[ant * send->layout->n_outputs + output];
 }
 
-struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream)
+struct sender_group *fgpu_send_senders(struct fgpu_send *send)
 {
-    return stream->n_free ? stream->free[--stream->n_free] : NULL;
+    return send->senders;
 }
 
-void fgpu_stream_give(struct fgpu_buffer *buffer)
+size_t fgpu_send_n_downloading(const struct fgpu_send *send)
 {
-    struct fgpu_stream *stream = buffer->stream;
+    size_t n = 0;
 
-    assert(stream->n_free < stream->n_buffers);
-    stream->free[stream->n_free++] = buffer;
+    for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++)
+        n += send->streams[i].pool.n_downloading;
+    return n;
 }
 
 /* Tells the shares of a batch what is to become of it. */
@@ -99,7 +98,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer)
         share_group(buffer, b);
     }
     tell(stream, buffer);
-    buffer_ref_set(&buffer->ref, (int)stream->n_shares);
+    buffer_ref_set(&buffer->base.ref, (int)stream->n_shares);
     for (size_t i = 0; i < stream->n_shares; i++)
         sender_push(stream->sends[i], &buffer->shares[i]);
 }
@@ -120,7 +119,7 @@ static int create_shares(struct fgpu_buffer *buffer)
     for (size_t i = 0; buffer->shares && i < stream->n_shares; i++) {
         size_t first = first_destination(stream, i), end = first_destination(stream, i + 1);
         struct send_group *groups = calloc(n_batches, sizeof(*groups));
-        buffer->shares[i] = (struct send_job){.ref = &buffer->ref, .groups = groups, .n_groups = n_batches};
+        buffer->shares[i] = (struct send_job){.ref = &buffer->base.ref, .groups = groups, .n_groups = n_batches};
         if (!groups)
             return -ENOMEM;
         for (size_t b = 0; b < n_batches; b++) {
@@ -142,7 +141,7 @@ static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint6
     struct send_heap *heaps = calloc(n_batches * n_substreams, sizeof(*heaps));
 
     buffer->job = (struct send_job){
-        .ref = &buffer->ref, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
+        .ref = &buffer->base.ref, .groups = calloc(n_batches, sizeof(struct send_group)), .n_groups = n_batches};
     if (!heaps || !buffer->job.groups) {
         free(heaps);
         free(buffer->job.groups);
@@ -222,17 +221,15 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     }
     /* Spectra that are never appended have no delay, rather than whatever was there. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
-    buffer_ref_init(&buffer->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, buffer});
-    buffer_ref_init(&buffer->ref, c->worker, (struct inbox_item){c->free_kind, 0, buffer});
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
-    if (!err)
-        err = device_event_create(send->device, &buffer->finished);
-    return err;
+    return err ? err
+               : outbuf_init(&buffer->base, &buffer->stream->pool, send->device, c->worker, c->downloaded_kind,
+                             c->free_kind);
 }
 
 static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
 {
-    device_event_destroy(buffer->finished);
+    outbuf_fini(&buffer->base);
     if (!send->config->send.gpudirect)
         device_free(send->device, buffer->parts.voltages);
     device_free(send->device, buffer->parts.saturated);
@@ -309,9 +306,7 @@ static void describe(const struct fgpu_config_output *output, int64_t n_chan,
                      struct spead_descriptor descriptors[N_ITEMS])
 {
     const struct spead_descriptor all[N_ITEMS] = {
-        SPEAD_VALUE_DESCRIPTOR(
-            SPEAD_TIMESTAMP, "timestamp",
-            "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        OUTBUF_TIMESTAMP_DESCRIPTOR,
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FENG_ID, "feng_id", "Uniquely identifies the F-Engine source for the data."),
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
                                "Identifies the first channel in the band of frequencies in the SPEAD heap."),
@@ -338,32 +333,24 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     struct spead_descriptor descriptors[N_ITEMS];
 
     describe(output, output->n_chan / (int64_t)output->destinations.n, descriptors);
-    struct send_stream_config config = {
-        .name = output->name,
-        .sink = {.destinations = &destinations,
-                 .transport = (enum transport)c->transport,
-                 .interface = c->interface,
-                 .ttl = (int)c->ttl,
-                 .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file,
-                 .on_lost = service_fail,
-                 .on_lost_arg = send->service},
-        .packet_payload_bytes = (size_t)c->packet_payload_bytes,
-        .crc = c->crc,
-        .heap_bytes = fgpu_batch_bytes(output) / output->destinations.n,
-        .n_items = N_ITEMS,
-        .rate_bytes_per_s =
-            fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n,
-        .heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size,
-        .heap_cnt_step = stream->n_shares * (uint64_t)c->array_size,
-        .descriptors = descriptors,
-        .n_descriptors = ARRAY_LEN(descriptors),
-        .descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS,
-        .descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS,
-        .max_jobs = stream->n_buffers,
-        .device = c->gpudirect ? send->device : NULL,
-        .stats = &stream->stats,
-    };
+    struct send_stream_config config;
+
+    outbuf_stream_config(c, send->service, &config);
+    config.name = output->name;
+    config.sink.destinations = &destinations;
+    config.heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
+    config.n_items = N_ITEMS;
+    config.rate_bytes_per_s =
+        fgpu_send_rate(send->config, output) * (double)destinations.n / (double)output->destinations.n;
+    config.heap_cnt_start = (uint64_t)feng_id + share * (uint64_t)c->array_size;
+    config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
+    config.descriptors = descriptors;
+    config.n_descriptors = ARRAY_LEN(descriptors);
+    config.descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS;
+    config.descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS;
+    config.max_jobs = stream->n_buffers;
+    config.device = c->gpudirect ? send->device : NULL;
+    config.stats = &stream->stats;
     int err = sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
     if (!err && c->gpudirect)
         return sender_add_exported(stream->sends[share], &stream->exported, why, why_bytes);
@@ -398,9 +385,8 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
     stream->n_buffers = fgpu_output_buffers(send->config, stream->output);
     stream->n_shares = fgpu_send_shares(send->config, stream->output);
     stream->buffers = calloc(stream->n_buffers, sizeof(*stream->buffers));
-    stream->free = calloc(stream->n_buffers, sizeof(*stream->free));
     stream->sends = calloc(stream->n_shares, sizeof(struct send_stream *));
-    if (!stream->buffers || !stream->free || !stream->sends) {
+    if (!stream->buffers || !stream->sends) {
         stream->n_buffers = 0;
         return -ENOMEM;
     }
@@ -411,7 +397,6 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
             err = create_buffer(send, c, &stream->buffers[i]);
         if (err)
             return err;
-        fgpu_stream_give(&stream->buffers[i]);
     }
     stream->timebase = fgpu_timebase(send->config);
     register_metrics(send, stream);
@@ -458,16 +443,6 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
     return 0;
 }
 
-int fgpu_send_start(struct fgpu_send *send)
-{
-    return sender_group_start(send->senders);
-}
-
-void fgpu_send_set_deadline(struct fgpu_send *send, int64_t give_up_ns)
-{
-    sender_group_set_deadline(send->senders, give_up_ns);
-}
-
 void fgpu_send_stop(struct fgpu_send *send)
 {
     sender_group_stop(send->senders);
@@ -493,7 +468,6 @@ void fgpu_send_destroy(struct fgpu_send *send)
         device_free_exported(send->device, &stream->exported);
         device_free_pinned(send->device, stream->preview_voltages);
         free(stream->buffers);
-        free(stream->free);
         free(stream->sends);
     }
     free(send->streams);
@@ -503,9 +477,4 @@ void fgpu_send_destroy(struct fgpu_send *send)
 bool fgpu_send_failed(const struct fgpu_send *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
-}
-
-uint64_t fgpu_send_n_given_up(const struct fgpu_send *send)
-{
-    return sender_group_n_given_up(send->senders);
 }

@@ -3,15 +3,14 @@
  * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network; with
  *            send.gpudirect the voltages stay on the device, where the card reads them
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
- * Ownership: a buffer belongs to the worker from take until push, and again once its item has been popped; in between
- *            to the device (download) and to the sender.
+ * Ownership: as in common/engine/outbuf.h.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef FGPU_SEND_H
 #define FGPU_SEND_H
 
 #include "common/base/counter.h"
 #include "common/device/device.h"
-#include "common/base/buffer_ref.h"
+#include "common/engine/outbuf.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/snapshot.h"
@@ -22,18 +21,16 @@ struct fgpu_stream;
 
 /* An output buffer: 'n_batches' batches of one antenna's one output, on the device and in pinned host memory. */
 struct fgpu_buffer {
+    struct outbuf base;             /* first */
     struct fgpu_stream *stream;     /* [const] */
     struct channelise_buffer parts; /* [const] */
     uint8_t *voltages;              /* [const] pinned host copy of parts.voltages; NULL with send.gpudirect */
     uint32_t *saturated;            /* [const] pinned host copy of parts.saturated: [batch][pol] */
     uint64_t *power;                /* [const] pinned host copy of parts.power; NULL where nobody asks */
-    struct device_event *finished;  /* [const] */
-    struct buffer_ref download;     /* the device's: back as {downloaded_kind, 0, buffer} */
-    struct buffer_ref ref;          /* the senders': back as {free_kind, 0, buffer} */
     int64_t timestamp_samples;      /* of spectrum 0 */
     size_t n_filled;                /* spectra that were made */
     bool whole;                     /* none of them missed input */
-    bool sampled_for_status;        /* by the status page (status.h) */
+    bool sampled_for_status;                 /* by the status page (status.h) */
     struct send_job job;            /* its groups are the batches; group->send says which are valid */
     struct send_job *shares;        /* [n_shares] what of it each share of the stream sends */
 };
@@ -46,10 +43,9 @@ struct fgpu_stream {
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, the voltages of all buffers; else zeros */
-    uint8_t *preview_voltages; /* [const] then, pinned, those of a batch that are looked at, [chan][spectrum][pol] */
+    uint8_t *preview_voltages;    /* [const] then, pinned, those of a batch that are looked at, [chan][spectrum][pol] */
     struct snapshot look;      /* whether a buffer is wanted for that; between the worker and HTTP */
-    struct fgpu_buffer **free; /* [worker] stack of [n_free] */
-    size_t n_free;
+    struct outbuf_pool pool;   /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
     struct send_stream_stats stats;
@@ -81,12 +77,11 @@ int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **s
 
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output);
 
-int fgpu_send_start(struct fgpu_send *send);
+/* To start them, and to bound a drain. */
+struct sender_group *fgpu_send_senders(struct fgpu_send *send);
 
-/* A free buffer, or NULL. */
-struct fgpu_buffer *fgpu_stream_take(struct fgpu_stream *stream);
-/* A buffer that came home. */
-void fgpu_stream_give(struct fgpu_buffer *buffer);
+/* Buffers whose download has not been told. */
+size_t fgpu_send_n_downloading(const struct fgpu_send *send);
 
 /* The first batch of a finished buffer that will be sent; n_groups where there is none. */
 size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
@@ -94,18 +89,12 @@ size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 /* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in, and told, here. */
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
-/* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void fgpu_send_set_deadline(struct fgpu_send *send, int64_t give_up_ns);
-
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void fgpu_send_stop(struct fgpu_send *send);
 
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
 bool fgpu_send_failed(const struct fgpu_send *send);
-
-/* After stop: heaps that were given up. */
-uint64_t fgpu_send_n_given_up(const struct fgpu_send *send);
 
 /* NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);

@@ -6,6 +6,7 @@
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "fgpu/command.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/layout.h"
@@ -30,7 +31,7 @@ struct setting {
     struct fgpu_delays delays;
     float *gains;        /* complex [chan][pol] */
     float *config_gains; /* what the configuration says */
-    bool post_delays, post_gains;
+    bool begins_with_delays, begins_with_gains; /* other ones than a walk does by itself */
     bool keep_delays, keep_gains[N_POLS]; /* they were set while it ran, not by the configuration */
     struct gauge mean_gain[N_POLS];       /* magnitude, 1e-9 */
     struct state_file *delays_file, *gains_file;
@@ -56,21 +57,62 @@ static const struct fgpu_config_output *output_of(const struct setting *item)
     return fgpu_config_output(item->settings->config, item->output);
 }
 
-/* ---- Posting ----------------------------------------------------------------------------------------------------- */
+/* ---- Snapshots --------------------------------------------------------------------------------------------------- */
 
-bool fgpu_settings_post(struct fgpu_settings *s)
+static struct fgpu_output *walk_of(const struct setting *item)
 {
-    bool all = true;
+    return fgpu_pipeline_walk(item->settings->pipeline, item->ant, item->output);
+}
 
+/* A copy for the walk, or NULL while all are on their way. */
+static struct fgpu_gains *copy_gains(const struct setting *item)
+{
+    struct fgpu_gains *gains = fgpu_output_take_gains(walk_of(item));
+
+    if (gains)
+        memcpy(gains->values, item->gains, fgpu_gain_bytes(output_of(item)));
+    return gains;
+}
+
+void fgpu_settings_apply(struct fgpu_settings *s)
+{
     for (size_t i = 0; i < s->n; i++) {
         struct setting *item = &s->items[i];
-        if (item->post_delays && fgpu_pipeline_set_delays(s->pipeline, item->ant, item->output, &item->delays) == 0)
-            item->post_delays = item->delays.resumes = false;
-        if (item->post_gains && fgpu_pipeline_set_gains(s->pipeline, item->ant, item->output, item->gains) == 0)
-            item->post_gains = false;
-        all = all && !item->post_delays && !item->post_gains;
+        if (item->begins_with_delays)
+            fgpu_output_set_delays(walk_of(item), &item->delays);
+        if (item->begins_with_gains)
+            fgpu_output_set_gains(walk_of(item), copy_gains(item));
     }
-    return all;
+}
+
+bool fgpu_settings_post_delays(struct fgpu_settings *s, size_t ant, size_t output, struct command_channel *channel,
+                               void *request)
+{
+    struct fgpu_command *command = (struct fgpu_command *)command_take(channel);
+    struct setting *item = setting_of(s, ant, output);
+
+    if (!command)
+        return false;
+    *command = (struct fgpu_command){.ant = ant, .output = output, .delays = item->delays, .request = request};
+    item->delays.resumes = false;
+    command_post(channel, &command->base);
+    return true;
+}
+
+bool fgpu_settings_post_gains(struct fgpu_settings *s, size_t ant, size_t output, struct command_channel *channel,
+                              void *request)
+{
+    struct fgpu_gains *gains = command_n_free(channel) ? copy_gains(setting_of(s, ant, output)) : NULL;
+
+    if (!gains)
+        return false;
+    struct fgpu_command *command = (struct fgpu_command *)command_take(channel);
+    command->ant = ant;
+    command->output = output;
+    command->gains = gains;
+    command->request = request;
+    command_post(channel, &command->base);
+    return true;
 }
 
 /* ---- Gains ------------------------------------------------------------------------------------------------------- */
@@ -104,7 +146,6 @@ void fgpu_settings_set_gains(struct fgpu_settings *s, size_t ant, size_t output,
     assert(n == 1 || n == n_chan);
     for (size_t chan = 0; chan < n_chan; chan++)
         memcpy(item->gains + (chan * N_POLS + pol) * 2, values + (n == 1 ? 0 : chan * 2), 2 * sizeof(float));
-    item->post_gains = true;
     item->keep_gains[pol] = true;
     publish_gains(item);
     state_file_changed(item->gains_file);
@@ -115,7 +156,6 @@ void fgpu_settings_reset_gains(struct fgpu_settings *s, size_t ant, size_t outpu
     struct setting *item = setting_of(s, ant, output);
 
     memcpy(item->gains, item->config_gains, fgpu_gain_bytes(output_of(item)));
-    item->post_gains = true;
     memset(item->keep_gains, 0, sizeof(item->keep_gains));
     publish_gains(item);
     state_file_changed(item->gains_file);
@@ -156,7 +196,7 @@ static bool write_gains(FILE *text, void *arg)
 static int64_t past_samples(const struct setting *item)
 {
     const struct fgpu_settings *s = item->settings;
-    int64_t confirmed = fgpu_pipeline_confirmed_samples(s->pipeline, item->ant, item->output);
+    int64_t confirmed = fgpu_output_confirmed_samples(walk_of(item));
 
     /* A recording has no now but the worker's. */
     if (s->timebase.from_packets || s->config->recv.pcap_file)
@@ -187,17 +227,13 @@ void fgpu_settings_add_delay(struct fgpu_settings *s, size_t ant, size_t output,
     int err = fgpu_delay_queue_add(&item->delays.pols[pol], model);
 
     assert(!err);
-    item->post_delays = true;
     item->keep_delays = true;
     state_file_changed(item->delays_file);
 }
 
 void fgpu_settings_resume(struct fgpu_settings *s, size_t ant, size_t output)
 {
-    struct setting *item = setting_of(s, ant, output);
-
-    item->delays.resumes = true;
-    item->post_delays = true;
+    setting_of(s, ant, output)->delays.resumes = true;
 }
 
 static bool write_delays(FILE *text, void *arg)
@@ -220,12 +256,12 @@ static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, si
     if (!path)
         return 0;
     int err = fgpu_delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
-                                   sizeof(sentence));
+                              sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
     for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
         items[o].delays = items[0].delays;
-        items[o].post_delays = true;
+        items[o].begins_with_delays = true;
     }
     return err;
 }
@@ -250,7 +286,7 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
     }
     for (size_t o = 0; !err && o < n; o++) {
         memcpy(items[o].gains, gains[o], fgpu_gain_bytes(output_of(&items[o])));
-        items[o].post_gains = path;
+        items[o].begins_with_gains = path;
     }
     free(gains);
     return err;
@@ -271,8 +307,8 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
-                                   scratch->pols, sentence, sizeof(sentence));
+    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s, scratch->pols,
+                              sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
         snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
         err = -EINVAL;
@@ -285,7 +321,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
     log_info("%s, %s: delays are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
              output_of(item)->name, path);
     item->delays = *scratch;
-    item->post_delays = true;
+    item->begins_with_delays = true;
     item->keep_delays = true;
 }
 
@@ -334,7 +370,7 @@ static void restore_gains(struct setting *item, float **gains)
         for (int64_t chan = 0; chan < n_chan && item->keep_gains[pol]; chan++)
             memcpy(item->gains + (chan * N_POLS + pol) * 2, read + (chan * N_POLS + pol) * 2, 2 * sizeof(float));
     }
-    item->post_gains = true;
+    item->begins_with_gains = true;
     log_info("%s, %s: gains are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
              output_of(item)->name, path);
 }

@@ -1,9 +1,9 @@
 /* settings.h - what can be set while fgpu runs: the gains and the delay models of every antenna and output.
  *
- * Flow:      configuration, its files, and what was kept of the last run --> settings --snapshots--> pipeline
+ * Flow:      configuration, its files, and what was kept of the last run --> settings --snapshots--> walks
  *            requests (control.c) --> settings --> files that are kept (state_file.h)
- * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  One that finds no slot free waits
- *            here, and what is set meanwhile goes with it.
+ * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  Each says all that was set until
+ *            then.
  * Kept:      in a file for each antenna and output, gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, as gain_file.h and
  *            delay_file.h have it; of gains those polarisations that were set.  Kept settings go before those that the
  *            configuration says; a file that does not fit the configuration is ignored with one sentence.
@@ -22,16 +22,23 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct command_channel;
 struct fgpu_settings;
 
-/* Reads what there is, for 'pipeline', to which it is posted; adds a sensor that lives as long as the settings
+/* Reads what there is, for the walks of 'pipeline'; adds a sensor that lives as long as the settings
  * (state_file.h).  Returns 0 or negative errno with one sentence in 'why'. */
 int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, struct sensors *sensors,
                          void *pipeline, struct fgpu_settings **settings, char *why, size_t why_bytes);
 
-/* Posts what has been set and not been posted.  Returns true if nothing is left, false if the worker must first take in
- * what it has. */
-bool fgpu_settings_post(struct fgpu_settings *settings);
+/* Before the worker starts: what configuration and kept files say holds from the first spectrum on. */
+void fgpu_settings_apply(struct fgpu_settings *settings);
+
+/* Posts a snapshot of the delay models, or of the gains.  'request' comes back in the command.  Returns false while no
+ * slot is free, or no memory for gains; then 'channel' wakes main when one is. */
+bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
+                               struct command_channel *channel, void *request);
+bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
+                              struct command_channel *channel, void *request);
 
 /* Complex [chan][pol]. */
 const float *fgpu_settings_gains(const struct fgpu_settings *settings, size_t ant, size_t output);

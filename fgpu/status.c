@@ -113,7 +113,7 @@ void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *a
                         (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap,
     };
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        const struct fgpu_delay_queue *queue = fgpu_antenna_delays(antenna, o, pol);
+        const struct fgpu_delay_queue *queue = fgpu_output_delays(fgpu_antenna_walk(antenna, o), pol);
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(queue, look->facts.next_samples);
         look->facts.delays[pol] = *model;
         look->facts.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);

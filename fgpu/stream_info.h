@@ -5,19 +5,14 @@
 #ifndef FGPU_STREAM_INFO_H
 #define FGPU_STREAM_INFO_H
 
-#include "common/telemetry/sensor.h"
+#include "common/engine/stream_info.h"
 #include "fgpu/config.h"
 
 #include <stdint.h>
 
-struct fgpu_stream_info;
-
-/* Adds them to 'sensors', for as long as that lives.  Returns 0 or -ENOMEM. */
-int fgpu_stream_info_create(const struct fgpu_config *config, const uint64_t *dither_seeds, struct sensors *sensors,
-                            struct fgpu_stream_info **stream_info);
-
-/* NULL is accepted. */
-void fgpu_stream_info_destroy(struct fgpu_stream_info *stream_info);
+/* Makes 'info' and adds them to 'sensors'.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
+int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const uint64_t *dither_seeds,
+                          struct sensors *sensors);
 
 /* Samples by which a filter's output lags its window's start, negative as timestamps are those of a window's first
  * sample: of the whole way to an output, and of a narrow band's down-converter, 0 of a wide band. */

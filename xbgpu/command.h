@@ -1,10 +1,10 @@
-/* command.h - what main asks of xbgpu's worker: a snapshot, and from when on it holds.
+/* command.h - what main asks of xbgpu's worker: a snapshot, and from when on it holds (common/engine/command.h).
  *
- * Flow:      control.c (main), fixed slots --command--> worker's inbox --obeyed--> control.c, xbgpu_control_obeyed()
- * Ownership: the worker's from the push on until it gives the slot back.  It frees nothing: a gate is exchanged for one
- *            that it does not need any more. */
+ * Ownership: the slot's.  A gate is exchanged for one that the worker does not need any more. */
 #ifndef XBGPU_COMMAND_H
 #define XBGPU_COMMAND_H
+
+#include "common/engine/command.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,6 +16,7 @@ struct katcp_call;
 enum xbgpu_command_what { XBGPU_COMMAND_CAPTURE, XBGPU_COMMAND_SHIFTS, XBGPU_COMMAND_GATE };
 
 struct xbgpu_command {
+    struct command base; /* first */
     enum xbgpu_command_what what;
     size_t index;            /* of the output or the gate */
     bool on;                 /* capture */

@@ -1,7 +1,6 @@
 /* control.c - requests, between katcp/server.c and the worker. */
 #include "xbgpu/control.h"
 
-#include "common/base/inbox.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
 #include "common/base/log.h"
@@ -14,9 +13,7 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <ev.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +26,9 @@ struct xbgpu_control {
     struct state_files *files;
     struct state_file *file;
     struct sensor state_status;
+    struct command_channel *channel;
     struct xbgpu_command *commands; /* [n_commands] */
     size_t n_commands;
-    struct xbgpu_command **free; /* stack of [n_free] */
-    size_t n_free;
-    struct inbox *obeyed; /* of main, and how it hears of it */
-    ev_async wake;
-    _Atomic int64_t steady_samples; /* all that was obeyed shows from there on; the worker's */
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -53,40 +46,35 @@ size_t xbgpu_control_n_commands(const struct xbgpu_config *config)
 /* Whether there is a free slot; else fails the call. */
 static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
 {
-    if (c->n_free == 0)
+    bool has = command_n_free(c->channel) > 0;
+
+    if (!has)
         katcp_fail(call, "%zu requests wait to be carried out already", c->n_commands);
-    return c->n_free > 0;
+    return has;
 }
 
 /* A slot; nobody waits for the command where 'call' is NULL. */
-static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what,
-                                          struct katcp_call *call)
+static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what, struct katcp_call *call)
 {
-    assert(c->n_free > 0);
-    struct xbgpu_command *command = c->free[--c->n_free];
+    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->channel);
+
+    assert(command);
     *command = (struct xbgpu_command){.what = what, .call = call, .delays = command->delays};
     return command;
 }
 
-static void post(struct xbgpu_control *c, struct xbgpu_command *command)
-{
-    inbox_push(c->c.worker, &(struct inbox_item){c->c.command_kind, 0, command});
-}
-
 void xbgpu_control_obeyed(struct xbgpu_control *control, struct xbgpu_command *command)
 {
-    if (command->holds_samples > atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
-        atomic_store_explicit(&control->steady_samples, command->holds_samples, memory_order_relaxed);
-    inbox_push(control->obeyed, &(struct inbox_item){0, 0, command});
-    ev_async_send(control->c.loop, &control->wake);
+    int64_t steady_samples = command_steady_samples(control->channel);
+
+    command_answer(control->channel, &command->base,
+                   command->holds_samples > steady_samples ? command->holds_samples : steady_samples);
 }
 
 void xbgpu_control_time_went_back(struct xbgpu_control *control, int64_t first_samples)
 {
-    if (first_samples >= atomic_load_explicit(&control->steady_samples, memory_order_relaxed))
-        return;
-    atomic_store_explicit(&control->steady_samples, first_samples, memory_order_relaxed);
-    ev_async_send(control->c.loop, &control->wake);
+    if (first_samples < command_steady_samples(control->channel))
+        command_steady(control->channel, first_samples);
 }
 
 static void reply_number(struct katcp_call *call, int64_t number)
@@ -97,31 +85,26 @@ static void reply_number(struct katcp_call *call, int64_t number)
     katcp_ok(call, 1, (const char *[]){text});
 }
 
-/* The inbox orders it: what was obeyed before an item that has been popped counts. */
-static void show_steady(struct xbgpu_control *c)
+static void show_steady(void *arg)
 {
-    katcp_sensors_steady_state(c->c.sensors, atomic_load_explicit(&c->steady_samples, memory_order_relaxed));
+    struct xbgpu_control *c = arg;
+
+    katcp_sensors_steady_state(c->c.sensors, command_steady_samples(c->channel));
 }
 
-/* [main] Answers what has been obeyed. */
-static void on_obeyed(struct ev_loop *loop, ev_async *watcher, int events)
+/* Answers a request whose command has been applied. */
+static void on_answer(void *arg, struct command *base)
 {
-    struct xbgpu_control *c = watcher->data;
-    struct inbox_item item;
+    struct xbgpu_command *command = (struct xbgpu_command *)base;
 
-    while (inbox_try_pop(c->obeyed, &item) == 0) {
-        struct xbgpu_command *command = item.object;
-        xbgpu_gate_destroy(command->gate);
-        command->gate = NULL;
-        show_steady(c);
-        if (command->call && command->what == XBGPU_COMMAND_CAPTURE)
-            katcp_ok(command->call, 0, NULL);
-        else if (command->call)
-            reply_number(command->call, command->from_samples > command->holds_samples ? command->from_samples
-                                                                                       : command->holds_samples);
-        c->free[c->n_free++] = command;
-    }
-    show_steady(c);
+    xbgpu_gate_destroy(command->gate);
+    command->gate = NULL;
+    show_steady(arg);
+    if (command->call && command->what == XBGPU_COMMAND_CAPTURE)
+        katcp_ok(command->call, 0, NULL);
+    else if (command->call)
+        reply_number(command->call, command->from_samples > command->holds_samples ? command->from_samples
+                                                                                   : command->holds_samples);
 }
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
@@ -134,7 +117,7 @@ static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t
     command->on = on;
     command->from_samples = from_samples;
     c->settings.captures[output] = (struct xbgpu_settings_capture){true, on, from_samples};
-    post(c, command);
+    command_post(c->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -147,7 +130,7 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     if (shifts != c->settings.shifts)
         memcpy(c->settings.shifts, shifts, n_inputs(c) * sizeof(*shifts));
     c->settings.shifts_set = true;
-    post(c, command);
+    command_post(c->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -160,7 +143,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
     command->gate = made;
     command->from_samples = c->settings.gates[g].from_samples;
     c->settings.gates[g].set = true;
-    post(c, command);
+    command_post(c->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -334,8 +317,8 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 }
 
 /* Reads KEY=VALUE... over 'gate'; returns false having failed the call. */
-static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
-                          const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
+static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call, const struct xbgpu_config_gate *before,
+                          struct xbgpu_config_gate *gate)
 {
     char key[64], why[1024] = "there is no memory for it";
     int err = 0;
@@ -460,17 +443,18 @@ void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *dev
 static int create_commands(struct xbgpu_control *c)
 {
     c->n_commands = xbgpu_control_n_commands(c->c.config);
-    c->commands = calloc(c->n_commands, sizeof(*c->commands));
-    c->free = calloc(c->n_commands, sizeof(*c->free));
-    if (!c->commands || !c->free)
-        return -ENOMEM;
-    for (size_t i = 0; i < c->n_commands; i++) {
+    int err = command_create(c->n_commands, c->c.loop, c->c.worker, c->c.command_kind, &c->channel);
+    c->commands = err ? NULL : calloc(c->n_commands, sizeof(*c->commands));
+    for (size_t i = 0; c->commands && i < c->n_commands; i++) {
         c->commands[i].delays = calloc(n_inputs(c), sizeof(*c->commands[i].delays));
         if (!c->commands[i].delays)
             return -ENOMEM;
-        c->free[c->n_free++] = &c->commands[i];
+        command_add(c->channel, &c->commands[i].base);
     }
-    return inbox_create(c->n_commands, &c->obeyed);
+    if (!c->commands)
+        return -ENOMEM;
+    command_start(c->channel, on_answer, show_steady, c);
+    return 0;
 }
 
 /* Posts what was kept, if that can be read. */
@@ -504,22 +488,18 @@ static int restore(struct xbgpu_control *c)
         if (!err)
             set_gate(c, g, made, NULL);
     }
-    size_t n = c->n_commands - c->n_free;
+    size_t n = c->n_commands - command_n_free(c->channel);
     log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
-                         size_t why_bytes)
+int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why, size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
     if (!c)
         return -ENOMEM;
     c->c = *config;
-    ev_async_init(&c->wake, on_obeyed);
-    c->wake.data = c;
-    ev_async_start(c->c.loop, &c->wake);
     int err = xbgpu_settings_init(&c->settings, config->config, config->layout);
     if (!err)
         err = create_commands(c);
@@ -542,15 +522,13 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
 {
     if (!control)
         return;
-    ev_async_stop(control->c.loop, &control->wake);
+    command_destroy(control->channel);
     state_files_close(control->files);
     for (size_t i = 0; control->commands && i < control->n_commands; i++) {
         xbgpu_gate_destroy(control->commands[i].gate);
         free(control->commands[i].delays);
     }
     free(control->commands);
-    free(control->free);
-    inbox_destroy(control->obeyed);
     xbgpu_settings_fini(&control->settings);
     free(control);
 }

@@ -1,7 +1,6 @@
 /* control.h - what can be asked of a running xbgpu over KATCP, what of it is kept, and how it gets to the worker.
  *
- * Flow:      katcp/server.c --request--> checked wholly --a command in one of a fixed number of slots--> worker's inbox
- *            worker obeys, xbgpu_control_obeyed() --slot--> main's loop --> reply
+ * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
  *            so that steady-state-timestamp is true when the reply comes.  Where the data's time goes back, so does it.
  * State:     what was set is kept in the file "control" of the state directory, and comes first at the next start.
  * Threads:   main, but for xbgpu_control_obeyed() and xbgpu_control_time_went_back().

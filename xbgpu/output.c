@@ -9,7 +9,6 @@
 #include "kernels/correlate/select_spectra.h"
 #include "xbgpu/tune.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,15 +162,12 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
     device_fill(c->compute, dump->device_n_saturated, 0, sizeof(uint64_t));
     xbgpu_checksums_finish(&c->checksums, c->compute, &args, dump->device_checks);
     launch_reduce(c, &args);
-    device_event_record(dump->finished, c->compute);
-    device_stream_wait_event(c->download, dump->finished);
+    outbuf_finish(&dump->base, c->compute, c->download);
     device_copy(c->download, dump->visibilities, dump->device_visibilities, l->vis_bytes);
     device_copy(c->download, dump->n_saturated, dump->device_n_saturated, sizeof(uint64_t));
     if (dump->checks)
         device_copy(c->download, dump->checks, dump->device_checks, l->checks_bytes);
-    buffer_ref_set(&dump->download, 1);
-    device_then(c->download, buffer_ref_put, &dump->download);
-    c->n_finished++;
+    outbuf_download(&dump->base, c->download);
 }
 
 /* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
@@ -187,7 +183,7 @@ static void count_absent(struct xbgpu_output *c)
 static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
     if (c->window.n_heaps > 0) {
-        struct xbgpu_dump *dump = xbgpu_stream_take(c->stream);
+        struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
         if (!dump && may_wait)
             return false;
         count_absent(c);

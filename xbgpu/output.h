@@ -62,14 +62,13 @@ struct xbgpu_output {
     struct device_kernel *select;
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
-    size_t n_finished; /* dumps handed to the device */
     uint8_t *audited;  /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
 /* 'selected' is what outputs with a gate use by turns: NULL where there are none. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
-                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                      struct device_stream *download, void *selected, struct xbgpu_stream *stream);
+                     const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
+                     struct device_stream *download, void *selected, struct xbgpu_stream *stream);
 void xbgpu_output_fini(struct xbgpu_output *correlation);
 
 /* A new input, to be walked. */

@@ -58,7 +58,7 @@ struct xbgpu_pipeline {
     struct xbgpu_input_sensors input_sensors;
     struct xbgpu_labels labels;
     struct xbgpu_fengs fengs;
-    struct xbgpu_stream_info stream_info;
+    struct stream_info info;
     struct xbgpu_control *control;
     void *selected;               /* device: what the outputs with gates use by turns */
     struct xbgpu_output *outputs; /* [n_outputs] */
@@ -73,7 +73,6 @@ struct xbgpu_pipeline {
     int64_t give_up_ns; /* INT64_MAX: a recording takes as long as it takes */
     size_t n_given_up;  /* chunks */
     size_t n_recv_ended;
-    size_t n_downloaded;
     int n_wrong; /* dumps */
 };
 
@@ -167,9 +166,9 @@ static void handle(struct xbgpu_pipeline *p, const struct inbox_item *item)
         break;
     case ITEM_INPUT_FREE: xbgpu_inputs_give(p->inputs, item->object); break;
     case ITEM_DOWNLOADED:
-        p->n_downloaded++;
+        outbuf_downloaded(item->object);
         if (!device_ok(p->device)) { /* there may be anything in it */
-            xbgpu_stream_give(item->object);
+            outbuf_give(item->object);
             break;
         }
         if (!xbgpu_output_check(item->object))
@@ -177,7 +176,7 @@ static void handle(struct xbgpu_pipeline *p, const struct inbox_item *item)
         xbgpu_status_sample(p->status, item->object);
         xbgpu_send_push(item->object);
         break;
-    case ITEM_SENT: xbgpu_stream_give(item->object); break;
+    case ITEM_SENT: outbuf_give(item->object); break;
     case ITEM_COMMAND: obey(p, item->object); break;
     case ITEM_RECV_END:
         if (xbgpu_recv_failed(p->recv))
@@ -193,13 +192,9 @@ static void handle(struct xbgpu_pipeline *p, const struct inbox_item *item)
 }
 
 /* While draining: true once nothing is left to compute or to download. */
-static bool drained(struct xbgpu_pipeline *p, bool idle)
+static bool drained(const struct xbgpu_pipeline *p, bool idle)
 {
-    size_t n_finished = 0;
-
-    for (size_t o = 0; o < p->layout->n_outputs; o++)
-        n_finished += p->outputs[o].n_finished;
-    return p->draining && idle && p->n_downloaded == n_finished;
+    return p->draining && idle && xbgpu_send_n_downloading(p->send) == 0;
 }
 
 static void *run_worker(void *arg)
@@ -295,7 +290,7 @@ static int add_sensors(struct xbgpu_pipeline *p)
         err = xbgpu_fengs_watch(&p->fengs, p->c.sensors, service_loop(p->c.service), timeout_ns);
     for (size_t o = 0; !err && o < p->layout->n_outputs; o++)
         err = xbgpu_stream_add_sensors(xbgpu_send_stream(p->send, o), p->c.sensors);
-    return err ? err : xbgpu_stream_info_init(&p->stream_info, p->config, p->layout, &p->labels, p->c.sensors);
+    return err ? err : xbgpu_stream_info_init(&p->info, p->config, p->layout, &p->labels, p->c.sensors);
 }
 
 static int create_control(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
@@ -405,7 +400,7 @@ void xbgpu_pipeline_control(void *arg, struct katcp_device *device)
 int xbgpu_pipeline_start(void *arg)
 {
     struct xbgpu_pipeline *pipeline = arg;
-    int err = xbgpu_send_start(pipeline->send);
+    int err = sender_group_start(xbgpu_send_senders(pipeline->send));
     if (err)
         return err;
     err = thread_start(&pipeline->worker, "worker", -1, run_worker, pipeline);
@@ -431,7 +426,7 @@ bool xbgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     if (!pipeline->started)
         return true;
     xbgpu_recv_stop(pipeline->recv);
-    xbgpu_send_set_deadline(pipeline->send, give_up_ns);
+    sender_group_set_deadline(xbgpu_send_senders(pipeline->send), give_up_ns);
     inbox_push(pipeline->inbox, &(struct inbox_item){ITEM_DRAIN, give_up_ns, NULL});
     thread_join(&pipeline->worker);
     xbgpu_recv_log(pipeline->recv);
@@ -443,7 +438,7 @@ bool xbgpu_pipeline_stop(void *arg, int64_t give_up_ns)
     device_stream_wait(pipeline->upload);
     device_stream_wait(pipeline->compute);
     pipeline->started = false;
-    bool drained = drain_is_complete(pipeline->n_given_up, xbgpu_send_n_given_up(pipeline->send));
+    bool drained = drain_is_complete(pipeline->n_given_up, sender_group_n_given_up(xbgpu_send_senders(pipeline->send)));
     return drained && !xbgpu_send_failed(pipeline->send);
 }
 
@@ -456,7 +451,7 @@ void xbgpu_pipeline_destroy(void *arg)
     xbgpu_pipeline_stop(pipeline, 0); /* of a start that failed */
     stats_reset(); /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     xbgpu_control_destroy(pipeline->control);
-    xbgpu_stream_info_fini(&pipeline->stream_info);
+    stream_info_fini(&pipeline->info);
     matcher_destroy(pipeline->matcher);
     device_stream_destroy(pipeline->upload);
     device_stream_destroy(pipeline->compute);

@@ -3,7 +3,6 @@
 
 #include "common/device/device.h"
 #include "common/base/log.h"
-#include "common/daemon/service.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
@@ -11,7 +10,6 @@
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/reduce.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,15 +32,18 @@ struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output)
     return &send->streams[output];
 }
 
-struct xbgpu_dump *xbgpu_stream_take(struct xbgpu_stream *stream)
+struct sender_group *xbgpu_send_senders(struct xbgpu_send *send)
 {
-    return stream->n_free ? stream->free[--stream->n_free] : NULL;
+    return send->senders;
 }
 
-void xbgpu_stream_give(struct xbgpu_dump *dump)
+size_t xbgpu_send_n_downloading(const struct xbgpu_send *send)
 {
-    assert(dump->stream->n_free < dump->stream->n_dumps);
-    dump->stream->free[dump->stream->n_free++] = dump;
+    size_t n = 0;
+
+    for (size_t o = 0; o < send->layout->n_outputs; o++)
+        n += send->streams[o].pool.n_downloading;
+    return n;
 }
 
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples)
@@ -113,7 +114,7 @@ void xbgpu_send_push(struct xbgpu_dump *dump)
     }
     stream->next_samples = dump->timestamp_samples + stream->dump_samples;
     set_dump_sensors(stream);
-    buffer_ref_set(&dump->ref, 1);
+    buffer_ref_set(&dump->base.ref, 1);
     sender_push(stream->send, &dump->job);
 }
 
@@ -139,7 +140,7 @@ static void create_job(struct xbgpu_send *send, struct xbgpu_dump *dump)
             (struct spead_item){SPEAD_XENG_GATE_SPECTRA, false, vis_bytes + weights_bytes};
     }
     dump->group = (struct send_group){.heaps = &dump->heap, .n_heaps = 1};
-    dump->job = (struct send_job){.ref = &dump->ref, .groups = &dump->group, .n_groups = 1};
+    dump->job = (struct send_job){.ref = &dump->base.ref, .groups = &dump->group, .n_groups = 1};
 }
 
 /* What lies behind the visibilities. */
@@ -180,15 +181,13 @@ static int create_dump(struct xbgpu_send *send, const struct xbgpu_send_config *
         !dump->n_saturated || !dump->audit)
         return -ENOMEM;
     place_counts(send, dump);
-    buffer_ref_init(&dump->download, c->worker, (struct inbox_item){c->downloaded_kind, 0, dump});
-    buffer_ref_init(&dump->ref, c->worker, (struct inbox_item){c->free_kind, 0, dump});
     create_job(send, dump);
-    return device_event_create(send->device, &dump->finished);
+    return outbuf_init(&dump->base, &dump->stream->pool, send->device, c->worker, c->downloaded_kind, c->free_kind);
 }
 
 static void destroy_dump(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
-    device_event_destroy(dump->finished);
+    outbuf_fini(&dump->base);
     device_free(send->device, dump->device_visibilities);
     device_free(send->device, dump->device_weights);
     device_free(send->device, dump->device_n_saturated);
@@ -280,9 +279,7 @@ static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_
         gate_index >= 0 && xbgpu_gate_is_dispersed(xbgpu_config_gate(&send->config->gates, (size_t)gate_index));
     const struct spead_descriptor all[] = {
         SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
-        SPEAD_VALUE_DESCRIPTOR(
-            SPEAD_TIMESTAMP, "timestamp",
-            "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
+        OUTBUF_TIMESTAMP_DESCRIPTOR,
         {.id = SPEAD_XENG_RAW,
          .name = "xeng_raw",
          .description = "Integrated baseline correlation products.",
@@ -328,34 +325,23 @@ static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_
 
 static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, char *why, size_t why_bytes)
 {
-    const struct config_send *c = &send->config->send;
-    const struct xbgpu_layout *l = send->layout;
     struct spead_descriptor descriptors[SEND_ITEMS_MAX];
     char gate_help[160];
-    struct send_stream_config config = {
-        .name = stream->output->name,
-        .sink = {.destinations = &stream->output->destination,
-                 .transport = (enum transport)c->transport,
-                 .interface = c->interface,
-                 .ttl = (int)c->ttl,
-                 .buffer_bytes = (size_t)c->buffer_bytes,
-                 .pcap_file = c->pcap_file,
-                 .on_lost = service_fail,
-                 .on_lost_arg = send->service},
-        .packet_payload_bytes = (size_t)c->packet_payload_bytes,
-        .crc = c->crc,
-        .heap_bytes = stream->dumps[0].heap.payload_bytes,
-        .n_items = stream->dumps[0].heap.n_items,
-        .rate_bytes_per_s = xbgpu_send_rate(send->config, l, stream->output),
-        .heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream),
-        .heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream),
-        .descriptors = descriptors,
-        .n_descriptors = describe(send, stream->output, descriptors, gate_help, sizeof(gate_help)),
-        .descriptor_first_ns = DESCRIPTOR_PERIOD_NS,
-        .descriptor_interval_ns = DESCRIPTOR_PERIOD_NS,
-        .max_jobs = stream->n_dumps,
-        .stats = &stream->stats,
-    };
+    struct send_stream_config config;
+
+    outbuf_stream_config(&send->config->send, send->service, &config);
+    config.name = stream->output->name;
+    config.sink.destinations = &stream->output->destination;
+    config.heap_bytes = stream->dumps[0].heap.payload_bytes;
+    config.n_items = stream->dumps[0].heap.n_items;
+    config.rate_bytes_per_s = xbgpu_send_rate(send->config, send->layout, stream->output);
+    config.heap_cnt_start = (uint64_t)(send->config->recv.chan_offset / send->config->recv.n_chan_substream);
+    config.heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream);
+    config.descriptors = descriptors;
+    config.n_descriptors = describe(send, stream->output, descriptors, gate_help, sizeof(gate_help));
+    config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
+    config.max_jobs = stream->n_dumps;
+    config.stats = &stream->stats;
     int err = sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
     for (size_t d = 0; d < stream->n_dumps && !err; d++)
         err = sender_add_memory(stream->send, stream->dumps[d].heap.payload, stream->dumps[d].heap.payload_bytes, why,
@@ -376,8 +362,7 @@ static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config
     gauge_set(&stream->sending_from, stream->capture ? 0 : -1);
     size_t n_dumps = xbgpu_output_buffers(send->config, stream->output);
     stream->dumps = calloc(n_dumps, sizeof(*stream->dumps));
-    stream->free = calloc(n_dumps, sizeof(*stream->free));
-    if (!stream->dumps || !stream->free)
+    if (!stream->dumps)
         return -ENOMEM;
     for (stream->n_dumps = 0; stream->n_dumps < n_dumps;) {
         struct xbgpu_dump *dump = &stream->dumps[stream->n_dumps++];
@@ -385,7 +370,6 @@ static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config
         int err = create_dump(send, c, dump);
         if (err)
             return err;
-        xbgpu_stream_give(dump);
     }
     register_metrics(stream);
     return open_stream(send, stream, why, why_bytes);
@@ -424,16 +408,6 @@ int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send 
     return 0;
 }
 
-int xbgpu_send_start(struct xbgpu_send *send)
-{
-    return sender_group_start(send->senders);
-}
-
-void xbgpu_send_set_deadline(struct xbgpu_send *send, int64_t give_up_ns)
-{
-    sender_group_set_deadline(send->senders, give_up_ns);
-}
-
 void xbgpu_send_stop(struct xbgpu_send *send)
 {
     sender_group_stop(send->senders);
@@ -463,7 +437,6 @@ void xbgpu_send_destroy(struct xbgpu_send *send)
         for (size_t d = 0; d < stream->n_dumps; d++)
             destroy_dump(send, &stream->dumps[d]);
         free(stream->dumps);
-        free(stream->free);
     }
     free(send->streams);
     free(send);
@@ -472,9 +445,4 @@ void xbgpu_send_destroy(struct xbgpu_send *send)
 bool xbgpu_send_failed(const struct xbgpu_send *send)
 {
     return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
-}
-
-uint64_t xbgpu_send_n_given_up(const struct xbgpu_send *send)
-{
-    return sender_group_n_given_up(send->senders);
 }

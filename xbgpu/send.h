@@ -2,7 +2,7 @@
  *
  * Flow:      worker: take -> reduce writes it -> download -> xbgpu_send_push --job--> sender thread --> network
  *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
- * Ownership: as in fgpu/send.h.
+ * Ownership: as in common/engine/outbuf.h.
  * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xbgpu_stream_set_capture()).  Descriptors
  *            leave in any case.
  * Threads:   worker, except create/start/stop/destroy (main). */
@@ -10,7 +10,7 @@
 #define XBGPU_SEND_H
 
 #include "common/base/counter.h"
-#include "common/base/buffer_ref.h"
+#include "common/engine/outbuf.h"
 #include "common/send/sender_group.h"
 #include "common/telemetry/sensor.h"
 #include "xbgpu/audit.h"
@@ -19,32 +19,29 @@
 #include <jansson.h>
 
 struct device;
-struct device_event;
 struct service;
 struct xbgpu_stream;
 
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
  * gate [visibilities][gate_weights][gate_spectra]. */
 struct xbgpu_dump {
-    struct xbgpu_stream *stream;      /* [const] */
-    void *device_visibilities;        /* [const] int32, or float32 of half floats */
-    uint32_t *device_weights;         /* [const] [baseline] */
-    uint64_t *device_n_saturated;     /* [const] [1] */
-    void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline] what decides about flags; written by the host */
-    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
-    size_t gate_weights_bytes;        /* [const] */
-    uint32_t *gate_spectra;           /* [const] pinned [chan] that the gate took; NULL: no gate */
-    uint64_t *n_saturated;            /* [const] pinned */
-    struct device_event *finished;    /* [const] */
-    struct buffer_ref download;       /* the device's: back as {downloaded_kind, 0, dump} */
-    struct buffer_ref ref;            /* the sender's: back as {free_kind, 0, dump} */
-    int64_t timestamp_samples;        /* first sample of the accumulation */
-    uint32_t min_weight;              /* baselines below it are flagged */
-    size_t n_weighted;                /* baselines that are not */
-    struct xbgpu_audit_sample *audit; /* [audit_samples] the host's sums */
-    uint64_t *device_checks;          /* [const] what checksums say of it (checksums.h); NULL: there are none */
-    uint64_t *checks;                 /* [const] pinned, the same */
+    struct outbuf base;            /* first */
+    struct xbgpu_stream *stream;        /* [const] */
+    void *device_visibilities;     /* [const] int32, or float32 of half floats */
+    uint32_t *device_weights;      /* [const] [baseline] */
+    uint64_t *device_n_saturated;  /* [const] [1] */
+    void *visibilities;            /* [const] pinned */
+    uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
+    uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    size_t gate_weights_bytes;     /* [const] */
+    uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */
+    uint64_t *n_saturated;         /* [const] pinned */
+    int64_t timestamp_samples;     /* first sample of the accumulation */
+    uint32_t min_weight;           /* baselines below it are flagged */
+    size_t n_weighted;             /* baselines that are not */
+    struct xbgpu_audit_sample *audit;    /* [audit_samples] the host's sums */
+    uint64_t *device_checks;       /* [const] what checksums say of it (checksums.h); NULL: there are none */
+    uint64_t *checks;              /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
@@ -59,10 +56,9 @@ struct xbgpu_stream {
     int64_t from_samples;                     /* [worker] ...that begin here or later */
     int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: they are not */
-    struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
+    struct xbgpu_dump *dumps;                      /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
-    struct xbgpu_dump **free;                 /* [worker] stack of [n_free] */
-    size_t n_free;
+    struct outbuf_pool pool;                  /* [worker] */
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter visibilities;         /* sent */
@@ -97,12 +93,11 @@ int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send 
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-int xbgpu_send_start(struct xbgpu_send *send);
+/* To start them, and to bound a drain. */
+struct sender_group *xbgpu_send_senders(struct xbgpu_send *send);
 
-/* A free dump, or NULL. */
-struct xbgpu_dump *xbgpu_stream_take(struct xbgpu_stream *stream);
-/* A dump that came home. */
-void xbgpu_stream_give(struct xbgpu_dump *dump);
+/* Dumps whose download has not been told. */
+size_t xbgpu_send_n_downloading(const struct xbgpu_send *send);
 
 /* Adds a stream's sensors.  Returns 0 or -ENOMEM. */
 int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensors);
@@ -124,18 +119,12 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump);
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
-/* Bounds the time for which a drain waits for buffers; see sender.h.  Once, between start and stop. */
-void xbgpu_send_set_deadline(struct xbgpu_send *send, int64_t give_up_ns);
-
 /* What is queued leaves at its pace, then stop heaps.  Idempotent. */
 void xbgpu_send_stop(struct xbgpu_send *send);
 
 /* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
  *             lost.) */
 bool xbgpu_send_failed(const struct xbgpu_send *send);
-
-/* After stop: dumps that were given up. */
-uint64_t xbgpu_send_n_given_up(const struct xbgpu_send *send);
 
 /* NULL is accepted. */
 void xbgpu_send_destroy(struct xbgpu_send *send);

@@ -282,7 +282,7 @@ static size_t n_held;
 static void give_back(size_t n_kept)
 {
     while (n_held > n_kept) {
-        fgpu_stream_give(held[--n_held]);
+        outbuf_give(&held[--n_held]->base);
         model.n_free++;
     }
 }
@@ -447,7 +447,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     fgpu_output_restart(walk);
     model.started = model.filling = false;
     model.done = model.skipped_until = 0;
-    model.n_free = stream->n_free;
+    model.n_free = stream->pool.n_free;
     assert(model.n_free == N_BUFFERS && n_held == 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         fgpu_delay_queue_init(&model.delays.pols[pol]);
@@ -462,6 +462,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     give_back(0);
     assert(counter_get(&stream->dropped_heaps) - n_dropped == model.n_dropped);
     assert(counter_get(&stream->skipped_heaps) - n_skipped == model.n_skipped);
-    assert(model.n_free == N_BUFFERS && stream->n_free == N_BUFFERS);
+    assert(model.n_free == N_BUFFERS && stream->pool.n_free == N_BUFFERS);
     return 0;
 }

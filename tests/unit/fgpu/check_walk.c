@@ -180,7 +180,7 @@ static void check_buffer(struct fixture *f, int64_t timestamp, double complex ex
     }
     for (unsigned pol = 0; pol < N_POLS; pol++)
         ck_assert_uint_eq(buffer->power[pol], (uint64_t)SAMPLE * SAMPLE * BATCH);
-    fgpu_stream_give(buffer);
+    outbuf_give(&buffer->base);
 }
 
 static void check_no_buffer(struct fixture *f)
@@ -438,7 +438,7 @@ static void collect(struct fixture *f, struct made *made)
             made->there[b] = buffer->job.groups[0].send;
             memcpy(made->voltages[b], buffer->voltages, sizeof(made->voltages[b]));
         }
-        fgpu_stream_give(buffer);
+        outbuf_give(&buffer->base);
     }
 }
 

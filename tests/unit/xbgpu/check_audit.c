@@ -235,7 +235,7 @@ static void check_dumps(struct rig *r)
             check_flagging(dump);
         }
         r->n_checked++;
-        xbgpu_stream_give(item.object);
+        outbuf_give(item.object);
     }
 }
 

@@ -1,0 +1,132 @@
+/* command.c - the way of a command from the control thread to the worker and back. */
+#include "common/engine/command.h"
+
+#include "common/base/inbox.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct command_channel {
+    struct ev_loop *loop;
+    struct inbox *worker; /* [const] */
+    int kind;             /* [const] */
+    struct command *free;
+    size_t n_free;
+    struct inbox *answers; /* the control thread's */
+    ev_async wake;
+    void (*answered)(void *arg, struct command *command);
+    void (*woken)(void *arg);
+    void *arg;
+    _Atomic int64_t steady_samples; /* the worker's; the inbox of answers orders it */
+};
+
+static void on_wake(struct ev_loop *loop, ev_async *watcher, int events)
+{
+    struct command_channel *c = watcher->data;
+    struct inbox_item item;
+
+    while (inbox_try_pop(c->answers, &item) == 0) {
+        c->answered(c->arg, item.object);
+        command_add(c, item.object);
+    }
+    c->woken(c->arg);
+}
+
+int command_create(size_t n_slots, struct ev_loop *loop, struct inbox *worker, int kind,
+                   struct command_channel **channel)
+{
+    struct command_channel *c = calloc(1, sizeof(*c));
+
+    if (!c)
+        return -ENOMEM;
+    c->loop = loop;
+    c->worker = worker;
+    c->kind = kind;
+    ev_async_init(&c->wake, on_wake);
+    c->wake.data = c;
+    int err = inbox_create(n_slots, &c->answers);
+    if (err) {
+        command_destroy(c);
+        return err;
+    }
+    *channel = c;
+    return 0;
+}
+
+void command_add(struct command_channel *c, struct command *slot)
+{
+    slot->next = c->free;
+    c->free = slot;
+    c->n_free++;
+}
+
+void command_start(struct command_channel *c, void (*answered)(void *arg, struct command *command),
+                   void (*woken)(void *arg), void *arg)
+{
+    c->answered = answered;
+    c->woken = woken;
+    c->arg = arg;
+    ev_async_start(c->loop, &c->wake);
+}
+
+struct command *command_take(struct command_channel *c)
+{
+    struct command *command = c->free;
+
+    if (!command)
+        return NULL;
+    c->free = command->next;
+    c->n_free--;
+    return command;
+}
+
+size_t command_n_free(const struct command_channel *c)
+{
+    return c->n_free;
+}
+
+void command_post(struct command_channel *c, struct command *command)
+{
+    inbox_push(c->worker, &(struct inbox_item){c->kind, 0, command});
+}
+
+void command_answer(struct command_channel *c, struct command *command, int64_t steady_samples)
+{
+    atomic_store_explicit(&c->steady_samples, steady_samples, memory_order_relaxed);
+    inbox_push(c->answers, &(struct inbox_item){0, 0, command});
+    command_wake(c);
+}
+
+void command_steady(struct command_channel *c, int64_t steady_samples)
+{
+    atomic_store_explicit(&c->steady_samples, steady_samples, memory_order_relaxed);
+    command_wake(c);
+}
+
+int64_t command_steady_samples(const struct command_channel *c)
+{
+    return atomic_load_explicit(&c->steady_samples, memory_order_relaxed);
+}
+
+void command_wake(void *channel)
+{
+    struct command_channel *c = channel;
+
+    ev_async_send(c->loop, &c->wake);
+}
+
+void command_stop(struct command_channel *c)
+{
+    ev_async_stop(c->loop, &c->wake);
+}
+
+void command_destroy(struct command_channel *c)
+{
+    if (!c)
+        return;
+    command_stop(c);
+    inbox_destroy(c->answers);
+    free(c);
+}
