@@ -353,7 +353,7 @@ static void reset_receiver(struct receiver *r, struct fuzz_source *source)
         .end_kind = END,
     };
     r->source = &source->base;
-    assert(create_assemblers(r) == 0 && create_flows(r) == 0);
+    assert(create_assemblers(r) == 0 && predictor_init(&r->predictor, r->members, shape.n_members) == 0);
     if (!buffers) {
         assert(create_buffers(r) == 0);
         buffers = r->buffers;
@@ -369,8 +369,7 @@ static void free_state(struct receiver *r)
         assembler_destroy(r->assemblers[i]);
     free(r->assemblers);
     free(r->members);
-    free(r->member_flows);
-    free(r->flows);
+    predictor_fini(&r->predictor);
 }
 
 /* Each packet was let in, or refused for one reason; a member's bytes are those of its heaps. */

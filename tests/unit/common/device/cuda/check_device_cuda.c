@@ -74,7 +74,17 @@ static const char *open_and_listen(enum device_kind kind, const char *gpu, int *
     return said;
 }
 
-TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices))
+static const char *no_fake(void)
+{
+    return test_fake_cuda() ? NULL : "there was no CUDA toolkit";
+}
+
+static const char *no_vulkan(void)
+{
+    return test_fake_vulkan() ? no_fake() : "built without Vulkan's headers";
+}
+
+TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices), .skip = no_fake())
 {
     const struct choice *c = &choices[_i];
     struct device *device = NULL;
@@ -95,7 +105,7 @@ TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices))
 
 /* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had
  * now. */
-TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices))
+TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices), .skip = no_fake())
 {
     const struct choice *c = &choices[_i];
     bool falls_back = c->err == -ENODEV && !c->gpu;
@@ -115,7 +125,7 @@ TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices))
     device_close(device);
 }
 
-TEST(builds_do_not_mix)
+TEST(builds_do_not_mix, .skip = no_fake())
 {
     struct device_host stranger = {.build_id = "another"};
     struct device_config config = {.kind = DEVICE_CUDA};
@@ -132,7 +142,7 @@ TEST(builds_do_not_mix)
 }
 
 /* What a process left in the cache that was killed while it wrote. */
-TEST(the_cache_is_tidied)
+TEST(the_cache_is_tidied, .skip = no_fake())
 {
     const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
     char directory[] = "/tmp/check_device_cuda-XXXXXX", path[64], why[300] = "";
@@ -151,7 +161,7 @@ TEST(the_cache_is_tidied)
 }
 
 /* Code that others may have put there is not run; the start goes on. */
-TEST(a_shared_cache_is_not_used)
+TEST(a_shared_cache_is_not_used, .skip = no_fake())
 {
     char directory[] = "/tmp/check_device_cuda-XXXXXX", why[300] = "";
     struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
@@ -170,7 +180,7 @@ TEST(a_shared_cache_is_not_used)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-TEST(memory_that_cannot_be_registered_is_cudas_own)
+TEST(memory_that_cannot_be_registered_is_cudas_own, .skip = no_fake())
 {
     setenv("CBF_FAKE_CUDA", "register=0", 1);
     struct device *device = test_open_device(1);
@@ -187,7 +197,7 @@ TEST(memory_that_cannot_be_registered_is_cudas_own)
     device_close(device);
 }
 
-TEST(too_little_gpu_memory_is_said_with_both_sizes)
+TEST(too_little_gpu_memory_is_said_with_both_sizes, .skip = no_fake())
 {
     char why[300] = "";
 
@@ -203,11 +213,6 @@ TEST(too_little_gpu_memory_is_said_with_both_sizes)
 }
 
 /* ---- Direct memory ----------------------------------------------------------------------------------------------- */
-
-static const char *no_vulkan(void)
-{
-    return test_fake_vulkan() ? NULL : "built without Vulkan's headers";
-}
 
 TEST(direct_memory_is_vulkans, .skip = no_vulkan())
 {
@@ -300,7 +305,7 @@ static const struct {
     {"has_dmabuf=0", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"},
 };
 
-TEST(what_exporting_needs_is_checked, .end = ARRAY_LEN(export_checks))
+TEST(what_exporting_needs_is_checked, .end = ARRAY_LEN(export_checks), .skip = no_fake())
 {
     const char *words = export_checks[_i].words;
     char why[400] = "";
@@ -320,7 +325,7 @@ static void count_failure(void *arg)
     n_failures++;
 }
 
-TEST(failure_to_export_is_said, .end = ARRAY_LEN(export_failures))
+TEST(failure_to_export_is_said, .end = ARRAY_LEN(export_failures), .skip = no_fake())
 {
     struct device_exported exported;
     char why[400] = "";
@@ -334,7 +339,7 @@ TEST(failure_to_export_is_said, .end = ARRAY_LEN(export_failures))
 }
 
 /* Where the GPU does not keep the order, what fails is the device's end. */
-TEST(writes_of_cards_are_flushed_where_they_must_be, .end = 2)
+TEST(writes_of_cards_are_flushed_where_they_must_be, .end = 2, .skip = no_fake())
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device *device;
@@ -353,7 +358,7 @@ TEST(writes_of_cards_are_flushed_where_they_must_be, .end = 2)
 static const char *const tensor_fakes[] = {"", "tensor=-1", "tensor=1"};
 
 /* A driver that does not know of tensors, or refuses one, is the device's end. */
-TEST(tensors_are_described_by_the_driver, .end = ARRAY_LEN(tensor_fakes))
+TEST(tensors_are_described_by_the_driver, .end = ARRAY_LEN(tensor_fakes), .skip = no_fake())
 {
     struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
@@ -476,7 +481,7 @@ static void assert_all_called(struct bed *bed)
 }
 
 /* Wherever it happens. */
-TEST(a_failure_is_said_once_and_all_callbacks_come, .end = 40)
+TEST(a_failure_is_said_once_and_all_callbacks_come, .end = 40, .skip = no_fake())
 {
     static struct bed bed;
     char fake[64];
@@ -494,7 +499,7 @@ TEST(a_failure_is_said_once_and_all_callbacks_come, .end = 40)
 }
 
 /* Nobody calls the device any more; only the watch can notice. */
-TEST(a_gpu_that_dies_while_all_wait_is_noticed)
+TEST(a_gpu_that_dies_while_all_wait_is_noticed, .skip = no_fake())
 {
     static struct bed bed;
 
@@ -520,7 +525,7 @@ static void fail_launch(void)
     destroy_bed(&bed);
 }
 
-TEST(the_sentence_names_call_stream_and_kernel)
+TEST(the_sentence_names_call_stream_and_kernel, .skip = no_fake())
 {
     char said[2048];
     FILE *file = tmpfile();
@@ -574,7 +579,7 @@ TEST(a_kernel_that_fails_ends_the_device, .end = 2 * (int)ARRAY_LEN(failing), .s
     destroy_bed(&bed);
 }
 
-TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1)
+TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1, .skip = no_fake())
 {
     setenv("CBF_FAKE_CUDA", "refuse=1", 1);
     struct device *device = test_open_device(1);
@@ -585,5 +590,4 @@ TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1)
     device_fill(stream, memory, 0, 10);
 }
 
-SUITE(.skip = test_fake_cuda() ? NULL : "there was no CUDA toolkit", .timeout_s = 60, .setup = test_use_fake_cuda,
-      .start = random_start);
+SUITE(.timeout_s = 60, .setup = test_use_fake_cuda, .start = random_start);
