@@ -125,7 +125,7 @@ static void start(struct program *program, const char *name, const struct daemon
         .name = name, .version = "0", .sensors = program->context.sensors, .halt = do_nothing, .restart = do_nothing};
     daemon->control(pipeline, &program->device);
     if (katcp_server_open(katcp, service_loop(service), &program->device, &server, why, sizeof(why)) ||
-        daemon->start(pipeline) || daemon->begin(pipeline, why, sizeof(why)))
+        daemon->start(pipeline) || daemon->enable(pipeline, why, sizeof(why)))
         fail(name, why);
     katcp_sensors_start(&program->own, service_loop(service));
 }
@@ -339,11 +339,11 @@ static void begin(void)
     static const struct daemon fgpu = {.create = fgpu_pipeline_create,
                                        .control = fgpu_pipeline_control,
                                        .start = fgpu_pipeline_start,
-                                       .begin = fgpu_pipeline_enable};
+                                       .enable = fgpu_pipeline_enable};
     static const struct daemon xbgpu = {.create = xbgpu_pipeline_create,
                                         .control = xbgpu_pipeline_control,
                                         .start = xbgpu_pipeline_start,
-                                        .begin = xbgpu_pipeline_enable};
+                                        .enable = xbgpu_pipeline_enable};
 
     service = fuzz_open_service();
     load(&fgpu_config_table, fgpu_config_check, fgpu_yaml, &fgpu_config, &programs[0]);
