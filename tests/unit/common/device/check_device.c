@@ -28,14 +28,14 @@
 #define GRACE_NS  (20 * NS_PER_MS) /* given to what must not happen */
 #define N_STREAMS 4
 
-struct xbgpu_gate;
+struct gate;
 struct list;
 
 static struct device *device;
 static struct device_stream *streams[N_STREAMS];
 static struct inbox *inbox;
 static struct device_kernel *gate_ready, *append_ready;
-static struct xbgpu_gate *gates; /* pinned, for all gates of a test */
+static struct gate *gates; /* pinned, for all gates of a test */
 static struct list *list;        /* pinned */
 
 static struct device_event *create_event(void)
@@ -56,17 +56,17 @@ static void wait_for_all(void)
 
 #define N_GATES 4
 
-struct xbgpu_gate {
+struct gate {
     uint32_t n_seen, n_needed; /* passes when n_seen >= n_needed; 0, 0: not in use */
 };
 
 struct gate_args {
-    struct xbgpu_gate *gate;
+    struct gate *gate;
 };
 
 static void xbgpu_gate_run(const void *args, int n_threads)
 {
-    struct xbgpu_gate *gate = ((const struct gate_args *)args)->gate;
+    struct gate *gate = ((const struct gate_args *)args)->gate;
 
     while (__atomic_load_n(&gate->n_seen, __ATOMIC_ACQUIRE) < gate->n_needed)
         sched_yield();
@@ -95,9 +95,9 @@ static void launch(struct device_stream *stream, struct device_kernel *kernel, c
 }
 
 /* What follows in the stream waits until the gate has been opened 'n_needed' times. */
-static struct xbgpu_gate *close_gate(struct device_stream *stream, uint32_t n_needed)
+static struct gate *close_gate(struct device_stream *stream, uint32_t n_needed)
 {
-    struct xbgpu_gate *gate = gates;
+    struct gate *gate = gates;
 
     while (gate->n_needed > 0)
         gate++;
@@ -107,7 +107,7 @@ static struct xbgpu_gate *close_gate(struct device_stream *stream, uint32_t n_ne
     return gate;
 }
 
-static void open_gate(struct xbgpu_gate *gate)
+static void open_gate(struct gate *gate)
 {
     __atomic_add_fetch(&gate->n_seen, 1, __ATOMIC_RELEASE);
 }
@@ -490,7 +490,7 @@ TEST(order_is_kept_as_the_ring_wraps)
     const int n = (int)ARRAY_LEN(list->values);
     /* The ring holds the gate and DEPTH - 1 others; the gate opens when one more is about to be enqueued.  How long
      * CUDA's own queue is depends on what is in it. */
-    struct xbgpu_gate *gate = close_gate(streams[0], test_on_cuda() ? DEVICE_STREAM_DEPTH / 4 : DEVICE_STREAM_DEPTH);
+    struct gate *gate = close_gate(streams[0], test_on_cuda() ? DEVICE_STREAM_DEPTH / 4 : DEVICE_STREAM_DEPTH);
 
     for (int k = 0; k < n; k++) {
         open_gate(gate);
@@ -519,7 +519,7 @@ TEST(then_comes_after_all_before_it)
     memset(pinned, 0xCC, 100);
     device_then(streams[0], push_arg, &first);
     assert_next(&first);
-    struct xbgpu_gate *gate = close_gate(streams[0], 1);
+    struct gate *gate = close_gate(streams[0], 1);
     device_fill(streams[0], memory, 17, 100);
     device_copy(streams[0], pinned, memory, 100);
     device_then(streams[0], push_arg, &second);
@@ -538,7 +538,7 @@ TEST(references_return_from_several_streams)
 
     buffer_ref_init(&ref, inbox, (struct inbox_item){.object = &ref});
     buffer_ref_set(&ref, N_STREAMS);
-    struct xbgpu_gate *gate = close_gate(streams[1], 1);
+    struct gate *gate = close_gate(streams[1], 1);
     for (int k = 0; k < N_STREAMS; k++)
         device_then(streams[k], buffer_ref_put, &ref);
     assert_none_yet();
@@ -595,7 +595,7 @@ TEST(several_streams_wait_for_one_event)
     struct device_event *event = create_event();
     int arg;
 
-    struct xbgpu_gate *gate = close_gate(streams[0], 1);
+    struct gate *gate = close_gate(streams[0], 1);
     device_event_record(event, streams[0]);
     for (int k = 1; k < N_STREAMS; k++) {
         device_stream_wait_event(streams[k], event);
@@ -614,7 +614,7 @@ TEST(wait_is_for_the_last_record_before_it)
     struct device_event *event = create_event();
     int first, second;
 
-    struct xbgpu_gate *gate = close_gate(streams[0], 1);
+    struct gate *gate = close_gate(streams[0], 1);
     device_event_record(event, streams[0]);
     device_stream_wait_event(streams[1], event);
     device_then(streams[1], push_arg, &first);
@@ -635,7 +635,7 @@ TEST(record_covers_only_what_came_before)
     int arg;
 
     device_event_record(event, streams[0]);
-    struct xbgpu_gate *gate = close_gate(streams[0], 1);
+    struct gate *gate = close_gate(streams[0], 1);
     device_stream_wait_event(streams[1], event);
     device_then(streams[1], push_arg, &arg);
     assert_next(&arg);
@@ -652,7 +652,7 @@ TEST(event_outlives_its_stream)
 
     ck_assert_int_eq(device_stream_create(device, "mayfly", &stream), 0);
     device_event_record(event, stream);
-    struct xbgpu_gate *gate = close_gate(streams[0], 1);
+    struct gate *gate = close_gate(streams[0], 1);
     device_stream_wait_event(streams[0], event);
     device_then(streams[0], push_arg, &early);
     device_stream_destroy(stream);
