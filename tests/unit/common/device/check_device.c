@@ -36,7 +36,7 @@ static struct device_stream *streams[N_STREAMS];
 static struct inbox *inbox;
 static struct device_kernel *gate_ready, *append_ready;
 static struct gate *gates; /* pinned, for all gates of a test */
-static struct list *list;        /* pinned */
+static struct list *list;  /* pinned */
 
 static struct device_event *create_event(void)
 {
