@@ -34,7 +34,7 @@ demo:
 	@$(SUBMAKE) $(ALL_CORES) all
 	@BUILD=$(BUILD) .venv/bin/python scripts/demo $(if $(KEEP),--keep)
 
-examples: reference ## config/*.yaml and docs/reference anew, after a change of keys, requests, sensors or metrics
+examples: reference ## writes config/*.yaml and docs/reference again, after a change of keys, requests, sensors or metrics
 	@for program in $(PROGRAMS); do $(BUILD)/$$program --print-example > config/$$program.yaml || exit 1; done
 
 reference: $(addprefix $(BUILD)/,$(PROGRAMS))

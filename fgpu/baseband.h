@@ -21,7 +21,7 @@ struct fgpu_device_input;
 uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t output,
                              bool compiles);
 
-/* What ddc does for an output: n_taps, subsampling and sample_bits. */
+/* The ddc's parameters for an output: n_taps, subsampling and sample_bits. */
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
 /* Designs the filter of a narrowband output: fgpu_ddc_taps() values in '*filter', the caller's to free.  Returns 0,

@@ -1,7 +1,7 @@
 # Flags and libraries.  pkg-config is asked once for each set.
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
-# Network cards by way of ibverbs, if the libraries are here.
+# ibverbs, if its libraries are installed.
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
 # Vulkan's headers, if they are here; the library is opened when it is needed.
 VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)

@@ -3,7 +3,7 @@ PROGRAMS := fgpu xbgpu dsim fsim visrec
 # Programs without a configuration file of their own.
 COMMANDS := cbf-doctor
 
-# Where ibverbs is not there, stubs take its place.
+# NO_VERBS is built in place of VERBS_SOURCES where ibverbs is not installed; it refuses `transport: ibverbs`.
 VERBS_SOURCES := common/net/verbs.c common/recv/source_verbs.c common/recv/source_verbs_open.c common/send/sink_verbs.c
 NO_VERBS      := common/recv/source_verbs_none.c common/send/sink_verbs_none.c
 # The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.

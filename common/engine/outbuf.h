@@ -1,7 +1,7 @@
 /* outbuf.h - output buffers: from the worker over the device to the sender, and back.
  *
  * Flow:      outbuf_take --> the daemon's kernels write it --outbuf_finish--> the daemon queues copies to the host
- *            --outbuf_download--> worker's inbox {downloaded_kind} --outbuf_downloaded--> sender --loan--> worker's inbox
+ *            --outbuf_download--> worker's inbox {downloaded_kind} --outbuf_downloaded--> sender --ref--> worker's inbox
  *            {free_kind} --outbuf_give--> free
  * Ownership: a buffer is a struct of the daemon that begins with a struct outbuf.  It belongs to the worker from take to
  *            download, and again once either of its items has been popped; in between to the device, and to the sender.
@@ -58,8 +58,8 @@ void outbuf_download(struct outbuf *buffer, struct device_stream *download);
 /* The item has come.  Call once for each. */
 void outbuf_downloaded(struct outbuf *buffer);
 
-/* What any stream takes from the configuration's section 'send'; the rest of 'stream' becomes zeros.  A card that is
- * lost stops 'service' with 1. */
+/* Fills 'stream' from the configuration's section 'send', and the rest with zeros.  The loss of a NIC stops 'service'
+ * with 1. */
 void outbuf_stream_config(const struct config_send *send, struct service *service, struct send_stream_config *stream);
 
 /* A struct spead_descriptor. */

@@ -47,7 +47,7 @@ char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_b
 /* "key: a.b.c.d:port", as a message about an endpoint begins; returns 'text'. */
 char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text_bytes);
 
-/* What an operator can do where bind() failed with 'err' (negative errno): "; ..." behind the error, or "". */
+/* Advice for an operator after bind() failed with 'err' (negative errno): "; ..." to follow the error, or "". */
 const char *endpoint_bind_error_hint(int err);
 
 bool endpoint_is_multicast(const struct endpoint *endpoint);

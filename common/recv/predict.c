@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Predictions are judged once so many packets met one, and after a failure tried again so many batches later. */
+/* The predictor is judged after JUDGED_PACKETS predictions.  If most failed, it pauses for RETRY_BATCHES batches. */
 #define JUDGED_PACKETS 64
 #define RETRY_BATCHES  64
 

@@ -46,7 +46,7 @@ static const struct group groups[] = {
     {PART_BACK, {AXIS(back_tiles, 1, 2), AXIS(back_bulk, 0, 1)}},
 };
 
-/* Registers that a thread of so many blocks may have. */
+/* Registers per thread that let so many blocks reside on a multiprocessor. */
 static uint32_t registers(uint32_t threads, uint32_t blocks)
 {
     return REGISTERS / (threads * blocks);

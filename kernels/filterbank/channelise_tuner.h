@@ -27,7 +27,7 @@ struct channelise_choice {
     struct channelise_narrow_shape narrow;
 };
 
-/* What was kept for 'config' and 'append_spectra', else the defaults; arguments as those of tuner_load(). */
+/* The kept shapes for 'config' and 'append_spectra', or the defaults; arguments as those of tuner_load(). */
 void channelise_choice_load(struct device *device, const char *program, const char *output,
                             const struct channelise_work *work, struct channelise_choice *choice);
 /* Sets the shapes of 'config', which then points to the choice. */

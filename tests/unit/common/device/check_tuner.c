@@ -55,7 +55,7 @@ static void teardown(void)
 
 /* ---- The tables -------------------------------------------------------------------------------------------------- */
 
-/* What a block may have of shared memory, by compute capability. */
+/* Shared memory that a block may use, by compute capability. */
 static const struct {
     const char *model;
     size_t shared_bytes;
