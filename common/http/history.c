@@ -385,8 +385,9 @@ static bool is_active(const struct row *row)
     return row->ongoing || sum_of(row->seconds, N_SECONDS) > 0;
 }
 
-/* Bad before warn, then those of the last minute, of which losses and silences go before ranges, then the latest; of
- * equals the first of the registry. */
+/* Bad rows precede warn rows.  Rows of the last minute come next: losses and silences precede ranges, later rows precede
+ * earlier rows.  In the same second a count of losses precedes the silence that caused the losses.  The registry's
+ * order decides the rest. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;
@@ -402,6 +403,8 @@ static int compare_rows(const void *a, const void *b)
         return x->ongoing ? -1 : 1;
     if (x->last_unix_ns != y->last_unix_ns)
         return x->last_unix_ns > y->last_unix_ns ? -1 : 1;
+    if ((x->rule->kind == LOSSES) != (y->rule->kind == LOSSES))
+        return x->rule->kind == LOSSES ? -1 : 1;
     return (x > y) - (x < y);
 }
 

@@ -216,6 +216,22 @@ TEST(flows_that_stop)
     check_row("m001 pol 0", "no packets", 3, 106, 180, 183);
 }
 
+/* A silence and the heaps that the silence cost end in the same second: the count precedes the silence. */
+TEST(counts_precede_their_silence)
+{
+    pass(10, 9);
+    for (int i = 0; i < 5; i++) {
+        counter_add(&missing, 9);
+        pass(1, 0);
+    }
+    pass(1, 9);
+    check_row("m001 pol 0", "packets missing", 45, 45, 11, 15);
+    check_row("m001 pol 0", "no packets", 5, 5, 10, 15);
+    json_t *all = history_describe(history);
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(all, 0), "what")), "packets missing");
+    json_decref(all);
+}
+
 /* A main thread that stood still for long does not make silences of the same length look usual. */
 TEST(late_looks_teach_nothing)
 {
