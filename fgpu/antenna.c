@@ -6,11 +6,13 @@
 #include "common/base/log.h"
 #include "common/recv/matcher.h"
 #include "common/base/presence.h"
+#include "common/engine/engine.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
 #include "fgpu/level.h"
 #include "fgpu/monitor.h"
+#include "fgpu/settings.h"
 
 #include <errno.h>
 #include <math.h>
@@ -19,59 +21,41 @@
 #include <string.h>
 
 struct fgpu_antenna {
+    struct lane lane; /* first */
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     const char *name; /* the configuration's */
-    struct device *device;
-    struct device_stream *upload, *compute, *download;
-    struct device_kernel *gather; /* with gpudirect; else NULL */
-    struct matcher *matcher;
-    struct fgpu_device_input inputs[FGPU_N_DEVICE_INPUTS];
-    struct fgpu_device_input *free_inputs[FGPU_N_DEVICE_INPUTS];
-    size_t n_free_inputs;
+    struct fgpu_device_input inputs[LANE_N_INPUTS];
     struct fgpu_device_input *previous; /* whose tail is the next one's history */
     struct fgpu_device_input *current;  /* being walked */
     int64_t newest_samples;             /* timestamp of the newest pair */
     bool restarts;                      /* a chunk since that pair began a stream */
-    bool went_back;                     /* since fgpu_antenna_went_back() */
-    struct fgpu_output **walks;         /* [n_outputs] */
+    bool went_back;                     /* the engine's channel has not been told */
+    struct fgpu_output **outputs;       /* [n_outputs] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
     struct gauge power_udb[N_POLS]; /* dBFS in millionths */
     struct gauge power_valid;
     struct counter unmatched_chunks;
-    struct counter late_chunks;
 };
 
 /* ---- Pairs of chunks to device inputs -------------------------------------------------------------------------- */
 
-void fgpu_antenna_add_chunk(struct fgpu_antenna *antenna, unsigned pol, struct chunk *chunk)
+static struct fgpu_antenna *antenna_of(const struct lane *lane)
 {
-    fgpu_monitor_chunk(&antenna->monitors[pol], chunk);
-    matcher_add(antenna->matcher, pol, chunk);
+    return (struct fgpu_antenna *)lane;
 }
 
-struct fgpu_antenna *fgpu_antenna_give_input(struct fgpu_device_input *input)
+void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk)
 {
-    struct fgpu_antenna *antenna = input->antenna;
-
-    antenna->free_inputs[antenna->n_free_inputs++] = input;
-    return antenna;
-}
-
-void fgpu_antenna_end(struct fgpu_antenna *antenna)
-{
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        matcher_end(antenna->matcher, pol);
+    fgpu_monitor_chunk(&antenna_of(lane)->monitors[pol], chunk);
 }
 
 /* The device input before is not needed any more once all that has been queued has run. */
 static void release_previous(struct fgpu_antenna *a)
 {
-    if (!a->previous)
-        return;
-    buffer_ref_set(&a->previous->ref, 1);
-    device_then(a->compute, buffer_ref_put, &a->previous->ref);
+    if (a->previous)
+        lane_return_input(&a->previous->base);
     a->previous = NULL;
 }
 
@@ -103,6 +87,7 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
                         int64_t timestamp_samples)
 {
     const struct fgpu_layout *l = a->layout;
+    struct device_stream *upload = a->lane.engine->upload;
 
     in->timestamp_samples = timestamp_samples - l->history_samples;
     in->has_history =
@@ -116,14 +101,13 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
         int64_t packet_samples = a->config->recv.packet_samples;
         in->first_samples[pol] = timestamp_samples + (int64_t)n_leading_absent(chunk) * packet_samples;
         in->end_samples[pol] = timestamp_samples + (int64_t)chunk->n_times * packet_samples;
-        chunk_gather(chunk, a->upload, a->gather);
-        device_copy(a->upload, in->samples[pol] + l->history_bytes, chunk->source, l->chunk_bytes);
-        device_then(a->upload, buffer_ref_put, &chunk->ref);
+        chunk_gather(chunk, upload, a->lane.gather);
+        device_copy(upload, in->samples[pol] + l->history_bytes, chunk->source, l->chunk_bytes);
+        device_then(upload, buffer_ref_put, &chunk->ref);
     }
-    device_event_record(in->uploaded, a->upload);
-    device_stream_wait_event(a->compute, in->uploaded);
+    lane_uploaded(&in->base);
     for (unsigned pol = 0; pol < N_POLS && in->has_history; pol++)
-        device_copy(a->compute, in->samples[pol], a->previous->samples[pol] + l->chunk_bytes, l->history_bytes);
+        device_copy(a->lane.compute, in->samples[pol], a->previous->samples[pol] + l->chunk_bytes, l->history_bytes);
     release_previous(a);
 }
 
@@ -133,16 +117,17 @@ static void reset_history(struct fgpu_antenna *a)
     release_previous(a);
     a->went_back = true;
     for (size_t o = 0; o < a->layout->n_outputs; o++)
-        fgpu_output_restart(a->walks[o]);
+        fgpu_output_restart(a->outputs[o]);
 }
 
-/* Makes the next pair the current device input.  Returns false if there is none, or nowhere to put it. */
-static bool next_input(struct fgpu_antenna *a)
+bool fgpu_antenna_begin(struct lane *lane, bool ended)
 {
+    struct fgpu_antenna *a = antenna_of(lane);
     struct chunk *pair[N_POLS];
     int64_t timestamp_samples;
 
-    while (a->n_free_inputs && matcher_next(a->matcher, pair, &timestamp_samples)) {
+    (void)ended; /* nothing waits for the next pair */
+    while (lane->n_free && matcher_next(lane->matcher, pair, &timestamp_samples)) {
         for (unsigned pol = 0; pol < N_POLS; pol++)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
         if (pair[0] && pair[1]) {
@@ -150,7 +135,7 @@ static bool next_input(struct fgpu_antenna *a)
                 reset_history(a);
             a->newest_samples = timestamp_samples;
             a->restarts = false;
-            a->current = a->free_inputs[--a->n_free_inputs];
+            a->current = (struct fgpu_device_input *)lane_take_input(lane);
             start_input(a, a->current, pair, timestamp_samples);
             return true;
         }
@@ -165,58 +150,71 @@ static bool next_input(struct fgpu_antenna *a)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait)
-{
-    for (;;) {
-        if (!antenna->current && !next_input(antenna))
-            return antenna->n_free_inputs > 0; /* else there may be more sets */
-        bool done = true;
-        for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-            done = fgpu_output_advance(antenna->walks[o], antenna->current, may_wait) && done;
-        if (!done)
-            return false;
-        antenna->previous = antenna->current;
-        antenna->current = NULL;
-    }
-}
-
-bool fgpu_antenna_went_back(struct fgpu_antenna *antenna)
-{
-    bool went_back = antenna->went_back;
-
-    antenna->went_back = false;
-    return went_back;
-}
-
-size_t fgpu_antenna_drop(struct fgpu_antenna *antenna)
-{
-    return matcher_drop(antenna->matcher);
-}
-
-void fgpu_antenna_flush(struct fgpu_antenna *antenna)
-{
-    for (size_t o = 0; o < antenna->layout->n_outputs; o++)
-        fgpu_output_flush(antenna->walks[o]);
-}
-
-struct fgpu_output *fgpu_antenna_walk(const struct fgpu_antenna *antenna, size_t output)
-{
-    return antenna->walks[output];
-}
-
-int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna)
+/* From which timestamp on all that was set shows, on every antenna. */
+static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
 
-    for (size_t o = 0; o < antenna->layout->n_outputs; o++) {
-        int64_t samples = fgpu_output_steady_samples(antenna->walks[o]);
-        steady_samples = samples > steady_samples ? samples : steady_samples;
+    for (size_t i = 0; i < engine->n_lanes; i++) {
+        const struct fgpu_antenna *a = antenna_of(engine->lanes[i]);
+        for (size_t o = 0; o < a->layout->n_outputs; o++) {
+            int64_t samples = fgpu_output_steady_samples(a->outputs[o]);
+            steady_samples = samples > steady_samples ? samples : steady_samples;
+        }
     }
     return steady_samples;
 }
 
-void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buffer)
+bool fgpu_antenna_process(struct lane *lane, bool may_wait)
 {
+    struct fgpu_antenna *a = antenna_of(lane);
+    bool done = true;
+
+    for (size_t o = 0; o < a->layout->n_outputs; o++)
+        done = fgpu_output_advance(a->outputs[o], a->current, may_wait) && done;
+    if (a->went_back)
+        command_steady(lane->engine->channel, steady_of(lane->engine));
+    a->went_back = false;
+    return done;
+}
+
+void fgpu_antenna_release(struct lane *lane)
+{
+    struct fgpu_antenna *a = antenna_of(lane);
+
+    a->previous = a->current;
+    a->current = NULL;
+}
+
+void fgpu_antenna_flush(struct lane *lane)
+{
+    struct fgpu_antenna *a = antenna_of(lane);
+
+    for (size_t o = 0; o < a->layout->n_outputs; o++)
+        fgpu_output_flush(a->outputs[o]);
+}
+
+void fgpu_antenna_apply(struct engine *engine, struct command *base)
+{
+    struct fgpu_command *command = (struct fgpu_command *)base;
+    struct fgpu_output *output = fgpu_antenna_output(engine->lanes[command->ant], command->output);
+
+    if (command->gains)
+        fgpu_output_set_gains(output, command->gains);
+    else
+        fgpu_output_set_delays(output, &command->delays);
+    command_answer(engine->channel, base, steady_of(engine));
+}
+
+struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output)
+{
+    return antenna_of(lane)->outputs[output];
+}
+
+void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer)
+{
+    struct fgpu_antenna *a = antenna_of(lane);
+
     if (!buffer->power)
         return;
     const struct fgpu_config_output *output = buffer->stream->output;
@@ -230,13 +228,14 @@ void fgpu_antenna_measure(struct fgpu_antenna *a, const struct fgpu_buffer *buff
     gauge_set(&a->power_valid, a->level.valid);
 }
 
-void fgpu_antenna_log(const struct fgpu_antenna *antenna)
+void fgpu_antenna_log(const struct lane *lane)
 {
+    const struct fgpu_antenna *antenna = antenna_of(lane);
     uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
 
     log_info("%s: %llu chunk%s discarded as the other polarisation's were missing, %llu as they came too late for it",
              antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
-             (unsigned long long)counter_get(&antenna->late_chunks));
+             (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
                  antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
@@ -246,20 +245,18 @@ void fgpu_antenna_log(const struct fgpu_antenna *antenna)
 /* ---- Making and unmaking ------------------------------------------------------------------------------------------
  * */
 
-static int create_input(struct fgpu_antenna *a, const struct fgpu_antenna_config *c, struct fgpu_device_input *in)
+static int create_input(struct fgpu_antenna *a, struct fgpu_device_input *in)
 {
     size_t n_heaps = a->layout->history_heaps + a->layout->heaps_per_chunk;
 
-    in->antenna = a;
-    buffer_ref_init(&in->ref, c->worker, (struct inbox_item){c->input_free_kind, 0, in});
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        in->samples[pol] = device_alloc(a->device, fgpu_device_input_bytes(a->layout));
+        in->samples[pol] = device_alloc(a->lane.engine->c.device, fgpu_device_input_bytes(a->layout));
         in->present[pol] = calloc(n_heaps, 1);
         in->sums[pol] = calloc(n_heaps + 1, sizeof(uint32_t));
         if (!in->samples[pol] || !in->present[pol] || !in->sums[pol])
             return -ENOMEM;
     }
-    return device_event_create(a->device, &in->uploaded);
+    return lane_add_input(&a->lane, &in->base);
 }
 
 /* Whole batches of the output that measures, about a second. */
@@ -280,7 +277,7 @@ static void register_metrics(struct fgpu_antenna *a)
     stats_counter("fgpu_unmatched_chunks", "Chunks discarded because the other polarisation's was missing.", labels,
                   &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
-                  &a->late_chunks);
+                  &a->lane.late_chunks);
     stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the time of fgpu_input_power_dbfs, else 0.",
                 labels, &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
@@ -317,87 +314,102 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         snprintf(name, sizeof(name), "%s.input%zu.delay", fgpu_config_output(a->config, o)->name, ant * N_POLS + pol);
         struct sensor_reading first = fgpu_delay_text_reading(&none, &timebase, 0);
         first.unix_ns = clock_unix_ns();
-        err = sensors_add(sensors, fgpu_output_delay_sensor(a->walks[o], pol), &about, first);
+        err = sensors_add(sensors, fgpu_output_delay_sensor(a->outputs[o], pol), &about, first);
     }
     for (unsigned pol = 0; pol < N_POLS && !err; pol++)
         err = fgpu_monitor_add_sensors(&a->monitors[pol], sensors, ant * N_POLS + pol);
     return err;
 }
 
-int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna)
+static int create_outputs(struct fgpu_antenna *a, size_t ant, struct fgpu_send *send, const struct fgpu_choice *choices)
+{
+    const struct engine *engine = a->lane.engine;
+    int err = 0;
+
+    a->outputs = calloc(a->layout->n_outputs, sizeof(struct fgpu_output *));
+    if (!a->outputs)
+        return -ENOMEM;
+    for (size_t o = 0; !err && o < a->layout->n_outputs; o++)
+        err = fgpu_output_create(&(struct fgpu_output_config){.config = a->config,
+                                                              .layout = a->layout,
+                                                              .device = engine->c.device,
+                                                              .compute = a->lane.compute,
+                                                              .download = engine->download,
+                                                              .stream = fgpu_send_stream(send, ant, o),
+                                                              .output = o,
+                                                              .choice = &choices[o],
+                                                              .channel = engine->channel},
+                                 &a->outputs[o]);
+    return err;
+}
+
+static int create_antenna(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                          size_t ant, struct fgpu_send *send, const struct fgpu_choice *choices)
 {
     struct fgpu_antenna *a = calloc(1, sizeof(*a));
     char name[32];
 
     if (!a)
         return -ENOMEM;
-    a->config = config->config;
-    a->layout = config->layout;
-    a->name = fgpu_config_antenna(a->config, config->ant)->name;
-    a->device = config->device;
-    a->upload = config->upload;
-    a->download = config->download;
+    a->config = config;
+    a->layout = layout;
+    a->name = fgpu_config_antenna(config, ant)->name;
     a->newest_samples = INT64_MIN;
-    struct matcher_config matcher = {
+    const struct matcher_config matcher = {
         .n_members = N_POLS,
-        .window_chunks = (unsigned)a->config->recv.window_chunks,
-        .wait_chunks = fgpu_layout_wait_chunks(&a->config->recv),
+        .window_chunks = (unsigned)config->recv.window_chunks,
+        .wait_chunks = fgpu_layout_wait_chunks(&config->recv),
         .jump_members = N_POLS,
-        .chunk_samples = a->config->recv.chunk_samples,
-        .max_chunks = N_POLS * (size_t)a->config->recv.n_chunks,
-        .late_chunks = &a->late_chunks,
+        .chunk_samples = config->recv.chunk_samples,
+        .max_chunks = N_POLS * (size_t)config->recv.n_chunks,
     };
-    snprintf(name, sizeof(name), "compute%zu", config->ant);
-    int err = matcher_create(&matcher, &a->matcher);
+    snprintf(name, sizeof(name), "compute%zu", ant);
+    int err = lane_init(&a->lane, engine, &matcher, name, config->recv.gpudirect);
+    for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
+        err = create_input(a, &a->inputs[i]);
     if (!err)
-        err = device_stream_create(a->device, name, &a->compute);
-    if (!err && a->config->recv.gpudirect)
-        err = chunk_create_gather(a->device, &a->gather);
-    for (size_t i = 0; !err && i < FGPU_N_DEVICE_INPUTS; i++) {
-        err = create_input(a, config, &a->inputs[i]);
-        a->free_inputs[a->n_free_inputs++] = &a->inputs[i];
-    }
-    a->walks = err ? NULL : calloc(a->layout->n_outputs, sizeof(struct fgpu_output *));
-    if (!err && !a->walks)
-        err = -ENOMEM;
-    for (size_t o = 0; !err && o < a->layout->n_outputs; o++)
-        err = fgpu_output_create(&(struct fgpu_output_config){a->config, a->layout, a->device, a->compute, a->download,
-                                                              fgpu_send_stream(config->send, config->ant, o), o,
-                                                              config->dither_seeds[o], &config->choices[o],
-                                                              config->filters[o], config->channel},
-                                 &a->walks[o]);
-    if (!err) {
-        init_level(a);
-        register_metrics(a);
-        err = add_sensors(a, config->ant, config->sensors);
-    }
-    if (err) {
-        stats_reset(); /* whoever asks for /metrics now would read what is freed */
-        fgpu_antenna_destroy(a);
+        err = create_outputs(a, ant, send, choices);
+    if (err)
         return err;
-    }
-    *antenna = a;
-    return 0;
+    init_level(a);
+    register_metrics(a);
+    return add_sensors(a, ant, engine->c.sensors);
 }
 
-void fgpu_antenna_destroy(struct fgpu_antenna *antenna)
+static void destroy_antenna(struct fgpu_antenna *a)
 {
-    if (!antenna)
-        return;
-    matcher_destroy(antenna->matcher);
-    device_stream_destroy(antenna->compute);
-    for (size_t o = 0; antenna->walks && o < antenna->layout->n_outputs; o++)
-        fgpu_output_destroy(antenna->walks[o]);
-    free(antenna->walks);
-    device_kernel_destroy(antenna->gather);
-    for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {
-        struct fgpu_device_input *in = &antenna->inputs[i];
-        device_event_destroy(in->uploaded);
+    lane_fini(&a->lane);
+    for (size_t o = 0; a->outputs && o < a->layout->n_outputs; o++)
+        fgpu_output_destroy(a->outputs[o]);
+    free(a->outputs);
+    for (size_t i = 0; i < LANE_N_INPUTS; i++) {
+        struct fgpu_device_input *in = &a->inputs[i];
+        lane_fini_input(&in->base);
         for (unsigned pol = 0; pol < N_POLS; pol++) {
-            device_free(antenna->device, in->samples[pol]);
+            device_free(a->lane.engine->c.device, in->samples[pol]);
             free(in->present[pol]);
             free(in->sums[pol]);
         }
     }
-    free(antenna);
+    free(a);
+}
+
+int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                         struct fgpu_send *send, const struct fgpu_choice *choices)
+{
+    int err = 0;
+
+    for (size_t a = 0; !err && a < layout->n_ants; a++)
+        err = create_antenna(config, layout, engine, a, send, choices);
+    if (err) {
+        stats_reset(); /* whoever asks for /metrics now would read what is freed */
+        fgpu_antennas_destroy(engine);
+    }
+    return err;
+}
+
+void fgpu_antennas_destroy(struct engine *engine)
+{
+    while (engine->n_lanes > 0)
+        destroy_antenna(antenna_of(engine->lanes[--engine->n_lanes]));
 }

@@ -1,7 +1,7 @@
-/* antenna.h - one antenna in fgpu's worker: its two polarisations put together, uploaded, and walked by every output.
+/* antenna.h - one antenna, a lane of fgpu's engine: two polarisations matched, uploaded, and read by every output.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
- *            each output walks through the device input (output.h)
+ *            each output reads the device input (output.h)
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
  * Ends:      a stream starts with the first heap that each polarisation has in their first common chunk, and ends with
@@ -13,68 +13,38 @@
 #ifndef FGPU_ANTENNA_H
 #define FGPU_ANTENNA_H
 
-#include "common/recv/chunk.h"
+#include "common/engine/lane.h"
 #include "fgpu/layout.h"
 #include "fgpu/output.h"
 
 #include <stdbool.h>
 
-struct fgpu_antenna;
+struct chunk;
+struct command;
+struct engine;
 
-struct fgpu_antenna_config {
-    const struct fgpu_config *config;
-    const struct fgpu_layout *layout;
-    struct device *device;
-    struct device_stream *upload;   /* shared by all antennas */
-    struct device_stream *download; /* shared by all antennas */
-    struct fgpu_send *send;
-    size_t ant;
-    struct inbox *worker;
-    int input_free_kind;               /* a device input is free: {input_free_kind, 0, struct fgpu_device_input} */
-    const uint64_t *dither_seeds;      /* [output] */
-    const struct fgpu_choice *choices; /* [output] */
-    float *const *filters;             /* [output]; NULL of a wide band */
-    struct sensors *sensors;
-    struct command_channel *channel; /* woken when gains are free again */
-};
+/* Makes all antennas, each a lane of the engine: engine->lanes[ant].  Returns 0 or negative errno; then there are none. */
+int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                         struct fgpu_send *send, const struct fgpu_choice *choices);
 
-int fgpu_antenna_create(const struct fgpu_antenna_config *config, struct fgpu_antenna **antenna);
+/* What an engine does with an antenna's lane, and with a struct fgpu_command (common/engine/engine.h). */
+void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk);
+bool fgpu_antenna_begin(struct lane *lane, bool ended);
+bool fgpu_antenna_process(struct lane *lane, bool may_wait);
+void fgpu_antenna_release(struct lane *lane);
+void fgpu_antenna_flush(struct lane *lane);
+void fgpu_antenna_apply(struct engine *engine, struct command *command);
 
-/* A full chunk of polarisation 'pol'; it has one reader, us. */
-void fgpu_antenna_add_chunk(struct fgpu_antenna *antenna, unsigned pol, struct chunk *chunk);
-
-/* A device input is free again; says whose. */
-struct fgpu_antenna *fgpu_antenna_give_input(struct fgpu_device_input *input);
-
-/* No more chunks will come.  The chunks that are there are processed; none is dropped where no buffer is free. */
-void fgpu_antenna_end(struct fgpu_antenna *antenna);
-
-/* Gives back the chunks that have not been begun.  Returns how many. */
-size_t fgpu_antenna_drop(struct fgpu_antenna *antenna);
-
-/* Goes on as far as possible.  'may_wait': rather stop and be called again than drop a batch for want of an output
- * buffer (file sources, draining).  Returns true when nothing is left to do. */
-bool fgpu_antenna_advance(struct fgpu_antenna *antenna, bool may_wait);
-
-/* Whether the data's time has begun again earlier since it was last asked. */
-bool fgpu_antenna_went_back(struct fgpu_antenna *antenna);
-
-/* From any thread: the walk of one output. */
-struct fgpu_output *fgpu_antenna_walk(const struct fgpu_antenna *antenna, size_t output);
-
-/* All that was set of any output shows in what is made from this timestamp on. */
-int64_t fgpu_antenna_steady_samples(const struct fgpu_antenna *antenna);
+/* [any] One output of an antenna. */
+struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 
 /* An output buffer is in host memory: what it says of the inputs is taken note of. */
-void fgpu_antenna_measure(struct fgpu_antenna *antenna, const struct fgpu_buffer *buffer);
-
-/* Sends the whole batches of buffers begun.  After fgpu_antenna_end() and an advance that returned true. */
-void fgpu_antenna_flush(struct fgpu_antenna *antenna);
+void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
 /* Logs how many chunks were of no use, and the inputs' power. */
-void fgpu_antenna_log(const struct fgpu_antenna *antenna);
+void fgpu_antenna_log(const struct lane *lane);
 
-/* All streams of the device must be idle.  NULL is accepted. */
-void fgpu_antenna_destroy(struct fgpu_antenna *antenna);
+/* All streams of the device must be idle.  An engine of zeros is accepted. */
+void fgpu_antennas_destroy(struct engine *engine);
 
 #endif

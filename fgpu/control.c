@@ -6,7 +6,6 @@
 #include "common/katcp/server.h"
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
-#include "fgpu/command.h"
 #include "fgpu/delay_text.h"
 #include "fgpu/stream_info.h"
 #include "fgpu/layout.h"
@@ -458,7 +457,8 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
     return true;
 }
 
-static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t output, const struct fgpu_delay_model *models)
+static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t output,
+                      const struct fgpu_delay_model *models)
 {
     for (size_t i = 0; i < c->n_inputs; i++)
         if (models[i].start_samples >= 0 &&
@@ -557,7 +557,8 @@ static const struct katcp_request requests[] = {
     {"resume",
      "Has a stream resume at once that waits for its input, after a delay that was too large.\n"
      "?resume STREAM [ANTENNA...]\n"
-     "STREAM is an output's name, ANTENNA an antenna's; without any, all antennas resume. The timestamps of a stream that "
+     "STREAM is an output's name, ANTENNA an antenna's; without any, all antennas resume. The timestamps of a stream "
+     "that "
      "waited go back; a stream that does not wait goes on as it was.",
      1, INT_MAX, request_resume, 0, TIMEOUT_S},
 };
@@ -597,12 +598,12 @@ static bool is_rx(const char *name)
 static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config *config)
 {
     const struct sensor_desc rx = {.name = "rx.device-status",
-                                    .description =
-                                        "Degraded while any sensor of what is received (rx) is worse than nominal",
-                                    .units = "",
-                                    .type = SENSOR_DISCRETE,
-                                    .words = sensor_aggregate_words,
-                                    .includes = is_rx};
+                                   .description =
+                                       "Degraded while any sensor of what is received (rx) is worse than nominal",
+                                   .units = "",
+                                   .type = SENSOR_DISCRETE,
+                                   .words = sensor_aggregate_words,
+                                   .includes = is_rx};
     size_t n = c->config->outputs.n * c->n_inputs;
 
     c->eq = calloc(n, sizeof(*c->eq));
@@ -611,7 +612,7 @@ static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config 
         err = add_eq(c, i / c->n_inputs, i % c->n_inputs);
     if (!err)
         err = sensors_add(c->sensors, &c->rx_status, &rx, (struct sensor_reading){0});
-    return err ? err : fgpu_stream_info_init(&c->info, c->config, config->dither_seeds, c->sensors);
+    return err ? err : fgpu_stream_info_init(&c->info, c->config, config->choices, c->sensors);
 }
 
 int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control)

@@ -7,7 +7,7 @@
  * Inputs:    0 to 2n - 1 of n antennas: twice the antenna's place in the configuration, plus the polarisation; or its
  *            label, the antenna's name with v for polarisation 0 and h for 1.  ?delays takes a model for each input, or
  *            INPUT=MODEL for those that are to change.
- * Flow:      request --checked whole--> settings --snapshots (command.h)--> worker; once that has applied them, steady-state-
+ * Flow:      request --checked whole--> settings --snapshots (settings.h)--> worker; once that has applied them, steady-state-
  *            timestamp and eq are set, and the reply leaves.  Replies leave in the order of their requests.
  * Turns:     gains are set some antennas at a time, in the order of the requests, so that the main thread's other work
  *            goes on in between.  ?gain without values says what has been set so far.
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 struct command_channel;
+struct fgpu_choice;
 struct fgpu_control;
 struct katcp_device;
 
@@ -31,7 +32,7 @@ struct fgpu_control_config {
     const struct fgpu_config *config;
     struct command_channel *channel; /* stopped by fgpu_control_stop() */
     struct fgpu_settings *settings;
-    const uint64_t *dither_seeds; /* [output] */
+    const struct fgpu_choice *choices; /* [output] */
     const struct daemon_context *context;
 };
 

@@ -1,5 +1,6 @@
 /* layout.c - sizes that follow from the configuration, and the checks across its keys. */
 #include "fgpu/layout.h"
+#include "fgpu/settings.h"
 
 #include "common/device/device.h"
 #include "common/recv/matcher.h"
@@ -20,6 +21,7 @@
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* by default */
+#define N_SPARE_COMMANDS   16   /* that may wait for the worker, beside one for each output of each antenna */
 #define MIN_PASS_FRACTION  1e-6 /* so that the bands of a filter are wider than the rounding of their ends */
 
 int64_t fgpu_ddc_taps(const struct fgpu_config_output *output)
@@ -184,15 +186,15 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
     uint64_t pinned = device_pinned_bytes(host_voltages, on_gpu) + device_pinned_bytes(rotation, on_gpu) +
                       device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(power, on_gpu);
 
-    bytes_add(&l->buffers_bytes, n_buffers, pinned);
-    bytes_add(&l->host_bytes, n_buffers, pinned + heaps);
-    bytes_add(&l->device_bytes, n_buffers, rotation + saturated + power);
+    bytes_add(&l->memory.buffers_bytes, n_buffers, pinned);
+    bytes_add(&l->memory.host_bytes, n_buffers, pinned + heaps);
+    bytes_add(&l->memory.device_bytes, n_buffers, rotation + saturated + power);
     if (!config->send.gpudirect) {
-        bytes_add(&l->device_bytes, n_buffers, voltages);
+        bytes_add(&l->memory.device_bytes, n_buffers, voltages);
         return;
     }
-    bytes_add(&l->device_bytes, l->n_ants, device_exported_bytes(bytes_times(n_buffers / l->n_ants, voltages)));
-    bytes_add(&l->host_bytes, l->n_ants, device_pinned_bytes(fgpu_preview_bytes(output), on_gpu));
+    bytes_add(&l->memory.device_bytes, l->n_ants, device_exported_bytes(bytes_times(n_buffers / l->n_ants, voltages)));
+    bytes_add(&l->memory.host_bytes, l->n_ants, device_pinned_bytes(fgpu_preview_bytes(output), on_gpu));
 }
 
 /* What an output takes beside its buffers, of one antenna (output.c, settings.c). */
@@ -203,10 +205,10 @@ static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, 
     size_t spectra = (size_t)c->n_batches * c->spectra_per_heap * N_POLS * sizeof(struct channelise_spectrum);
     size_t gains = fgpu_gain_bytes(output);
 
-    bytes_add(&l->host_bytes, l->n_ants,
+    bytes_add(&l->memory.host_bytes, l->n_ants,
               spectra + FGPU_N_GAINS * device_pinned_bytes(gains, shared_bytes > 0) + 2 * gains);
-    bytes_add(&l->device_bytes, l->n_ants, bytes_plus(gains, channelise_scratch_bytes(c, shared_bytes)));
-    bytes_add(&l->device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, o, shared_bytes > 0));
+    bytes_add(&l->memory.device_bytes, l->n_ants, bytes_plus(gains, channelise_scratch_bytes(c, shared_bytes)));
+    bytes_add(&l->memory.device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, o, shared_bytes > 0));
 }
 
 /* What samples come into (recv.c, antenna.c). */
@@ -217,20 +219,20 @@ static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, 
     uint64_t chunks = chunk_pool_device_bytes(&shape);
     size_t n_heaps = l->history_heaps + l->heaps_per_chunk;
 
-    l->chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape, on_gpu));
-    l->direct_bytes = recv->direct ? bytes_times(l->n_inputs, chunks) : 0;
-    l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
-    bytes_add(&l->host_bytes, l->n_inputs * FGPU_N_DEVICE_INPUTS, n_heaps + (n_heaps + 1) * sizeof(uint32_t));
-    bytes_add(&l->device_bytes, l->n_inputs, chunks);
-    bytes_add(&l->device_bytes, l->n_inputs * FGPU_N_DEVICE_INPUTS, fgpu_device_input_bytes(l));
+    l->memory.chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape, on_gpu));
+    l->memory.direct_bytes = recv->direct ? bytes_times(l->n_inputs, chunks) : 0;
+    l->memory.host_bytes = bytes_plus(l->memory.host_bytes, l->memory.chunks_bytes);
+    bytes_add(&l->memory.host_bytes, l->n_inputs * LANE_N_INPUTS, n_heaps + (n_heaps + 1) * sizeof(uint32_t));
+    bytes_add(&l->memory.device_bytes, l->n_inputs, chunks);
+    bytes_add(&l->memory.device_bytes, l->n_inputs * LANE_N_INPUTS, fgpu_device_input_bytes(l));
     for (size_t t = 0; t < l->n_recv_threads; t++) {
         struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
                                                         recv->buffer_bytes, fgpu_thread_frames(l, config, t));
-        bytes_add(&l->host_bytes, 1, receiver.host);
+        bytes_add(&l->memory.host_bytes, 1, receiver.host);
         bytes_add(&l->locked_bytes, 1, receiver.ring);
         bytes_add(&l->frames_bytes, 1, receiver.device);
     }
-    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
+    l->memory.device_bytes = bytes_plus(l->memory.device_bytes, l->frames_bytes);
 }
 
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
@@ -296,13 +298,13 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     if (err)
         return err;
     err = device_check_memory(
-        device, layout->host_bytes, layout->device_bytes, "recv.chunk_samples",
+        device, layout->memory.host_bytes, layout->memory.device_bytes, "recv.chunk_samples",
         "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
         "fewer antennas",
         why, why_bytes);
     if (!err && config->recv.direct)
         err = device_check_direct(
-            device, layout->direct_bytes, "recv.direct",
+            device, layout->memory.direct_bytes, "recv.direct",
             "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
             "(docs/operation.md), or set it to false",
             why, why_bytes);
@@ -493,7 +495,7 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
         config_error(errors, &config->recv.chunk_samples,
                      "chunk_samples (%lld) must be at least the longest filter window plus max_delay_diff: %lld",
                      (long long)config->recv.chunk_samples, (long long)layout.history_samples);
-    if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
+    if (bytes_plus(layout.memory.host_bytes, layout.memory.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.chunk_samples,
                      "this configuration needs more memory than 64 bits can count: lower recv.chunk_samples, "
                      "recv.chunks, or batches_per_buffer or buffers of outputs");
@@ -519,4 +521,19 @@ void fgpu_config_check(void *values, struct config *errors)
     http_keys_check(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
+}
+
+struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config)
+{
+    struct engine_sizes sizes = {
+        .n_lanes = layout->n_ants,
+        .n_chunks = layout->n_inputs * (size_t)config->recv.n_chunks,
+        .n_commands = layout->n_ants * layout->n_outputs + N_SPARE_COMMANDS,
+        .command_bytes = sizeof(struct fgpu_command),
+        .n_recv_threads = layout->n_recv_threads,
+    };
+
+    for (size_t o = 0; o < layout->n_outputs; o++)
+        sizes.n_outbufs += layout->n_ants * fgpu_output_buffers(config, fgpu_config_output(config, o));
+    return sizes;
 }

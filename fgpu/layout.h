@@ -4,6 +4,8 @@
 #ifndef FGPU_LAYOUT_H
 #define FGPU_LAYOUT_H
 
+#include "common/base/memory.h"
+#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "fgpu/config.h"
 #include "kernels/ddc/ddc.h"
@@ -12,20 +14,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Device inputs of an antenna: one being read, the one before it (its tail is the next one's history), one being
- * uploaded. */
-#define FGPU_N_DEVICE_INPUTS 3
-
 /* Gains of an output that may be on their way at once: one being copied to the device, and one more. */
 #define FGPU_N_GAINS 2
 
 /* Complex samples that the status page looks at in a batch. */
 #define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
 
-/* The shapes of one output's kernels.  Zeroed, it stands for the defaults. */
+/* What one output's kernels are made with, on all antennas (choice.h).  Zeroed shapes stand for the defaults. */
 struct fgpu_choice {
     struct channelise_choice channelise;
     struct ddc_shape ddc; /* of a narrow band */
+    uint64_t dither_seed;
+    float *filter; /* of a narrow band; else NULL */
 };
 
 struct fgpu_layout {
@@ -39,14 +39,10 @@ struct fgpu_layout {
     int64_t history_samples; /* kept of the chunk before: longest window + max_delay_diff, in whole heaps */
     size_t history_heaps;
     size_t history_bytes;
-    /* UINT64_MAX where they go beyond 64 bits. */
-    uint64_t host_bytes;                  /* chunks, output buffers, and the heaps laid out in them */
-    uint64_t chunks_bytes, buffers_bytes; /* of these what packets land in and leave from */
-    uint64_t device_bytes;                /* inputs, output buffers, scratch, direct and exported memory */
-    uint64_t direct_bytes;                /* of these the direct chunks */
-    uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
-    uint64_t locked_bytes;                /* of the host's, in rings of cards */
-    size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
+    struct memory_use memory; /* UINT64_MAX where a sum goes beyond 64 bits; the device's with exported memory */
+    uint64_t frames_bytes;    /* the device's rest of frames of cards, with gpudirect */
+    uint64_t locked_bytes;    /* the host's, in rings of cards */
+    size_t frames_per_heap;   /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
 /* What its timestamps mean. */
@@ -114,6 +110,9 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
 /* What one output of one antenna is for the kernels. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
+
+/* What the engine has room for. */
+struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
 /* Samples of input from batch to batch of an output, and bytes of a batch (all substreams). */
 int64_t fgpu_batch_samples(const struct fgpu_config_output *output);

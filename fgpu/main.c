@@ -4,6 +4,7 @@
 #include "fgpu/tune.h"
 
 #include "common/daemon/daemon.h"
+#include "common/engine/engine.h"
 
 static const struct daemon daemon_fgpu = {
     .name = "fgpu",
@@ -15,8 +16,8 @@ static const struct daemon daemon_fgpu = {
     .tune = fgpu_tune,
     .create = fgpu_pipeline_create,
     .control = fgpu_pipeline_control,
-    .start = fgpu_pipeline_start,
-    .enable = fgpu_pipeline_enable,
+    .start = engine_start,
+    .enable = engine_enable,
     .stop = fgpu_pipeline_stop,
     .destroy = fgpu_pipeline_destroy,
 };

@@ -31,7 +31,7 @@ struct fgpu_output {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
     struct fgpu_delay_model shown[N_POLS]; /* what 'delay_sensors' say */
-    int64_t shown_since[N_POLS];      /* and since when */
+    int64_t shown_since[N_POLS];           /* and since when */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
     struct gauge confirmed;   /* timestamp */
@@ -42,14 +42,14 @@ struct fgpu_output {
     struct fgpu_buffer *filling;
     size_t n_filled; /* spectra in 'filling' */
     bool started;
-    int64_t next_samples;    /* timestamp of the next spectrum */
-    int64_t done_samples;    /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;  /* all that was set shows from there on */
-    int64_t run_samples;     /* of output made since the last long gap or restart */
-    int64_t confirm_samples; /* [const] */
+    int64_t next_samples;        /* timestamp of the next spectrum */
+    int64_t done_samples;        /* end of the last spectrum that was made or dropped */
+    int64_t steady_samples;      /* all that was set shows from there on */
+    int64_t run_samples;         /* of output made since the last long gap or restart */
+    int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* of the last input */
     bool is_ahead;               /* as the delay sensors say */
-    int64_t skipped_samples; /* no batch before it is counted as skipped any more, since the last restart */
+    int64_t skipped_samples;     /* no batch before it is counted as skipped any more, since the last restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
@@ -93,8 +93,8 @@ static void download_voltages(struct fgpu_output *w, struct fgpu_buffer *buffer)
     if (buffer->voltages)
         device_copy(w->download, buffer->voltages, buffer->parts.voltages, batch_bytes * buffer->job.n_groups);
     else if (buffer->sampled_for_status)
-        device_copy_2d(w->download, w->stream->preview_voltages, look_bytes, buffer->parts.voltages + batch * batch_bytes,
-                       batch_bytes / n_chan, look_bytes, n_chan);
+        device_copy_2d(w->download, w->stream->preview_voltages, look_bytes,
+                       buffer->parts.voltages + batch * batch_bytes, batch_bytes / n_chan, look_bytes, n_chan);
 }
 
 /* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
@@ -194,8 +194,8 @@ static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
     const int64_t first_samples[N_POLS] = {first_of(w, in, 0), first_of(w, in, 1)};
-    int64_t next =
-        fgpu_delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0, w->batch_samples);
+    int64_t next = fgpu_delay_skip(delays, first_samples, N_POLS, w->subsampling, w->started ? w->next_samples : 0,
+                                   w->batch_samples);
 
     fgpu_output_flush(w);
     if (next == INT64_MAX)
@@ -221,7 +221,8 @@ static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
 
 /* Marks the batches whose spectra [first, first + n) of the buffer miss input on 'pol'. */
-static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first, size_t n)
+static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first,
+                          size_t n)
 {
     const struct channelise_spectrum *spectra = w->spectra[pol];
 
@@ -480,7 +481,8 @@ static int create_gains(struct fgpu_output *w, size_t output)
 int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **walk)
 {
     struct fgpu_output *w = calloc(1, sizeof(*w));
-    struct channelise_config config = fgpu_channelise_config(c->config, c->stream->ant, c->output, c->dither_seed);
+    struct channelise_config config =
+        fgpu_channelise_config(c->config, c->stream->ant, c->output, c->choice->dither_seed);
 
     if (!w)
         return -ENOMEM;
@@ -514,8 +516,8 @@ int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **
     if (!err)
         err = create_gains(w, c->output);
     if (!err && w->stream->output->kind == FGPU_NARROWBAND)
-        err =
-            fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->filter, &c->choice->ddc, &w->baseband);
+        err = fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->choice->filter, &c->choice->ddc,
+                                   &w->baseband);
     if (err) {
         fgpu_output_destroy(w);
         return err;

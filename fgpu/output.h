@@ -24,6 +24,7 @@
 #define FGPU_OUTPUT_H
 
 #include "common/base/buffer_ref.h"
+#include "common/engine/lane.h"
 #include "common/telemetry/sensor.h"
 #include "fgpu/delay.h"
 #include "fgpu/layout.h"
@@ -32,17 +33,14 @@
 #include <stdbool.h>
 
 struct command_channel;
-struct fgpu_antenna;
 struct fgpu_output;
 
 /* A pair of chunks on the device, behind its history. */
 struct fgpu_device_input {
-    struct buffer_ref ref;              /* home: the worker's inbox */
-    struct fgpu_antenna *antenna;  /* [const] */
+    struct device_input base;      /* first */
     uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
     uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
     uint32_t *sums[N_POLS];        /* [const] their prefix sums */
-    struct device_event *uploaded; /* [const] */
     int64_t timestamp_samples;     /* of the first sample of the history */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
     int64_t end_samples[N_POLS];   /* timestamp behind the last sample that there is */
@@ -58,9 +56,7 @@ struct fgpu_output_config {
     struct device_stream *download; /* shared by all antennas */
     struct fgpu_stream *stream;
     size_t output;
-    uint64_t dither_seed;
     const struct fgpu_choice *choice;
-    const float *filter; /* of a narrow band, which fgpu_baseband_design() made; else NULL */
     struct command_channel *channel; /* woken when gains are free again; NULL: nobody waits for them */
 };
 

@@ -1,6 +1,7 @@
 /* recv.c - the first stage: which packets make which input's chunks. */
 #include "fgpu/recv.h"
 
+#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "common/telemetry/data_time.h"
 #include "common/recv/receiver_metrics.h"
@@ -36,6 +37,7 @@ struct recv_input {
 struct fgpu_recv {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
+    struct engine *engine;
     struct receiver_set receivers;
     struct recv_thread *threads; /* [n_recv_threads] */
     struct recv_input *inputs;
@@ -64,8 +66,7 @@ static const struct endpoint_list *input_endpoints(const struct fgpu_recv *recv,
     return &fgpu_config_antenna(recv->config, input / N_POLS)->pols[input % N_POLS];
 }
 
-static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input, char *why,
-                        size_t why_bytes)
+static int create_input(struct fgpu_recv *recv, size_t input, char *why, size_t why_bytes)
 {
     struct recv_input *in = &recv->inputs[input];
     char labels[256] = "", pol[2] = {(char)('0' + input % N_POLS), '\0'};
@@ -74,7 +75,8 @@ static int create_input(struct fgpu_recv *recv, const struct fgpu_recv_config *c
     if (err)
         return err;
     struct chunk_shape shape = fgpu_chunk_shape(recv->layout, recv->config);
-    err = chunk_pool_create(c->device, &shape, (unsigned)input, in->free_chunks, 0, &in->pool, why, why_bytes);
+    err = chunk_pool_create(recv->engine->c.device, &shape, (unsigned)input, in->free_chunks, 0, &in->pool, why,
+                            why_bytes);
     if (err)
         return err;
     gauge_set(&in->antenna_timestamp, -1);
@@ -109,8 +111,7 @@ static int list_endpoints(struct fgpu_recv *recv, size_t t)
     return 0;
 }
 
-static struct assembler_config input_assembler(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t input,
-                                               const char *name)
+static struct assembler_config input_assembler(struct fgpu_recv *recv, size_t input, const char *name)
 {
     const struct fgpu_config *config = recv->config;
 
@@ -129,14 +130,13 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, const str
         .group_timestamp = &recv->inputs[input - input % N_POLS].antenna_timestamp,
         .patience_chunks = (int64_t)fgpu_layout_wait_chunks(&config->recv) - 1,
         .free_chunks = recv->inputs[input].free_chunks,
-        .worker = c->worker,
-        .full_kind = c->full_kind,
+        .worker = recv->engine->inbox,
+        .full_kind = ENGINE_CHUNK,
         .stats = &recv->inputs[input].stats,
     };
 }
 
-static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *c, size_t t, char *why,
-                         size_t why_bytes)
+static int create_thread(struct fgpu_recv *recv, size_t t, char *why, size_t why_bytes)
 {
     const struct fgpu_config_recv *config = &recv->config->recv;
     struct recv_thread *thread = &recv->threads[t];
@@ -150,14 +150,14 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
     for (size_t i = t; i < recv->layout->n_inputs; i += recv->layout->n_recv_threads, n_members++) {
         snprintf(names[n_members], sizeof(*names), "%s pol%zu", fgpu_config_antenna(recv->config, i / N_POLS)->name,
                  i % N_POLS);
-        assemblers[n_members] = input_assembler(recv, c, i, names[n_members]);
+        assemblers[n_members] = input_assembler(recv, i, names[n_members]);
     }
     struct receiver_config receiver = {
         .source = {.endpoints = &thread->endpoints,
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
                    .transport = config->transport,
-                   .device = config->gpudirect ? c->device : NULL,
+                   .device = config->gpudirect ? recv->engine->c.device : NULL,
                    .n_kept = fgpu_thread_frames(recv->layout, recv->config, t),
                    .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
                    .busy_poll_ns = config->busy_poll_us * NS_PER_US,
@@ -169,8 +169,8 @@ static int create_thread(struct fgpu_recv *recv, const struct fgpu_recv_config *
         .assemblers = assemblers,
         .n_assemblers = n_members,
         .direct = config->direct,
-        .worker = c->worker,
-        .end_kind = c->end_kind,
+        .worker = recv->engine->inbox,
+        .end_kind = ENGINE_RECV_END,
     };
     err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "fgpu_input", why, why_bytes);
 out:
@@ -179,61 +179,34 @@ out:
     return err;
 }
 
-int fgpu_recv_create(const struct fgpu_recv_config *config, struct fgpu_recv **recv, char *why, size_t why_bytes)
+int fgpu_recv_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                     struct fgpu_recv **recv, char *why, size_t why_bytes)
 {
     struct fgpu_recv *r = calloc(1, sizeof(*r));
 
     snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu bytes per input",
-             (long long)config->config->recv.n_chunks, config->layout->chunk_bytes);
+             (long long)config->recv.n_chunks, layout->chunk_bytes);
     if (!r)
         return -ENOMEM;
-    r->config = config->config;
-    r->layout = config->layout;
+    r->config = config;
+    r->layout = layout;
+    r->engine = engine;
     r->threads = calloc(r->layout->n_recv_threads, sizeof(*r->threads));
     r->inputs = calloc(r->layout->n_inputs, sizeof(*r->inputs));
 
     int err = r->threads && r->inputs ? receiver_set_init(&r->receivers, r->layout->n_recv_threads) : -ENOMEM;
     for (size_t i = 0; !err && i < r->layout->n_inputs; i++)
-        err = create_input(r, config, i, why, why_bytes);
+        err = create_input(r, i, why, why_bytes);
     for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
-        err = create_thread(r, config, t, why, why_bytes);
+        err = create_thread(r, t, why, why_bytes);
     if (err) {
         fgpu_recv_destroy(r);
         return err;
     }
     data_time_metrics("fgpu", r->config->time.timebase == CONFIG_TIMEBASE_PACKETS);
+    engine->receivers = &r->receivers;
     *recv = r;
     return 0;
-}
-
-int fgpu_recv_start(struct fgpu_recv *recv)
-{
-    return receiver_set_start(&recv->receivers);
-}
-
-int fgpu_recv_enable(struct fgpu_recv *recv, char *why, size_t why_bytes)
-{
-    return receiver_set_enable(&recv->receivers, why, why_bytes);
-}
-
-size_t fgpu_recv_n_threads(const struct fgpu_recv *recv)
-{
-    return recv->receivers.n;
-}
-
-bool fgpu_recv_failed(const struct fgpu_recv *recv)
-{
-    return receiver_set_failed(&recv->receivers);
-}
-
-bool fgpu_recv_can_wait(const struct fgpu_recv *recv)
-{
-    return receiver_set_can_wait(&recv->receivers);
-}
-
-void fgpu_recv_stop(struct fgpu_recv *recv)
-{
-    receiver_set_stop(&recv->receivers);
 }
 
 void fgpu_recv_log(const struct fgpu_recv *recv)

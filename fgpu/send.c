@@ -2,6 +2,7 @@
 #include "fgpu/send.h"
 
 #include "common/base/clock.h"
+#include "common/engine/engine.h"
 #include "common/base/log.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
@@ -19,8 +20,7 @@
 struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
-    struct device *device;
-    struct service *service;
+    struct engine *engine;
     struct sender_group *senders;
     struct fgpu_stream *streams; /* [ant][output] */
 };
@@ -28,20 +28,6 @@ struct fgpu_send {
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output)
 {
     return &send->streams[ant * send->layout->n_outputs + output];
-}
-
-struct sender_group *fgpu_send_senders(struct fgpu_send *send)
-{
-    return send->senders;
-}
-
-size_t fgpu_send_n_downloading(const struct fgpu_send *send)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++)
-        n += send->streams[i].pool.n_downloading;
-    return n;
 }
 
 /* Tells the shares of a batch what is to become of it. */
@@ -191,13 +177,13 @@ static int create_voltages(struct fgpu_send *send, struct fgpu_buffer *buffer, c
         *payloads = stream->exported.card + at;
         return 0;
     }
-    buffer->parts.voltages = device_alloc(send->device, n_bytes);
-    buffer->voltages = device_alloc_pinned(send->device, n_bytes);
+    buffer->parts.voltages = device_alloc(send->engine->c.device, n_bytes);
+    buffer->voltages = device_alloc_pinned(send->engine->c.device, n_bytes);
     *payloads = buffer->voltages;
     return buffer->parts.voltages && buffer->voltages ? 0 : -ENOMEM;
 }
 
-static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *c, struct fgpu_buffer *buffer)
+static int create_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
     size_t saturated_bytes = (size_t)output->n_batches * N_POLS * sizeof(uint32_t);
@@ -207,38 +193,36 @@ static int create_buffer(struct fgpu_send *send, const struct fgpu_send_config *
     int err = create_voltages(send, buffer, &payloads);
     if (err)
         return err;
-    buffer->parts.saturated = device_alloc(send->device, saturated_bytes);
-    buffer->parts.rotation_device = device_alloc(send->device, rotation_bytes);
-    buffer->parts.rotation = device_alloc_pinned(send->device, rotation_bytes);
-    buffer->saturated = device_alloc_pinned(send->device, saturated_bytes);
+    buffer->parts.saturated = device_alloc(send->engine->c.device, saturated_bytes);
+    buffer->parts.rotation_device = device_alloc(send->engine->c.device, rotation_bytes);
+    buffer->parts.rotation = device_alloc_pinned(send->engine->c.device, rotation_bytes);
+    buffer->saturated = device_alloc_pinned(send->engine->c.device, saturated_bytes);
     if (!buffer->parts.saturated || !buffer->parts.rotation_device || !buffer->parts.rotation || !buffer->saturated)
         return -ENOMEM;
     if ((size_t)(output - fgpu_config_output(send->config, 0)) == fgpu_power_output(send->config)) {
-        buffer->parts.power = device_alloc(send->device, N_POLS * sizeof(*buffer->power));
-        buffer->power = device_alloc_pinned(send->device, N_POLS * sizeof(*buffer->power));
+        buffer->parts.power = device_alloc(send->engine->c.device, N_POLS * sizeof(*buffer->power));
+        buffer->power = device_alloc_pinned(send->engine->c.device, N_POLS * sizeof(*buffer->power));
         if (!buffer->parts.power || !buffer->power)
             return -ENOMEM;
     }
     /* Spectra that are never appended have no delay, rather than whatever was there. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
-    return err ? err
-               : outbuf_init(&buffer->base, &buffer->stream->pool, send->device, c->worker, c->downloaded_kind,
-                             c->free_kind);
+    return err ? err : outbuf_init(&buffer->base, &buffer->stream->pool, send->engine);
 }
 
 static void destroy_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
 {
     outbuf_fini(&buffer->base);
     if (!send->config->send.gpudirect)
-        device_free(send->device, buffer->parts.voltages);
-    device_free(send->device, buffer->parts.saturated);
-    device_free(send->device, buffer->parts.rotation_device);
-    device_free_pinned(send->device, buffer->parts.rotation);
-    device_free_pinned(send->device, buffer->voltages);
-    device_free_pinned(send->device, buffer->saturated);
-    device_free(send->device, buffer->parts.power);
-    device_free_pinned(send->device, buffer->power);
+        device_free(send->engine->c.device, buffer->parts.voltages);
+    device_free(send->engine->c.device, buffer->parts.saturated);
+    device_free(send->engine->c.device, buffer->parts.rotation_device);
+    device_free_pinned(send->engine->c.device, buffer->parts.rotation);
+    device_free_pinned(send->engine->c.device, buffer->voltages);
+    device_free_pinned(send->engine->c.device, buffer->saturated);
+    device_free(send->engine->c.device, buffer->parts.power);
+    device_free_pinned(send->engine->c.device, buffer->power);
     destroy_job(buffer);
 }
 
@@ -248,13 +232,8 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
 
     stats_label(labels, sizeof(labels), "antenna", fgpu_config_antenna(send->config, stream->ant)->name);
     stats_label(labels, sizeof(labels), "stream", stream->output->name);
-    stats_counter("fgpu_output_heaps", "Heaps sent.", labels, &stream->stats.heaps);
-    stats_counter("fgpu_output_bytes", "Payload bytes sent.", labels, &stream->stats.bytes);
+    outbuf_metrics("fgpu_output", labels, &stream->stats);
     stats_counter("fgpu_output_samples", "Complex samples sent, of both polarisations.", labels, &stream->samples);
-    stats_counter("fgpu_output_packets", "Packets sent.", labels, &stream->stats.packets);
-    stats_counter("fgpu_output_failed_packets",
-                  "Packets that the kernel or a capture refused, or that a card did not send.", labels,
-                  &stream->stats.failed);
     stats_counter("fgpu_output_skipped_heaps", "Heaps not sent because input was missing.", labels,
                   &stream->skipped_heaps);
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
@@ -335,7 +314,7 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     describe(output, output->n_chan / (int64_t)output->destinations.n, descriptors);
     struct send_stream_config config;
 
-    outbuf_stream_config(c, send->service, &config);
+    outbuf_stream_config(c, send->engine, &config);
     config.name = output->name;
     config.sink.destinations = &destinations;
     config.heap_bytes = fgpu_batch_bytes(output) / output->destinations.n;
@@ -349,7 +328,7 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS;
     config.descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS;
     config.max_jobs = stream->n_buffers;
-    config.device = c->gpudirect ? send->device : NULL;
+    config.device = c->gpudirect ? send->engine->c.device : NULL;
     config.stats = &stream->stats;
     int err = sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
     if (!err && c->gpudirect)
@@ -365,18 +344,17 @@ static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, c
 {
     char reason[400];
 
-    int err = device_alloc_exported(send->device, stream->n_buffers * voltage_bytes(stream->output), &stream->exported,
-                                    reason, sizeof(reason));
+    int err = device_alloc_exported(send->engine->c.device, stream->n_buffers * voltage_bytes(stream->output),
+                                    &stream->exported, reason, sizeof(reason));
     if (err) {
         snprintf(why, why_bytes, "send.gpudirect: %s", reason);
         return err;
     }
-    stream->preview_voltages = device_alloc_pinned(send->device, fgpu_preview_bytes(stream->output));
+    stream->preview_voltages = device_alloc_pinned(send->engine->c.device, fgpu_preview_bytes(stream->output));
     return stream->preview_voltages ? 0 : -ENOMEM;
 }
 
-static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *c, size_t index, char *why,
-                         size_t why_bytes)
+static int create_stream(struct fgpu_send *send, size_t index, char *why, size_t why_bytes)
 {
     struct fgpu_stream *stream = &send->streams[index];
 
@@ -394,13 +372,13 @@ static int create_stream(struct fgpu_send *send, const struct fgpu_send_config *
     for (size_t i = 0; i < stream->n_buffers; i++) {
         stream->buffers[i].stream = stream;
         if (!err)
-            err = create_buffer(send, c, &stream->buffers[i]);
+            err = create_buffer(send, &stream->buffers[i]);
         if (err)
             return err;
     }
     stream->timebase = fgpu_timebase(send->config);
     register_metrics(send, stream);
-    err = add_sensors(stream, c->sensors);
+    err = add_sensors(stream, send->engine->c.sensors);
     for (size_t i = 0; i < stream->n_shares && !err; i++)
         err = open_share(send, stream, i, why, why_bytes);
     return err;
@@ -419,33 +397,33 @@ static int create_senders(struct fgpu_send *send)
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
-int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **send, char *why, size_t why_bytes)
+int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                     struct fgpu_send **send, char *why, size_t why_bytes)
 {
     struct fgpu_send *s = calloc(1, sizeof(*s));
 
     snprintf(why, why_bytes, "outputs: there is no memory for the output buffers");
     if (!s)
         return -ENOMEM;
-    s->config = config->config;
-    s->layout = config->layout;
-    s->device = config->device;
-    s->service = config->service;
+    s->config = config;
+    s->layout = layout;
+    s->engine = engine;
     s->streams = calloc(s->layout->n_ants * s->layout->n_outputs, sizeof(*s->streams));
     int err = s->streams ? create_senders(s) : -ENOMEM;
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
-        err = create_stream(s, config, i, why, why_bytes);
+        err = create_stream(s, i, why, why_bytes);
     if (err) {
         stats_reset(); /* whoever asks for /metrics now would read what is freed */
         fgpu_send_destroy(s);
         return err;
     }
+    engine->senders = s->senders;
     *send = s;
     return 0;
 }
 
-void fgpu_send_stop(struct fgpu_send *send)
+void fgpu_send_log(const struct fgpu_send *send)
 {
-    sender_group_stop(send->senders);
     for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++) {
         const struct fgpu_stream *stream = &send->streams[i];
         uint64_t n_heaps = counter_get(&stream->stats.heaps);
@@ -465,16 +443,11 @@ void fgpu_send_destroy(struct fgpu_send *send)
         struct fgpu_stream *stream = &send->streams[i];
         for (size_t b = 0; b < stream->n_buffers; b++)
             destroy_buffer(send, &stream->buffers[b]);
-        device_free_exported(send->device, &stream->exported);
-        device_free_pinned(send->device, stream->preview_voltages);
+        device_free_exported(send->engine->c.device, &stream->exported);
+        device_free_pinned(send->engine->c.device, stream->preview_voltages);
         free(stream->buffers);
         free(stream->sends);
     }
     free(send->streams);
     free(send);
-}
-
-bool fgpu_send_failed(const struct fgpu_send *send)
-{
-    return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }

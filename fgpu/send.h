@@ -16,7 +16,7 @@
 #include "common/telemetry/snapshot.h"
 #include "fgpu/layout.h"
 
-struct service;
+struct engine;
 struct fgpu_stream;
 
 /* An output buffer: 'n_batches' batches of one antenna's one output, on the device and in pinned host memory. */
@@ -61,27 +61,11 @@ struct fgpu_stream {
 
 struct fgpu_send;
 
-struct fgpu_send_config {
-    const struct fgpu_config *config;
-    const struct fgpu_layout *layout;
-    struct device *device;
-    struct inbox *worker;
-    int downloaded_kind;
-    int free_kind;
-    struct sensors *sensors;
-    struct service *service; /* stopped with 1 when a card that sends is lost */
-};
-
-/* Allocates all buffers, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
-int fgpu_send_create(const struct fgpu_send_config *config, struct fgpu_send **send, char *why, size_t why_bytes);
+/* Allocates all buffers, opens all sinks, and gives the engine its senders.  Returns 0 or negative errno with one sentence in 'why'. */
+int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                     struct fgpu_send **send, char *why, size_t why_bytes);
 
 struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t output);
-
-/* To start them, and to bound a drain. */
-struct sender_group *fgpu_send_senders(struct fgpu_send *send);
-
-/* Buffers whose download has not been told. */
-size_t fgpu_send_n_downloading(const struct fgpu_send *send);
 
 /* The first batch of a finished buffer that will be sent; n_groups where there is none. */
 size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
@@ -89,12 +73,8 @@ size_t fgpu_buffer_first_sent(const struct fgpu_buffer *buffer);
 /* Hands a downloaded buffer to its sender: timestamps and saturation counts are filled in, and told, here. */
 void fgpu_send_push(struct fgpu_buffer *buffer);
 
-/* What is queued leaves at its pace, then stop heaps.  Idempotent. */
-void fgpu_send_stop(struct fgpu_send *send);
-
-/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
- *             lost.) */
-bool fgpu_send_failed(const struct fgpu_send *send);
+/* Logs what each stream sent.  After the senders have stopped. */
+void fgpu_send_log(const struct fgpu_send *send);
 
 /* NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);

@@ -6,11 +6,12 @@
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
-#include "fgpu/command.h"
 #include "fgpu/delay_file.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/layout.h"
-#include "fgpu/pipeline.h"
+#include "common/daemon/service.h"
+#include "common/engine/engine.h"
+#include "fgpu/antenna.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -29,18 +30,18 @@ struct setting {
     const struct fgpu_settings *settings;
     size_t ant, output;
     struct fgpu_delays delays;
-    float *gains;        /* complex [chan][pol] */
-    float *config_gains; /* what the configuration says */
-    bool begins_with_delays, begins_with_gains; /* other ones than a walk does by itself */
-    bool keep_delays, keep_gains[N_POLS]; /* they were set while it ran, not by the configuration */
-    struct gauge mean_gain[N_POLS];       /* magnitude, 1e-9 */
+    float *gains;                               /* complex [chan][pol] */
+    float *config_gains;                        /* what the configuration says */
+    bool begins_with_delays, begins_with_gains; /* other ones than an output does by itself */
+    bool keep_delays, keep_gains[N_POLS];       /* they were set while it ran, not by the configuration */
+    struct gauge mean_gain[N_POLS];             /* magnitude, 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
 
 struct fgpu_settings {
     const struct fgpu_config *config;
     struct timebase timebase;
-    void *pipeline;
+    const struct engine *engine;
     struct state_files *files;
     struct sensor state_status;
     size_t n; /* antennas x outputs */
@@ -59,15 +60,15 @@ static const struct fgpu_config_output *output_of(const struct setting *item)
 
 /* ---- Snapshots --------------------------------------------------------------------------------------------------- */
 
-static struct fgpu_output *walk_of(const struct setting *item)
+static struct fgpu_output *output_made(const struct setting *item)
 {
-    return fgpu_pipeline_walk(item->settings->pipeline, item->ant, item->output);
+    return fgpu_antenna_output(item->settings->engine->lanes[item->ant], item->output);
 }
 
-/* A copy for the walk, or NULL while all are on their way. */
+/* A copy for the output, or NULL while all are on their way. */
 static struct fgpu_gains *copy_gains(const struct setting *item)
 {
-    struct fgpu_gains *gains = fgpu_output_take_gains(walk_of(item));
+    struct fgpu_gains *gains = fgpu_output_take_gains(output_made(item));
 
     if (gains)
         memcpy(gains->values, item->gains, fgpu_gain_bytes(output_of(item)));
@@ -79,9 +80,9 @@ void fgpu_settings_apply(struct fgpu_settings *s)
     for (size_t i = 0; i < s->n; i++) {
         struct setting *item = &s->items[i];
         if (item->begins_with_delays)
-            fgpu_output_set_delays(walk_of(item), &item->delays);
+            fgpu_output_set_delays(output_made(item), &item->delays);
         if (item->begins_with_gains)
-            fgpu_output_set_gains(walk_of(item), copy_gains(item));
+            fgpu_output_set_gains(output_made(item), copy_gains(item));
     }
 }
 
@@ -196,7 +197,7 @@ static bool write_gains(FILE *text, void *arg)
 static int64_t past_samples(const struct setting *item)
 {
     const struct fgpu_settings *s = item->settings;
-    int64_t confirmed = fgpu_output_confirmed_samples(walk_of(item));
+    int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
     /* A recording has no now but the worker's. */
     if (s->timebase.from_packets || s->config->recv.pcap_file)
@@ -256,7 +257,7 @@ static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, si
     if (!path)
         return 0;
     int err = fgpu_delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
-                              sizeof(sentence));
+                                   sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
     for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
@@ -307,8 +308,8 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s, scratch->pols,
-                              sentence, sizeof(sentence));
+    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
+                                   scratch->pols, sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
         snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
         err = -EINVAL;
@@ -434,8 +435,8 @@ static int init_setting(struct fgpu_settings *s, size_t i)
     return err ? err : state_files_add(s->files, name, write_gains, item, &item->gains_file);
 }
 
-int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, struct sensors *sensors,
-                         void *pipeline, struct fgpu_settings **settings, char *why, size_t why_bytes)
+int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
+                         char *why, size_t why_bytes)
 {
     size_t n = config->antennas.n * config->outputs.n;
     struct fgpu_settings *s = calloc(1, sizeof(*s) + n * sizeof(s->items[0]));
@@ -444,8 +445,9 @@ int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop,
         return -ENOMEM;
     s->config = config;
     s->timebase = fgpu_timebase(config);
-    s->pipeline = pipeline;
-    int err = state_files_open(&config->state, loop, sensors, &s->state_status, &s->files, why, why_bytes);
+    s->engine = engine;
+    int err = state_files_open(&config->state, service_loop(engine->c.service), engine->c.sensors, &s->state_status,
+                               &s->files, why, why_bytes);
     for (; s->n < n && !err; s->n++)
         err = init_setting(s, s->n);
     for (size_t a = 0; a < config->antennas.n && !err; a++) {

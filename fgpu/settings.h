@@ -1,6 +1,6 @@
 /* settings.h - what can be set while fgpu runs: the gains and the delay models of every antenna and output.
  *
- * Flow:      configuration, its files, and what was kept of the last run --> settings --snapshots--> walks
+ * Flow:      configuration, its files, and what was kept of the last run --> settings --snapshots--> outputs
  *            requests (control.c) --> settings --> files that are kept (state_file.h)
  * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  Each says all that was set until
  *            then.
@@ -16,19 +16,31 @@
 #define FGPU_SETTINGS_H
 
 #include "common/daemon/state_file.h"
+#include "common/engine/command.h"
 #include "fgpu/config.h"
 #include "fgpu/delay.h"
+#include "fgpu/output.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-struct command_channel;
+struct engine;
 struct fgpu_settings;
 
-/* Reads what there is, for the walks of 'pipeline'; adds a sensor that lives as long as the settings
+/* A snapshot on its way to the worker.  The gains are an output's: fgpu_output_take_gains() gives them to main, and the
+ * command takes them back to the output, which says when they are free again (output.h). */
+struct fgpu_command {
+    struct command base; /* first */
+    size_t ant, output;
+    struct fgpu_gains *gains;  /* NULL: delays */
+    struct fgpu_delays delays; /* with 'gains': not used */
+    void *request;             /* [main] what waits for it */
+};
+
+/* Reads what there is, for the outputs of the engine's antennas; adds a sensor that lives as long as the settings
  * (state_file.h).  Returns 0 or negative errno with one sentence in 'why'. */
-int fgpu_settings_create(const struct fgpu_config *config, struct ev_loop *loop, struct sensors *sensors,
-                         void *pipeline, struct fgpu_settings **settings, char *why, size_t why_bytes);
+int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
+                         char *why, size_t why_bytes);
 
 /* Before the worker starts: what configuration and kept files say holds from the first spectrum on. */
 void fgpu_settings_apply(struct fgpu_settings *settings);

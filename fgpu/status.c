@@ -89,8 +89,7 @@ void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, 
     }
 }
 
-void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *antenna,
-                        const struct fgpu_buffer *buffer)
+void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, const struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
     size_t o = (size_t)(output - fgpu_config_output(status->config, 0));
@@ -113,7 +112,7 @@ void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *a
                         (int64_t)buffer->n_filled * fgpu_batch_samples(output) / output->spectra_per_heap,
     };
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        const struct fgpu_delay_queue *queue = fgpu_output_delays(fgpu_antenna_walk(antenna, o), pol);
+        const struct fgpu_delay_queue *queue = fgpu_output_delays(fgpu_antenna_output(antenna, o), pol);
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(queue, look->facts.next_samples);
         look->facts.delays[pol] = *model;
         look->facts.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);

@@ -20,7 +20,7 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
                        struct fgpu_status **status);
 
 /* A downloaded buffer, before it is sent, of a stream of 'antenna': looks at it if that is wanted. */
-void fgpu_status_sample(struct fgpu_status *status, const struct fgpu_antenna *antenna,
+void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna,
                         const struct fgpu_buffer *buffer);
 
 /* As of status.h; 'arg' is the struct fgpu_status. */

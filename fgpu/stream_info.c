@@ -94,7 +94,7 @@ out:
     free(indices);
 }
 
-int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const uint64_t *dither_seeds,
+int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
                           struct sensors *sensors)
 {
     char seed[32];
@@ -106,7 +106,7 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
         add_times(info, config, output);
         add_band(info, config, output);
         add_inputs(info, config);
-        snprintf(seed, sizeof(seed), "%" PRIu64, dither_seeds[o]);
+        snprintf(seed, sizeof(seed), "%" PRIu64, choices[o].dither_seed);
         stream_info_text(info, "dither-seed", seed,
                          "Seed of the dither: the same seed and samples give the same stream");
     }

@@ -6,12 +6,10 @@
 #define FGPU_STREAM_INFO_H
 
 #include "common/engine/stream_info.h"
-#include "fgpu/config.h"
-
-#include <stdint.h>
+#include "fgpu/layout.h"
 
 /* Makes 'info' and adds them to 'sensors'.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
-int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const uint64_t *dither_seeds,
+int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
                           struct sensors *sensors);
 
 /* Samples by which a filter's output lags its window's start, negative as timestamps are those of a window's first

@@ -5,11 +5,15 @@
 #include "common/katcp/server.h"
 #include "common/base/log.h"
 #include "common/telemetry/sensor.h"
+#include "common/daemon/service.h"
 #include "common/daemon/state_file.h"
+#include "common/engine/engine.h"
 #include "common/base/units.h"
+#include "xbgpu/command.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
 #include "xbgpu/settings.h"
+#include "xbgpu/stream_info.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,17 +22,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_SPARE_COMMANDS 16 /* beside one for each thing that may be kept */
-
 struct xbgpu_control {
     struct xbgpu_control_config c;
     struct xbgpu_settings settings;
     struct state_files *files;
     struct state_file *file;
     struct sensor state_status;
+    struct stream_info info;
     struct command_channel *channel;
-    struct xbgpu_command *commands; /* [n_commands] */
-    size_t n_commands;
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -38,43 +39,25 @@ static size_t n_inputs(const struct xbgpu_control *control)
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */
 
-size_t xbgpu_control_n_commands(const struct xbgpu_config *config)
-{
-    return config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS;
-}
-
 /* Whether there is a free slot; else fails the call. */
 static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
 {
-    bool has = command_n_free(c->channel) > 0;
+    bool has = command_n_free(c->c.engine->channel) > 0;
 
     if (!has)
-        katcp_fail(call, "%zu requests wait to be carried out already", c->n_commands);
+        katcp_fail(call, "%zu requests wait to be carried out already", command_n_slots(c->c.engine->channel));
     return has;
 }
 
 /* A slot; nobody waits for the command where 'call' is NULL. */
-static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what, struct katcp_call *call)
+static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what,
+                                          struct katcp_call *call)
 {
-    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->channel);
+    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->c.engine->channel);
 
     assert(command);
     *command = (struct xbgpu_command){.what = what, .call = call, .delays = command->delays};
     return command;
-}
-
-void xbgpu_control_obeyed(struct xbgpu_control *control, struct xbgpu_command *command)
-{
-    int64_t steady_samples = command_steady_samples(control->channel);
-
-    command_answer(control->channel, &command->base,
-                   command->holds_samples > steady_samples ? command->holds_samples : steady_samples);
-}
-
-void xbgpu_control_time_went_back(struct xbgpu_control *control, int64_t first_samples)
-{
-    if (first_samples < command_steady_samples(control->channel))
-        command_steady(control->channel, first_samples);
 }
 
 static void reply_number(struct katcp_call *call, int64_t number)
@@ -89,7 +72,7 @@ static void show_steady(void *arg)
 {
     struct xbgpu_control *c = arg;
 
-    katcp_sensors_steady_state(c->c.sensors, command_steady_samples(c->channel));
+    katcp_sensors_steady_state(c->c.engine->c.katcp_sensors, command_steady_samples(c->c.engine->channel));
 }
 
 /* Answers a request whose command has been applied. */
@@ -103,8 +86,8 @@ static void on_answer(void *arg, struct command *base)
     if (command->call && command->what == XBGPU_COMMAND_CAPTURE)
         katcp_ok(command->call, 0, NULL);
     else if (command->call)
-        reply_number(command->call, command->from_samples > command->holds_samples ? command->from_samples
-                                                                                   : command->holds_samples);
+        reply_number(command->call,
+                     command->from_samples > command->holds_samples ? command->from_samples : command->holds_samples);
 }
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
@@ -117,7 +100,7 @@ static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t
     command->on = on;
     command->from_samples = from_samples;
     c->settings.captures[output] = (struct xbgpu_settings_capture){true, on, from_samples};
-    command_post(c->channel, &command->base);
+    command_post(c->c.engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -130,7 +113,7 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     if (shifts != c->settings.shifts)
         memcpy(c->settings.shifts, shifts, n_inputs(c) * sizeof(*shifts));
     c->settings.shifts_set = true;
-    command_post(c->channel, &command->base);
+    command_post(c->c.engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -143,7 +126,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
     command->gate = made;
     command->from_samples = c->settings.gates[g].from_samples;
     c->settings.gates[g].set = true;
-    command_post(c->channel, &command->base);
+    command_post(c->c.engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -317,8 +300,8 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 }
 
 /* Reads KEY=VALUE... over 'gate'; returns false having failed the call. */
-static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call, const struct xbgpu_config_gate *before,
-                          struct xbgpu_config_gate *gate)
+static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
+                          const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
     char key[64], why[1024] = "there is no memory for it";
     int err = 0;
@@ -440,20 +423,19 @@ void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *dev
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
+static struct xbgpu_command *command_of(const struct xbgpu_control *c, size_t i)
+{
+    return (struct xbgpu_command *)command_slot(c->c.engine->channel, i);
+}
+
 static int create_commands(struct xbgpu_control *c)
 {
-    c->n_commands = xbgpu_control_n_commands(c->c.config);
-    int err = command_create(c->n_commands, c->c.loop, c->c.worker, c->c.command_kind, &c->channel);
-    c->commands = err ? NULL : calloc(c->n_commands, sizeof(*c->commands));
-    for (size_t i = 0; c->commands && i < c->n_commands; i++) {
-        c->commands[i].delays = calloc(n_inputs(c), sizeof(*c->commands[i].delays));
-        if (!c->commands[i].delays)
+    for (size_t i = 0; i < command_n_slots(c->c.engine->channel); i++) {
+        command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
+        if (!command_of(c, i)->delays)
             return -ENOMEM;
-        command_add(c->channel, &c->commands[i].base);
     }
-    if (!c->commands)
-        return -ENOMEM;
-    command_start(c->channel, on_answer, show_steady, c);
+    command_start(c->c.engine->channel, on_answer, show_steady, c);
     return 0;
 }
 
@@ -488,12 +470,13 @@ static int restore(struct xbgpu_control *c)
         if (!err)
             set_gate(c, g, made, NULL);
     }
-    size_t n = c->n_commands - command_n_free(c->channel);
+    size_t n = command_n_slots(c->c.engine->channel) - command_n_free(c->c.engine->channel);
     log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why, size_t why_bytes)
+int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
+                         size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
@@ -504,8 +487,11 @@ int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu
     if (!err)
         err = create_commands(c);
     if (!err)
-        err = state_files_open(&config->config->state, config->loop, config->all_sensors, &c->state_status, &c->files,
-                               why, why_bytes);
+        err =
+            xbgpu_stream_info_init(&c->info, config->config, config->layout, config->labels, config->engine->c.sensors);
+    if (!err)
+        err = state_files_open(&config->config->state, service_loop(config->engine->c.service),
+                               config->engine->c.sensors, &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
     if (!err)
@@ -522,13 +508,13 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
 {
     if (!control)
         return;
-    command_destroy(control->channel);
+    command_stop(control->c.engine->channel);
     state_files_close(control->files);
-    for (size_t i = 0; control->commands && i < control->n_commands; i++) {
-        xbgpu_gate_destroy(control->commands[i].gate);
-        free(control->commands[i].delays);
+    for (size_t i = 0; i < command_n_slots(control->c.engine->channel); i++) {
+        xbgpu_gate_destroy(command_of(control, i)->gate);
+        free(command_of(control, i)->delays);
     }
-    free(control->commands);
+    stream_info_fini(&control->info);
     xbgpu_settings_fini(&control->settings);
     free(control);
 }

@@ -209,20 +209,6 @@ static void register_metrics(struct xbgpu_fengs *fengs, size_t feng)
                 &fengs->items[feng].state);
 }
 
-int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels)
-{
-    *fengs = (struct xbgpu_fengs){.n = labels->n / N_POLS, .labels = labels};
-    fengs->stats = calloc(fengs->n, sizeof(*fengs->stats));
-    fengs->items = calloc(fengs->n, sizeof(*fengs->items));
-    fengs->changed = calloc(fengs->n, sizeof(*fengs->changed));
-    fengs->moved = calloc(fengs->n, sizeof(*fengs->moved));
-    if (!fengs->stats || !fengs->items || !fengs->changed || !fengs->moved)
-        return -ENOMEM;
-    for (size_t i = 0; i < fengs->n; i++)
-        register_metrics(fengs, i);
-    return 0;
-}
-
 static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *sensors)
 {
     struct xbgpu_feng *f = &fengs->items[feng];
@@ -247,13 +233,19 @@ static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *s
     return err;
 }
 
-int xbgpu_fengs_watch(struct xbgpu_fengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns)
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels, struct sensors *sensors,
+                     struct ev_loop *loop, int64_t silent_ns)
 {
-    int err = 0;
-
-    fengs->silent_ns = silent_ns;
-    for (size_t i = 0; !err && i < fengs->n; i++)
+    *fengs = (struct xbgpu_fengs){.n = labels->n / N_POLS, .labels = labels, .silent_ns = silent_ns};
+    fengs->stats = calloc(fengs->n, sizeof(*fengs->stats));
+    fengs->items = calloc(fengs->n, sizeof(*fengs->items));
+    fengs->changed = calloc(fengs->n, sizeof(*fengs->changed));
+    fengs->moved = calloc(fengs->n, sizeof(*fengs->moved));
+    int err = fengs->stats && fengs->items && fengs->changed && fengs->moved ? 0 : -ENOMEM;
+    for (size_t i = 0; !err && i < fengs->n; i++) {
+        register_metrics(fengs, i);
         err = add_sensors(fengs, i, sensors);
+    }
     if (err)
         return err;
     fengs->loop = loop;

@@ -54,11 +54,10 @@ struct xbgpu_fengs {
     uint8_t *changed, *moved; /* [n] [main] of one look */
 };
 
-/* Makes the counters and their metrics.  'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
-int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels);
-
-/* Adds the sensors and begins to look.  Silent is who has not been heard for 'silent_ns'.  Returns 0 or -ENOMEM. */
-int xbgpu_fengs_watch(struct xbgpu_fengs *fengs, struct sensors *sensors, struct ev_loop *loop, int64_t silent_ns);
+/* Makes the counters, their metrics and sensors, and begins to look.  Silent is who has not been heard for 'silent_ns'.
+ * 'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels, struct sensors *sensors,
+                     struct ev_loop *loop, int64_t silent_ns);
 
 /* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);

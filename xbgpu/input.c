@@ -2,52 +2,60 @@
 #include "xbgpu/input.h"
 
 #include "common/recv/chunk.h"
+#include "common/base/log.h"
 #include "common/device/device.h"
-#include "common/recv/matcher.h"
+#include "common/engine/engine.h"
+#include "common/telemetry/stats.h"
 #include "common/time/timebase.h"
 #include "common/base/units.h"
 #include "kernels/correlate/select_spectra.h"
+#include "xbgpu/command.h"
 #include "xbgpu/gate_schedule.h"
+#include "xbgpu/output.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct device_input {
-    struct buffer_ref ref;   /* home: the worker's inbox */
-    uint8_t *voltages;       /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;        /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
-    uint8_t *device_present; /* [const] the same on the device */
-    uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
-    uint32_t *device_delays; /* [const] the same on the device */
+struct input {
+    struct device_input base; /* first */
+    uint8_t *voltages;        /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
+    uint8_t *present;         /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
+    uint8_t *device_present;  /* [const] the same on the device */
+    uint32_t *delays;         /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
+    uint32_t *device_delays;  /* [const] the same on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
-    struct device_event *uploaded;   /* [const] */
+};
+
+/* Of the last set of chunks that was taken. */
+struct input_sensors {
+    struct sensor timestamp, unixtime; /* of the set's first sample */
+    struct sensor missing_unixtime;    /* the same, of the last set of which something was lost, or before which */
+    struct sensor device_status;       /* of those above */
 };
 
 struct xbgpu_inputs {
-    struct xbgpu_input_config c;
+    struct lane lane; /* first */
+    const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
+    struct input_sensors sensors;
     size_t row_bytes; /* [const] of a batch: all antennas' heaps */
-    struct device_input inputs[XBGPU_N_DEVICE_INPUTS];
-    struct device_input *free[XBGPU_N_DEVICE_INPUTS];
-    size_t n_free;
-    struct device_input *current;
-    struct device_kernel *gather; /* with gpudirect; else NULL */
+    struct input inputs[LANE_N_INPUTS];
+    struct input *current;
+    struct xbgpu_output_input shown; /* what outputs correlate of the current one */
+    struct xbgpu_outputs outputs;
     struct device_kernel *select; /* where inputs are shifted, with what follows */
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* what is earlier, but not before time went back, has been walked, or is being walked */
-    bool went_back;       /* since xbgpu_inputs_went_back() */
-    int64_t back_samples; /* and to where */
     struct timebase timebase;
     bool readable; /* [const] by the host: chunks */
     bool began;    /* there was a set */
     /* Of the last input, for the next one's history. */
     bool have_last;
-    struct device_input *last; /* not home yet; NULL without history */
-    int64_t next_batch;        /* the one behind its last */
+    struct input *last; /* not home yet; NULL without history */
+    int64_t next_batch; /* the one behind its last */
     size_t n_last_batches;
     struct chunk **held; /* [n_history][n_members] sets before the current one, the youngest first */
     /* The set that the matcher gave last. */
@@ -62,30 +70,13 @@ struct xbgpu_inputs {
     bool restarts; /* a chunk of the current input begins a stream */
 };
 
-bool xbgpu_inputs_have_room(const struct xbgpu_inputs *inputs)
-{
-    return inputs->n_free > 0;
-}
-
-void xbgpu_inputs_give(struct xbgpu_inputs *inputs, void *input)
-{
-    assert(inputs->n_free < XBGPU_N_DEVICE_INPUTS);
-    inputs->free[inputs->n_free++] = input;
-}
-
 /* ---- What goes home ---------------------------------------------------------------------------------------------- */
-
-static void send_home(struct xbgpu_inputs *x, struct device_input *input)
-{
-    buffer_ref_set(&input->ref, 1);
-    device_then(x->c.compute, buffer_ref_put, &input->ref);
-}
 
 static void put_set(struct xbgpu_inputs *x, struct chunk **set)
 {
     for (size_t m = 0; m < x->layout->n_members; m++) {
         if (set[m])
-            device_then(x->c.upload, buffer_ref_put, &set[m]->ref);
+            device_then(x->lane.engine->upload, buffer_ref_put, &set[m]->ref);
         set[m] = NULL;
     }
 }
@@ -98,7 +89,7 @@ static void forget_last(struct xbgpu_inputs *x)
     for (size_t h = 0; h < l->n_history; h++)
         put_set(x, x->held + h * l->n_members);
     if (x->last)
-        send_home(x, x->last);
+        lane_return_input(&x->last->base);
     x->last = NULL;
     x->have_last = false;
     memset(x->came, 0, (l->n_history + l->n_batches) * l->n_ants);
@@ -120,41 +111,24 @@ static void hold_set(struct xbgpu_inputs *x)
     memset(x->set, 0, n_members * sizeof(*x->set));
 }
 
-int64_t xbgpu_inputs_next_samples(const struct xbgpu_inputs *inputs)
+void xbgpu_inputs_log(const struct xbgpu_inputs *inputs)
 {
-    return inputs->next_samples;
+    uint64_t n_late = counter_get(&inputs->lane.late_chunks);
+
+    if (n_late)
+        log_warning("%llu chunk%s came too late for %s set: recv.window is short", (unsigned long long)n_late,
+                    plural(n_late), n_late == 1 ? "its" : "their");
 }
 
-bool xbgpu_inputs_went_back(struct xbgpu_inputs *inputs, int64_t *first_samples)
+void xbgpu_inputs_release(struct lane *lane)
 {
-    bool went_back = inputs->went_back;
-
-    inputs->went_back = false;
-    if (went_back)
-        *first_samples = inputs->back_samples;
-    return went_back;
-}
-
-void xbgpu_inputs_set_delays(struct xbgpu_inputs *inputs, const uint32_t *delays)
-{
-    if (inputs->layout->shifted)
-        memcpy(inputs->delays, delays, inputs->layout->n_ants * N_POLS * sizeof(*delays));
-}
-
-void xbgpu_inputs_set_gate(struct xbgpu_inputs *inputs, size_t gate, struct xbgpu_gate **definition,
-                           int64_t from_samples)
-{
-    xbgpu_gate_schedule_set(&inputs->gating, gate, definition, from_samples, inputs->next_samples);
-}
-
-void xbgpu_inputs_release(struct xbgpu_inputs *inputs)
-{
-    struct device_input *input = inputs->current;
+    struct xbgpu_inputs *inputs = (struct xbgpu_inputs *)lane;
+    struct input *input = inputs->current;
 
     inputs->current = NULL;
     if (inputs->flushing) {
         inputs->flushing = false;
-        send_home(inputs, input);
+        lane_return_input(&input->base);
         forget_last(inputs);
         return;
     }
@@ -162,12 +136,12 @@ void xbgpu_inputs_release(struct xbgpu_inputs *inputs)
     if (inputs->layout->n_history > 0)
         inputs->last = input;
     else
-        send_home(inputs, input);
+        lane_return_input(&input->base);
 }
 
-void xbgpu_inputs_end(struct xbgpu_inputs *inputs)
+void xbgpu_inputs_flush(struct lane *lane)
 {
-    forget_last(inputs);
+    forget_last((struct xbgpu_inputs *)lane);
 }
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
@@ -182,9 +156,9 @@ static void copy_history(struct xbgpu_inputs *x)
     memmove(x->heaps, x->heaps + from, n * sizeof(*x->heaps));
     if (!x->last)
         return;
-    device_copy(x->c.upload, x->current->voltages, x->last->voltages + x->n_last_batches * x->row_bytes,
+    device_copy(x->lane.engine->upload, x->current->voltages, x->last->voltages + x->n_last_batches * x->row_bytes,
                 l->n_history * x->row_bytes);
-    send_home(x, x->last);
+    lane_return_input(&x->last->base);
     x->last = NULL;
 }
 
@@ -196,9 +170,9 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
     uint8_t *voltages = x->current->voltages + l->n_history * x->row_bytes;
 
     if (chunk)
-        chunk_gather(chunk, x->c.upload, x->gather);
+        chunk_gather(chunk, x->lane.engine->upload, x->lane.gather);
     if (chunk)
-        device_copy_2d(x->c.upload, voltages + first * l->heap_bytes, x->row_bytes, chunk->source,
+        device_copy_2d(x->lane.engine->upload, voltages + first * l->heap_bytes, x->row_bytes, chunk->source,
                        n_sources * l->heap_bytes, n_sources * l->heap_bytes, l->n_batches);
     for (size_t b = 0; b < l->n_batches; b++)
         for (size_t s = 0; s < n_sources; s++) {
@@ -206,7 +180,8 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
             x->came[to] = chunk && chunk->present[b * n_sources + s];
             x->heaps[to] = x->came[to] && x->readable ? chunk->payload + (b * n_sources + s) * l->heap_bytes : NULL;
             if (!x->came[to])
-                device_fill(x->c.upload, voltages + ant * l->heap_bytes, voltage_zero(l->format), l->heap_bytes);
+                device_fill(x->lane.engine->upload, voltages + ant * l->heap_bytes, voltage_zero(l->format),
+                            l->heap_bytes);
         }
     x->restarts = x->restarts || (chunk && chunk->restarts);
     if (chunk && chunk->last_arrival_ns > x->last_arrival_ns)
@@ -229,7 +204,7 @@ static bool reads_present(const struct xbgpu_inputs *x, size_t b, size_t ant, si
 static void shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
-    struct device_input *in = x->current;
+    struct input *in = x->current;
     struct select_spectra_args args = {
         .in = in->voltages,
         .out = x->shifted,
@@ -247,31 +222,30 @@ static void shift(struct xbgpu_inputs *x)
     };
     struct kernel_grid grid = select_spectra_grid(&args);
 
-    device_launch(x->c.compute, x->select, &grid, &args);
+    device_launch(x->lane.compute, x->select, &grid, &args);
 }
 
-/* What the current input reads is queued: makes it ready to be walked. */
-static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follows, struct xbgpu_output_input *walk)
+/* What the current input reads is queued: makes it ready to be correlated. */
+static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follows)
 {
     const struct xbgpu_layout *l = x->layout;
-    struct device_input *in = x->current;
+    struct input *in = x->current;
 
     if (l->shifted) {
         size_t delay_bytes = l->n_ants * N_POLS * sizeof(*x->delays);
         memcpy(in->delays, x->delays, delay_bytes);
-        device_copy(x->c.upload, in->device_delays, in->delays, delay_bytes);
+        device_copy(x->lane.engine->upload, in->device_delays, in->delays, delay_bytes);
         for (size_t b = 0; b < x->n_batches; b++)
             for (size_t ant = 0; ant < l->n_ants; ant++)
                 in->present[b * l->n_ants + ant] = reads_present(x, b, ant, 0) && reads_present(x, b, ant, 1);
-        device_copy(x->c.upload, in->device_present, in->present, x->n_batches * l->n_ants);
+        device_copy(x->lane.engine->upload, in->device_present, in->present, x->n_batches * l->n_ants);
     }
     xbgpu_gate_schedule_list(&x->gating, (first_batch - (int64_t)l->n_lag) * l->batch_samples, x->n_batches,
-                             x->c.upload, in->gates);
-    device_event_record(in->uploaded, x->c.upload);
-    device_stream_wait_event(x->c.compute, in->uploaded);
+                             x->lane.engine->upload, in->gates);
+    lane_uploaded(&in->base);
     if (l->shifted)
         shift(x);
-    *walk = (struct xbgpu_output_input){
+    x->shown = (struct xbgpu_output_input){
         .first_batch = first_batch - (int64_t)l->n_lag,
         .begin = follows ? 0 : l->n_lag,
         .n_batches = x->n_batches,
@@ -284,7 +258,7 @@ static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follo
         .last_arrival_ns = x->last_arrival_ns,
         .restarts = x->restarts,
     };
-    int64_t end_samples = (walk->first_batch + (int64_t)walk->n_batches) * l->batch_samples;
+    int64_t end_samples = (x->shown.first_batch + (int64_t)x->n_batches) * l->batch_samples;
     x->next_samples = end_samples > x->next_samples ? end_samples : x->next_samples;
     x->have_last = true;
     x->next_batch = first_batch + (int64_t)x->n_batches;
@@ -307,7 +281,7 @@ static bool misses_heaps(const struct xbgpu_inputs *x)
 /* A set has been taken; 'follows_gap': sets before it never came. */
 static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
-    struct xbgpu_input_sensors *sensors = x->c.sensors;
+    struct input_sensors *sensors = &x->sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
     if (misses_heaps(x) || (x->began && follows_gap)) /* before the others, so that who sees them sees it, too */
@@ -318,7 +292,7 @@ static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 }
 
 /* The batches that wait for what is behind the last chunk: nothing is. */
-static void flush(struct xbgpu_inputs *x, struct xbgpu_output_input *walk)
+static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
 
@@ -327,27 +301,37 @@ static void flush(struct xbgpu_inputs *x, struct xbgpu_output_input *walk)
     memset(x->heaps + l->n_history * l->n_ants, 0, l->n_lag * l->n_ants * sizeof(*x->heaps));
     x->n_batches = l->n_lag;
     x->flushing = true;
-    finish_input(x, x->next_batch, true, walk);
+    finish_input(x, x->next_batch, true);
 }
 
-bool xbgpu_inputs_next(struct xbgpu_inputs *inputs, bool ended, struct xbgpu_output_input *walk)
+/* The data's time has begun again earlier: all that was applied before shows from there on. */
+static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
-    struct xbgpu_inputs *x = inputs;
+    struct command_channel *channel = x->lane.engine->channel;
+
+    x->next_samples = 0;
+    if (first_samples < command_steady_samples(channel))
+        command_steady(channel, first_samples);
+}
+
+/* Makes the next batches the current input. */
+static bool begin_input(struct xbgpu_inputs *x, bool ended)
+{
     const struct xbgpu_layout *l = x->layout;
 
-    if (!x->n_free)
+    if (!x->lane.n_free)
         return false;
     if (!x->set_waits)
-        x->set_waits = matcher_next(x->c.matcher, x->set, &x->set_samples);
+        x->set_waits = matcher_next(x->lane.matcher, x->set, &x->set_samples);
     int64_t first_batch = x->set_waits ? x->set_samples / l->batch_samples : 0;
     bool follows = x->have_last && x->set_waits && first_batch == x->next_batch;
     bool leaves_rest = x->have_last && l->n_lag > 0 && !follows && (x->set_waits || ended);
 
     if (!x->set_waits && !leaves_rest)
         return false;
-    x->current = x->free[--x->n_free];
+    x->current = (struct input *)lane_take_input(&x->lane);
     if (leaves_rest) {
-        flush(x, walk);
+        flush(x);
         return true;
     }
     if (follows)
@@ -361,13 +345,58 @@ bool xbgpu_inputs_next(struct xbgpu_inputs *inputs, bool ended, struct xbgpu_out
     for (size_t m = 0; m < l->n_members; m++)
         upload_member(x, m, x->set[m]);
     if (x->began && first_batch < x->next_batch) {
-        x->went_back = true;
-        x->back_samples = first_batch * l->batch_samples;
-        x->next_samples = 0;
+        go_back(x, first_batch * l->batch_samples);
     }
     set_sensors(x, first_batch > x->next_batch);
-    finish_input(x, first_batch, follows, walk);
+    finish_input(x, first_batch, follows);
     return true;
+}
+
+bool xbgpu_inputs_begin(struct lane *lane, bool ended)
+{
+    struct xbgpu_inputs *x = (struct xbgpu_inputs *)lane;
+
+    if (!begin_input(x, ended))
+        return false;
+    for (size_t o = 0; o < x->outputs.n; o++)
+        xbgpu_output_begin(&x->outputs.items[o], &x->shown);
+    return true;
+}
+
+bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
+{
+    struct xbgpu_inputs *x = (struct xbgpu_inputs *)lane;
+    bool done = true;
+
+    for (size_t o = 0; o < x->outputs.n; o++)
+        done = xbgpu_output_correlate(&x->outputs.items[o], &x->shown, may_wait) && done;
+    return done;
+}
+
+/* What is set now holds from the first timestamp on of which no input has been made. */
+void xbgpu_inputs_apply(struct engine *engine, struct command *base)
+{
+    struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
+    struct xbgpu_command *command = (struct xbgpu_command *)base;
+    int64_t samples, steady_samples = command_steady_samples(engine->channel);
+
+    command->holds_samples = x->next_samples;
+    switch (command->what) {
+    case XBGPU_COMMAND_CAPTURE:
+        samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
+        if (samples < x->next_samples) /* else a dump of before time went back is still to come */
+            command->holds_samples = samples;
+        break;
+    case XBGPU_COMMAND_SHIFTS:
+        if (x->layout->shifted)
+            memcpy(x->delays, command->delays, x->layout->n_ants * N_POLS * sizeof(*x->delays));
+        break;
+    case XBGPU_COMMAND_GATE:
+        xbgpu_gate_schedule_set(&x->gating, command->index, &command->gate, command->from_samples, x->next_samples);
+        break;
+    }
+    command_answer(engine->channel, base,
+                   command->holds_samples > steady_samples ? command->holds_samples : steady_samples);
 }
 
 static bool is_rx(const char *name)
@@ -375,8 +404,11 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-int xbgpu_input_sensors_add(struct xbgpu_input_sensors *s, struct sensors *sensors, int64_t timeout_ns)
+/* Silence of RX_TIMEOUT is an error, and forgives what was lost before. */
+static int add_sensors(struct xbgpu_inputs *x)
 {
+    struct input_sensors *s = &x->sensors;
+    const int64_t timeout_ns = xbgpu_rx_timeout_ns(x->config, x->layout);
     const struct {
         struct sensor_desc about;
         struct sensor *sensor;
@@ -419,31 +451,30 @@ int xbgpu_input_sensors_add(struct xbgpu_input_sensors *s, struct sensors *senso
     for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
         struct sensor_desc about = rows[i].about;
         about.units = about.units ? about.units : "";
-        err = sensors_add(sensors, rows[i].sensor, &about, rows[i].first);
+        err = sensors_add(x->lane.engine->c.sensors, rows[i].sensor, &about, rows[i].first);
     }
     return err;
 }
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-static int create_input(struct xbgpu_inputs *x, struct device_input *in)
+static int create_input(struct xbgpu_inputs *x, struct input *in)
 {
     const struct xbgpu_layout *l = x->layout;
     size_t n_present = l->n_batches * l->n_ants, delay_bytes = l->n_ants * N_POLS * sizeof(*in->delays);
 
-    buffer_ref_init(&in->ref, x->c.worker, (struct inbox_item){x->c.free_kind, 0, in});
-    in->voltages = device_alloc(x->c.device, (l->n_history + l->n_batches) * x->row_bytes);
+    in->voltages = device_alloc(x->lane.engine->c.device, (l->n_history + l->n_batches) * x->row_bytes);
     if (!in->voltages || xbgpu_gate_schedule_create_lists(&x->gating, &in->gates))
         return -ENOMEM;
     if (l->shifted) {
-        in->present = device_alloc_pinned(x->c.device, n_present);
-        in->device_present = device_alloc(x->c.device, n_present);
-        in->delays = device_alloc_pinned(x->c.device, delay_bytes);
-        in->device_delays = device_alloc(x->c.device, delay_bytes);
+        in->present = device_alloc_pinned(x->lane.engine->c.device, n_present);
+        in->device_present = device_alloc(x->lane.engine->c.device, n_present);
+        in->delays = device_alloc_pinned(x->lane.engine->c.device, delay_bytes);
+        in->device_delays = device_alloc(x->lane.engine->c.device, delay_bytes);
         if (!in->present || !in->device_present || !in->delays || !in->device_delays)
             return -ENOMEM;
     }
-    return device_event_create(x->c.device, &in->uploaded);
+    return lane_add_input(&x->lane, &in->base);
 }
 
 /* What shifting takes beside the inputs themselves. */
@@ -454,44 +485,69 @@ static int create_shift(struct xbgpu_inputs *x)
         .format = l->format, .n_spectra = (uint32_t)l->n_spectra, .n_out_spectra = (uint32_t)l->n_spectra};
     struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
 
-    x->shifted = device_alloc(x->c.device, l->n_batches * x->row_bytes);
+    x->shifted = device_alloc(x->lane.engine->c.device, l->n_batches * x->row_bytes);
     x->delays = calloc(l->n_ants * N_POLS, sizeof(*x->delays));
     if (!x->shifted || !x->delays)
         return -ENOMEM;
     for (size_t i = 0; i < l->n_ants * N_POLS; i++)
-        x->delays[i] = xbgpu_delay(l, xbgpu_config_shift(x->c.config, i));
+        x->delays[i] = xbgpu_delay(l, xbgpu_config_shift(x->config, i));
     select_spectra_constants(&sizes, constants);
-    return device_kernel_create(x->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &x->select);
+    return device_kernel_create(x->lane.engine->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS,
+                                &x->select);
 }
 
-int xbgpu_inputs_create(const struct xbgpu_input_config *config, struct xbgpu_inputs **inputs)
+static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
+{
+    const struct matcher_config matcher = {
+        .n_members = (unsigned)x->layout->n_members,
+        .window_chunks = (unsigned)x->config->recv.window_chunks,
+        .wait_chunks = (unsigned)x->config->recv.window_chunks,
+        .jump_members = 2,
+        .chunk_samples = x->layout->chunk_samples,
+        .max_chunks = x->layout->n_members * (size_t)x->config->recv.n_chunks,
+    };
+    int err = lane_init(&x->lane, engine, &matcher, "compute", x->config->recv.gpudirect);
+
+    for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
+        err = create_input(x, &x->inputs[i]);
+    if (!err)
+        stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
+                      &x->lane.late_chunks);
+    return err;
+}
+
+int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                        struct xbgpu_send *send, struct xbgpu_inputs **inputs)
 {
     struct xbgpu_inputs *x = calloc(1, sizeof(*x));
-    const struct xbgpu_layout *l = config->layout;
+    const struct xbgpu_layout *l = layout;
     size_t n_rows = l->n_history + l->n_batches;
 
     if (!x)
         return -ENOMEM;
-    x->c = *config;
+    x->config = config;
     x->layout = l;
-    x->readable = !config->config->recv.direct && !config->config->recv.gpudirect;
+    x->readable = !config->recv.direct && !config->recv.gpudirect;
+    if (!x->readable)
+        log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",
+                 config->recv.direct ? "direct" : "gpudirect");
     x->row_bytes = l->n_ants * l->heap_bytes;
-    x->timebase = (struct timebase){config->config->time.sync_time_s, config->config->time.adc_sample_rate_hz, false};
+    x->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     x->set = calloc(l->n_members, sizeof(*x->set));
     x->held = calloc(l->n_history * l->n_members + 1, sizeof(*x->held));
     x->came = calloc(n_rows * l->n_ants, 1);
     x->heaps = calloc(n_rows * l->n_ants, sizeof(*x->heaps));
     int err = x->set && x->held && x->came && x->heaps ? 0 : -ENOMEM;
     if (!err)
-        err = xbgpu_gate_schedule_init(&x->gating, config->config, l, config->device);
-    for (size_t i = 0; !err && i < XBGPU_N_DEVICE_INPUTS; i++) {
-        err = create_input(x, &x->inputs[i]);
-        xbgpu_inputs_give(x, &x->inputs[i]);
-    }
+        err = xbgpu_gate_schedule_init(&x->gating, config, l, engine->c.device);
+    if (!err)
+        err = create_lane(x, engine);
     if (!err && l->shifted)
         err = create_shift(x);
-    if (!err && config->config->recv.gpudirect)
-        err = chunk_create_gather(config->device, &x->gather);
+    if (!err)
+        err = add_sensors(x);
+    if (!err)
+        err = xbgpu_outputs_init(&x->outputs, config, l, engine, send);
     if (err) {
         xbgpu_inputs_destroy(x);
         return err;
@@ -504,11 +560,13 @@ void xbgpu_inputs_destroy(struct xbgpu_inputs *inputs)
 {
     if (!inputs)
         return;
-    struct device *device = inputs->c.device;
-    for (size_t i = 0; i < XBGPU_N_DEVICE_INPUTS; i++) {
-        struct device_input *in = &inputs->inputs[i];
+    struct device *device = inputs->lane.engine ? inputs->lane.engine->c.device : NULL;
+    lane_fini(&inputs->lane);
+    xbgpu_outputs_fini(&inputs->outputs);
+    for (size_t i = 0; device && i < LANE_N_INPUTS; i++) {
+        struct input *in = &inputs->inputs[i];
         xbgpu_gate_schedule_free_lists(&inputs->gating, in->gates);
-        device_event_destroy(in->uploaded);
+        lane_fini_input(&in->base);
         device_free(device, in->voltages);
         device_free(device, in->device_present);
         device_free_pinned(device, in->present);
@@ -516,9 +574,9 @@ void xbgpu_inputs_destroy(struct xbgpu_inputs *inputs)
         device_free_pinned(device, in->delays);
     }
     xbgpu_gate_schedule_fini(&inputs->gating);
-    device_kernel_destroy(inputs->gather);
     device_kernel_destroy(inputs->select);
-    device_free(device, inputs->shifted);
+    if (device)
+        device_free(device, inputs->shifted);
     free(inputs->delays);
     free(inputs->set);
     free(inputs->held);

@@ -11,11 +11,14 @@
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
+#include "xbgpu/command.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
 
 #include <math.h>
 #include <string.h>
+
+#define N_SPARE_COMMANDS 16 /* that may wait for the worker, beside one for each thing that is kept */
 
 #define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
 /* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
@@ -155,14 +158,14 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     l->n_selected_spectra = n_spectra < SELECTED_SPECTRA ? n_spectra : SELECTED_SPECTRA;
     l->n_selected_batches = (n_spectra + l->n_selected_spectra - 1) / l->n_selected_spectra;
     size_t spectrum_bytes = l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
-    bytes_add(&l->device_bytes, l->n_selected_batches * l->n_selected_spectra, spectrum_bytes);
+    bytes_add(&l->memory.device_bytes, l->n_selected_batches * l->n_selected_spectra, spectrum_bytes);
     for (size_t g = 0; g < l->n_gates; g++) {
         size_t n_rows = xbgpu_gate_n_rows(xbgpu_config_gate(&config->gates, g), config);
         uint64_t list = bytes_times(n_rows * sizeof(uint32_t), n_spectra);
         uint64_t ends = bytes_times(n_rows * sizeof(uint32_t), l->n_batches + 1);
-        bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
+        bytes_add(&l->memory.host_bytes, LANE_N_INPUTS,
                   bytes_plus(device_pinned_bytes(list, on_gpu), device_pinned_bytes(ends, on_gpu)));
-        bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, bytes_plus(list, ends));
+        bytes_add(&l->memory.device_bytes, LANE_N_INPUTS, bytes_plus(list, ends));
     }
 }
 
@@ -173,19 +176,19 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
     uint64_t n_buffers = xbgpu_output_buffers(config, output), weights = l->n_baselines * sizeof(uint32_t);
     uint64_t dump = (output->gate ? xbgpu_dump_bytes(l, config, output) : l->vis_bytes) + weights;
 
-    bytes_add(&l->buffers_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
-    bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
-    bytes_add(&l->device_bytes, n_buffers, l->vis_bytes + weights + sizeof(uint64_t));
-    bytes_add(&l->device_bytes, 1, l->vis_bytes);
+    bytes_add(&l->memory.buffers_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
+    bytes_add(&l->memory.host_bytes, n_buffers, device_pinned_bytes(dump, on_gpu) + sizeof(uint64_t));
+    bytes_add(&l->memory.device_bytes, n_buffers, l->vis_bytes + weights + sizeof(uint64_t));
+    bytes_add(&l->memory.device_bytes, 1, l->vis_bytes);
     if (xbgpu_output_has_totals(l, config, output))
-        bytes_add(&l->device_bytes, 1, l->totals_bytes);
+        bytes_add(&l->memory.device_bytes, 1, l->totals_bytes);
     if (output->audit_checksum) {
-        bytes_add(&l->device_bytes, 1, l->rows_bytes);
-        bytes_add(&l->device_bytes, n_buffers, l->checks_bytes);
-        bytes_add(&l->host_bytes, n_buffers, device_pinned_bytes(l->checks_bytes, on_gpu));
+        bytes_add(&l->memory.device_bytes, 1, l->rows_bytes);
+        bytes_add(&l->memory.device_bytes, n_buffers, l->checks_bytes);
+        bytes_add(&l->memory.host_bytes, n_buffers, device_pinned_bytes(l->checks_bytes, on_gpu));
     }
     if (output->gate)
-        bytes_add(&l->host_bytes, 1, xbgpu_weights_bytes(l, config, output));
+        bytes_add(&l->memory.host_bytes, 1, xbgpu_weights_bytes(l, config, output));
 }
 
 /* What voltages come into (recv.c, input.c). */
@@ -197,25 +200,25 @@ static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config
     for (size_t m = 0; m < l->n_members; m++) {
         struct chunk_shape shape = xbgpu_chunk_shape(l, config, m);
         uint64_t chunks = chunk_pool_device_bytes(&shape);
-        bytes_add(&l->chunks_bytes, 1, chunk_pool_host_bytes(&shape, on_gpu));
-        bytes_add(&l->direct_bytes, recv->direct, chunks);
-        bytes_add(&l->device_bytes, 1, chunks);
+        bytes_add(&l->memory.chunks_bytes, 1, chunk_pool_host_bytes(&shape, on_gpu));
+        bytes_add(&l->memory.direct_bytes, recv->direct, chunks);
+        bytes_add(&l->memory.device_bytes, 1, chunks);
     }
     for (size_t t = 0; t < l->n_recv_threads; t++) {
         struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
                                                         recv->buffer_bytes, xbgpu_thread_frames(l, config, t));
-        bytes_add(&l->host_bytes, 1, receiver.host);
+        bytes_add(&l->memory.host_bytes, 1, receiver.host);
         bytes_add(&l->locked_bytes, 1, receiver.ring);
         bytes_add(&l->frames_bytes, 1, receiver.device);
     }
-    l->device_bytes = bytes_plus(l->device_bytes, l->frames_bytes);
-    l->host_bytes = bytes_plus(l->host_bytes, l->chunks_bytes);
-    bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS * (l->n_history + l->n_batches) * l->n_ants, l->heap_bytes);
+    l->memory.device_bytes = bytes_plus(l->memory.device_bytes, l->frames_bytes);
+    l->memory.host_bytes = bytes_plus(l->memory.host_bytes, l->memory.chunks_bytes);
+    bytes_add(&l->memory.device_bytes, LANE_N_INPUTS * (l->n_history + l->n_batches) * l->n_ants, l->heap_bytes);
     if (!l->shifted)
         return;
-    bytes_add(&l->device_bytes, l->n_batches * l->n_ants, l->heap_bytes);
-    bytes_add(&l->device_bytes, XBGPU_N_DEVICE_INPUTS, present + delays);
-    bytes_add(&l->host_bytes, XBGPU_N_DEVICE_INPUTS,
+    bytes_add(&l->memory.device_bytes, l->n_batches * l->n_ants, l->heap_bytes);
+    bytes_add(&l->memory.device_bytes, LANE_N_INPUTS, present + delays);
+    bytes_add(&l->memory.host_bytes, LANE_N_INPUTS,
               device_pinned_bytes(present, on_gpu) + device_pinned_bytes(delays, on_gpu));
 }
 
@@ -285,12 +288,12 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
                             char *why, size_t why_bytes)
 {
     int err =
-        device_check_memory(device, layout->host_bytes, layout->device_bytes, "recv.batches_per_chunk",
+        device_check_memory(device, layout->memory.host_bytes, layout->memory.device_bytes, "recv.batches_per_chunk",
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
                             "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
     if (!err && config->recv.direct)
-        err = device_check_direct(device, layout->direct_bytes, "recv.direct",
+        err = device_check_direct(device, layout->memory.direct_bytes, "recv.direct",
                                   "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
                                   "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
                                   "false",
@@ -448,7 +451,7 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
     struct xbgpu_layout layout;
 
     xbgpu_layout_init(&layout, config, false, 0);
-    if (bytes_plus(layout.host_bytes, layout.device_bytes) == UINT64_MAX)
+    if (bytes_plus(layout.memory.host_bytes, layout.memory.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.batches_per_chunk,
                      "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "
                      "recv.chunks, recv.channels_per_substream, or buffers of outputs");
@@ -479,4 +482,27 @@ void xbgpu_config_check(void *values, struct config *errors)
     http_keys_check(&config->http, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
+}
+
+struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config)
+{
+    struct engine_sizes sizes = {
+        .n_lanes = 1,
+        .n_chunks = layout->n_members * (size_t)config->recv.n_chunks,
+        .n_commands = config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS,
+        .command_bytes = sizeof(struct xbgpu_command),
+        .n_recv_threads = layout->n_recv_threads,
+    };
+
+    for (size_t o = 0; o < layout->n_outputs; o++)
+        sizes.n_outbufs += xbgpu_output_buffers(config, xbgpu_config_output(config, o));
+    return sizes;
+}
+
+int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    double chunk_ns =
+        (double)NS_PER_S * (double)layout->chunk_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    return chunk_ns < NS_PER_S / 10 ? NS_PER_S : (int64_t)(10 * chunk_ns);
 }

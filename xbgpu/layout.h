@@ -4,6 +4,8 @@
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
+#include "common/base/memory.h"
+#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "kernels/util/voltages.h"
 #include "xbgpu/config.h"
@@ -12,9 +14,6 @@
 #include <stdint.h>
 
 struct device;
-
-/* Device inputs: one being read, one being uploaded, one waiting. */
-#define XBGPU_N_DEVICE_INPUTS 3
 
 struct xbgpu_layout {
     enum voltage_format format;
@@ -40,18 +39,21 @@ struct xbgpu_layout {
     size_t totals_bytes;                  /* of its 64-bit ones, where it has them */
     size_t rows_bytes;                    /* of its checksums' rows (checksum.h), where it has them */
     size_t checks_bytes;                  /* of what they say of a dump: verdict and words (checksum_dump.h) */
-    uint64_t host_bytes;                  /* UINT64_MAX where they go beyond 64 bits */
-    uint64_t chunks_bytes, buffers_bytes; /* of the host's: what packets land in, and dumps leave from */
-    uint64_t device_bytes;                /* likewise */
-    uint64_t direct_bytes;                /* of these the direct chunks */
-    uint64_t frames_bytes;                /* likewise the rest of frames of cards, with gpudirect */
-    uint64_t locked_bytes;                /* of the host's, in rings of cards */
+    struct memory_use memory; /* UINT64_MAX where a sum goes beyond 64 bits */
+    uint64_t frames_bytes;                /* the device's rest of frames of cards, with gpudirect */
+    uint64_t locked_bytes;                /* the host's, in rings of cards */
     size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
 /* Derives the layout; 'mtu' of the interface of recv, for frames of a card, or 0 for the largest.  The configuration must
  * have passed the checks that xbgpu_config_check makes before it. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
+
+/* What the engine has room for. */
+struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
+
+/* After so long without data an input is silent: ten chunks, and at least a second. */
+int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* The chunks of member 'm'. */
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);

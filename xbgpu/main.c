@@ -4,6 +4,7 @@
 #include "xbgpu/pipeline.h"
 
 #include "common/daemon/daemon.h"
+#include "common/engine/engine.h"
 
 static const struct daemon daemon_xbgpu = {
     .name = "xbgpu",
@@ -15,8 +16,8 @@ static const struct daemon daemon_xbgpu = {
     .tune = xbgpu_tune,
     .create = xbgpu_pipeline_create,
     .control = xbgpu_pipeline_control,
-    .start = xbgpu_pipeline_start,
-    .enable = xbgpu_pipeline_enable,
+    .start = engine_start,
+    .enable = engine_enable,
     .stop = xbgpu_pipeline_stop,
     .destroy = xbgpu_pipeline_destroy,
 };

@@ -2,6 +2,7 @@
 #include "xbgpu/output.h"
 
 #include "common/device/device.h"
+#include "common/engine/engine.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "kernels/correlate/correlate.h"
@@ -76,16 +77,17 @@ static void launch_reduce(struct xbgpu_output *c, const struct reduce_args *args
 }
 
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
-                      const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                      struct device_stream *download, void *selected, struct xbgpu_stream *stream)
+                      const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
+                      void *selected, struct xbgpu_stream *stream)
 {
     const struct xbgpu_config_output *output = stream->output;
+    struct device *device = engine->c.device;
     const struct correlate_shape shape = xbgpu_tune_load(config, layout, device, output);
 
     *correlation = (struct xbgpu_output){.layout = layout,
                                          .device = device,
                                          .compute = compute,
-                                         .download = download,
+                                         .download = engine->download,
                                          .stream = stream,
                                          .gate = xbgpu_output_gate(config, output),
                                          .selected = selected,
@@ -129,6 +131,43 @@ void xbgpu_output_fini(struct xbgpu_output *correlation)
         device_free(correlation->device, correlation->sums);
         device_free(correlation->device, correlation->totals);
     }
+}
+
+int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config *config,
+                       const struct xbgpu_layout *layout, struct engine *engine, struct xbgpu_send *send)
+{
+    const struct xbgpu_layout *l = layout;
+    size_t selected_bytes =
+        l->n_selected_batches * l->n_selected_spectra * l->n_ants * l->n_chan * N_POLS * voltage_bytes(l->format);
+    int err = 0;
+
+    outputs->device = engine->c.device;
+    outputs->items = calloc(l->n_outputs, sizeof(*outputs->items));
+    if (!outputs->items || (selected_bytes && !(outputs->selected = device_alloc(outputs->device, selected_bytes))))
+        return -ENOMEM;
+    for (; outputs->n < l->n_outputs && !err; outputs->n++) {
+        struct xbgpu_stream *stream = xbgpu_send_stream(send, outputs->n);
+        struct xbgpu_output *output = &outputs->items[outputs->n];
+        err = xbgpu_output_init(output, config, l, engine, engine->lanes[0]->compute, outputs->selected, stream);
+        if (err)
+            return err;
+        if (!stream->output->send_enabled)
+            log_warning("%s: dumps are made but not sent before ?capture-start asks for it: send_enabled is false",
+                        stream->output->name);
+        log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name, (long long)output->window.n_length,
+                 (double)(output->window.n_length * l->batch_samples) /
+                     timebase_decimal_to_double(config->time.adc_sample_rate_hz));
+    }
+    return err;
+}
+
+void xbgpu_outputs_fini(struct xbgpu_outputs *outputs)
+{
+    for (size_t o = 0; o < outputs->n; o++)
+        xbgpu_output_fini(&outputs->items[o]);
+    free(outputs->items);
+    if (outputs->device)
+        device_free(outputs->device, outputs->selected);
 }
 
 /* Queues reduction and download of the window that has ended. */

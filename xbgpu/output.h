@@ -4,7 +4,7 @@
  *            for the next, reduce to totals; at each window's end checksum_dump, reduce --> download
  *            worker, when the dump is in host memory: xbgpu_output_check --> xbgpu_send_push
  * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
- * Threads:   the worker only.   Blocking: never; a walk that needs a dump buffer returns and is called again. */
+ * Threads:   the worker only.   Blocking: never; an input that needs a dump buffer returns and is called again. */
 #ifndef XBGPU_OUTPUT_H
 #define XBGPU_OUTPUT_H
 
@@ -65,13 +65,26 @@ struct xbgpu_output {
     uint8_t *audited;  /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
-/* 'selected' is what outputs with a gate use by turns: NULL where there are none. */
+/* 'selected' is what outputs with a gate use by turns: NULL where there are none.  'compute' is the lane's. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
-                     const struct xbgpu_layout *layout, struct device *device, struct device_stream *compute,
-                     struct device_stream *download, void *selected, struct xbgpu_stream *stream);
+                      const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
+                      void *selected, struct xbgpu_stream *stream);
 void xbgpu_output_fini(struct xbgpu_output *correlation);
 
-/* A new input, to be walked. */
+/* All outputs, and what they share. */
+struct xbgpu_outputs {
+    struct xbgpu_output *items; /* [n] */
+    size_t n;
+    void *selected; /* device; NULL: no output has a gate */
+    struct device *device;
+};
+
+/* Makes all outputs of zeros; fini follows in either case.  Returns 0 or negative errno. */
+int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config *config,
+                       const struct xbgpu_layout *layout, struct engine *engine, struct xbgpu_send *send);
+void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
+
+/* A new input, to be correlated. */
 void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
 /* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait';

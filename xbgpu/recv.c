@@ -1,12 +1,14 @@
 /* recv.c - the first stage: which packets make which member's chunks. */
 #include "xbgpu/recv.h"
 
+#include "common/engine/engine.h"
 #include "common/recv/chunk.h"
 #include "common/telemetry/data_time.h"
 #include "common/recv/receiver_metrics.h"
 #include "common/recv/receiver_set.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
 
 #include <errno.h>
@@ -28,6 +30,8 @@ struct recv_member {
 struct xbgpu_recv {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
+    struct engine *engine;
+    const struct xbgpu_fengs *fengs;
     struct receiver_set receivers;
     struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
@@ -61,10 +65,11 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
 }
 
 /* Few antennas one by one, many by the first and the last. */
-static void name_member(struct recv_member *member, const struct xbgpu_labels *labels, size_t first, size_t last)
+static void name_member(const struct xbgpu_recv *recv, struct recv_member *member, size_t first, size_t last)
 {
     const size_t n = sizeof(member->name);
-    char **a = labels ? labels->antennas : NULL;
+    bool named = recv->config->recv.antenna_names || recv->config->recv.input_labels;
+    char **a = named ? recv->fengs->labels->antennas : NULL;
 
     if (!a)
         snprintf(member->name, n, "F-engines %zu-%zu", first, last);
@@ -75,18 +80,18 @@ static void name_member(struct recv_member *member, const struct xbgpu_labels *l
                  last > first + 1 ? ", " : "", last > first + 1 ? a[last] : "");
 }
 
-static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m, char *why,
-                         size_t why_bytes)
+static int create_member(struct xbgpu_recv *recv, size_t m, char *why, size_t why_bytes)
 {
     struct recv_member *member = &recv->members[m];
     char labels[64] = "", fengs[48];
 
-    name_member(member, c->labels, recv->first_ant[m], recv->first_ant[m + 1] - 1);
+    name_member(recv, member, recv->first_ant[m], recv->first_ant[m + 1] - 1);
     int err = inbox_create((size_t)recv->config->recv.n_chunks, &member->free_chunks);
     if (err)
         return err;
     struct chunk_shape shape = xbgpu_chunk_shape(recv->layout, recv->config, m);
-    err = chunk_pool_create(c->device, &shape, (unsigned)m, member->free_chunks, 0, &member->pool, why, why_bytes);
+    err = chunk_pool_create(recv->engine->c.device, &shape, (unsigned)m, member->free_chunks, 0, &member->pool, why,
+                            why_bytes);
     if (err)
         return err;
     snprintf(fengs, sizeof(fengs), "%zu-%zu", recv->first_ant[m], recv->first_ant[m + 1] - 1);
@@ -97,7 +102,7 @@ static int create_member(struct xbgpu_recv *recv, const struct xbgpu_recv_config
     return 0;
 }
 
-static struct assembler_config member_assembler(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t m)
+static struct assembler_config member_assembler(struct xbgpu_recv *recv, size_t m)
 {
     const struct xbgpu_config *config = recv->config;
 
@@ -116,16 +121,15 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, const s
         .group_timestamp = &recv->group_timestamp,
         .patience_chunks = config->recv.window_chunks - 1,
         .free_chunks = recv->members[m].free_chunks,
-        .worker = c->worker,
-        .full_kind = c->full_kind,
+        .worker = recv->engine->inbox,
+        .full_kind = ENGINE_CHUNK,
         .stats = &recv->members[m].stats,
-        .source_stats = c->feng_stats + recv->first_ant[m],
+        .source_stats = recv->fengs->stats + recv->first_ant[m],
     };
 }
 
 /* Thread 't' has members [t * n_members / n_threads, ...). */
-static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config *c, size_t t, char *why,
-                         size_t why_bytes)
+static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t why_bytes)
 {
     const struct xbgpu_config_recv *config = &recv->config->recv;
     size_t first = xbgpu_thread_first(recv->layout, t), end = xbgpu_thread_first(recv->layout, t + 1);
@@ -134,7 +138,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
     if (!assemblers)
         return -ENOMEM;
     for (size_t m = first; m < end; m++)
-        assemblers[m - first] = member_assembler(recv, c, m);
+        assemblers[m - first] = member_assembler(recv, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
     bool last = end == recv->layout->n_members; /* which hears of F-engines that there are not, too */
@@ -145,7 +149,7 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
                    .interface = config->interface,
                    .buffer_bytes = (size_t)config->buffer_bytes,
                    .transport = config->transport,
-                   .device = config->gpudirect ? c->device : NULL,
+                   .device = config->gpudirect ? recv->engine->c.device : NULL,
                    .n_kept = xbgpu_thread_frames(recv->layout, recv->config, t),
                    .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
                    .busy_poll_ns = config->busy_poll_us * NS_PER_US,
@@ -159,25 +163,28 @@ static int create_thread(struct xbgpu_recv *recv, const struct xbgpu_recv_config
         .n_assemblers = end - first,
         .direct = config->direct,
         .needs_crc = config->crc,
-        .worker = c->worker,
-        .end_kind = c->end_kind,
+        .worker = recv->engine->inbox,
+        .end_kind = ENGINE_RECV_END,
     };
     int err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "xbgpu_input", why, why_bytes);
     free(assemblers);
     return err;
 }
 
-int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv **recv, char *why, size_t why_bytes)
+int xbgpu_recv_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                      const struct xbgpu_fengs *fengs, struct xbgpu_recv **recv, char *why, size_t why_bytes)
 {
     struct xbgpu_recv *r = calloc(1, sizeof(*r));
-    size_t n_members = config->layout->n_members;
+    size_t n_members = layout->n_members;
 
     snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu batches",
-             (long long)config->config->recv.n_chunks, config->layout->n_batches);
+             (long long)config->recv.n_chunks, layout->n_batches);
     if (!r)
         return -ENOMEM;
-    r->config = config->config;
-    r->layout = config->layout;
+    r->config = config;
+    r->layout = layout;
+    r->engine = engine;
+    r->fengs = fengs;
     gauge_set(&r->group_timestamp, -1);
     r->contexts = calloc(r->layout->n_recv_threads, sizeof(*r->contexts));
     r->first_ant = calloc(n_members + 1, sizeof(*r->first_ant));
@@ -188,46 +195,17 @@ int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv 
     for (size_t m = 0; !err && m <= n_members; m++)
         r->first_ant[m] = xbgpu_member_first(r->layout, m);
     for (size_t m = 0; !err && m < n_members; m++)
-        err = create_member(r, config, m, why, why_bytes);
+        err = create_member(r, m, why, why_bytes);
     for (size_t t = 0; !err && t < r->layout->n_recv_threads; t++)
-        err = create_thread(r, config, t, why, why_bytes);
+        err = create_thread(r, t, why, why_bytes);
     if (err) {
         xbgpu_recv_destroy(r);
         return err;
     }
     data_time_metrics("xbgpu", r->config->time.timebase == CONFIG_TIMEBASE_PACKETS);
+    engine->receivers = &r->receivers;
     *recv = r;
     return 0;
-}
-
-int xbgpu_recv_start(struct xbgpu_recv *recv)
-{
-    return receiver_set_start(&recv->receivers);
-}
-
-int xbgpu_recv_enable(struct xbgpu_recv *recv, char *why, size_t why_bytes)
-{
-    return receiver_set_enable(&recv->receivers, why, why_bytes);
-}
-
-size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv)
-{
-    return recv->receivers.n;
-}
-
-bool xbgpu_recv_failed(const struct xbgpu_recv *recv)
-{
-    return receiver_set_failed(&recv->receivers);
-}
-
-bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv)
-{
-    return receiver_set_can_wait(&recv->receivers);
-}
-
-void xbgpu_recv_stop(struct xbgpu_recv *recv)
-{
-    receiver_set_stop(&recv->receivers);
 }
 
 void xbgpu_recv_log(const struct xbgpu_recv *recv)

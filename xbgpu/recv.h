@@ -8,43 +8,17 @@
 #define XBGPU_RECV_H
 
 #include "common/recv/assemble.h"
-#include "common/base/inbox.h"
 #include "common/recv/receiver.h"
 #include "xbgpu/layout.h"
 
+struct engine;
+struct xbgpu_fengs;
 struct xbgpu_recv;
-struct xbgpu_labels;
 
-struct xbgpu_recv_config {
-    const struct xbgpu_config *config;
-    const struct xbgpu_layout *layout;
-    struct device *device; /* has the chunks */
-    struct inbox *worker;
-    int full_kind;                             /* {full_kind, 0, chunk}; chunk->member is the member */
-    struct assembler_source_stats *feng_stats; /* [n_ants] what is counted of each F-engine */
-    const struct xbgpu_labels *labels;         /* for the log; NULL: F-engines have numbers */
-    int end_kind;                              /* {end_kind, 0, NULL} when a receiver's file has ended */
-};
-
-/* Opens all sources and allocates all chunks.  Returns 0 or negative errno with one sentence in 'why'. */
-int xbgpu_recv_create(const struct xbgpu_recv_config *config, struct xbgpu_recv **recv, char *why, size_t why_bytes);
-
-int xbgpu_recv_start(struct xbgpu_recv *recv);
-
-/* Has packets come.  Returns 0 or negative errno with one sentence in 'why'. */
-int xbgpu_recv_enable(struct xbgpu_recv *recv, char *why, size_t why_bytes);
-
-/* Number of receive threads: how many end items there can be. */
-size_t xbgpu_recv_n_threads(const struct xbgpu_recv *recv);
-
-/* Once a receive thread has told of its end: true if any ended because its source died, not its file. */
-bool xbgpu_recv_failed(const struct xbgpu_recv *recv);
-
-/* True where packets come from a file, which waits for us. */
-bool xbgpu_recv_can_wait(const struct xbgpu_recv *recv);
-
-/* Ends the threads; open chunks go to the worker.  Idempotent. */
-void xbgpu_recv_stop(struct xbgpu_recv *recv);
+/* Opens all sources, allocates all chunks, and gives the engine its receivers; chunk->member is the member.  'fengs' gets
+ * what is counted of each F-engine.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_recv_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                      const struct xbgpu_fengs *fengs, struct xbgpu_recv **recv, char *why, size_t why_bytes);
 
 /* Logs what each member received and refused. */
 void xbgpu_recv_log(const struct xbgpu_recv *recv);

@@ -1,7 +1,9 @@
 /* send.c - the last stage of correlation: dumps as heaps on their way out. */
 #include "xbgpu/send.h"
 
+#include "common/daemon/service.h"
 #include "common/device/device.h"
+#include "common/engine/engine.h"
 #include "common/base/log.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
@@ -17,33 +19,20 @@
 
 #define ITEM_TIMESTAMP       1 /* index in the heap's items */
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+#define MAX_WRONG_DUMPS      10 /* with which the process ends */
 
 struct xbgpu_send {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
-    struct device *device;
-    struct service *service;
+    struct engine *engine;
     struct sender_group *senders;
     struct xbgpu_stream *streams; /* [n_outputs] */
+    int n_wrong;                  /* [worker] dumps */
 };
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output)
 {
     return &send->streams[output];
-}
-
-struct sender_group *xbgpu_send_senders(struct xbgpu_send *send)
-{
-    return send->senders;
-}
-
-size_t xbgpu_send_n_downloading(const struct xbgpu_send *send)
-{
-    size_t n = 0;
-
-    for (size_t o = 0; o < send->layout->n_outputs; o++)
-        n += send->streams[o].pool.n_downloading;
-    return n;
 }
 
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples)
@@ -100,6 +89,20 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump)
     dump->n_weighted = 0;
     dump->group.send = dump->group.send && stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
     counter_add(&stream->wrong_accs, 1);
+}
+
+void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump)
+{
+    const struct daemon_context *c = &send->engine->c;
+
+    xbgpu_stream_flag(dump);
+    if (gauge_get(c->healthy))
+        service_status(c->service, "FAILED: sums of the device are wrong");
+    gauge_set(c->healthy, 0);
+    if (++send->n_wrong != MAX_WRONG_DUMPS)
+        return;
+    log_error("%d dumps were wrong since the start: the process ends", MAX_WRONG_DUMPS);
+    service_stop(c->service, 1);
 }
 
 void xbgpu_send_push(struct xbgpu_dump *dump)
@@ -159,21 +162,22 @@ static void place_counts(struct xbgpu_send *send, struct xbgpu_dump *dump)
     dump->weights = dump->gate_spectra + send->layout->n_chan; /* not sent */
 }
 
-static int create_dump(struct xbgpu_send *send, const struct xbgpu_send_config *c, struct xbgpu_dump *dump)
+static int create_dump(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;
     size_t vis_bytes = send->layout->vis_bytes, weight_bytes = send->layout->n_baselines * sizeof(uint32_t);
     size_t sent_bytes = xbgpu_dump_bytes(send->layout, send->config, output);
 
-    dump->device_visibilities = device_alloc(send->device, vis_bytes);
-    dump->device_weights = device_alloc(send->device, weight_bytes);
-    dump->device_n_saturated = device_alloc(send->device, sizeof(uint64_t));
-    dump->visibilities = device_alloc_pinned(send->device, (output->gate ? sent_bytes : vis_bytes) + weight_bytes);
-    dump->n_saturated = device_alloc_pinned(send->device, sizeof(uint64_t));
+    dump->device_visibilities = device_alloc(send->engine->c.device, vis_bytes);
+    dump->device_weights = device_alloc(send->engine->c.device, weight_bytes);
+    dump->device_n_saturated = device_alloc(send->engine->c.device, sizeof(uint64_t));
+    dump->visibilities =
+        device_alloc_pinned(send->engine->c.device, (output->gate ? sent_bytes : vis_bytes) + weight_bytes);
+    dump->n_saturated = device_alloc_pinned(send->engine->c.device, sizeof(uint64_t));
     dump->audit = calloc((size_t)dump->stream->output->audit_samples + 1, sizeof(*dump->audit));
     if (output->audit_checksum) {
-        dump->device_checks = device_alloc(send->device, send->layout->checks_bytes);
-        dump->checks = device_alloc_pinned(send->device, send->layout->checks_bytes);
+        dump->device_checks = device_alloc(send->engine->c.device, send->layout->checks_bytes);
+        dump->checks = device_alloc_pinned(send->engine->c.device, send->layout->checks_bytes);
         if (!dump->device_checks || !dump->checks)
             return -ENOMEM;
     }
@@ -182,19 +186,19 @@ static int create_dump(struct xbgpu_send *send, const struct xbgpu_send_config *
         return -ENOMEM;
     place_counts(send, dump);
     create_job(send, dump);
-    return outbuf_init(&dump->base, &dump->stream->pool, send->device, c->worker, c->downloaded_kind, c->free_kind);
+    return outbuf_init(&dump->base, &dump->stream->pool, send->engine);
 }
 
 static void destroy_dump(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     outbuf_fini(&dump->base);
-    device_free(send->device, dump->device_visibilities);
-    device_free(send->device, dump->device_weights);
-    device_free(send->device, dump->device_n_saturated);
-    device_free_pinned(send->device, dump->visibilities);
-    device_free_pinned(send->device, dump->n_saturated);
-    device_free(send->device, dump->device_checks);
-    device_free_pinned(send->device, dump->checks);
+    device_free(send->engine->c.device, dump->device_visibilities);
+    device_free(send->engine->c.device, dump->device_weights);
+    device_free(send->engine->c.device, dump->device_n_saturated);
+    device_free_pinned(send->engine->c.device, dump->visibilities);
+    device_free_pinned(send->engine->c.device, dump->n_saturated);
+    device_free(send->engine->c.device, dump->device_checks);
+    device_free_pinned(send->engine->c.device, dump->checks);
     free(dump->audit);
 }
 
@@ -205,11 +209,6 @@ static void register_metrics(struct xbgpu_stream *stream)
         const char *name, *help;
         const struct counter *counter;
     } rows[] = {
-        {"xbgpu_output_x_heaps", "Heaps sent.", &stream->stats.heaps},
-        {"xbgpu_output_x_bytes", "Payload bytes sent.", &stream->stats.bytes},
-        {"xbgpu_output_x_packets", "Packets sent.", &stream->stats.packets},
-        {"xbgpu_output_x_failed_packets", "Packets that the kernel or a capture refused, or that a card did not send.",
-         &stream->stats.failed},
         {"xbgpu_output_x_visibilities", "Scalar visibilities sent.", &stream->visibilities},
         {"xbgpu_output_x_clipped_visibilities", "Scalar visibilities sent that saturated.",
          &stream->clipped_visibilities},
@@ -226,6 +225,7 @@ static void register_metrics(struct xbgpu_stream *stream)
     };
 
     stats_label(labels, sizeof(labels), "stream", stream->output->name);
+    outbuf_metrics("xbgpu_output_x", labels, &stream->stats);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
     stats_gauge_scaled("xbgpu_output_x_latency_seconds",
@@ -233,7 +233,7 @@ static void register_metrics(struct xbgpu_stream *stream)
                        labels, &stream->stats.latency_ns, 1e-9);
 }
 
-int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
+static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
 {
     const struct {
         const char *name, *help;
@@ -329,7 +329,7 @@ static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, cha
     char gate_help[160];
     struct send_stream_config config;
 
-    outbuf_stream_config(&send->config->send, send->service, &config);
+    outbuf_stream_config(&send->config->send, send->engine, &config);
     config.name = stream->output->name;
     config.sink.destinations = &stream->output->destination;
     config.heap_bytes = stream->dumps[0].heap.payload_bytes;
@@ -349,8 +349,7 @@ static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, cha
     return err;
 }
 
-static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config *c, size_t index, char *why,
-                         size_t why_bytes)
+static int create_stream(struct xbgpu_send *send, size_t index, char *why, size_t why_bytes)
 {
     struct xbgpu_stream *stream = &send->streams[index];
 
@@ -367,12 +366,13 @@ static int create_stream(struct xbgpu_send *send, const struct xbgpu_send_config
     for (stream->n_dumps = 0; stream->n_dumps < n_dumps;) {
         struct xbgpu_dump *dump = &stream->dumps[stream->n_dumps++];
         dump->stream = stream;
-        int err = create_dump(send, c, dump);
+        int err = create_dump(send, dump);
         if (err)
             return err;
     }
     register_metrics(stream);
-    return open_stream(send, stream, why, why_bytes);
+    int err = add_sensors(stream, send->engine->c.sensors);
+    return err ? err : open_stream(send, stream, why, why_bytes);
 }
 
 static int create_senders(struct xbgpu_send *send)
@@ -384,33 +384,35 @@ static int create_senders(struct xbgpu_send *send)
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
 }
 
-int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send **send, char *why, size_t why_bytes)
+int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                      struct xbgpu_send **send, char *why, size_t why_bytes)
 {
     struct xbgpu_send *s = calloc(1, sizeof(*s));
 
-    snprintf(why, why_bytes, "outputs: there is no memory for dumps of %zu MiB", config->layout->vis_bytes >> 20);
+    snprintf(why, why_bytes, "outputs: there is no memory for dumps of %zu MiB", layout->vis_bytes >> 20);
     if (!s)
         return -ENOMEM;
-    s->config = config->config;
-    s->layout = config->layout;
-    s->device = config->device;
-    s->service = config->service;
+    s->config = config;
+    s->layout = layout;
+    s->engine = engine;
     s->streams = calloc(s->layout->n_outputs, sizeof(*s->streams));
     int err = s->streams ? create_senders(s) : -ENOMEM;
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
-        err = create_stream(s, config, o, why, why_bytes);
+        err = create_stream(s, o, why, why_bytes);
     if (err) {
         stats_reset(); /* whoever asks for /metrics now would read what is freed */
         xbgpu_send_destroy(s);
         return err;
     }
+    stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
+                engine->c.healthy);
+    engine->senders = s->senders;
     *send = s;
     return 0;
 }
 
-void xbgpu_send_stop(struct xbgpu_send *send)
+void xbgpu_send_log(const struct xbgpu_send *send)
 {
-    sender_group_stop(send->senders);
     for (size_t o = 0; o < send->layout->n_outputs; o++) {
         const struct xbgpu_stream *stream = &send->streams[o];
         uint64_t n_dumps = counter_get(&stream->stats.heaps), n_audits = counter_get(&stream->audits);
@@ -440,9 +442,4 @@ void xbgpu_send_destroy(struct xbgpu_send *send)
     }
     free(send->streams);
     free(send);
-}
-
-bool xbgpu_send_failed(const struct xbgpu_send *send)
-{
-    return send->config->send.pcap_file && sender_group_n_failed(send->senders) > 0;
 }

@@ -19,7 +19,7 @@
 #include <jansson.h>
 
 struct device;
-struct service;
+struct engine;
 struct xbgpu_stream;
 
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
@@ -78,29 +78,11 @@ struct xbgpu_stream {
 
 struct xbgpu_send;
 
-struct xbgpu_send_config {
-    const struct xbgpu_config *config;
-    const struct xbgpu_layout *layout;
-    struct device *device;
-    struct inbox *worker;
-    int downloaded_kind;
-    int free_kind;
-    struct service *service; /* stopped with 1 when a card that sends is lost */
-};
-
-/* Allocates all dumps, opens all sinks.  Returns 0 or negative errno with one sentence in 'why'. */
-int xbgpu_send_create(const struct xbgpu_send_config *config, struct xbgpu_send **send, char *why, size_t why_bytes);
+/* Allocates all dumps, opens all sinks, and gives the engine its senders.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                      struct xbgpu_send **send, char *why, size_t why_bytes);
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
-
-/* To start them, and to bound a drain. */
-struct sender_group *xbgpu_send_senders(struct xbgpu_send *send);
-
-/* Dumps whose download has not been told. */
-size_t xbgpu_send_n_downloading(const struct xbgpu_send *send);
-
-/* Adds a stream's sensors.  Returns 0 or -ENOMEM. */
-int xbgpu_stream_add_sensors(struct xbgpu_stream *stream, struct sensors *sensors);
 
 /* Dumps that have not been pushed yet are sent if 'on', and if they begin at 'from_samples' or later.  Returns the first
  * timestamp that may be of one of them. */
@@ -116,15 +98,15 @@ void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool c
  * ones.  It leaves as one of which nothing was received does. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
+/* The same, and the process is not healthy any more; the tenth wrong dump ends it.  One may be an accident; of a device
+ * that goes on like that another may be found, or the same one begin again. */
+void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
+
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
-/* What is queued leaves at its pace, then stop heaps.  Idempotent. */
-void xbgpu_send_stop(struct xbgpu_send *send);
-
-/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
- *             lost.) */
-bool xbgpu_send_failed(const struct xbgpu_send *send);
+/* Logs what each stream sent.  After the senders have stopped. */
+void xbgpu_send_log(const struct xbgpu_send *send);
 
 /* NULL is accepted. */
 void xbgpu_send_destroy(struct xbgpu_send *send);

@@ -12,6 +12,9 @@ struct command_channel {
     struct ev_loop *loop;
     struct inbox *worker; /* [const] */
     int kind;             /* [const] */
+    char *slots;          /* [n_slots][slot_bytes] */
+    size_t n_slots;       /* [const] */
+    size_t slot_bytes;    /* [const] */
     struct command *free;
     size_t n_free;
     struct inbox *answers; /* the control thread's */
@@ -22,6 +25,13 @@ struct command_channel {
     _Atomic int64_t steady_samples; /* the worker's; the inbox of answers orders it */
 };
 
+static void give_slot(struct command_channel *c, struct command *slot)
+{
+    slot->next = c->free;
+    c->free = slot;
+    c->n_free++;
+}
+
 static void on_wake(struct ev_loop *loop, ev_async *watcher, int events)
 {
     struct command_channel *c = watcher->data;
@@ -29,12 +39,22 @@ static void on_wake(struct ev_loop *loop, ev_async *watcher, int events)
 
     while (inbox_try_pop(c->answers, &item) == 0) {
         c->answered(c->arg, item.object);
-        command_add(c, item.object);
+        give_slot(c, item.object);
     }
     c->woken(c->arg);
 }
 
-int command_create(size_t n_slots, struct ev_loop *loop, struct inbox *worker, int kind,
+struct command *command_slot(const struct command_channel *c, size_t i)
+{
+    return (struct command *)(void *)(c->slots + i * c->slot_bytes);
+}
+
+size_t command_n_slots(const struct command_channel *c)
+{
+    return c->n_slots;
+}
+
+int command_create(size_t n_slots, size_t slot_bytes, struct ev_loop *loop, struct inbox *worker, int kind,
                    struct command_channel **channel)
 {
     struct command_channel *c = calloc(1, sizeof(*c));
@@ -46,20 +66,18 @@ int command_create(size_t n_slots, struct ev_loop *loop, struct inbox *worker, i
     c->kind = kind;
     ev_async_init(&c->wake, on_wake);
     c->wake.data = c;
-    int err = inbox_create(n_slots, &c->answers);
+    c->n_slots = n_slots;
+    c->slot_bytes = slot_bytes;
+    c->slots = calloc(n_slots, slot_bytes);
+    int err = c->slots ? inbox_create(n_slots, &c->answers) : -ENOMEM;
     if (err) {
         command_destroy(c);
         return err;
     }
+    for (size_t i = 0; i < n_slots; i++)
+        give_slot(c, command_slot(c, i));
     *channel = c;
     return 0;
-}
-
-void command_add(struct command_channel *c, struct command *slot)
-{
-    slot->next = c->free;
-    c->free = slot;
-    c->n_free++;
 }
 
 void command_start(struct command_channel *c, void (*answered)(void *arg, struct command *command),
@@ -128,5 +146,6 @@ void command_destroy(struct command_channel *c)
         return;
     command_stop(c);
     inbox_destroy(c->answers);
+    free(c->slots);
     free(c);
 }

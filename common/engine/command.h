@@ -2,7 +2,7 @@
  *
  * Flow:      control --command_take, fill in, command_post--> worker's inbox --applied--> command_answer --ev_async-->
  *            control: 'answered' --> the slot is free again
- * Ownership: slots are the daemon's memory: each is a struct of the daemon that begins with a struct command.  A slot
+ * Ownership: slots are the channel's memory: each is a struct of the daemon that begins with a struct command.  A slot
  *            belongs to the control thread from take to post, and to the worker from post to answer.  The worker frees
  *            nothing: what it does not need any more goes back in the slot.
  * Steady:    an answer says from which timestamp on all data show all that has been applied.  Where the data's time
@@ -10,7 +10,7 @@
  * Order:     answers come in the order of the posts.
  * Threads:   the control thread runs the loop and calls everything but command_answer and command_steady [worker] and
  *            command_wake [any].
- * Blocking:  never; nothing allocates after the last command_add.
+ * Blocking:  never; nothing allocates after create.
  * Invariant: a slot is free, with the control thread, in the worker's inbox, or among the answers. */
 #ifndef COMMON_ENGINE_COMMAND_H
 #define COMMON_ENGINE_COMMAND_H
@@ -26,12 +26,14 @@ struct command {
     struct command *next; /* among the free slots; the channel's */
 };
 
-/* Commands come to 'worker' as {kind, 0, struct command}; it must have room for 'n_slots'.  Returns 0 or -ENOMEM. */
-int command_create(size_t n_slots, struct ev_loop *loop, struct inbox *worker, int kind,
+/* Makes 'n_slots' free slots of zeros, of 'slot_bytes' each.  Commands come to 'worker' as {kind, 0, struct command}; it
+ * must have room for all of them.  Returns 0 or -ENOMEM. */
+int command_create(size_t n_slots, size_t slot_bytes, struct ev_loop *loop, struct inbox *worker, int kind,
                    struct command_channel **channel);
 
-/* Adds a slot; 'n_slots' times. */
-void command_add(struct command_channel *channel, struct command *slot);
+/* Slot 'i', wherever it is.  Before the worker starts, or after it has ended. */
+struct command *command_slot(const struct command_channel *channel, size_t i);
+size_t command_n_slots(const struct command_channel *channel);
 
 /* Starts answers: 'answered' gets each command, and 'woken' is called after that, and after each command_wake() and
  * command_steady(). */

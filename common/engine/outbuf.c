@@ -3,20 +3,24 @@
 
 #include "common/daemon/service.h"
 #include "common/device/device.h"
+#include "common/engine/engine.h"
 #include "common/send/sender_group.h"
+#include "common/telemetry/stats.h"
+#include "common/base/units.h"
 
 #include <assert.h>
+#include <stdio.h>
 
-int outbuf_init(struct outbuf *buffer, struct outbuf_pool *pool, struct device *device, struct inbox *worker,
-                int downloaded_kind, int free_kind)
+int outbuf_init(struct outbuf *buffer, struct outbuf_pool *pool, struct engine *engine)
 {
-    int err = device_event_create(device, &buffer->finished);
+    int err = device_event_create(engine->c.device, &buffer->finished);
 
     if (err)
         return err;
+    buffer->engine = engine;
     buffer->pool = pool;
-    buffer_ref_init(&buffer->download, worker, (struct inbox_item){downloaded_kind, 0, buffer});
-    buffer_ref_init(&buffer->ref, worker, (struct inbox_item){free_kind, 0, buffer});
+    buffer_ref_init(&buffer->download, engine->inbox, (struct inbox_item){ENGINE_DOWNLOADED, 0, buffer});
+    buffer_ref_init(&buffer->ref, engine->inbox, (struct inbox_item){ENGINE_SENT, 0, buffer});
     pool->n_buffers++;
     outbuf_give(buffer);
     return 0;
@@ -58,16 +62,30 @@ void outbuf_download(struct outbuf *buffer, struct device_stream *download)
 {
     buffer_ref_set(&buffer->download, 1);
     device_then(download, buffer_ref_put, &buffer->download);
-    buffer->pool->n_downloading++;
+    buffer->engine->n_downloading++;
 }
 
-void outbuf_downloaded(struct outbuf *buffer)
+void outbuf_metrics(const char *prefix, const char *labels, const struct send_stream_stats *stats)
 {
-    assert(buffer->pool->n_downloading > 0);
-    buffer->pool->n_downloading--;
+    const struct {
+        const char *name, *help;
+        const struct counter *counter;
+    } rows[] = {
+        {"heaps", "Heaps sent.", &stats->heaps},
+        {"bytes", "Payload bytes sent.", &stats->bytes},
+        {"packets", "Packets sent.", &stats->packets},
+        {"failed_packets", "Packets that the kernel or a capture refused, or that a card did not send.",
+         &stats->failed},
+    };
+    char name[128];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        snprintf(name, sizeof(name), "%s_%s", prefix, rows[i].name);
+        stats_counter(name, rows[i].help, labels, rows[i].counter);
+    }
 }
 
-void outbuf_stream_config(const struct config_send *send, struct service *service, struct send_stream_config *stream)
+void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream)
 {
     *stream = (struct send_stream_config){
         .sink = {.transport = (enum transport)send->transport,
@@ -76,7 +94,7 @@ void outbuf_stream_config(const struct config_send *send, struct service *servic
                  .buffer_bytes = (size_t)send->buffer_bytes,
                  .pcap_file = send->pcap_file,
                  .on_lost = service_fail,
-                 .on_lost_arg = service},
+                 .on_lost_arg = engine->c.service},
         .packet_payload_bytes = (size_t)send->packet_payload_bytes,
         .crc = send->crc,
     };

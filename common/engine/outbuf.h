@@ -1,8 +1,7 @@
 /* outbuf.h - output buffers: from the worker over the device to the sender, and back.
  *
  * Flow:      outbuf_take --> the daemon's kernels write it --outbuf_finish--> the daemon queues copies to the host
- *            --outbuf_download--> worker's inbox {downloaded_kind} --outbuf_downloaded--> sender --ref--> worker's inbox
- *            {free_kind} --outbuf_give--> free
+ *            --outbuf_download--> ENGINE_DOWNLOADED --> sender --ref--> ENGINE_SENT --outbuf_give--> free
  * Ownership: a buffer is a struct of the daemon that begins with a struct outbuf.  It belongs to the worker from take to
  *            download, and again once either of its items has been popped; in between to the device, and to the sender.
  * Threads:   the worker, except init and fini (main).
@@ -16,31 +15,30 @@
 #include <stddef.h>
 
 struct config_send;
-struct device;
 struct device_event;
 struct device_stream;
+struct engine;
 struct send_stream_config;
-struct service;
+struct send_stream_stats;
 
 /* The buffers of one output stream; zeros to begin with. */
 struct outbuf_pool {
     struct outbuf *free; /* the one that came back last is taken first */
     size_t n_free;
     size_t n_buffers;
-    size_t n_downloading; /* of which no item has come */
 };
 
 struct outbuf {
+    struct engine *engine;         /* [const] */
     struct outbuf_pool *pool;      /* [const] */
     struct outbuf *next;           /* among the free ones */
     struct device_event *finished; /* [const] */
-    struct buffer_ref download;    /* the device's: back as {downloaded_kind, 0, buffer} */
-    struct buffer_ref ref;         /* the sender's: back as {free_kind, 0, buffer} */
+    struct buffer_ref download;    /* the device's: back as {ENGINE_DOWNLOADED, 0, buffer} */
+    struct buffer_ref ref;         /* the sender's: back as {ENGINE_SENT, 0, buffer} */
 };
 
 /* Makes a buffer of zeros a free one of the pool.  Returns 0 or negative errno. */
-int outbuf_init(struct outbuf *buffer, struct outbuf_pool *pool, struct device *device, struct inbox *worker,
-                int downloaded_kind, int free_kind);
+int outbuf_init(struct outbuf *buffer, struct outbuf_pool *pool, struct engine *engine);
 
 /* A buffer of zeros is accepted. */
 void outbuf_fini(struct outbuf *buffer);
@@ -55,12 +53,12 @@ void outbuf_finish(struct outbuf *buffer, struct device_stream *compute, struct 
 /* All copies have been queued on 'download'. */
 void outbuf_download(struct outbuf *buffer, struct device_stream *download);
 
-/* The item has come.  Call once for each. */
-void outbuf_downloaded(struct outbuf *buffer);
+/* Registers what a stream has sent as prefix_heaps and so on. */
+void outbuf_metrics(const char *prefix, const char *labels, const struct send_stream_stats *stats);
 
-/* Fills 'stream' from the configuration's section 'send', and the rest with zeros.  The loss of a NIC stops 'service'
- * with 1. */
-void outbuf_stream_config(const struct config_send *send, struct service *service, struct send_stream_config *stream);
+/* Fills 'stream' from the configuration's section 'send', and the rest with zeros.  The loss of a NIC stops the engine's
+ * service with 1. */
+void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream);
 
 /* A struct spead_descriptor. */
 #define OUTBUF_TIMESTAMP_DESCRIPTOR                                                                                    \

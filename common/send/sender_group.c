@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 struct sender_group {
+    bool to_capture;
     size_t n_senders; /* made */
     size_t n_streams; /* added */
     struct sender *senders[];
@@ -19,6 +20,7 @@ int sender_group_create(const struct config_send *config, size_t n_streams, size
 
     if (!g)
         return -ENOMEM;
+    g->to_capture = config->pcap_file != NULL;
     for (size_t t = 0; t < n_senders; t++) {
         char name[32];
         snprintf(name, sizeof(name), "send%zu", t);
@@ -63,13 +65,13 @@ void sender_group_stop(struct sender_group *group)
         sender_stop(group->senders[t]);
 }
 
-uint64_t sender_group_n_failed(const struct sender_group *group)
+bool sender_group_capture_failed(const struct sender_group *group)
 {
     uint64_t n_failed = 0;
 
     for (size_t t = 0; t < group->n_senders; t++)
         n_failed += sender_n_failed(group->senders[t]);
-    return n_failed;
+    return group->to_capture && n_failed > 0;
 }
 
 uint64_t sender_group_n_given_up(const struct sender_group *group)

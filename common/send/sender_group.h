@@ -26,8 +26,9 @@ void sender_group_set_deadline(struct sender_group *group, int64_t give_up_ns);
 /* As sender_stop(), one after the other.  Idempotent. */
 void sender_group_stop(struct sender_group *group);
 
-/* Packets that could not be sent, over all senders. */
-uint64_t sender_group_n_failed(const struct sender_group *group);
+/* After stop: true if a capture lacks packets.  (On the network, a packet that did not leave is one more that was
+ * lost.) */
+bool sender_group_capture_failed(const struct sender_group *group);
 
 /* Heaps that were given up, over all senders.  After stop. */
 uint64_t sender_group_n_given_up(const struct sender_group *group);

@@ -279,7 +279,7 @@ void kernel_runs_destroy(struct kernel_runs *runs)
 
 /* ---- The chain --------------------------------------------------------------------------------------------------- */
 
-struct device_input {
+struct bench_input {
     uint8_t *samples[N_POLS]; /* [history | chunk] */
     struct device_event *uploaded, *consumed;
 };
@@ -288,7 +288,7 @@ struct chain_runs {
     struct engine engine;
     struct device_stream *upload;
     size_t history_samples;
-    struct device_input inputs[FGPU_N_DEVICE_INPUTS];
+    struct bench_input inputs[LANE_N_INPUTS];
     uint8_t *chunks[N_CHUNKS][N_POLS]; /* pinned */
     struct buffer *last;
 };
@@ -305,8 +305,8 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     runs->upload = create_stream(config->device, "upload");
     runs->history_samples = e->window_samples;
     size_t chunk_bytes = samples_bytes(e, config->chunk_samples);
-    for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {
-        struct device_input *in = &runs->inputs[i];
+    for (size_t i = 0; i < LANE_N_INPUTS; i++) {
+        struct bench_input *in = &runs->inputs[i];
         for (size_t pol = 0; pol < N_POLS; pol++)
             in->samples[pol] =
                 alloc(config->device, samples_bytes(e, runs->history_samples) + chunk_bytes + CHANNELISE_SPARE_BYTES);
@@ -325,11 +325,11 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
 }
 
 /* Queues the upload of chunk 'k' and the copy of its history; the input before that is then free. */
-static struct device_input *start_input(struct chain_runs *runs, size_t k)
+static struct bench_input *start_input(struct chain_runs *runs, size_t k)
 {
     struct engine *e = &runs->engine;
-    struct device_input *in = &runs->inputs[k % FGPU_N_DEVICE_INPUTS];
-    struct device_input *previous = &runs->inputs[(k + FGPU_N_DEVICE_INPUTS - 1) % FGPU_N_DEVICE_INPUTS];
+    struct bench_input *in = &runs->inputs[k % LANE_N_INPUTS];
+    struct bench_input *previous = &runs->inputs[(k + LANE_N_INPUTS - 1) % LANE_N_INPUTS];
     size_t history_bytes = samples_bytes(e, runs->history_samples);
     size_t chunk_bytes = samples_bytes(e, e->config.chunk_samples);
 
@@ -356,7 +356,7 @@ int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t k = 0; n_done < n_buffers; k++) {
-        struct device_input *in = start_input(runs, k);
+        struct bench_input *in = start_input(runs, k);
         const uint8_t *const input[N_POLS] = {in->samples[0], in->samples[1]};
         size_t begin = k * chunk, end = begin + runs->history_samples + chunk; /* of the device input */
         while (n_done < n_buffers && next_samples + e->window_samples <= end) {
@@ -400,7 +400,7 @@ void chain_runs_destroy(struct chain_runs *runs)
 
     device_stream_destroy(runs->upload);
     engine_fini(&runs->engine);
-    for (size_t i = 0; i < FGPU_N_DEVICE_INPUTS; i++) {
+    for (size_t i = 0; i < LANE_N_INPUTS; i++) {
         for (size_t pol = 0; pol < N_POLS; pol++)
             device_free(device, runs->inputs[i].samples[pol]);
         device_event_destroy(runs->inputs[i].uploaded);

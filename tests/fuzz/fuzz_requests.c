@@ -6,6 +6,7 @@
  * and a byte from 192 on, with the one behind it, for the name of a sensor. */
 #include "common/daemon/daemon.h"
 #include "common/device/device.h"
+#include "common/engine/engine.h"
 #include "common/katcp/message.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
@@ -338,12 +339,12 @@ static void begin(void)
 {
     static const struct daemon fgpu = {.create = fgpu_pipeline_create,
                                        .control = fgpu_pipeline_control,
-                                       .start = fgpu_pipeline_start,
-                                       .enable = fgpu_pipeline_enable};
+                                       .start = engine_start,
+                                       .enable = engine_enable};
     static const struct daemon xbgpu = {.create = xbgpu_pipeline_create,
                                         .control = xbgpu_pipeline_control,
-                                        .start = xbgpu_pipeline_start,
-                                        .enable = xbgpu_pipeline_enable};
+                                        .start = engine_start,
+                                        .enable = engine_enable};
 
     service = fuzz_open_service();
     load(&fgpu_config_table, fgpu_config_check, fgpu_yaml, &fgpu_config, &programs[0]);

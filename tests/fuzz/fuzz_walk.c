@@ -86,6 +86,7 @@ static void begin(void)
     static const struct fgpu_choice no_choice;
     static struct sensors *sensors;
     static struct fgpu_send *send;
+    static struct engine engine;
     char why[600] = "";
 
     load();
@@ -95,14 +96,8 @@ static void begin(void)
     err = device_stream_create(device, "compute", &compute) || device_stream_create(device, "download", &download) ||
           inbox_create(2 * N_BUFFERS, &worker) || sensors_create(&sensors);
     assert(!err);
-    const struct fgpu_send_config send_config = {.config = &config,
-                                                 .layout = &layout,
-                                                 .device = device,
-                                                 .worker = worker,
-                                                 .downloaded_kind = 1,
-                                                 .free_kind = 2,
-                                                 .sensors = sensors};
-    err = fgpu_send_create(&send_config, &send, why, sizeof(why));
+    engine = (struct engine){.c = {.device = device, .sensors = sensors}, .inbox = worker, .download = download};
+    err = fgpu_send_create(&config, &layout, &engine, &send, why, sizeof(why));
     assert(!err);
     stream = fgpu_send_stream(send, 0, 0);
     const struct fgpu_output_config walk_config = {.config = &config,

@@ -112,11 +112,11 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     size_t fewest = SIZE_MAX, most = 0;
 
     fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
-    file->host_bytes = layout.host_bytes;
-    file->device_bytes = layout.device_bytes;
+    file->host_bytes = layout.memory.host_bytes;
+    file->device_bytes = layout.memory.device_bytes;
     file->direct = c->recv.direct;
     file->gpudirect = c->recv.gpudirect || c->send.gpudirect;
-    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
+    file->window_bytes = layout.memory.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;
@@ -158,11 +158,11 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
     struct xbgpu_layout layout;
 
     xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
-    file->host_bytes = layout.host_bytes;
-    file->device_bytes = layout.device_bytes;
+    file->host_bytes = layout.memory.host_bytes;
+    file->device_bytes = layout.memory.device_bytes;
     file->direct = c->recv.direct;
     file->gpudirect = c->recv.gpudirect;
-    file->window_bytes = layout.direct_bytes + layout.frames_bytes;
+    file->window_bytes = layout.memory.direct_bytes + layout.frames_bytes;
     file->recv_interface = c->recv.interface;
     file->recv_pcap_file = c->recv.pcap_file;
     file->recv_affinity = &c->recv.affinity;

@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->device_bytes = layout.device_bytes; /* as this device computes */
+        file->device_bytes = layout.memory.device_bytes; /* as this device computes */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;

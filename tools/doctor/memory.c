@@ -43,13 +43,13 @@ static uint64_t bytes_with(const struct doctor *doctor, const struct doctor_file
         struct fgpu_layout layout;
         config.antennas.n = n_ants;
         fgpu_layout_init(&layout, &config, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
-        return bytes_plus(layout.host_bytes, on_cpu ? layout.device_bytes : 0);
+        return bytes_plus(layout.memory.host_bytes, on_cpu ? layout.memory.device_bytes : 0);
     }
     struct xbgpu_config config = file->xbgpu;
     struct xbgpu_layout layout;
     config.recv.n_ants = (int64_t)n_ants;
     xbgpu_layout_init(&layout, &config, !on_cpu, file->recv_mtu);
-    return bytes_plus(layout.host_bytes, on_cpu ? layout.device_bytes : 0);
+    return bytes_plus(layout.memory.host_bytes, on_cpu ? layout.memory.device_bytes : 0);
 }
 
 static size_t file_ants(const struct doctor_file *file)

@@ -40,6 +40,7 @@ struct fixture {
     struct device *device;
     struct device_stream *compute, *download;
     struct inbox *worker;
+    struct engine engine;
     struct fgpu_send *send;
     struct fgpu_stream *stream;
     struct fgpu_output *walk;
@@ -96,11 +97,17 @@ static void setup_at(struct fixture *f, const char *rate_hz)
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         fgpu_delay_queue_init(&f->delays.pols[pol]);
-    const struct fgpu_send_config send = {&f->values, &f->layout, f->device, f->worker, 1, 2, f->sensors};
-    ck_assert_msg(fgpu_send_create(&send, &f->send, why, sizeof(why)) == 0, "%s", why);
+    f->engine =
+        (struct engine){.c = {.device = f->device, .sensors = f->sensors}, .inbox = f->worker, .download = f->download};
+    ck_assert_msg(fgpu_send_create(&f->values, &f->layout, &f->engine, &f->send, why, sizeof(why)) == 0, "%s", why);
     f->stream = fgpu_send_stream(f->send, 0, 0);
-    const struct fgpu_output_config walk = {&f->values, &f->layout, f->device, f->compute, f->download,
-                                            f->stream,  0,          0,         &no_choice};
+    const struct fgpu_output_config walk = {.config = &f->values,
+                                            .layout = &f->layout,
+                                            .device = f->device,
+                                            .compute = f->compute,
+                                            .download = f->download,
+                                            .stream = f->stream,
+                                            .choice = &no_choice};
     ck_assert_int_eq(fgpu_output_create(&walk, &f->walk), 0);
     make_input(f);
 }

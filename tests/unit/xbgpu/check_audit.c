@@ -24,8 +24,6 @@
 #define N_BASELINES (N_ANTS * (N_ANTS + 1) / 2)
 #define MAX_BYTES   (N_CHAN * N_SPECTRA * N_POLS * 4) /* of a heap */
 
-enum { ITEM_DOWNLOADED, ITEM_SENT };
-
 static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
                            "device: {kind: cpu, threads: 1}\n"
                            "recv: {sources: 127.0.0.1, antennas: 3, channels: 4, channels_per_substream: 4,\n"
@@ -145,6 +143,8 @@ struct rig {
     struct device *device;
     struct device_stream *compute, *download;
     struct inbox *inbox;
+    struct sensors *sensors;
+    struct engine engine;
     struct xbgpu_send *send;
     struct xbgpu_output correlation;
     int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
@@ -181,10 +181,12 @@ static void rig_open(struct rig *r, const char *format, int n_length, const char
     ck_assert_int_eq(device_stream_create(r->device, "compute", &r->compute), 0);
     ck_assert_int_eq(device_stream_create(r->device, "download", &r->download), 0);
     ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
-    struct xbgpu_send_config send = {&r->config, &r->layout, r->device, r->inbox, ITEM_DOWNLOADED, ITEM_SENT};
-    ck_assert_msg(xbgpu_send_create(&send, &r->send, why, sizeof(why)) == 0, "%s", why);
-    ck_assert_int_eq(xbgpu_output_init(&r->correlation, &r->config, &r->layout, r->device, r->compute, r->download,
-                                       NULL, xbgpu_send_stream(r->send, 0)),
+    ck_assert_int_eq(sensors_create(&r->sensors), 0);
+    r->engine =
+        (struct engine){.c = {.device = r->device, .sensors = r->sensors}, .inbox = r->inbox, .download = r->download};
+    ck_assert_msg(xbgpu_send_create(&r->config, &r->layout, &r->engine, &r->send, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(xbgpu_output_init(&r->correlation, &r->config, &r->layout, &r->engine, r->compute, NULL,
+                                       xbgpu_send_stream(r->send, 0)),
                      0);
     r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
 }
@@ -197,6 +199,7 @@ static void rig_close(struct rig *r)
     xbgpu_send_destroy(r->send);
     device_free(r->device, r->device_voltages);
     inbox_destroy(r->inbox);
+    sensors_destroy(r->sensors);
     device_close(r->device);
     config_free(&xbgpu_config_table, &r->config, r->errors);
 }
@@ -225,7 +228,7 @@ static void check_dumps(struct rig *r)
     device_stream_wait(r->download);
     while (inbox_try_pop(r->inbox, &item) == 0) {
         struct xbgpu_dump *dump = item.object;
-        ck_assert_int_eq(item.kind, ITEM_DOWNLOADED);
+        ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
         if (next_place == IN_HOST_MEMORY) {
             ((uint8_t *)dump->visibilities)[next_bit / 8 % vis_bytes] ^= (uint8_t)(1u << (next_bit % 8));
             next_place = NOWHERE;

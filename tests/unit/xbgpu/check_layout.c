@@ -79,10 +79,10 @@ TEST(heaps_that_the_card_reads)
         config_free(&fgpu_config_table, &config, errors);
     }
     size_t voltages = 2 * (7 * 3 * 8192 * 256 * 4 + 200 * 64 * 256 * 2), looks = 2 * (8192 * 64 * 4 + 64 * 256 * 2);
-    ck_assert_uint_eq(layouts[0].host_bytes - layouts[1].host_bytes, voltages - looks);
-    ck_assert_uint_eq(layouts[0].buffers_bytes - layouts[1].buffers_bytes, voltages);
+    ck_assert_uint_eq(layouts[0].memory.host_bytes - layouts[1].memory.host_bytes, voltages - looks);
+    ck_assert_uint_eq(layouts[0].memory.buffers_bytes - layouts[1].memory.buffers_bytes, voltages);
     /* Of each antenna and output a whole page of 64 KiB before and behind, at most. */
-    ck_assert_uint_eq(layouts[1].device_bytes - layouts[0].device_bytes, 4 * 2 * 65536);
+    ck_assert_uint_eq(layouts[1].memory.device_bytes - layouts[0].memory.device_bytes, 4 * 2 * 65536);
 }
 
 /* The X-engine behind it, for 80 antennas: heaps of 12.656 MiB every half second. */
@@ -201,13 +201,13 @@ TEST(totals)
         config.outputs.n = 1;
         xbgpu_layout_init(&one, &config, false, 0);
         config.outputs.n = 2;
-        ck_assert_uint_eq(both.device_bytes - one.device_bytes,
+        ck_assert_uint_eq(both.memory.device_bytes - one.memory.device_bytes,
                           20 * (8 * 3 * 4 * 8 + 3 * 4 + 8) + 8 * 3 * 4 * 8 + (cases[i].totals ? 8 * 3 * 4 * 16 : 0) +
                               8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         xbgpu_config_output(&config, 1)->audit_checksum = false;
         config.outputs.n = 2;
         xbgpu_layout_init(&unchecked, &config, false, 0);
-        ck_assert_uint_eq(both.device_bytes - unchecked.device_bytes,
+        ck_assert_uint_eq(both.memory.device_bytes - unchecked.memory.device_bytes,
                           8 * 4 * (cases[i].bits == 16 ? 24 : 16) + 20 * (3 + 8 * 2) * 8);
         config_free(&xbgpu_config_table, &config, errors);
     }
@@ -258,9 +258,9 @@ TEST(shifts_and_gates)
             ck_assert_uint_eq(xbgpu_dump_bytes(&l, &config, xbgpu_config_output(&config, o)), dump_bytes[o]);
         /* 80 spectra of a chunk are 2 heaps of 64. */
         ck_assert_uint_eq(l.n_selected_batches * l.n_selected_spectra, 128);
-        ck_assert_uint_eq(l.device_bytes, 3 * (5 + cases[i].n_history) * 2 * heap +
-                                              (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
-                                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
+        ck_assert_uint_eq(l.memory.device_bytes,
+                          3 * (5 + cases[i].n_history) * 2 * heap + (i > 0) * (5 * 2 * heap + 3 * (5 * 2 + 4 * 4)) +
+                              4 * (4 * (vis + 3 * 4 + 8) + vis) + lists + 128 * 2 * 8 * 4 + checks);
         config_free(&xbgpu_config_table, &config, errors);
     }
 }

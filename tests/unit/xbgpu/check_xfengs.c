@@ -5,7 +5,6 @@
 #include "xbgpu/labels.h"
 #include "tests/unit/test_main.h"
 
-
 #define SILENT_NS (2 * NS_PER_S)
 #define UNIX_NS   (INT64_C(1700000000) * NS_PER_S)
 
@@ -24,11 +23,11 @@ struct fixture {
 
 static void setup(struct fixture *f)
 {
-    *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS}, .now_ns = 1000 * NS_PER_S};
+    *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS},
+                          .now_ns = 1000 * NS_PER_S};
     f->loop = ev_loop_new(0);
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
-    ck_assert_int_eq(xbgpu_fengs_init(&f->fengs, &f->labels), 0);
-    ck_assert_int_eq(xbgpu_fengs_watch(&f->fengs, f->sensors, f->loop, SILENT_NS), 0);
+    ck_assert_int_eq(xbgpu_fengs_init(&f->fengs, &f->labels, f->sensors, f->loop, SILENT_NS), 0);
 }
 
 static void teardown(struct fixture *f)
@@ -50,7 +49,8 @@ static void pass(struct fixture *f, const unsigned heaps[N_ANTS], const unsigned
     xbgpu_fengs_poll(&f->fengs, f->now_ns, UNIX_NS + f->now_ns);
 }
 
-static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, enum sensor_status status, int64_t since_s)
+static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, enum sensor_status status,
+                        int64_t since_s)
 {
     char name[64];
 

@@ -17,19 +17,18 @@ struct numbered {
 static struct ev_loop *loop;
 static struct inbox *worker;
 static struct command_channel *channel;
-static struct numbered slots[N_SLOTS];
 static int answers[2 * N_SLOTS], n_answers, n_wakes;
 
 static void on_answer(void *arg, struct command *command)
 {
-    ck_assert_ptr_eq(arg, slots);
+    ck_assert_ptr_eq(arg, &n_answers);
     ck_assert_int_lt(n_answers, 2 * N_SLOTS);
     answers[n_answers++] = ((struct numbered *)command)->number;
 }
 
 static void on_wake(void *arg)
 {
-    ck_assert_ptr_eq(arg, slots);
+    ck_assert_ptr_eq(arg, &n_answers);
     n_wakes++;
 }
 
@@ -38,10 +37,9 @@ static void setup(void)
     loop = ev_loop_new(0);
     n_answers = n_wakes = 0;
     ck_assert_int_eq(inbox_create(N_SLOTS, &worker), 0);
-    ck_assert_int_eq(command_create(N_SLOTS, loop, worker, KIND, &channel), 0);
-    for (int i = 0; i < N_SLOTS; i++)
-        command_add(channel, &slots[i].base);
-    command_start(channel, on_answer, on_wake, slots);
+    ck_assert_int_eq(command_create(N_SLOTS, sizeof(struct numbered), loop, worker, KIND, &channel), 0);
+    ck_assert_uint_eq(command_n_slots(channel), N_SLOTS);
+    command_start(channel, on_answer, on_wake, &n_answers);
 }
 
 static void teardown(void)
