@@ -2,6 +2,8 @@
 #include "fgpu/control.h"
 
 #include "common/base/clock.h"
+#include "common/engine/engine.h"
+#include "common/engine/labels.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
 #include "common/katcp/python_number.h"
@@ -44,6 +46,7 @@ struct fgpu_control {
     const struct fgpu_config *config;
     struct timebase timebase;
     double rate_hz;
+    struct labels labels;
     size_t n_inputs;
     struct command_channel *channel;
     struct fgpu_settings *settings;
@@ -263,37 +266,15 @@ static bool find_output(struct fgpu_control *c, struct katcp_call *call, size_t 
     return false;
 }
 
-/* Whether the 'n' characters at 'text' name an input. */
-static bool parse_input(const struct fgpu_control *c, const char *text, size_t n, size_t *input)
-{
-    static const char pols[N_POLS] = {'v', 'h'};
-    size_t index = 0;
-
-    if (n > 0 && n <= 6 && strspn(text, "0123456789") >= n) {
-        for (size_t i = 0; i < n; i++)
-            index = index * 10 + (size_t)(text[i] - '0');
-        *input = index;
-        return index < c->n_inputs;
-    }
-    for (size_t i = 0; i < c->n_inputs; i++) {
-        const char *name = fgpu_config_antenna(c->config, i / N_POLS)->name;
-        size_t length = strlen(name);
-        if (n == length + 1 && memcmp(text, name, length) == 0 && text[length] == pols[i % N_POLS]) {
-            *input = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool find_input(struct fgpu_control *c, struct katcp_call *call, const char *text, size_t n, size_t *input)
 {
-    bool found = parse_input(c, text, n, input);
+    long found = labels_find(&c->labels, text, n);
 
-    if (!found)
+    *input = (size_t)found;
+    if (found < 0)
         katcp_fail(call, "there is no input '%.*s': they are 0 to %zu, or an antenna's name with v or h",
                    (int)(n < 64 ? n : 64), text, c->n_inputs - 1);
-    return found;
+    return found >= 0;
 }
 
 /* ---- Gains ------------------------------------------------------------------------------------------------------- */
@@ -595,7 +576,7 @@ static bool is_rx(const char *name)
     return strstr(name, ".rx.") || strncmp(name, "rx.", 3) == 0;
 }
 
-static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config *config)
+static int add_sensors(struct fgpu_control *c, const struct fgpu_choice *choices)
 {
     const struct sensor_desc rx = {.name = "rx.device-status",
                                    .description =
@@ -612,25 +593,33 @@ static int add_sensors(struct fgpu_control *c, const struct fgpu_control_config 
         err = add_eq(c, i / c->n_inputs, i % c->n_inputs);
     if (!err)
         err = sensors_add(c->sensors, &c->rx_status, &rx, (struct sensor_reading){0});
-    return err ? err : fgpu_stream_info_init(&c->info, c->config, config->choices, c->sensors);
+    return err ? err : fgpu_stream_info_init(&c->info, c->config, choices, &c->labels, c->sensors);
 }
 
-int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control)
+static const char *antenna_name(const void *config, size_t ant)
+{
+    return fgpu_config_antenna(config, ant)->name;
+}
+
+int fgpu_control_create(const struct fgpu_config *config, struct engine *engine, struct fgpu_settings *settings,
+                        const struct fgpu_choice *choices, struct fgpu_control **control)
 {
     struct fgpu_control *c = calloc(1, sizeof(*c));
 
     if (!c)
         return -ENOMEM;
-    c->config = config->config;
-    c->timebase = fgpu_timebase(config->config);
-    c->rate_hz = timebase_decimal_to_double(config->config->time.adc_sample_rate_hz);
-    c->n_inputs = config->config->antennas.n * N_POLS;
-    c->channel = config->channel;
-    c->settings = config->settings;
-    c->sensors = config->context->sensors;
-    c->katcp_sensors = config->context->katcp_sensors;
+    c->config = config;
+    c->timebase = fgpu_timebase(config);
+    c->rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+    c->n_inputs = config->antennas.n * N_POLS;
+    c->channel = engine->channel;
+    c->settings = settings;
+    c->sensors = engine->c.sensors;
+    c->katcp_sensors = engine->c.katcp_sensors;
     c->end = &c->first;
-    int err = add_sensors(c, config);
+    int err = labels_init_named(&c->labels, c->config->antennas.n, antenna_name, c->config);
+    if (!err)
+        err = add_sensors(c, choices);
     if (err) {
         fgpu_control_destroy(c);
         return err;
@@ -657,6 +646,7 @@ void fgpu_control_destroy(struct fgpu_control *c)
         return;
     fgpu_control_stop(c);
     stream_info_fini(&c->info);
+    labels_fini(&c->labels);
     free(c->eq);
     free(c);
 }

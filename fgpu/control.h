@@ -17,27 +17,19 @@
 #ifndef FGPU_CONTROL_H
 #define FGPU_CONTROL_H
 
-#include "common/daemon/daemon.h"
 #include "fgpu/config.h"
 #include "fgpu/settings.h"
 
 #include <stdint.h>
 
-struct command_channel;
+struct engine;
 struct fgpu_choice;
 struct fgpu_control;
 struct katcp_device;
 
-struct fgpu_control_config {
-    const struct fgpu_config *config;
-    struct command_channel *channel; /* stopped by fgpu_control_stop() */
-    struct fgpu_settings *settings;
-    const struct fgpu_choice *choices; /* [output] */
-    const struct daemon_context *context;
-};
-
-/* Adds its sensors.  Returns 0 or -ENOMEM. */
-int fgpu_control_create(const struct fgpu_control_config *config, struct fgpu_control **control);
+/* Adds its sensors; the engine's channel is stopped by fgpu_control_stop().  Returns 0 or -ENOMEM. */
+int fgpu_control_create(const struct fgpu_config *config, struct engine *engine, struct fgpu_settings *settings,
+                        const struct fgpu_choice *choices, struct fgpu_control **control);
 
 /* Sets the requests of 'device', and their argument. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);

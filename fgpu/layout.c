@@ -4,6 +4,7 @@
 
 #include "common/device/device.h"
 #include "common/recv/matcher.h"
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/recv/receiver.h"
 #include "common/recv/keys.h"
@@ -536,4 +537,11 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += layout->n_ants * fgpu_output_buffers(config, fgpu_config_output(config, o));
     return sizes;
+}
+
+void fgpu_layout_log(const struct fgpu_layout *l)
+{
+    log_info("%zu antenna%s, %zu output%s each, %zu receive thread%s", l->n_ants, plural(l->n_ants), l->n_outputs,
+             plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
+    memory_log(&l->memory);
 }

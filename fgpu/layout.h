@@ -111,6 +111,9 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
 
+/* Logs how many there are of everything, and the memory. */
+void fgpu_layout_log(const struct fgpu_layout *layout);
+
 /* What the engine has room for. */
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 

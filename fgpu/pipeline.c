@@ -1,8 +1,6 @@
 /* pipeline.c - what fgpu's engine does with chunks, commands and buffers; the order of the stages. */
 #include "fgpu/pipeline.h"
 
-#include "common/base/log.h"
-#include "common/base/units.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
 #include "common/telemetry/stats.h"
@@ -67,8 +65,7 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     if (err)
         return err;
     fgpu_settings_apply(p->settings);
-    const struct fgpu_control_config control = {p->config, e->channel, p->settings, p->choices, &e->c};
-    return fgpu_control_create(&control, &p->control);
+    return fgpu_control_create(p->config, e, p->settings, p->choices, &p->control);
 }
 
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
@@ -95,9 +92,7 @@ int fgpu_pipeline_create(const void *values, const struct daemon_context *contex
         fgpu_pipeline_destroy(p);
         return err;
     }
-    log_info("%zu antenna%s, %zu output%s each, %zu receive thread%s", l->n_ants, plural(l->n_ants), l->n_outputs,
-             plural(l->n_outputs), l->n_recv_threads, plural(l->n_recv_threads));
-    memory_log(&l->memory);
+    fgpu_layout_log(l);
     status_set_source(context->status, fgpu_status_describe, p->status);
     *pipeline = p;
     return 0;

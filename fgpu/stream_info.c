@@ -2,13 +2,11 @@
 #include "fgpu/stream_info.h"
 
 #include "common/base/units.h"
+#include "common/engine/labels.h"
 #include "fgpu/layout.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MAX_PER_STREAM 20
 
@@ -66,36 +64,23 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
                         "Bits of the real and of the imaginary part of a voltage");
 }
 
-/* Lists as Python writes them; 256 antennas with names of 64 characters fit. */
-static void add_inputs(struct stream_info *info, const struct fgpu_config *config)
-{
-    size_t n = config->antennas.n * N_POLS, bytes = n * 72 + 3;
-    char *labels = malloc(bytes), *indices = malloc(bytes);
-    size_t label_end = 0, index_end = 0;
+/* Lists as Python writes them. */
 
-    if (!labels || !indices) {
-        info->err = -ENOMEM;
-        goto out;
-    }
-    for (size_t i = 0; i < n; i++) {
-        const struct fgpu_config_antenna *antenna = fgpu_config_antenna(config, i / N_POLS);
-        const char *before = i ? ", " : "[";
-        label_end += (size_t)snprintf(labels + label_end, bytes - label_end, "%s'%s%c'", before, antenna->name,
-                                      "vh"[i % N_POLS]);
-        index_end += (size_t)snprintf(indices + index_end, bytes - index_end, "%s%" PRId64, before,
-                                      antenna->feng_id * N_POLS + (int64_t)(i % N_POLS));
-    }
-    strcpy(labels + label_end, "]");
-    strcpy(indices + index_end, "]");
-    stream_info_text(info, "input-labels", labels, "What the inputs are called, in order");
-    stream_info_text(info, "source-indices", indices, "Where the inputs are among those of the array, in order");
-out:
-    free(labels);
-    free(indices);
+static void write_labels(const void *labels, FILE *out)
+{
+    labels_write(labels, out);
+}
+
+static void write_indices(const void *config, FILE *out)
+{
+    for (size_t i = 0; i < ((const struct fgpu_config *)config)->antennas.n * N_POLS; i++)
+        fprintf(out, "%s%" PRId64, i ? ", " : "[",
+                fgpu_config_antenna(config, i / N_POLS)->feng_id * N_POLS + (int64_t)(i % N_POLS));
+    fputc(']', out);
 }
 
 int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
-                          struct sensors *sensors)
+                          const struct labels *labels, struct sensors *sensors)
 {
     char seed[32];
 
@@ -105,7 +90,9 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
         info->stream = output->name;
         add_times(info, config, output);
         add_band(info, config, output);
-        add_inputs(info, config);
+        stream_info_written(info, "input-labels", write_labels, labels, "What the inputs are called, in order");
+        stream_info_written(info, "source-indices", write_indices, config,
+                            "Where the inputs are among those of the array, in order");
         snprintf(seed, sizeof(seed), "%" PRIu64, choices[o].dither_seed);
         stream_info_text(info, "dither-seed", seed,
                          "Seed of the dither: the same seed and samples give the same stream");

@@ -8,9 +8,11 @@
 #include "common/engine/stream_info.h"
 #include "fgpu/layout.h"
 
+struct labels;
+
 /* Makes 'info' and adds them to 'sensors'.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
 int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
-                          struct sensors *sensors);
+                          const struct labels *labels, struct sensors *sensors);
 
 /* Samples by which a filter's output lags its window's start, negative as timestamps are those of a window's first
  * sample: of the whole way to an output, and of a narrow band's down-converter, 0 of a wide band. */

@@ -11,7 +11,7 @@
 #include "common/base/units.h"
 #include "xbgpu/command.h"
 #include "xbgpu/gate.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/stream_info.h"
 
@@ -23,7 +23,10 @@
 #include <string.h>
 
 struct xbgpu_control {
-    struct xbgpu_control_config c;
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    const struct labels *labels;
+    struct engine *engine;
     struct xbgpu_settings settings;
     struct state_files *files;
     struct state_file *file;
@@ -34,7 +37,7 @@ struct xbgpu_control {
 
 static size_t n_inputs(const struct xbgpu_control *control)
 {
-    return control->c.layout->n_ants * N_POLS;
+    return control->layout->n_ants * N_POLS;
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */
@@ -42,10 +45,10 @@ static size_t n_inputs(const struct xbgpu_control *control)
 /* Whether there is a free slot; else fails the call. */
 static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
 {
-    bool has = command_n_free(c->c.engine->channel) > 0;
+    bool has = command_n_free(c->engine->channel) > 0;
 
     if (!has)
-        katcp_fail(call, "%zu requests wait to be carried out already", command_n_slots(c->c.engine->channel));
+        katcp_fail(call, "%zu requests wait to be carried out already", command_n_slots(c->engine->channel));
     return has;
 }
 
@@ -53,7 +56,7 @@ static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
 static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what,
                                           struct katcp_call *call)
 {
-    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->c.engine->channel);
+    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->engine->channel);
 
     assert(command);
     *command = (struct xbgpu_command){.what = what, .call = call, .delays = command->delays};
@@ -72,7 +75,7 @@ static void show_steady(void *arg)
 {
     struct xbgpu_control *c = arg;
 
-    katcp_sensors_steady_state(c->c.engine->c.katcp_sensors, command_steady_samples(c->c.engine->channel));
+    katcp_sensors_steady_state(c->engine->c.katcp_sensors, command_steady_samples(c->engine->channel));
 }
 
 /* Answers a request whose command has been applied. */
@@ -100,7 +103,7 @@ static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t
     command->on = on;
     command->from_samples = from_samples;
     c->settings.captures[output] = (struct xbgpu_settings_capture){true, on, from_samples};
-    command_post(c->c.engine->channel, &command->base);
+    command_post(c->engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -109,11 +112,11 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_SHIFTS, call);
 
     for (size_t i = 0; i < n_inputs(c); i++)
-        command->delays[i] = xbgpu_delay(c->c.layout, shifts[i]);
+        command->delays[i] = xbgpu_delay(c->layout, shifts[i]);
     if (shifts != c->settings.shifts)
         memcpy(c->settings.shifts, shifts, n_inputs(c) * sizeof(*shifts));
     c->settings.shifts_set = true;
-    command_post(c->c.engine->channel, &command->base);
+    command_post(c->engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -126,7 +129,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
     command->gate = made;
     command->from_samples = c->settings.gates[g].from_samples;
     c->settings.gates[g].set = true;
-    command_post(c->c.engine->channel, &command->base);
+    command_post(c->engine->channel, &command->base);
     state_file_changed(c->file);
 }
 
@@ -160,11 +163,11 @@ static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
 
 static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, int i, size_t *input)
 {
-    long found = xbgpu_labels_find(c->c.labels, katcp_arg(call, i));
+    long found = labels_find(c->labels, katcp_arg(call, i), strlen(katcp_arg(call, i)));
 
     if (found < 0)
         katcp_fail(call, "there is no input '%s': they are 0 to %zu, or have labels like %s", katcp_arg(call, i),
-                   n_inputs(c) - 1, c->c.labels->labels[0]);
+                   n_inputs(c) - 1, c->labels->labels[0]);
     *input = (size_t)found;
     return found >= 0;
 }
@@ -211,7 +214,7 @@ static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call,
 /* Reads pairs of an input and its shift over shifts[input]; 'seen' are zero. */
 static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, int64_t *shifts, bool *seen)
 {
-    const struct xbgpu_layout *l = c->c.layout;
+    const struct xbgpu_layout *l = c->layout;
 
     for (int i = 0; i < katcp_n_args(call); i += 2) {
         size_t input;
@@ -269,7 +272,7 @@ static void input_shift(struct katcp_call *call, void *arg)
 static void reply_gate_names(const struct xbgpu_control *c, struct katcp_call *call)
 {
     const char *names[XBGPU_GATES_MAX];
-    size_t n = c->c.layout->n_gates;
+    size_t n = c->layout->n_gates;
 
     for (size_t g = 0; g < n; g++)
         names[g] = c->settings.gates[g].gate.name;
@@ -321,7 +324,7 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
         err = xbgpu_gate_set(gate, key, equals + 1, why, sizeof(why));
     }
     if (!err)
-        err = xbgpu_gate_check(c->c.config, before, gate, why, sizeof(why));
+        err = xbgpu_gate_check(c->config, before, gate, why, sizeof(why));
     if (err)
         katcp_fail(call, "%s", why);
     return !err;
@@ -348,7 +351,7 @@ static void change_gate(struct xbgpu_control *c, struct katcp_call *call, size_t
         xbgpu_gate_free(&definition);
         return;
     }
-    if (xbgpu_gate_create(&definition, c->c.config, &made)) {
+    if (xbgpu_gate_create(&definition, c->config, &made)) {
         katcp_fail(call, "there is no memory for the gate");
         xbgpu_gate_free(&definition);
         return;
@@ -367,7 +370,7 @@ static void gate(struct katcp_call *call, void *arg)
         reply_gate_names(c, call);
         return;
     }
-    int g = xbgpu_find_gate(&c->c.config->gates, katcp_arg(call, 0));
+    int g = xbgpu_find_gate(&c->config->gates, katcp_arg(call, 0));
     if (g < 0)
         katcp_fail(call, "there is no gate '%s'", katcp_arg(call, 0));
     else if (katcp_n_args(call) == 1)
@@ -425,17 +428,17 @@ void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *dev
 
 static struct xbgpu_command *command_of(const struct xbgpu_control *c, size_t i)
 {
-    return (struct xbgpu_command *)command_slot(c->c.engine->channel, i);
+    return (struct xbgpu_command *)command_slot(c->engine->channel, i);
 }
 
 static int create_commands(struct xbgpu_control *c)
 {
-    for (size_t i = 0; i < command_n_slots(c->c.engine->channel); i++) {
+    for (size_t i = 0; i < command_n_slots(c->engine->channel); i++) {
         command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
         if (!command_of(c, i)->delays)
             return -ENOMEM;
     }
-    command_start(c->c.engine->channel, on_answer, show_steady, c);
+    command_start(c->engine->channel, on_answer, show_steady, c);
     return 0;
 }
 
@@ -455,43 +458,46 @@ static int restore(struct xbgpu_control *c)
         log_warning("%s; the file is ignored", why);
         return 0;
     }
-    for (size_t o = 0; o < c->c.layout->n_outputs; o++) {
+    for (size_t o = 0; o < c->layout->n_outputs; o++) {
         const struct xbgpu_settings_capture *capture = &c->settings.captures[o];
         if (capture->set)
             set_capture(c, o, capture->on, capture->from_samples, NULL);
     }
     if (c->settings.shifts_set)
         set_shifts(c, c->settings.shifts, NULL);
-    for (size_t g = 0; g < c->c.layout->n_gates && !err; g++) {
+    for (size_t g = 0; g < c->layout->n_gates && !err; g++) {
         struct xbgpu_gate *made;
         if (!c->settings.gates[g].set)
             continue;
-        err = xbgpu_gate_create(&c->settings.gates[g].gate, c->c.config, &made);
+        err = xbgpu_gate_create(&c->settings.gates[g].gate, c->config, &made);
         if (!err)
             set_gate(c, g, made, NULL);
     }
-    size_t n = command_n_slots(c->c.engine->channel) - command_n_free(c->c.engine->channel);
+    size_t n = command_n_slots(c->engine->channel) - command_n_free(c->engine->channel);
     log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
+int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                         const struct labels *labels, struct engine *engine, struct xbgpu_control **control, char *why,
                          size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
     if (!c)
         return -ENOMEM;
-    c->c = *config;
-    int err = xbgpu_settings_init(&c->settings, config->config, config->layout);
+    c->config = config;
+    c->layout = layout;
+    c->labels = labels;
+    c->engine = engine;
+    int err = xbgpu_settings_init(&c->settings, config, layout);
     if (!err)
         err = create_commands(c);
     if (!err)
-        err =
-            xbgpu_stream_info_init(&c->info, config->config, config->layout, config->labels, config->engine->c.sensors);
+        err = xbgpu_stream_info_init(&c->info, config, layout, labels, engine->c.sensors);
     if (!err)
-        err = state_files_open(&config->config->state, service_loop(config->engine->c.service),
-                               config->engine->c.sensors, &c->state_status, &c->files, why, why_bytes);
+        err = state_files_open(&config->state, service_loop(engine->c.service), engine->c.sensors, &c->state_status,
+                               &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
     if (!err)
@@ -508,9 +514,9 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
 {
     if (!control)
         return;
-    command_stop(control->c.engine->channel);
+    command_stop(control->engine->channel);
     state_files_close(control->files);
-    for (size_t i = 0; i < command_n_slots(control->c.engine->channel); i++) {
+    for (size_t i = 0; i < command_n_slots(control->engine->channel); i++) {
         xbgpu_gate_destroy(command_of(control, i)->gate);
         free(command_of(control, i)->delays);
     }

@@ -15,18 +15,12 @@
 struct engine;
 struct katcp_device;
 struct xbgpu_control;
-struct xbgpu_labels;
+struct labels;
 
-struct xbgpu_control_config {
-    const struct xbgpu_config *config;
-    const struct xbgpu_layout *layout;
-    const struct xbgpu_labels *labels;
-    struct engine *engine; /* its channel has slots of struct xbgpu_command; is told when requests are in force */
-};
-
-/* Posts what was kept, which the worker so obeys before it sees any data.  Returns 0 or negative errno with one
- * sentence in 'why'. */
-int xbgpu_control_create(const struct xbgpu_control_config *config, struct xbgpu_control **control, char *why,
+/* Posts what was kept, which the worker so applies before it sees any data; the engine's channel has slots of struct
+ * xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                         const struct labels *labels, struct engine *engine, struct xbgpu_control **control, char *why,
                          size_t why_bytes);
 
 /* What requests are answered. */

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -168,7 +168,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* ---- /status.json ------------------------------------------------------------------------------------------------ */
 
-static json_t *describe_labels(const struct xbgpu_labels *labels, size_t feng)
+static json_t *describe_labels(const struct labels *labels, size_t feng)
 {
     json_t *pair = json_array();
 
@@ -233,7 +233,7 @@ static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *s
     return err;
 }
 
-int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels, struct sensors *sensors,
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns)
 {
     *fengs = (struct xbgpu_fengs){.n = labels->n / N_POLS, .labels = labels, .silent_ns = silent_ns};

@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct xbgpu_labels;
+struct labels;
 
 enum xbgpu_feng_state {
     XBGPU_FENG_DEAD,
@@ -45,7 +45,7 @@ struct xbgpu_feng {
 struct xbgpu_fengs {
     size_t n;                             /* [const] */
     int64_t silent_ns;                    /* [const] */
-    const struct xbgpu_labels *labels;    /* [const] */
+    const struct labels *labels;    /* [const] */
     struct assembler_source_stats *stats; /* [n] [const] the assemblers' */
     struct xbgpu_feng *items;             /* [n] [const] */
     struct ev_loop *loop;                 /* [const] */
@@ -56,7 +56,7 @@ struct xbgpu_fengs {
 
 /* Makes the counters, their metrics and sensors, and begins to look.  Silent is who has not been heard for 'silent_ns'.
  * 'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
-int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct xbgpu_labels *labels, struct sensors *sensors,
+int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
 /* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */

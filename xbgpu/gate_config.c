@@ -4,7 +4,7 @@
 #include "common/base/units.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 
 #include <errno.h>
 #include <math.h>
@@ -173,7 +173,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
         const struct xbgpu_config_gate *gate = xbgpu_config_gate(&config->gates, g);
         if (xbgpu_find_gate(&config->gates, gate->name) != (int)g)
             config_error(errors, &gate->name, "two gates are called %s", gate->name);
-        if (!xbgpu_label_is_name(gate->name))
+        if (!labels_is_name(gate->name))
             config_error(errors, &gate->name, "a gate's name has letters, digits, '.', '-' and '_', but '%s' is given",
                          gate->name);
         if (!is_used(config, gate->name))

@@ -3,6 +3,7 @@
 
 #include "common/device/device.h"
 #include "common/recv/matcher.h"
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/recv/receiver.h"
 #include "common/recv/keys.h"
@@ -13,7 +14,7 @@
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/command.h"
 #include "xbgpu/gate.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 
 #include <math.h>
 #include <string.h>
@@ -424,7 +425,7 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
     for (size_t p = 0; p < o; p++)
         if (strcmp(out->name, xbgpu_config_output(config, p)->name) == 0)
             config_error(errors, &out->name, "two outputs are called %s", out->name);
-    if (!xbgpu_label_is_name(out->name))
+    if (!labels_is_name(out->name))
         config_error(errors, &out->name, "an output's name has letters, digits, '.', '-' and '_', but '%s' is given",
                      out->name);
     if (batches == time)
@@ -472,7 +473,8 @@ void xbgpu_config_check(void *values, struct config *errors)
         check_audit(config, xbgpu_config_output(config, o), errors);
     }
     xbgpu_gates_check(config, errors);
-    xbgpu_labels_check(config, errors);
+    labels_check((const char *const *)&config->recv.antenna_names, (const char *const *)&config->recv.input_labels,
+                 (size_t)config->recv.n_ants, errors);
     device_keys_check(&config->device, errors);
     recv_keys_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport,
                            config->recv.pcap_file, &config->device, errors);
@@ -505,4 +507,12 @@ int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgp
         (double)NS_PER_S * (double)layout->chunk_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     return chunk_ns < NS_PER_S / 10 ? NS_PER_S : (int64_t)(10 * chunk_ns);
+}
+
+void xbgpu_layout_log(const struct xbgpu_layout *l)
+{
+    log_info("%zu antenna%s, %zu channel%s, %zu output%s, %zu receive thread%s", l->n_ants, plural(l->n_ants),
+             l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
+             plural(l->n_recv_threads));
+    memory_log(&l->memory);
 }

@@ -49,6 +49,9 @@ struct xbgpu_layout {
  * have passed the checks that xbgpu_config_check makes before it. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
 
+/* Logs how many there are of everything, and the memory. */
+void xbgpu_layout_log(const struct xbgpu_layout *layout);
+
 /* What the engine has room for. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 

@@ -1,8 +1,6 @@
 /* pipeline.c - what xbgpu's engine does with inputs, commands and dumps; the order of the stages. */
 #include "xbgpu/pipeline.h"
 
-#include "common/base/log.h"
-#include "common/base/units.h"
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
@@ -10,7 +8,7 @@
 #include "xbgpu/control.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/output.h"
 #include "xbgpu/recv.h"
 #include "xbgpu/send.h"
@@ -23,7 +21,7 @@ struct xbgpu_pipeline {
     struct engine engine; /* first */
     const struct xbgpu_config *config;
     struct xbgpu_layout layout;
-    struct xbgpu_labels labels;
+    struct labels labels;
     struct xbgpu_fengs fengs;
     struct xbgpu_recv *recv;
     struct xbgpu_send *send;
@@ -56,7 +54,7 @@ static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
 {
     struct engine *e = &p->engine;
     const struct xbgpu_layout *l = &p->layout;
-    int err = xbgpu_labels_init(&p->labels, p->config);
+    int err = labels_init(&p->labels, l->n_ants, p->config->recv.antenna_names, p->config->recv.input_labels);
 
     if (!err)
         err = xbgpu_fengs_init(&p->fengs, &p->labels, e->c.sensors, service_loop(e->c.service),
@@ -71,8 +69,7 @@ static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
     err = xbgpu_inputs_create(p->config, l, e, p->send, &p->inputs);
     if (!err)
         err = xbgpu_status_create(p->config, l, &p->status);
-    const struct xbgpu_control_config control = {p->config, l, &p->labels, e};
-    return err ? err : xbgpu_control_create(&control, &p->control, why, why_bytes);
+    return err ? err : xbgpu_control_create(p->config, l, &p->labels, e, &p->control, why, why_bytes);
 }
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
@@ -105,10 +102,7 @@ int xbgpu_pipeline_create(const void *values, const struct daemon_context *conte
         xbgpu_pipeline_destroy(p);
         return err;
     }
-    log_info("%zu antenna%s, %zu channel%s, %zu output%s, %zu receive thread%s", l->n_ants, plural(l->n_ants),
-             l->n_chan, plural(l->n_chan), l->n_outputs, plural(l->n_outputs), l->n_recv_threads,
-             plural(l->n_recv_threads));
-    memory_log(&l->memory);
+    xbgpu_layout_log(l);
     status_set_source(context->status, describe, p);
     *pipeline = p;
     return 0;
@@ -144,7 +138,7 @@ void xbgpu_pipeline_destroy(void *pipeline)
     xbgpu_inputs_destroy(p->inputs);
     xbgpu_recv_destroy(p->recv);
     xbgpu_fengs_fini(&p->fengs);
-    xbgpu_labels_fini(&p->labels);
+    labels_fini(&p->labels);
     xbgpu_send_destroy(p->send);
     engine_fini(&p->engine);
     xbgpu_status_destroy(p->status);

@@ -9,7 +9,7 @@
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 
 #include <errno.h>
 #include <stdio.h>

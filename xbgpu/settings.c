@@ -25,7 +25,9 @@ int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_conf
     s.captures = calloc(layout->n_outputs, sizeof(*s.captures));
     s.shifts = calloc(n_inputs(&s), sizeof(*s.shifts));
     s.gates = calloc(layout->n_gates + 1, sizeof(*s.gates));
-    int err = s.captures && s.shifts && s.gates ? xbgpu_labels_init(&s.labels, config) : -ENOMEM;
+    int err = s.captures && s.shifts && s.gates
+                  ? labels_init(&s.labels, layout->n_ants, config->recv.antenna_names, config->recv.input_labels)
+                  : -ENOMEM;
     for (size_t o = 0; !err && o < layout->n_outputs; o++)
         s.captures[o].on = xbgpu_config_output(config, o)->send_enabled;
     for (size_t i = 0; !err && i < n_inputs(&s); i++)
@@ -40,7 +42,7 @@ void xbgpu_settings_fini(struct xbgpu_settings *settings)
 {
     for (size_t g = 0; settings->gates && g < settings->layout->n_gates; g++)
         xbgpu_gate_free(&settings->gates[g].gate);
-    xbgpu_labels_fini(&settings->labels);
+    labels_fini(&settings->labels);
     free(settings->gates);
     free(settings->captures);
     free(settings->shifts);
@@ -140,7 +142,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
 
 static void read_shift(struct reading *r, const struct table_row *row)
 {
-    long input = row->n == 3 ? xbgpu_labels_find(&r->settings->labels, row->fields[1]) : -1;
+    long input = row->n == 3 ? labels_find(&r->settings->labels, row->fields[1], strlen(row->fields[1])) : -1;
     int64_t shift;
 
     if (input < 0) {

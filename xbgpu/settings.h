@@ -12,7 +12,7 @@
 #ifndef XBGPU_SETTINGS_H
 #define XBGPU_SETTINGS_H
 
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/layout.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@
 struct xbgpu_settings {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
-    struct xbgpu_labels labels;
+    struct labels labels;
     struct xbgpu_settings_capture {
         bool set, on;
         int64_t from_samples;

@@ -2,7 +2,7 @@
 #include "xbgpu/stream_info.h"
 
 #include "common/base/units.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -13,48 +13,44 @@
 #define MAX_PER_STREAM     16
 #define MAX_ORDERING_BYTES (8u << 20) /* what a client's line is sure to hold */
 
-/* 'text' is freed. */
-static void add_text(struct stream_info *info, const char *name, char *text, const char *description)
+static void write_labels(const void *labels, FILE *out)
 {
-    stream_info_text(info, name, text, description);
-    free(text);
+    labels_write(labels, out);
 }
 
-/* What 'write' writes; NULL where it would be too long, or there is no memory, which info->err says. */
-static char *write_text(struct stream_info *info, const struct xbgpu_labels *labels, size_t n_pieces,
-                        void (*write)(const struct xbgpu_labels *labels, FILE *out))
+static void write_products(const void *labels, FILE *out)
 {
-    size_t piece_bytes = 0, text_bytes;
-    char *text = NULL;
+    labels_write_products(labels, out);
+}
+
+/* A list of labels, where that is not too long to be told. */
+static void add_list(struct stream_info *info, const struct labels *labels, size_t n_pieces, const char *name,
+                     void (*write)(const void *labels, FILE *out), const char *description)
+{
+    size_t piece_bytes = 0;
 
     for (size_t i = 0; i < labels->n; i++)
         piece_bytes = strlen(labels->labels[i]) + 4 > piece_bytes ? strlen(labels->labels[i]) + 4 : piece_bytes;
     if (n_pieces > MAX_ORDERING_BYTES / piece_bytes)
-        return NULL;
-    FILE *out = open_memstream(&text, &text_bytes);
-    if (out)
-        write(labels, out);
-    if (!out || fclose(out) != 0)
-        info->err = -ENOMEM;
-    return text;
+        stream_info_text(info, name, NULL, description);
+    else
+        stream_info_written(info, name, write, labels, description);
 }
 
 static void add_stream(struct stream_info *info, const struct xbgpu_config *config, const struct xbgpu_layout *l,
-                       const struct xbgpu_config_output *output, const struct xbgpu_labels *labels)
+                       const struct xbgpu_config_output *output, const struct labels *labels)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     int64_t n_batches = xbgpu_integration_batches(config, output);
     int64_t first = recv->chan_offset, last = first + recv->n_chan_substream - 1;
     size_t n_products = l->n_baselines * N_POL_PRODUCTS;
-    char *range = NULL;
+    char range[64];
 
     info->stream = output->name;
-    if (asprintf(&range, "(%" PRId64 ",%" PRId64 ")", first, last) < 0)
-        info->err = -ENOMEM;
-    else
-        add_text(info, "chan-range", range,
-                 "The first and the last channel that this engine processes, as (first,last).");
+    snprintf(range, sizeof(range), "(%" PRId64 ",%" PRId64 ")", first, last);
+    stream_info_text(info, "chan-range", range,
+                     "The first and the last channel that this engine processes, as (first,last).");
     stream_info_real(info, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s),
                      "UNIX time of ADC sample 0.");
     stream_info_real(info, "scale-factor-timestamp", "Hz", rate_hz,
@@ -69,11 +65,11 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
     stream_info_integer(info, "n-chans-per-substream", recv->n_chan_substream, "Channels that one engine processes.");
     stream_info_integer(info, "n-xengs", recv->n_chan / recv->n_chan_substream, "X-engines that make the stream.");
     stream_info_integer(info, "n-ants", recv->n_ants, "Antennas, of two polarisations each.");
-    add_text(info, "input-labels", write_text(info, labels, labels->n, xbgpu_labels_write),
+    add_list(info, labels, labels->n, "input-labels", write_labels,
              "Labels of the inputs, as a list: both polarisations of antenna 0, then of antenna 1, and so on.");
     stream_info_integer(info, "n-bls", (int64_t)n_products,
                         "Correlation products of each channel: four of each pair of antennas.");
-    add_text(info, "bls-ordering", write_text(info, labels, 2 * n_products, xbgpu_labels_write_products),
+    add_list(info, labels, 2 * n_products, "bls-ordering", write_products,
              "Correlation products in the order of a dump, as pairs of input labels; the second one is conjugated.");
     stream_info_integer(info, "n-accs", n_batches * recv->spectra_per_heap, "Spectra that a dump is the sum of.");
     stream_info_real(info, "int-time", "s", (double)(n_batches * l->batch_samples) / rate_hz,
@@ -83,8 +79,7 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
 }
 
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
-                           const struct xbgpu_layout *layout, const struct xbgpu_labels *labels,
-                           struct sensors *sensors)
+                           const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors)
 {
     stream_info_init(info, layout->n_outputs * MAX_PER_STREAM, sensors);
     for (size_t o = 0; o < layout->n_outputs; o++)

@@ -56,3 +56,18 @@ void stream_info_text(struct stream_info *info, const char *name, const char *te
         info->err = sensors_set_text(info->set, sensor, info->now_ns, text ? SENSOR_NOMINAL : SENSOR_INACTIVE,
                                      text ? text : "");
 }
+
+void stream_info_written(struct stream_info *info, const char *name, void (*write)(const void *arg, FILE *out),
+                         const void *arg, const char *description)
+{
+    char *text = NULL;
+    size_t text_bytes;
+    FILE *out = open_memstream(&text, &text_bytes);
+
+    if (out)
+        write(arg, out);
+    if (!out || fclose(out) != 0)
+        info->err = -ENOMEM;
+    stream_info_text(info, name, text, description);
+    free(text);
+}

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct stream_info {
     struct sensors *set;  /* [const] */
@@ -33,5 +34,9 @@ void stream_info_real(struct stream_info *info, const char *name, const char *un
 
 /* 'text' NULL: it is too long to be told. */
 void stream_info_text(struct stream_info *info, const char *name, const char *text, const char *description);
+
+/* The same of what write(arg, out) writes. */
+void stream_info_written(struct stream_info *info, const char *name, void (*write)(const void *arg, FILE *out),
+                         const void *arg, const char *description);
 
 #endif

@@ -6,7 +6,7 @@
 #include "tools/doctor/http.h"
 #include "tools/doctor/nic.h"
 #include "tools/doctor/sys.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/layout.h"
 
 #include <stdlib.h>
@@ -354,7 +354,7 @@ bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *f
 char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
                      const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES])
 {
-    struct xbgpu_labels labels;
+    struct labels labels;
 
     snprintf(text, DOCTOR_NAME_BYTES, "feng %zu", feng_id);
     *fgpu = NULL;
@@ -368,9 +368,10 @@ char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, s
             snprintf(text, DOCTOR_NAME_BYTES, "%s", ant->name);
         }
     if (x->xbgpu.recv.antenna_names && feng_id < (size_t)x->xbgpu.recv.n_ants) {
-        if (xbgpu_labels_init(&labels, &x->xbgpu) == 0)
+        if (labels_init(&labels, (size_t)x->xbgpu.recv.n_ants, x->xbgpu.recv.antenna_names,
+                        x->xbgpu.recv.input_labels) == 0)
             snprintf(text, DOCTOR_NAME_BYTES, "%.*s", DOCTOR_NAME_BYTES - 1, labels.antennas[feng_id]);
-        xbgpu_labels_fini(&labels);
+        labels_fini(&labels);
     }
     return text;
 }

@@ -4,7 +4,7 @@
 #include "common/base/units.h"
 #include "tools/doctor/http.h"
 #include "tools/visrec/config.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/layout.h"
 
 #include <arpa/inet.h>
@@ -169,9 +169,9 @@ static void compare_antennas(struct recorder_pair *pair)
 {
     const struct visrec_config *mine = &pair->recorder->recorder->config;
     const struct xbgpu_config *x = &pair->x->xbgpu;
-    struct xbgpu_labels labels = {0};
+    struct labels labels = {0};
 
-    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names || xbgpu_labels_init(&labels, x))
+    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names || labels_init(&labels, (size_t)x->recv.n_ants, x->recv.antenna_names, x->recv.input_labels))
         return;
     for (size_t a = 0; a < mine->antennas.n; a++) {
         const char *name = visrec_config_antenna(mine, a)->name;
@@ -184,7 +184,7 @@ static void compare_antennas(struct recorder_pair *pair)
         SAY(f->fix, "put the antennas in %s into the order of their feng_id", pair->recorder->path);
         break;
     }
-    xbgpu_labels_fini(&labels);
+    labels_fini(&labels);
 }
 
 static void compare_times(struct recorder_pair *pair)

@@ -3,7 +3,7 @@
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate_schedule.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "xbgpu/settings.h"
 #include "tests/unit/test_main.h"
 
@@ -54,7 +54,7 @@ static void unload(void)
     config_free(&xbgpu_config_table, &config, book);
 }
 
-static char *written(void (*write)(const struct xbgpu_labels *labels, FILE *out), const struct xbgpu_labels *labels)
+static char *written(void (*write)(const struct labels *labels, FILE *out), const struct labels *labels)
 {
     char *text = NULL;
     size_t bytes;
@@ -67,29 +67,29 @@ static char *written(void (*write)(const struct xbgpu_labels *labels, FILE *out)
 
 TEST(input_labels)
 {
-    struct xbgpu_labels labels;
+    struct labels labels;
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "a1v"), 2);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "3"), 3);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "4"), -1);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "99999999999999999999999"), -1);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, ""), -1);
-    xbgpu_labels_fini(&labels);
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    ck_assert_int_eq(labels_find(&labels, "a1v", strlen("a1v")), 2);
+    ck_assert_int_eq(labels_find(&labels, "3", strlen("3")), 3);
+    ck_assert_int_eq(labels_find(&labels, "4", strlen("4")), -1);
+    ck_assert_int_eq(labels_find(&labels, "99999999999999999999999", strlen("99999999999999999999999")), -1);
+    ck_assert_int_eq(labels_find(&labels, "", strlen("")), -1);
+    labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", input_labels: 'mh,mv,  nh , nv'"));
-    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
-    char *text = written(xbgpu_labels_write, &labels);
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    char *text = written(labels_write, &labels);
     ck_assert_str_eq(text, "['mh', 'mv', 'nh', 'nv']");
     free(text);
-    text = written(xbgpu_labels_write_products, &labels);
+    text = written(labels_write_products, &labels);
     ck_assert_str_eq(text, "[('mh', 'mh'), ('mv', 'mh'), ('mh', 'mv'), ('mv', 'mv'), "
                            "('mh', 'nh'), ('mv', 'nh'), ('mh', 'nv'), ('mv', 'nv'), "
                            "('nh', 'nh'), ('nv', 'nh'), ('nh', 'nv'), ('nv', 'nv')]");
     free(text);
-    xbgpu_labels_fini(&labels);
+    labels_fini(&labels);
     unload();
 }
 
@@ -103,41 +103,41 @@ TEST(antennas_by_labels)
                                            {"1h, 1v, 2h, 2v", "a0", "a1"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct xbgpu_labels labels;
+        struct labels labels;
         char text[100];
         snprintf(text, sizeof(text), ", input_labels: '%s'", cases[i][0]);
         ck_assert_ptr_null(load(text));
-        ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+        ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
         for (int a = 0; a < 2; a++)
             ck_assert_str_eq(labels.antennas[a], cases[i][1 + a]);
-        xbgpu_labels_fini(&labels);
+        labels_fini(&labels);
         unload();
     }
 }
 
 TEST(antenna_names)
 {
-    struct xbgpu_labels labels;
+    struct labels labels;
 
     ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
     ck_assert_str_eq(labels.antennas[1], "a1");
-    xbgpu_labels_fini(&labels);
+    labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", antenna_names: 'm017, s0103'"));
-    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
     ck_assert_str_eq(labels.antennas[0], "m017");
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "m017h"), 1);
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "s0103v"), 2);
-    xbgpu_labels_fini(&labels);
+    ck_assert_int_eq(labels_find(&labels, "m017h", strlen("m017h")), 1);
+    ck_assert_int_eq(labels_find(&labels, "s0103v", strlen("s0103v")), 2);
+    labels_fini(&labels);
     unload();
 
     ck_assert_ptr_null(load(", antenna_names: 'm017, s0103', input_labels: 'a, b, c, d'"));
-    ck_assert_int_eq(xbgpu_labels_init(&labels, &config), 0);
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
     ck_assert_str_eq(labels.antennas[1], "s0103");
-    ck_assert_int_eq(xbgpu_labels_find(&labels, "c"), 2);
-    xbgpu_labels_fini(&labels);
+    ck_assert_int_eq(labels_find(&labels, "c", strlen("c")), 2);
+    labels_fini(&labels);
     unload();
 }
 

@@ -2,7 +2,7 @@
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"
-#include "xbgpu/labels.h"
+#include "common/engine/labels.h"
 #include "tests/unit/test_main.h"
 
 #define SILENT_NS (2 * NS_PER_S)
@@ -14,7 +14,7 @@ static char *antennas[N_ANTS] = {"m000", "m001", "m002"};
 static char *inputs[N_ANTS * N_POLS] = {"m000v", "m000h", "m001v", "m001h", "m002x", "m002y"};
 
 struct fixture {
-    struct xbgpu_labels labels;
+    struct labels labels;
     struct xbgpu_fengs fengs;
     struct sensors *sensors;
     struct ev_loop *loop;

@@ -1,9 +1,8 @@
-/* labels.c - names of inputs, for control.c and stream_info.c. */
-#include "xbgpu/labels.h"
+/* labels.c - names of antennas and inputs. */
+#include "common/engine/labels.h"
 
 #include "common/config/config.h"
 #include "common/base/units.h"
-#include "xbgpu/config.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -26,8 +25,8 @@ static long split(const char *text, char **labels, size_t max)
 }
 
 /* Names as the text has them; where it is empty, name(i) of each. */
-static int fill(const char *text, char **names, size_t n, char *(*name)(const struct xbgpu_labels *labels, size_t i),
-                const struct xbgpu_labels *labels)
+static int fill(const char *text, char **names, size_t n, char *(*name)(const struct labels *labels, size_t i),
+                const struct labels *labels)
 {
     if (text)
         return split(text, names, n) < 0 ? -ENOMEM : 0;
@@ -37,14 +36,14 @@ static int fill(const char *text, char **names, size_t n, char *(*name)(const st
     return 0;
 }
 
-static char *antenna_name(const struct xbgpu_labels *labels, size_t i)
+static char *antenna_name(const struct labels *labels, size_t i)
 {
     char *name;
 
     return asprintf(&name, "a%zu", i) < 0 ? NULL : name;
 }
 
-static char *input_label(const struct xbgpu_labels *labels, size_t i)
+static char *input_label(const struct labels *labels, size_t i)
 {
     char *label;
 
@@ -69,7 +68,7 @@ static char *stem_of(const char *label1, const char *label2)
 }
 
 /* Calls antennas by what their labels begin with, if that tells them apart.  Returns 0 or -ENOMEM. */
-static int name_by_labels(struct xbgpu_labels *labels)
+static int name_by_labels(struct labels *labels)
 {
     size_t n = labels->n / N_POLS;
     char **stems = calloc(n, sizeof(char *));
@@ -94,20 +93,35 @@ static int name_by_labels(struct xbgpu_labels *labels)
     return enough ? 0 : -ENOMEM;
 }
 
-int xbgpu_labels_init(struct xbgpu_labels *labels, const struct xbgpu_config *config)
+static int make_room(struct labels *labels, size_t n_ants)
 {
-    size_t n_ants = (size_t)config->recv.n_ants, n = n_ants * N_POLS;
-
-    *labels = (struct xbgpu_labels){calloc(n, sizeof(char *)), calloc(n_ants, sizeof(char *)), n};
-    if (!labels->labels || !labels->antennas)
-        return -ENOMEM;
-    int err = fill(config->recv.antenna_names, labels->antennas, n_ants, antenna_name, labels);
-    if (!err)
-        err = fill(config->recv.input_labels, labels->labels, n, input_label, labels);
-    return err || config->recv.antenna_names || !config->recv.input_labels ? err : name_by_labels(labels);
+    *labels = (struct labels){calloc(n_ants * N_POLS, sizeof(char *)), calloc(n_ants, sizeof(char *)), n_ants * N_POLS};
+    return labels->labels && labels->antennas ? 0 : -ENOMEM;
 }
 
-void xbgpu_labels_fini(struct xbgpu_labels *labels)
+int labels_init(struct labels *labels, size_t n_ants, const char *antenna_names, const char *input_labels)
+{
+    int err = make_room(labels, n_ants);
+
+    if (!err)
+        err = fill(antenna_names, labels->antennas, n_ants, antenna_name, labels);
+    if (!err)
+        err = fill(input_labels, labels->labels, labels->n, input_label, labels);
+    return err || antenna_names || !input_labels ? err : name_by_labels(labels);
+}
+
+int labels_init_named(struct labels *labels, size_t n_ants, const char *(*name)(const void *arg, size_t ant),
+                      const void *arg)
+{
+    int err = make_room(labels, n_ants);
+
+    for (size_t i = 0; !err && i < n_ants; i++)
+        if (!(labels->antennas[i] = strdup(name(arg, i))))
+            err = -ENOMEM;
+    return err ? err : fill(NULL, labels->labels, labels->n, input_label, labels);
+}
+
+void labels_fini(struct labels *labels)
 {
     for (size_t i = 0; labels->labels && i < labels->n; i++)
         free(labels->labels[i]);
@@ -115,29 +129,31 @@ void xbgpu_labels_fini(struct xbgpu_labels *labels)
         free(labels->antennas[i]);
     free(labels->labels);
     free(labels->antennas);
-    *labels = (struct xbgpu_labels){0};
+    *labels = (struct labels){0};
 }
 
-long xbgpu_labels_find(const struct xbgpu_labels *labels, const char *text)
+long labels_find(const struct labels *labels, const char *text, size_t n)
 {
-    if (is_number(text)) {
-        unsigned long long i = strtoull(text, NULL, 10);
-        return i < labels->n ? (long)i : -1;
-    }
+    size_t number = 0, n_digits = 0;
+
+    for (; n_digits < n && isdigit((unsigned char)text[n_digits]); n_digits++)
+        number = number < labels->n ? number * 10 + (size_t)(text[n_digits] - '0') : number;
+    if (n > 0 && n_digits == n)
+        return number < labels->n ? (long)number : -1;
     for (size_t i = 0; i < labels->n; i++)
-        if (strcmp(labels->labels[i], text) == 0)
+        if (strlen(labels->labels[i]) == n && memcmp(labels->labels[i], text, n) == 0)
             return (long)i;
     return -1;
 }
 
-void xbgpu_labels_write(const struct xbgpu_labels *labels, FILE *out)
+void labels_write(const struct labels *labels, FILE *out)
 {
     for (size_t i = 0; i < labels->n; i++)
         fprintf(out, "%s'%s'", i ? ", " : "[", labels->labels[i]);
     fputc(']', out);
 }
 
-void xbgpu_labels_write_products(const struct xbgpu_labels *labels, FILE *out)
+void labels_write_products(const struct labels *labels, FILE *out)
 {
     const char *between = "[";
 
@@ -149,7 +165,7 @@ void xbgpu_labels_write_products(const struct xbgpu_labels *labels, FILE *out)
     fputc(']', out);
 }
 
-bool xbgpu_label_is_name(const char *text)
+bool labels_is_name(const char *text)
 {
     for (; *text; text++)
         if (!isascii(*text) || !(isalnum((unsigned char)*text) || strchr(".-_", *text)))
@@ -167,7 +183,7 @@ struct name_list {
     const char *key, *each, *one, *two;
 };
 
-static void check_list(const struct name_list *list, const char *const *field, size_t n, int64_t n_ants,
+static void check_list(const struct name_list *list, const char *const *field, size_t n, size_t n_ants,
                        struct config *errors)
 {
     char **names = *field ? calloc(n, sizeof(char *)) : NULL;
@@ -176,12 +192,12 @@ static void check_list(const struct name_list *list, const char *const *field, s
         return;
     long n_given = split(*field, names, n);
     if (n_given >= 0 && (size_t)n_given != n) {
-        config_error(errors, field, "%s must be %zu, one for each %s%lld antennas, not %ld", list->key, n, list->each,
-                     (long long)n_ants, n_given);
+        config_error(errors, field, "%s must be %zu, one for each %s%zu antennas, not %ld", list->key, n, list->each,
+                     n_ants, n_given);
     } else if (n_given >= 0) {
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {
-            if (!xbgpu_label_is_name(names[i]) || is_number(names[i]))
+            if (!labels_is_name(names[i]) || is_number(names[i]))
                 config_error(errors, field,
                              "%s has letters, digits, '.', '-' and '_', and not digits only, but '%s' is given",
                              list->one, names[i]);
@@ -194,13 +210,13 @@ static void check_list(const struct name_list *list, const char *const *field, s
     free(names);
 }
 
-void xbgpu_labels_check(const struct xbgpu_config *config, struct config *errors)
+void labels_check(const char *const *antenna_names, const char *const *input_labels, size_t n_ants,
+                  struct config *errors)
 {
     static const struct name_list antennas = {"antenna_names", "of ", "an antenna's name", "antennas have the name"};
     static const struct name_list inputs = {"input_labels", "polarisation of ", "an input label",
                                             "inputs have the label"};
-    int64_t n_ants = config->recv.n_ants;
 
-    check_list(&antennas, (const char *const *)&config->recv.antenna_names, (size_t)n_ants, n_ants, errors);
-    check_list(&inputs, (const char *const *)&config->recv.input_labels, (size_t)n_ants * N_POLS, n_ants, errors);
+    check_list(&antennas, antenna_names, n_ants, n_ants, errors);
+    check_list(&inputs, input_labels, n_ants * N_POLS, n_ants, errors);
 }
