@@ -57,7 +57,7 @@ struct fgpu_config_antenna {
     struct endpoint_list pols[2];
     char *from;            /* as in recv, which it replaces; NULL: that of recv */
     struct access senders; /* of these, by the check */
-    char *delays;          /* file of delay models (delay_file.h); NULL: none */
+    char *delays;          /* file of delay models (delay_text.h); NULL: none */
     char *gains;           /* file of gains (gain_file.h); NULL: the outputs' own */
 };
 

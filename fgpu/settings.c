@@ -6,7 +6,7 @@
 #include "common/telemetry/sensor.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
-#include "fgpu/delay_file.h"
+#include "fgpu/delay_text.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/layout.h"
 #include "common/daemon/service.h"
@@ -241,7 +241,7 @@ static bool write_delays(FILE *text, void *arg)
 {
     const struct setting *item = arg;
 
-    fgpu_delay_file_write(text, &item->settings->timebase, item->delays.pols);
+    fgpu_delay_text_write_file(text, &item->settings->timebase, item->delays.pols);
     return item->keep_delays;
 }
 
@@ -256,8 +256,8 @@ static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, si
 
     if (!path)
         return 0;
-    int err = fgpu_delay_file_read(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
-                                   sizeof(sentence));
+    int err = fgpu_delay_text_read_file(path, &s->timebase, s->config->recv.max_delay_s, items[0].delays.pols, sentence,
+                                        sizeof(sentence));
     if (err)
         snprintf(why, why_bytes, "antennas[%zu].delays: %s", ant, sentence);
     for (size_t o = 0; !err && o < s->config->outputs.n; o++) {
@@ -308,8 +308,8 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
 
     if (!path)
         return;
-    int err = fgpu_delay_file_read(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
-                                   scratch->pols, sentence, sizeof(sentence));
+    int err = fgpu_delay_text_read_file(path, &item->settings->timebase, item->settings->config->recv.max_delay_s,
+                                        scratch->pols, sentence, sizeof(sentence));
     if (!err && !has_models(scratch)) {
         snprintf(sentence, sizeof(sentence), "%s: there is no model", path);
         err = -EINVAL;

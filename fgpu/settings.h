@@ -5,7 +5,7 @@
  * Snapshot:  of an antenna's output, all of its gains or all of its delay models.  Each says all that was set until
  *            then.
  * Kept:      in a file for each antenna and output, gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, as gain_file.h and
- *            delay_file.h have it; of gains those polarisations that were set.  Kept settings go before those that the
+ *            delay_text.h have it; of gains those polarisations that were set.  Kept settings go before those that the
  *            configuration says; a file that does not fit the configuration is ignored with one sentence.
  * Models:    all that were set stay, here and with the worker, since the data's time may jump to any of them and back.
  *            The oldest of an input makes room where there are DELAY_MAX_MODELS - 1, if the one behind it has started

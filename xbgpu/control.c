@@ -9,7 +9,6 @@
 #include "common/daemon/state_file.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
-#include "xbgpu/command.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 #include "xbgpu/settings.h"

@@ -9,7 +9,7 @@
 #include "common/time/timebase.h"
 #include "common/base/units.h"
 #include "kernels/correlate/select_spectra.h"
-#include "xbgpu/command.h"
+#include "xbgpu/settings.h"
 #include "xbgpu/gate_schedule.h"
 #include "xbgpu/output.h"
 

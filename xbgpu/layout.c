@@ -12,7 +12,7 @@
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
-#include "xbgpu/command.h"
+#include "xbgpu/settings.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 

@@ -8,7 +8,6 @@
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
 #include "fgpu/config.h"
-#include "fgpu/delay_file.h"
 #include "fgpu/delay_text.h"
 #include "fgpu/gain_file.h"
 #include "fgpu/layout.h"
@@ -79,17 +78,17 @@ static void read_delays(void)
         fgpu_delay_queue_init(&pols[pol]);
         fgpu_delay_queue_init(&again[pol]);
     }
-    int err = fgpu_delay_file_read(path, &timebase, config.recv.max_delay_s, pols, why, sizeof(why));
+    int err = fgpu_delay_text_read_file(path, &timebase, config.recv.max_delay_s, pols, why, sizeof(why));
     if (err) {
         check_refusal(err, why);
         return;
     }
     FILE *out = open_memstream(&text, &n_bytes);
     assert(out);
-    fgpu_delay_file_write(out, &timebase, pols);
+    fgpu_delay_text_write_file(out, &timebase, pols);
     fclose(out);
     put(text, n_bytes);
-    err = fgpu_delay_file_read(path, &timebase, config.recv.max_delay_s, again, why, sizeof(why));
+    err = fgpu_delay_text_read_file(path, &timebase, config.recv.max_delay_s, again, why, sizeof(why));
     assert(!err);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         assert(pols[pol].n == again[pol].n);

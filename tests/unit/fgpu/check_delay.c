@@ -2,7 +2,7 @@
  * searches by trying every step. */
 #include "common/base/units.h"
 #include "fgpu/delay.h"
-#include "fgpu/delay_file.h"
+#include "fgpu/delay_text.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -369,7 +369,7 @@ static int read_text(const char *text, struct fgpu_delay_queue *pols, char *why,
     close(fd);
     ck_assert_int_eq(timebase_parse_decimal("1700000000.25", 9, &timebase.sync_time_s), 0);
     ck_assert_int_eq(timebase_parse_decimal("2e9", 9, &timebase.adc_sample_rate_hz), 0);
-    int err = fgpu_delay_file_read(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);
+    int err = fgpu_delay_text_read_file(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);
     unlink(path);
     if (err) { /* the path's name is made up */
         ck_assert_int_eq(strncmp(why, path, strlen(path)), 0);
@@ -439,8 +439,8 @@ TEST(what_is_wrong_in_a_file_is_named)
         ck_assert_int_eq(read_text(table[i].text, pols, why, sizeof(why)), -EINVAL);
         ck_assert_msg(strncmp(why, table[i].why, strlen(table[i].why)) == 0, "%s", why);
     }
-    ck_assert_int_eq(fgpu_delay_file_read("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, 1, pols,
-                                          why, sizeof(why)),
+    ck_assert_int_eq(fgpu_delay_text_read_file("/nowhere/at/all", &(struct timebase){.adc_sample_rate_hz = {1, 0}}, 1,
+                                               pols, why, sizeof(why)),
                      -ENOENT);
     ck_assert_str_eq(why, "/nowhere/at/all: No such file or directory");
 }

@@ -1,6 +1,5 @@
 /* check_delay_text - models to text and back: requests, sensors, and files that are kept. */
 #include "common/base/units.h"
-#include "fgpu/delay_file.h"
 #include "fgpu/delay_text.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
@@ -82,8 +81,7 @@ TEST(sensors)
     ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
     reading = fgpu_delay_text_reading(&linear, &timebase, INT64_C(1712000000) * 3);
     fgpu_delay_text_format(&reading.value, text, sizeof(text));
-    ck_assert_str_eq(text,
-                     "(1152921504606846977, 1e-06, 1e-10, -0.5, 0.25)"); /* a start that no double has */
+    ck_assert_str_eq(text, "(1152921504606846977, 1e-06, 1e-10, -0.5, 0.25)"); /* a start that no double has */
     ck_assert_int_eq(reading.unix_ns, INT64_C(1700000003500000000));
     reading = fgpu_delay_text_reading(&quadratic, &timebase, 0);
     fgpu_delay_text_format(&reading.value, text, sizeof(text));
@@ -116,9 +114,9 @@ TEST(kept)
     }
     int fd = mkstemp(path);
     FILE *file = fdopen(fd, "w");
-    fgpu_delay_file_write(file, &timebase, pols);
+    fgpu_delay_text_write_file(file, &timebase, pols);
     fclose(file);
-    ck_assert_msg(fgpu_delay_file_read(path, &timebase, 1, read, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(fgpu_delay_text_read_file(path, &timebase, 1, read, why, sizeof(why)) == 0, "%s", why);
     unlink(path);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         ck_assert_uint_eq(read[pol].n, 201);
