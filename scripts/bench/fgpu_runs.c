@@ -25,7 +25,7 @@ struct buffer {
 };
 
 /* What both kinds of runs have. */
-struct engine {
+struct bench_engine {
     struct fgpu_runs_config config;
     struct device *device;
     struct device_stream *compute, *download;
@@ -112,7 +112,7 @@ void fgpu_runs_fill_random(struct device *device, struct device_stream *stream, 
 
 /* ---- The engine -------------------------------------------------------------------------------------------------- */
 
-static size_t samples_bytes(const struct engine *e, size_t n_samples)
+static size_t samples_bytes(const struct bench_engine *e, size_t n_samples)
 {
     return n_samples * e->config.channelise.sample_bits / 8;
 }
@@ -123,7 +123,7 @@ size_t fgpu_runs_buffer_samples(const struct fgpu_runs_config *config)
            channelise_spacing_samples(&config->channelise);
 }
 
-static void create_buffer(struct engine *e, struct buffer *buffer, bool with_host)
+static void create_buffer(struct bench_engine *e, struct buffer *buffer, bool with_host)
 {
     const struct channelise_config *c = &e->config.channelise;
     size_t rotation_bytes = N_POLS * e->n_spectra * 2 * sizeof(float);
@@ -141,7 +141,7 @@ static void create_buffer(struct engine *e, struct buffer *buffer, bool with_hos
     inbox_push(e->home, &buffer->ref.item);
 }
 
-static void upload_gain(struct engine *e)
+static void upload_gain(struct bench_engine *e)
 {
     size_t n = (size_t)e->config.channelise.n_chan * N_POLS, bytes = n * 2 * sizeof(float);
     float *host = alloc_pinned(e->device, bytes);
@@ -156,9 +156,9 @@ static void upload_gain(struct engine *e)
     device_free_pinned(e->device, host);
 }
 
-static void engine_init(struct engine *e, const struct fgpu_runs_config *config, bool with_host)
+static void bench_engine_init(struct bench_engine *e, const struct fgpu_runs_config *config, bool with_host)
 {
-    *e = (struct engine){.config = *config, .device = config->device};
+    *e = (struct bench_engine){.config = *config, .device = config->device};
     e->compute = create_stream(e->device, "compute");
     e->download = create_stream(e->device, "download");
     e->n_spectra = (size_t)config->channelise.n_batches * config->channelise.spectra_per_heap;
@@ -173,7 +173,7 @@ static void engine_init(struct engine *e, const struct fgpu_runs_config *config,
         create_buffer(e, &e->buffers[i], with_host);
 }
 
-static void engine_fini(struct engine *e)
+static void bench_engine_fini(struct bench_engine *e)
 {
     device_stream_destroy(e->compute);
     device_stream_destroy(e->download);
@@ -192,7 +192,7 @@ static void engine_fini(struct engine *e)
     free(e->spectra);
 }
 
-static struct buffer *take_buffer(struct engine *e)
+static struct buffer *take_buffer(struct bench_engine *e)
 {
     struct inbox_item item;
 
@@ -202,7 +202,7 @@ static struct buffer *take_buffer(struct engine *e)
 }
 
 /* Appends 'n' spectra of regular spacing, the first of which begins at 'offset' of the input. */
-static void append(struct engine *e, struct buffer *buffer, const uint8_t *const input[N_POLS], size_t offset,
+static void append(struct bench_engine *e, struct buffer *buffer, const uint8_t *const input[N_POLS], size_t offset,
                    size_t first, size_t n)
 {
     const struct channelise_spectrum *const spectra[N_POLS] = {e->spectra, e->spectra};
@@ -213,7 +213,7 @@ static void append(struct engine *e, struct buffer *buffer, const uint8_t *const
 }
 
 /* Finishes a buffer and sends it home, downloaded where there is a place for it. */
-static void finish(struct engine *e, struct buffer *buffer, uint64_t first_spectrum)
+static void finish(struct bench_engine *e, struct buffer *buffer, uint64_t first_spectrum)
 {
     channelise_finish(e->channelise, e->compute, &buffer->parts, e->gain, first_spectrum);
     device_event_record(buffer->finished, e->compute);
@@ -227,7 +227,7 @@ static void finish(struct engine *e, struct buffer *buffer, uint64_t first_spect
 /* ---- Kernels alone ----------------------------------------------------------------------------------------------- */
 
 struct kernel_runs {
-    struct engine engine;
+    struct bench_engine engine;
     uint8_t *inputs[N_INPUTS][N_POLS];
     size_t n_done; /* runs so far */
 };
@@ -238,7 +238,7 @@ struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config)
 
     if (!runs)
         fail("calloc");
-    engine_init(&runs->engine, config, false);
+    bench_engine_init(&runs->engine, config, false);
     size_t n_samples = config->n_buffers_per_run * fgpu_runs_buffer_samples(config) + runs->engine.window_samples;
     for (size_t i = 0; i < N_INPUTS; i++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
@@ -251,7 +251,7 @@ struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config)
 
 int64_t kernel_runs_time_ns(struct kernel_runs *runs, size_t n_runs)
 {
-    struct engine *e = &runs->engine;
+    struct bench_engine *e = &runs->engine;
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t r = 0; r < n_runs; r++) {
@@ -270,7 +270,7 @@ int64_t kernel_runs_time_ns(struct kernel_runs *runs, size_t n_runs)
 
 void kernel_runs_destroy(struct kernel_runs *runs)
 {
-    engine_fini(&runs->engine);
+    bench_engine_fini(&runs->engine);
     for (size_t i = 0; i < N_INPUTS; i++)
         for (size_t pol = 0; pol < N_POLS; pol++)
             device_free(runs->engine.device, runs->inputs[i][pol]);
@@ -285,7 +285,7 @@ struct bench_input {
 };
 
 struct chain_runs {
-    struct engine engine;
+    struct bench_engine engine;
     struct device_stream *upload;
     size_t history_samples;
     struct bench_input inputs[LANE_N_INPUTS];
@@ -296,11 +296,11 @@ struct chain_runs {
 struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
 {
     struct chain_runs *runs = calloc(1, sizeof(*runs));
-    struct engine *e = &runs->engine;
+    struct bench_engine *e = &runs->engine;
 
     if (!runs)
         fail("calloc");
-    engine_init(e, config, true);
+    bench_engine_init(e, config, true);
     assert(config->chunk_samples >= e->window_samples);
     runs->upload = create_stream(config->device, "upload");
     runs->history_samples = e->window_samples;
@@ -327,7 +327,7 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
 /* Queues the upload of chunk 'k' and the copy of its history; the input before that is then free. */
 static struct bench_input *start_input(struct chain_runs *runs, size_t k)
 {
-    struct engine *e = &runs->engine;
+    struct bench_engine *e = &runs->engine;
     struct bench_input *in = &runs->inputs[k % LANE_N_INPUTS];
     struct bench_input *previous = &runs->inputs[(k + LANE_N_INPUTS - 1) % LANE_N_INPUTS];
     size_t history_bytes = samples_bytes(e, runs->history_samples);
@@ -348,7 +348,7 @@ static struct bench_input *start_input(struct chain_runs *runs, size_t k)
 
 int64_t chain_runs_time_ns(struct chain_runs *runs, size_t n_buffers)
 {
-    struct engine *e = &runs->engine;
+    struct bench_engine *e = &runs->engine;
     size_t spacing = e->spacing_samples, chunk = e->config.chunk_samples;
     size_t next_samples = runs->history_samples; /* of the next spectrum, from the first history's beginning on */
     size_t n_done = 0, n_filled = 0;
@@ -399,7 +399,7 @@ void chain_runs_destroy(struct chain_runs *runs)
     struct device *device = runs->engine.device;
 
     device_stream_destroy(runs->upload);
-    engine_fini(&runs->engine);
+    bench_engine_fini(&runs->engine);
     for (size_t i = 0; i < LANE_N_INPUTS; i++) {
         for (size_t pol = 0; pol < N_POLS; pol++)
             device_free(device, runs->inputs[i].samples[pol]);
