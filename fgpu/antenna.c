@@ -27,7 +27,7 @@ struct fgpu_antenna {
     const char *name; /* the configuration's */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
     struct fgpu_device_input *previous; /* whose tail is the next one's history */
-    struct fgpu_device_input *current;  /* being walked */
+    struct fgpu_device_input *current;  /* the outputs read this one */
     int64_t newest_samples;             /* timestamp of the newest pair */
     bool restarts;                      /* a chunk since that pair began a stream */
     bool went_back;                     /* the engine's channel has not been told */

@@ -27,7 +27,7 @@ struct engine;
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                          struct fgpu_send *send, const struct fgpu_choice *choices);
 
-/* What an engine does with an antenna's lane, and with a struct fgpu_command (common/engine/engine.h). */
+/* The engine's operations (common/engine/engine.h); the command is a struct fgpu_command. */
 void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk);
 bool fgpu_antenna_begin(struct lane *lane, bool ended);
 bool fgpu_antenna_process(struct lane *lane, bool may_wait);

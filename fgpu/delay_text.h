@@ -57,8 +57,8 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
  * One model a line, those of a polarisation in order of start; what follows a '#' is a comment.  The start has at most
  * nine decimals and is rounded to the nearest sample, half to even; the phase is wrapped. */
 
-/* Gives both polarisations' queues, of which the first model is zero, as in a new queue.  Refuses a delay beyond
- * recv.max_delay, either way.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+/* Reads the queues of both polarisations.  The first model of each queue is zero, as in a new queue.  A delay beyond
+ * recv.max_delay, either way, is refused.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
 int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase, double max_delay_s,
                               struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 

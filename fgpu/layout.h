@@ -20,7 +20,7 @@
 /* Complex samples that the status page looks at in a batch. */
 #define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
 
-/* What one output's kernels are made with, on all antennas (choice.h).  Zeroed shapes stand for the defaults. */
+/* Shapes, seed and filter of one output's kernels, the same on all antennas (choice.h).  Zeroed shapes are the defaults. */
 struct fgpu_choice {
     struct channelise_choice channelise;
     struct ddc_shape ddc; /* of a narrow band */
@@ -114,7 +114,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
 /* Logs how many there are of everything, and the memory. */
 void fgpu_layout_log(const struct fgpu_layout *layout);
 
-/* What the engine has room for. */
+/* The engine's sizes for this configuration. */
 struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
 /* Samples of input from batch to batch of an output, and bytes of a batch (all substreams). */

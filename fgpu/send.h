@@ -2,7 +2,7 @@
  *
  * Flow:      worker: take -> fill (antenna.c) -> download -> fgpu_send_push --job--> sender thread --> network; with
  *            send.gpudirect the voltages stay on the device, where the card reads them
- *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
+ *            sender: last packet gone --ref--> worker's inbox {ENGINE_SENT} -> give
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef FGPU_SEND_H

@@ -1,4 +1,4 @@
-/* gate.c - what a gate takes; input.c asks for each batch, before the outputs walk it. */
+/* gate.c - what a gate takes; input.c asks for each batch, before the outputs correlate the batch. */
 #include "xbgpu/gate.h"
 
 #include "common/base/units.h"

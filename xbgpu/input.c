@@ -22,12 +22,12 @@ struct input {
     uint8_t *voltages;        /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
     uint8_t *present;         /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present;  /* [const] the same on the device */
-    uint32_t *delays;         /* [const] pinned: [ant][pol] spectra by which inputs are late in it; likewise */
-    uint32_t *device_delays;  /* [const] the same on the device */
+    uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late; where inputs are shifted */
+    uint32_t *device_delays; /* [const] the same on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
 };
 
-/* Of the last set of chunks that was taken. */
+/* Sensors of the last set of chunks that was taken. */
 struct input_sensors {
     struct sensor timestamp, unixtime; /* of the set's first sample */
     struct sensor missing_unixtime;    /* the same, of the last set of which something was lost, or before which */
@@ -48,7 +48,7 @@ struct xbgpu_inputs {
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
     struct xbgpu_gate_schedule gating;
-    int64_t next_samples; /* what is earlier, but not before time went back, has been walked, or is being walked */
+    int64_t next_samples; /* end of the newest input; 0 after time went back */
     struct timebase timebase;
     bool readable; /* [const] by the host: chunks */
     bool began;    /* there was a set */
@@ -225,7 +225,7 @@ static void shift(struct xbgpu_inputs *x)
     device_launch(x->lane.compute, x->select, &grid, &args);
 }
 
-/* What the current input reads is queued: makes it ready to be correlated. */
+/* Makes the current input ready for the outputs, once all of its uploads are queued. */
 static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follows)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -373,7 +373,7 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return done;
 }
 
-/* What is set now holds from the first timestamp on of which no input has been made. */
+/* A setting holds from the first timestamp that no input has yet. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];

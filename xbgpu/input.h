@@ -33,7 +33,7 @@ struct xbgpu_inputs;
 int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                         struct xbgpu_send *send, struct xbgpu_inputs **inputs);
 
-/* What an engine does with the lane, and with a struct xbgpu_command (common/engine/engine.h). */
+/* The engine's operations (common/engine/engine.h); the command is a struct xbgpu_command. */
 bool xbgpu_inputs_begin(struct lane *lane, bool ended);
 bool xbgpu_inputs_process(struct lane *lane, bool may_wait);
 void xbgpu_inputs_release(struct lane *lane);

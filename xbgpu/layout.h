@@ -33,16 +33,16 @@ struct xbgpu_layout {
     size_t n_lag;     /* batches that outputs are behind what came: 1 where an input may read ahead, else 0 */
     size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
-    size_t n_selected_spectra;            /* of a heap of what a gate takes */
-    size_t n_selected_batches;            /* that hold a whole chunk */
-    size_t vis_bytes;                     /* of a dump's visibilities, and of an output's 32-bit sums */
-    size_t totals_bytes;                  /* of its 64-bit ones, where it has them */
-    size_t rows_bytes;                    /* of its checksums' rows (checksum.h), where it has them */
-    size_t checks_bytes;                  /* of what they say of a dump: verdict and words (checksum_dump.h) */
-    struct memory_use memory; /* UINT64_MAX where a sum goes beyond 64 bits */
-    uint64_t frames_bytes;                /* the device's rest of frames of cards, with gpudirect */
-    uint64_t locked_bytes;                /* the host's, in rings of cards */
-    size_t frames_per_heap;               /* of a card that a heap may lie in, with gpudirect; else 0 */
+    size_t n_selected_spectra; /* of a heap of what a gate takes */
+    size_t n_selected_batches; /* that hold a whole chunk */
+    size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
+    size_t totals_bytes;       /* of its 64-bit ones, where it has them */
+    size_t rows_bytes;         /* of its checksums' rows (checksum.h), where it has them */
+    size_t checks_bytes;       /* of what they say of a dump: verdict and words (checksum_dump.h) */
+    struct memory_use memory;  /* UINT64_MAX where a sum goes beyond 64 bits */
+    uint64_t frames_bytes;     /* the device's rest of frames of cards, with gpudirect */
+    uint64_t locked_bytes;     /* the host's, in rings of cards */
+    size_t frames_per_heap;    /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
 /* Derives the layout; 'mtu' of the interface of recv, for frames of a card, or 0 for the largest.  The configuration must
@@ -52,7 +52,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
 /* Logs how many there are of everything, and the memory. */
 void xbgpu_layout_log(const struct xbgpu_layout *layout);
 
-/* What the engine has room for. */
+/* The engine's sizes for this configuration. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
 /* After so long without data an input is silent: ten chunks, and at least a second. */

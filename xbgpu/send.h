@@ -1,7 +1,7 @@
 /* send.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
  *
  * Flow:      worker: take -> reduce writes it -> download -> xbgpu_send_push --job--> sender thread --> network
- *            sender: last packet gone --loan--> worker's inbox {free_kind} -> give
+ *            sender: last packet gone --ref--> worker's inbox {ENGINE_SENT} -> give
  * Ownership: as in common/engine/outbuf.h.
  * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xbgpu_stream_set_capture()).  Descriptors
  *            leave in any case.
@@ -18,7 +18,6 @@
 
 #include <jansson.h>
 
-struct device;
 struct engine;
 struct xbgpu_stream;
 

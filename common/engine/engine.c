@@ -11,6 +11,7 @@
 #include "common/recv/receiver_set.h"
 #include "common/send/sender_group.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,7 @@ static void add_chunk(struct engine *e, struct chunk *chunk)
 /* After a device failure there may be anything in the buffer. */
 static void take_downloaded(struct engine *e, struct outbuf *buffer)
 {
+    assert(e->n_downloading > 0);
     e->n_downloading--;
     if (device_ok(e->c.device))
         e->ops->downloaded(e, buffer);
@@ -69,10 +71,8 @@ static void handle(struct engine *e, const struct inbox_item *item)
 }
 
 /* Goes on as far as possible.  Returns true when nothing is left to do. */
-static bool advance(struct engine *e, struct lane *lane)
+static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
-    bool may_wait = e->draining || receiver_set_can_wait(e->receivers);
-
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
             return lane->n_free > 0; /* else there may be more sets */
@@ -87,12 +87,13 @@ static bool advance(struct engine *e, struct lane *lane)
 /* Goes on with all lanes.  While draining: returns true once nothing is left to compute or to download. */
 static bool go_on(struct engine *e)
 {
-    bool idle = true, late = e->draining && clock_monotonic_ns() >= e->give_up_ns;
+    bool idle = true, may_wait = e->draining || receiver_set_can_wait(e->receivers);
+    bool late = e->draining && clock_monotonic_ns() >= e->give_up_ns;
 
     for (size_t i = 0; late && i < e->n_lanes; i++)
         e->n_given_up += matcher_drop(e->lanes[i]->matcher);
     for (size_t i = 0; i < e->n_lanes; i++)
-        idle = advance(e, e->lanes[i]) && idle;
+        idle = advance(e, e->lanes[i], may_wait) && idle;
     if (!e->draining || !idle)
         return false;
     for (size_t i = 0; i < e->n_lanes; i++)

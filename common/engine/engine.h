@@ -27,7 +27,7 @@ struct memory_use;
 struct receiver_set;
 struct sender_group;
 
-/* What comes to the worker's inbox; item.object in brackets. */
+/* Kinds of items in the worker's inbox; brackets hold the type of item.object. */
 enum engine_item {
     ENGINE_CHUNK,      /* a full chunk of a member [struct chunk] */
     ENGINE_INPUT_FREE, /* a device input has no readers left [struct device_input] */
@@ -38,7 +38,7 @@ enum engine_item {
     ENGINE_DRAIN,      /* main: no more chunks will come; value = when to give up */
 };
 
-/* What a daemon does with what comes.  All run on the worker, and none blocks. */
+/* A daemon's part of the work.  The worker calls all operations, and no operation blocks. */
 struct engine_ops {
     void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* a chunk has come; NULL: nothing */
     /* Makes the next set of chunks, or what is left of the last set where 'ended', the lane's current device input.
@@ -48,7 +48,7 @@ struct engine_ops {
      * no output buffer is free; else drops what the buffer was for. */
     bool (*process)(struct lane *lane, bool may_wait);
     void (*release)(struct lane *lane);                               /* the current input has been processed */
-    void (*flush)(struct lane *lane);                                 /* nothing more comes; may come twice */
+    void (*flush)(struct lane *lane);                                 /* no input is left; may be called again */
     void (*apply)(struct engine *engine, struct command *command);    /* and answers it */
     void (*downloaded)(struct engine *engine, struct outbuf *buffer); /* looks at it, and pushes it to its sender */
 };
@@ -56,8 +56,8 @@ struct engine_ops {
 struct engine {
     const struct engine_ops *ops;   /* [const] */
     struct daemon_context c;        /* [const] */
-    struct receiver_set *receivers; /* [const] the daemon's, before engine_start() */
-    struct sender_group *senders;   /* [const] likewise */
+    struct receiver_set *receivers; /* [const] fgpu_recv_create() or xbgpu_recv_create() sets this */
+    struct sender_group *senders;   /* [const] fgpu_send_create() or xbgpu_send_create() sets this */
     struct inbox *inbox;
     struct command_channel *channel;
     struct device_stream *upload, *download; /* all lanes' */
