@@ -55,7 +55,7 @@ def small(**changes):
         "f_outputs": [{"name": "wide", "channels": 1024, "spectra_per_heap": 32, "substreams": 2}],
         "x_outputs": [{"name": "vis", "stream": "wide", "integration_time": 0.5}],
         "multicast": {"range": "239.98.0.0/24"},
-        "ports": {"http": free_ports(3), "katcp": 40000},  # one each, from these on
+        "ports": {"http": free_ports(3), "katcp": free_ports(3)},  # one each, from these on
         "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64,
                    "interfaces": [{"name": "lo", "rate": 10}],
                    "engines": [{"kind": "fgpu", "gpu": "cpu"}, {"kind": "xbgpu", "gpu": "cpu"},
