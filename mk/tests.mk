@@ -1,7 +1,7 @@
 # Tests.  A unit test is one Check suite for a file of the same folder: tests/unit/FOLDER/check_*.c.
 UNIT_SOURCES := $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/)))
 # Programs that need a part that is not built are left out.
-UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_packet_sink_verbs.c %/check_packet_source_verbs.c),$(UNIT_SOURCES))
+UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_sink_verbs.c %/check_source_verbs.c),$(UNIT_SOURCES))
 UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_SOURCES)))
 EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kernel_cache.c
 
@@ -31,7 +31,7 @@ $(FAKE_VERBS_DIR)/%.so.1:
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fakes/verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
 
 fake-verbs: $(FAKE_VERBS)
-VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs packet_source_verbs)
+VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs source_verbs)
 $(VERBS_TESTS): $(FAKE_VERBS)
 $(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
 

@@ -1,4 +1,4 @@
-/* check_xcontrol - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
+/* check_xbgpu_settings - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
@@ -36,7 +36,7 @@ static void write_file(char *path, const char *text)
 /* Loads with 'more' in the section recv.  Returns the first error, or NULL. */
 static const char *load(const char *more)
 {
-    char path[] = "/tmp/check_xcontrol.XXXXXX", text[2000];
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", text[2000];
 
     snprintf(text, sizeof(text), yaml, more);
     write_file(path, text);
@@ -180,7 +180,7 @@ static char *text_of(struct xbgpu_settings *settings)
 /* Settings of the configuration that is loaded, with what was kept; returns whether that was all of it. */
 static bool read_text(struct xbgpu_settings *settings, const char *text)
 {
-    char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "";
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", why[1024] = "";
     bool whole = true;
 
     write_file(path, text);
@@ -230,7 +230,7 @@ static void check_some(const struct xbgpu_settings *settings)
 TEST(settings_are_kept)
 {
     struct xbgpu_settings settings, again;
-    char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "", *text = NULL;
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", why[1024] = "", *text = NULL;
     size_t bytes;
     bool whole = false;
 

@@ -1,10 +1,9 @@
-/* check_xfengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
+/* check_fengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/labels.h"
 #include "tests/unit/test_main.h"
-
 
 #define SILENT_NS (2 * NS_PER_S)
 #define UNIX_NS   (INT64_C(1700000000) * NS_PER_S)
@@ -24,7 +23,8 @@ struct fixture {
 
 static void setup(struct fixture *f)
 {
-    *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS}, .now_ns = 1000 * NS_PER_S};
+    *f = (struct fixture){.labels = {.labels = inputs, .antennas = antennas, .n = N_ANTS * N_POLS},
+                          .now_ns = 1000 * NS_PER_S};
     f->loop = ev_loop_new(0);
     ck_assert_int_eq(sensors_create(&f->sensors), 0);
     ck_assert_int_eq(xbgpu_fengs_init(&f->fengs, &f->labels), 0);
@@ -50,7 +50,8 @@ static void pass(struct fixture *f, const unsigned heaps[N_ANTS], const unsigned
     xbgpu_fengs_poll(&f->fengs, f->now_ns, UNIX_NS + f->now_ns);
 }
 
-static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, enum sensor_status status, int64_t since_s)
+static void check_state(struct fixture *f, int i, enum xbgpu_feng_state state, enum sensor_status status,
+                        int64_t since_s)
 {
     char name[64];
 
