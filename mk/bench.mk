@@ -30,6 +30,6 @@ bench-peers: ## builds spead2, which the benchmarks are measured against, and tr
 	@.venv/bin/python scripts/bench/peer_check.py
 
 # All that the parts of scripts/gpu run.
-gpu-programs: all unit-tests $(addprefix $(BUILD)/bench/,$(BENCHES))
+gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers gpu-programs

@@ -1,7 +1,7 @@
 # Tests.  A unit test is one Check suite for a file of the same folder: tests/unit/FOLDER/check_*.c.
 UNIT_SOURCES := $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/)))
 # Programs that need a part that is not built are left out.
-UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_packet_sink_verbs.c %/check_packet_source_verbs.c),$(UNIT_SOURCES))
+UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_sink_verbs.c %/check_source_verbs.c),$(UNIT_SOURCES))
 UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_SOURCES)))
 EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kernel_cache.c
 
@@ -31,7 +31,7 @@ $(FAKE_VERBS_DIR)/%.so.1:
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,-soname,$(@F),--version-script,tests/fakes/verbs/$*.map -o $@ $(filter-out %.map,$^) -lpthread
 
 fake-verbs: $(FAKE_VERBS)
-VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs packet_source_verbs)
+VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs source_verbs)
 $(VERBS_TESTS): $(FAKE_VERBS)
 $(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
 
@@ -52,7 +52,24 @@ $(FAKE_CLOCK): tests/fakes/clock/fake_clock.c
 	$(fake)
 FAKES := $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
 
-unit-tests: $(UNIT_TESTS) $(FAKES)
+# The emulated CUDA kernels that the unit tests ask for, compiled before these run (tests/fakes/emulator/kernel_cache.h).  Many of
+# their sizes follow from the seed.
+ifeq ($(TEST_SEED),)
+TEST_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
+export TEST_SEED
+KERNEL_TESTS   := $(shell grep -lE 'test_device_open|test_open_variant|device_emulated_open' $(UNIT_SOURCES))
+KERNEL_VARIANT := $(TEST_SEED)$(addprefix -,$(filter address,$(subst $(comma), ,$(SANITIZE))))
+KERNEL_STAMPS  := $(patsubst %.c,build-emulated/%-$(KERNEL_VARIANT),$(notdir $(KERNEL_TESTS)))
+$(KERNEL_STAMPS): $(KERNEL_TESTS) $(wildcard kernels/*/* tests/fakes/emulator/*)
+$(KERNEL_STAMPS): build-emulated/%-$(KERNEL_VARIANT): | $(BUILD)/tests/%
+	@mkdir -p $(@D)
+	@echo "  KERNELS $*"
+	@EMULATE=compile CK_TIMEOUT_MULTIPLIER=20 $(BUILD)/tests/$* >/dev/null 2>&1 || true
+	@touch $@
+
+unit-programs: $(UNIT_TESTS) $(FAKES)
+unit-tests: unit-programs $(KERNEL_STAMPS)
 
 # The command of a newcomer.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
 check:
@@ -123,5 +140,5 @@ gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine wit
 	@scripts/setup check
 	@scripts/gpu pack
 
-.PHONY: unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
+.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
 .PHONY: check-systemd check-gpu gpu-pack

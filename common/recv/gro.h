@@ -1,6 +1,6 @@
 /* gro.h - messages that the kernel coalesced from several packets (UDP_GRO), and the packets that are lent from them.
  *
- * Flow:      recvmmsg --message, control messages--> gro_segment_bytes() --> gro_add() ... gro_next_packets() --> slots
+ * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add() ... gro_next_packets() --> slots
  * Order:     packets are lent in the order of the messages, and within a message in that of its bytes.  Every packet has
  *            segment_bytes, except a shorter last one.
  * Ownership: the bytes are the caller's; they stay as they are until all packets of their message have been lent and
@@ -11,9 +11,12 @@
 
 #include "common/recv/source.h"
 
+#include <assert.h>
+#include <netinet/udp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 
 /* A message, or the rest of one, whose packets are still to be lent. */
@@ -33,7 +36,18 @@ struct gro_queue {
 
 /* Size of the packets that the kernel coalesced to a message of 'n_bytes', as its control messages say; 'n_bytes' if it
  * is one packet. */
-size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes);
+static inline size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes)
+{
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+        int segment_bytes;
+        if (c->cmsg_level != SOL_UDP || c->cmsg_type != UDP_GRO || c->cmsg_len < CMSG_LEN(sizeof(segment_bytes)))
+            continue;
+        memcpy(&segment_bytes, CMSG_DATA(c), sizeof(segment_bytes));
+        if (segment_bytes > 0 && (size_t)segment_bytes < n_bytes)
+            return (size_t)segment_bytes;
+    }
+    return n_bytes;
+}
 
 static inline bool gro_is_empty(const struct gro_queue *queue)
 {
@@ -41,9 +55,39 @@ static inline bool gro_is_empty(const struct gro_queue *queue)
 }
 
 /* At most PACKET_BATCH_MAX messages at a time. */
-void gro_add(struct gro_queue *queue, const struct gro_message *message);
+static inline void gro_add(struct gro_queue *queue, const struct gro_message *message)
+{
+    assert(queue->n < PACKET_BATCH_MAX);
+    queue->messages[queue->n++] = *message;
+}
 
 /* Fills up to 'n_slots' slots with the next packets.  Returns how many. */
-size_t gro_next_packets(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots);
+static inline size_t gro_next_packets(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots)
+{
+    size_t n_filled = 0;
+
+    while (n_filled < n_slots && queue->next < queue->n) {
+        struct gro_message *message = &queue->messages[queue->next];
+        size_t n_bytes = message->n_bytes < message->segment_bytes ? message->n_bytes : message->segment_bytes;
+
+        slots[n_filled++] = (struct packet_slot){
+            .header = message->bytes,
+            .header_bytes = n_bytes,
+            .packet_bytes = n_bytes,
+            .zero_copy = true,
+            .endpoint = message->endpoint,
+            .sender = message->sender,
+        };
+        message->bytes += n_bytes;
+        message->n_bytes -= n_bytes;
+        if (message->n_bytes == 0)
+            queue->next++;
+    }
+    if (queue->next == queue->n) {
+        queue->next = 0;
+        queue->n = 0;
+    }
+    return n_filled;
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* sender.c - the thread between the worker's full output buffers and a send_sink.  See sender.h.
  *
  * The loop: take the jobs that came, find the stream that is due first, send a batch of its packets or sleep until
- * then.  What a stream sends, and when, is send/stream.c's. */
+ * then.  What a stream sends, and when, is send/stream*.c's. */
 #include "common/send/sender.h"
 
 #include "common/base/clock.h"

@@ -5,7 +5,7 @@
  * Threads:   all [const] once the sender has started, or [sender thread]; create, destroy: before and after.
  * Blocking:  only as send_sink_send() does; the sender sleeps, streams do not.
  *
- * For sender.c and send/stream.c only; sender.h has what a stream is to others. */
+ * For sender.c and send/stream*.c only; sender.h has what a stream is to others. */
 #ifndef COMMON_SEND_STREAM_H
 #define COMMON_SEND_STREAM_H
 

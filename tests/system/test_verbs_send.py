@@ -284,7 +284,7 @@ def check_pace(config, packets):
 
 # ---- What fails ------------------------------------------------------------------------------------------------------
 
-# Those of librdmacm fail in check_packet_sink_verbs.c.
+# Those of librdmacm fail in check_sink_verbs.c.
 SETUP = ["ibv_query_device_ex", "ibv_query_port", "ibv_alloc_pd", "ibv_reg_mr", "ibv_create_cq", "ibv_create_qp",
          "ibv_modify_qp"]
 

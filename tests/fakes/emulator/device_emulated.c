@@ -35,9 +35,9 @@ struct module {
 
 struct emulated_kernel {
     struct device_kernel base;
-    struct device_kernel *twin; /* of the cpu device, where there is no .cu file */
+    struct device_kernel *twin; /* of the cpu device, where there is no .cu file or EMULATE=compile */
     struct device_kernel as_cpu;
-    struct module *module;
+    struct module *module; /* NULL with a twin or EMULATE=compile */
 };
 
 /* What a launch hands to run_launch(), which frees it. */
@@ -91,6 +91,8 @@ static void emulated_launch(struct device_stream *stream, struct device_kernel *
         cpu_ops->launch(stream, self->twin, grid, args);
         return;
     }
+    if (!self->module)
+        return;
     launch = calloc(1, sizeof(*launch));
     assert(launch && grid);
     launch->module = self->module;
@@ -168,42 +170,67 @@ static int find_module(const char *name, char *command, struct module **module)
     return err;
 }
 
+bool device_emulated_only_compiles(void)
+{
+    const char *given = getenv("EMULATE");
+
+    return given && strcmp(given, "compile") == 0;
+}
+
+/* Path of the kernel's .cu file; false if it has none. */
+static bool find_source(const struct kernel *kernel, char *file, size_t file_bytes)
+{
+    glob_t found = {0};
+
+    snprintf(file, file_bytes, "tests/fakes/emulator/%s.cu", kernel->name);
+    if (access(file, R_OK) != 0)
+        snprintf(file, file_bytes, "kernels/*/%s.cu", kernel->name);
+    if (glob(file, 0, NULL, &found) == 0)
+        snprintf(file, file_bytes, "%s", found.gl_pathv[0]);
+    globfree(&found);
+    return access(file, R_OK) == 0;
+}
+
+/* Takes 'command' over. */
+static int only_compile(const char *name, char *command)
+{
+    bool compiled = kernel_cache_compile(name, command);
+
+    free(command);
+    return compiled ? 0 : -EINVAL;
+}
+
 static int emulated_kernel_create(struct device *device, const struct kernel *kernel,
                                   const struct kernel_constant *constants, size_t n_constants,
                                   struct device_kernel **made)
 {
     struct emulated_kernel *new = calloc(1, sizeof(*new));
-    char *command, file[100];
-    int err = -ENOMEM;
-    glob_t found = {0};
+    bool only_compiles = device_emulated_only_compiles();
+    char file[100];
+    int err = 0;
 
     if (!new)
-        return err;
+        return -ENOMEM;
     new->base = (struct device_kernel){device, kernel};
     new->as_cpu = (struct device_kernel){device, &emulated};
-    snprintf(file, sizeof(file), "tests/fakes/emulator/%s.cu", kernel->name);
-    if (access(file, R_OK) != 0)
-        snprintf(file, sizeof(file), "kernels/*/%s.cu", kernel->name);
-    if (glob(file, 0, NULL, &found) == 0)
-        snprintf(file, sizeof(file), "%s", found.gl_pathv[0]);
-    globfree(&found);
-    if (access(file, R_OK) != 0) {
-        err = cpu_ops->kernel_create(device, kernel, constants, n_constants, &new->twin);
-        if (err)
-            goto undo_kernel;
-    } else {
-        command = compile_command(file, kernel->name, constants, n_constants);
+    bool has_source = find_source(kernel, file, sizeof(file));
+    if (has_source) {
+        char *command = compile_command(file, kernel->name, constants, n_constants);
         if (!command)
-            goto undo_kernel;
-        err = find_module(kernel->name, command, &new->module);
-        if (err)
-            goto undo_kernel;
+            err = -ENOMEM;
+        else if (only_compiles)
+            err = only_compile(kernel->name, command);
+        else
+            err = find_module(kernel->name, command, &new->module);
+    }
+    if (!err && (!has_source || (only_compiles && kernel->cpu)))
+        err = cpu_ops->kernel_create(device, kernel, constants, n_constants, &new->twin);
+    if (err) {
+        free(new);
+        return err;
     }
     *made = &new->base;
     return 0;
-undo_kernel:
-    free(new);
-    return err;
 }
 
 static void emulated_kernel_destroy(struct device_kernel *kernel)

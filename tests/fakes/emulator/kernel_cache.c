@@ -115,12 +115,19 @@ static bool compile(const struct entry *entry, const char *command)
     return compiled;
 }
 
+bool kernel_cache_compile(const char *name, const char *command)
+{
+    struct entry entry = entry_of(name, command);
+
+    return is_fresh(&entry) || compile(&entry, command);
+}
+
 void *kernel_cache_load(const char *name, const char *command)
 {
     struct entry entry = entry_of(name, command);
     void *object;
 
-    if (!is_fresh(&entry) && !compile(&entry, command))
+    if (!kernel_cache_compile(name, command))
         return NULL;
     object = dlopen(entry.object, RTLD_NOW | RTLD_LOCAL);
     if (!object)

@@ -1,7 +1,8 @@
 /* kernel_cache.h - shared objects of emulated kernels, kept in build-emulated/ for all test programs of all builds.
  *
- * The set of kernels is known only when the tests run: sizes are -D constants, which the host code chooses.  So the first
- * test that needs a kernel compiles it, and every later test, program and build variant loads it.
+ * Sizes are -D constants, which the host code chooses.  So only the tests know the set of kernels.  `make unit-tests` runs
+ * each program once to compile the kernels that it asks for (EMULATE=compile, device_emulated.h).  A test compiles a kernel
+ * that is missing.
  *
  * Key:       the command that compiles the kernel, and the version of g++.  Flags are part of the command, so variants
  *            with equal flags share an entry: all but SANITIZE=address do.
@@ -14,8 +15,11 @@
 
 #include <stdbool.h>
 
-/* Asks g++ for its version; returns false where there is no g++.  Comes before the other. */
+/* Asks g++ for its version; returns false where there is no g++.  Comes before the others. */
 bool kernel_cache_has_compiler(void);
+
+/* Compiles kernel 'name' with 'command', unless a fresh entry is there.  Returns false where that fails, which g++ says. */
+bool kernel_cache_compile(const char *name, const char *command);
 
 /* Loads the shared object of kernel 'name' that 'command' compiles.  Returns NULL where that fails, which it says. */
 void *kernel_cache_load(const char *name, const char *command);

@@ -1091,21 +1091,12 @@ TEST(descriptors_are_paced, .end = 2)
 
 /* ---- Several streams, and sinks that fail ------------------------------------------------------------------------ */
 
-TEST(streams_take_turns)
+/* A socket on loopback, with the endpoint list that leads to it. */
+static struct recv_source *open_loopback(struct endpoint_list *list)
 {
-    static uint8_t memory[PACKET_BATCH_MAX][256];
-    struct packet_slot slots[PACKET_BATCH_MAX];
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_stream *streams[2];
-    struct send_stream_stats stats[2] = {{{0}}};
-    struct test_job jobs[2];
-    struct sender *sender;
-    unsigned owners[512];
-    size_t n = 0;
-    int got;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
+    struct recv_source *source;
     char text[64];
     int fd = socket(AF_INET, SOCK_DGRAM, 0);
 
@@ -1113,10 +1104,47 @@ TEST(streams_take_turns)
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
     close(fd);
     snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
-    ck_assert_int_eq(endpoint_list_parse(text, &list, why, sizeof(why)), 0);
-    ck_assert_msg(recv_source_open(&(struct recv_source_config){.endpoints = &list, .buffer_bytes = 3 << 20}, &source,
+    ck_assert_int_eq(endpoint_list_parse(text, list, why, sizeof(why)), 0);
+    ck_assert_msg(recv_source_open(&(struct recv_source_config){.endpoints = list, .buffer_bytes = 3 << 20}, &source,
                                    why, sizeof(why)) == 0,
                   "%s", why);
+    return source;
+}
+
+/* Receives all packets that have come.  Returns how many; owners[] has their heap counts modulo 2. */
+static size_t receive_owners(struct recv_source *source, unsigned *owners, size_t max_packets)
+{
+    static uint8_t memory[PACKET_BATCH_MAX][256];
+    struct packet_slot slots[PACKET_BATCH_MAX];
+    size_t n = 0;
+
+    for (;;) {
+        for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
+            slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
+        int got = recv_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS);
+        if (got <= 0)
+            return n;
+        for (int i = 0; i < got; i++) {
+            struct spead_packet packet;
+
+            ck_assert_int_eq(
+                spead_parse(slots[i].header, slots[i].header_bytes, slots[i].packet_bytes, NULL, 0, &packet), SPEAD_OK);
+            ck_assert_uint_lt(n, max_packets);
+            owners[n++] = packet.heap_cnt % 2;
+        }
+    }
+}
+
+TEST(streams_take_turns)
+{
+    struct endpoint_list list;
+    struct recv_source *source = open_loopback(&list);
+    struct send_stream *streams[2];
+    struct send_stream_stats stats[2] = {{{0}}};
+    struct test_job jobs[2];
+    struct sender *sender;
+    unsigned owners[512];
+
     ck_assert_int_eq(inbox_create(2, &return_to), 0);
     ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &sender), 0);
     for (size_t s = 0; s < 2; s++) {
@@ -1137,22 +1165,7 @@ TEST(streams_take_turns)
     }
     ck_assert_int_eq(sender_start(sender), 0);
     sender_stop(sender);
-    for (;;) {
-        for (size_t i = 0; i < PACKET_BATCH_MAX; i++)
-            slots[i] = (struct packet_slot){.header = memory[i], .header_bytes = sizeof(memory[i])};
-        got = recv_source_recv(source, slots, PACKET_BATCH_MAX, 20 * NS_PER_MS);
-        if (got <= 0)
-            break;
-        for (int i = 0; i < got; i++) {
-            struct spead_packet packet;
-
-            ck_assert_int_eq(
-                spead_parse(slots[i].header, slots[i].header_bytes, slots[i].packet_bytes, NULL, 0, &packet), SPEAD_OK);
-            ck_assert_uint_lt(n, ARRAY_LEN(owners));
-            owners[n++] = packet.heap_cnt % 2;
-        }
-    }
-    ck_assert_uint_eq(n, 502);
+    ck_assert_uint_eq(receive_owners(source, owners, ARRAY_LEN(owners)), 502);
     for (size_t i = 0, run = 0; i < 500; i++) { /* while both have packets, no more than a batch of one at a time */
         run = i > 0 && owners[i] == owners[i - 1] ? run + 1 : 1;
         ck_assert_uint_le(run, PACKET_SINK_BATCH_MAX);

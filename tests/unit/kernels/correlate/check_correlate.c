@@ -181,7 +181,7 @@ static void compare_variants(const struct test_device *d, struct correlate_args 
     correlate_kernel.cpu(a, on_a_gpu(d) ? 8 : 2); /* where there is a GPU there are CPUs */
     launch(d, *a, n_batches, &chosen, n_parts, cuda, n + GUARD);
     correlate_shape_format(&chosen, text, sizeof(text));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && !device_emulated_only_compiles(); i++)
         if (!is_same(a, twin[i], cuda[i]))
             ck_abort_msg("%s, %u ants, %u chans, %u spectra, batches %u + %u, %u parts of time, %s: part %zu, product "
                          "%zu, baseline %zu, chan %zu is wrong: %d or %.9g, must be %d or %.9g",

@@ -1,4 +1,4 @@
-/* check_device_cuda.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says,
+/* check_cuda_device.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says,
  * and that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h);
  * with CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
 #include "common/base/clock.h"
@@ -145,7 +145,7 @@ TEST(builds_do_not_mix, .skip = no_fake())
 TEST(the_cache_is_tidied, .skip = no_fake())
 {
     const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
-    char directory[] = "/tmp/check_device_cuda-XXXXXX", path[64], why[300] = "";
+    char directory[] = "/tmp/check_cuda_device-XXXXXX", path[64], why[300] = "";
     struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
     struct device *device;
 
@@ -163,7 +163,7 @@ TEST(the_cache_is_tidied, .skip = no_fake())
 /* Code that others may have put there is not run; the start goes on. */
 TEST(a_shared_cache_is_not_used, .skip = no_fake())
 {
-    char directory[] = "/tmp/check_device_cuda-XXXXXX", why[300] = "";
+    char directory[] = "/tmp/check_cuda_device-XXXXXX", why[300] = "";
     struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
     struct device *device;
 

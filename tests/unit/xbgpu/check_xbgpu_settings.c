@@ -1,4 +1,4 @@
-/* check_xcontrol - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
+/* check_xbgpu_settings - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
@@ -36,7 +36,7 @@ static void write_file(char *path, const char *text)
 /* Loads with 'more' in the section recv.  Returns the first error, or NULL. */
 static const char *load(const char *more)
 {
-    char path[] = "/tmp/check_xcontrol.XXXXXX", text[2000];
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", text[2000];
 
     snprintf(text, sizeof(text), yaml, more);
     write_file(path, text);
@@ -165,76 +165,6 @@ TEST(labels_that_are_wrong)
     }
 }
 
-/* What was written is read again, and nothing else has changed. */
-TEST(settings_are_kept)
-{
-    struct xbgpu_settings settings, again;
-    char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "", *text = NULL, *text_again = NULL;
-    size_t bytes;
-    bool whole = false;
-
-    ck_assert_ptr_null(load(", shifts: [0, -9, 0, 0]"));
-    ck_assert_int_eq(xbgpu_settings_init(&settings, &config, &layout), 0);
-    FILE *out = open_memstream(&text, &bytes);
-    ck_assert(!xbgpu_settings_write(out, &settings)); /* nothing is set */
-    fclose(out);
-    free(text);
-
-    settings.captures[1] = (struct xbgpu_settings_capture){true, true, INT64_MAX};
-    settings.shifts_set = true;
-    settings.shifts[2] = -9;
-    settings.gates[0].set = settings.gates[1].set = true;
-    settings.gates[0].from_samples = 12345;
-    const char *const keys[][2] = {{"take", "3,0,2"},           {"frequency", "0.123456789012345678"},
-                                   {"phase", "-0.25"},          {"epoch_time", "1700000000.125"},
-                                   {"dispersion_measure", "0"}, {"frequency_derivative", "-1e-15"}};
-    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
-        ck_assert_int_eq(xbgpu_gate_set(&settings.gates[0].gate, keys[i][0], keys[i][1], why, sizeof(why)), 0);
-    ck_assert_int_eq(xbgpu_gate_set(&settings.gates[1].gate, "on_until", "250", why, sizeof(why)), 0);
-    out = open_memstream(&text, &bytes);
-    ck_assert(xbgpu_settings_write(out, &settings));
-    fclose(out);
-
-    write_file(path, text);
-    ck_assert_int_eq(xbgpu_settings_init(&again, &config, &layout), 0);
-    ck_assert_int_eq(xbgpu_settings_read(&again, path, &whole, why, sizeof(why)), 0);
-    ck_assert(whole);
-    unlink(path);
-    ck_assert(!again.captures[0].set && again.captures[0].on && again.captures[1].set && again.captures[1].on);
-    ck_assert_int_eq(again.captures[1].from_samples, INT64_MAX);
-    ck_assert(again.shifts_set);
-    ck_assert_mem_eq(again.shifts, ((int64_t[]){0, -9, -9, 0}), 4 * sizeof(int64_t));
-    const struct xbgpu_config_gate *gate = &again.gates[0].gate;
-    ck_assert_uint_eq(gate->bins.n, 3);
-    ck_assert_mem_eq(gate->bins.items, ((int64_t[]){3, 0, 2}), 3 * sizeof(int64_t));
-    ck_assert_int_eq(gate->frequency_hz.mantissa, 123456789012345678);
-    ck_assert_int_eq(gate->epoch_samples, 0);
-    ck_assert_int_eq(again.gates[0].from_samples, 12345);
-    ck_assert_int_eq(again.gates[1].gate.epoch_samples, 3);
-    ck_assert_int_eq(again.gates[1].gate.on_until_samples, 250);
-    out = open_memstream(&text_again, &bytes);
-    ck_assert(xbgpu_settings_write(out, &again));
-    fclose(out);
-    ck_assert_str_eq(text, text_again);
-    ck_assert_int_eq(xbgpu_settings_read(&again, "/nowhere/at/all", &whole, why, sizeof(why)), -ENOENT);
-
-    /* Timestamps of another sync time say nothing. */
-    char path_other[] = "/tmp/check_xcontrol.XXXXXX", *digit = strstr(text, "sync_time 1700000000");
-    ck_assert_ptr_nonnull(digit);
-    digit[strlen("sync_time ")] = '2';
-    write_file(path_other, text);
-    ck_assert_int_eq(xbgpu_settings_read(&again, path_other, &whole, why, sizeof(why)), 0);
-    unlink(path_other);
-    ck_assert(again.captures[1].set && again.captures[1].on && again.gates[0].set);
-    ck_assert_int_eq(again.captures[1].from_samples, 0);
-    ck_assert_int_eq(again.gates[0].from_samples, 0);
-    free(text);
-    free(text_again);
-    xbgpu_settings_fini(&settings);
-    xbgpu_settings_fini(&again);
-    unload();
-}
-
 /* Text that 'settings' write; to be freed. */
 static char *text_of(struct xbgpu_settings *settings)
 {
@@ -250,7 +180,7 @@ static char *text_of(struct xbgpu_settings *settings)
 /* Settings of the configuration that is loaded, with what was kept; returns whether that was all of it. */
 static bool read_text(struct xbgpu_settings *settings, const char *text)
 {
-    char path[] = "/tmp/check_xcontrol.XXXXXX", why[1024] = "";
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", why[1024] = "";
     bool whole = true;
 
     write_file(path, text);
@@ -258,6 +188,82 @@ static bool read_text(struct xbgpu_settings *settings, const char *text)
     ck_assert_msg(xbgpu_settings_read(settings, path, &whole, why, sizeof(why)) == 0, "%s", why);
     unlink(path);
     return whole;
+}
+
+/* What an operator may set: captures, shifts and gates. */
+static void set_some(struct xbgpu_settings *settings)
+{
+    static const char *const keys[][2] = {{"take", "3,0,2"},           {"frequency", "0.123456789012345678"},
+                                          {"phase", "-0.25"},          {"epoch_time", "1700000000.125"},
+                                          {"dispersion_measure", "0"}, {"frequency_derivative", "-1e-15"}};
+    char why[1024] = "";
+
+    settings->captures[1] = (struct xbgpu_settings_capture){true, true, INT64_MAX};
+    settings->shifts_set = true;
+    settings->shifts[2] = -9;
+    settings->gates[0].set = settings->gates[1].set = true;
+    settings->gates[0].from_samples = 12345;
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        ck_assert_int_eq(xbgpu_gate_set(&settings->gates[0].gate, keys[i][0], keys[i][1], why, sizeof(why)), 0);
+    ck_assert_int_eq(xbgpu_gate_set(&settings->gates[1].gate, "on_until", "250", why, sizeof(why)), 0);
+}
+
+static void check_some(const struct xbgpu_settings *settings)
+{
+    const struct xbgpu_config_gate *gate = &settings->gates[0].gate;
+
+    ck_assert(!settings->captures[0].set && settings->captures[0].on && settings->captures[1].set &&
+              settings->captures[1].on);
+    ck_assert_int_eq(settings->captures[1].from_samples, INT64_MAX);
+    ck_assert(settings->shifts_set);
+    ck_assert_mem_eq(settings->shifts, ((int64_t[]){0, -9, -9, 0}), 4 * sizeof(int64_t));
+    ck_assert_uint_eq(gate->bins.n, 3);
+    ck_assert_mem_eq(gate->bins.items, ((int64_t[]){3, 0, 2}), 3 * sizeof(int64_t));
+    ck_assert_int_eq(gate->frequency_hz.mantissa, 123456789012345678);
+    ck_assert_int_eq(gate->epoch_samples, 0);
+    ck_assert_int_eq(settings->gates[0].from_samples, 12345);
+    ck_assert_int_eq(settings->gates[1].gate.epoch_samples, 3);
+    ck_assert_int_eq(settings->gates[1].gate.on_until_samples, 250);
+}
+
+/* What was written is read again, and nothing else has changed. */
+TEST(settings_are_kept)
+{
+    struct xbgpu_settings settings, again;
+    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", why[1024] = "", *text = NULL;
+    size_t bytes;
+    bool whole = false;
+
+    ck_assert_ptr_null(load(", shifts: [0, -9, 0, 0]"));
+    ck_assert_int_eq(xbgpu_settings_init(&settings, &config, &layout), 0);
+    FILE *out = open_memstream(&text, &bytes);
+    ck_assert(!xbgpu_settings_write(out, &settings)); /* nothing is set */
+    fclose(out);
+    free(text);
+
+    set_some(&settings);
+    text = text_of(&settings);
+    ck_assert(read_text(&again, text));
+    check_some(&again);
+    char *text_again = text_of(&again);
+    ck_assert_str_eq(text, text_again);
+    ck_assert_int_eq(xbgpu_settings_read(&again, "/nowhere/at/all", &whole, why, sizeof(why)), -ENOENT);
+
+    /* Timestamps of another sync time say nothing. */
+    char *digit = strstr(text, "sync_time 1700000000");
+    ck_assert_ptr_nonnull(digit);
+    digit[strlen("sync_time ")] = '2';
+    write_file(path, text);
+    ck_assert_int_eq(xbgpu_settings_read(&again, path, &whole, why, sizeof(why)), 0);
+    unlink(path);
+    ck_assert(again.captures[1].set && again.captures[1].on && again.gates[0].set);
+    ck_assert_int_eq(again.captures[1].from_samples, 0);
+    ck_assert_int_eq(again.gates[0].from_samples, 0);
+    free(text);
+    free(text_again);
+    xbgpu_settings_fini(&settings);
+    xbgpu_settings_fini(&again);
+    unload();
 }
 
 /* Whatever of it has no place here is told. */

@@ -1,4 +1,4 @@
-/* check_packet_sink_verbs.c - packets by way of a raw packet queue, to a card that this test is: it transmits when it
+/* check_sink_verbs.c - packets by way of a raw packet queue, to a card that this test is: it transmits when it
  * is told to, fails when it is told to, and checks what a card would, and that nobody changes what it has yet to read.
  * tests/system/test_verbs_send.py has the programs on the fake of tests/fakes/verbs. */
 #include "common/base/clock.h"

@@ -1,4 +1,4 @@
-/* check_device_image.c - the cuda device's kernels as far as no GPU is needed: the cache, and what NVRTC makes of
+/* check_image.c - the cuda device's kernels as far as no GPU is needed: the cache, and what NVRTC makes of
  * texts. The tests of NVRTC are left out, and say so, where it is not installed. */
 #include "common/device/cuda/cache.h"
 #include "common/device/cuda/image.h"

@@ -1,4 +1,4 @@
-/* check_packet_join.c - packets that a sink joins and the kernel hands over joined: each must arrive as if it had been
+/* check_gro.c - packets that a sink joins and the kernel hands over joined: each must arrive as if it had been
  * alone, in order, wherever the messages begin and end.
  *
  * What was sent to an endpoint is written down packet by packet, and what comes from there is compared with it. */
@@ -518,7 +518,7 @@ static bool enter_narrow_network(int mtu)
     struct ifreq request = {.ifr_name = "lo"};
 
     if (unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) {
-        printf("check_packet_join: no network of its own (%s), so narrow routes are not tested\n", strerror(errno));
+        printf("check_gro: no network of its own (%s), so narrow routes are not tested\n", strerror(errno));
         return false;
     }
     int fd = socket(AF_INET, SOCK_DGRAM, 0);

@@ -1,4 +1,4 @@
-/* check_walk - commands between one input and the next.  The input is constant, so the channel at 0 Hz is the sum of the
+/* check_fgpu_output - commands between one input and the next.  The input is constant, so the channel at 0 Hz is the sum of the
  * filter's weights times gain, turned by pi / 2 for each sample of delay (that is -2 pi (f - fs / 4) d), plus the phase. */
 #include "common/config/config.h"
 #include "common/device/device.h"
@@ -52,7 +52,7 @@ struct fixture {
 
 static void load(struct fixture *f, const char *rate_hz)
 {
-    char path[] = "/tmp/check_walk.XXXXXX";
+    char path[] = "/tmp/check_fgpu_output.XXXXXX";
     int fd = mkstemp(path);
 
     ck_assert_int_ge(fd, 0);

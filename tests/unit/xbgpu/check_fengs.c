@@ -1,4 +1,4 @@
-/* check_xfengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
+/* check_fengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"

@@ -1,4 +1,4 @@
-/* check_katcp.c - requests, also such that are answered later, clients that do not behave, and the log. */
+/* check_katcp_server.c - requests, also such that are answered later, clients that do not behave, and the log. */
 #include "common/katcp/internal.h"
 
 #include "tests/unit/katcp_fixture.h"
@@ -161,48 +161,53 @@ static void say_much(struct client *client, const char *bytes, size_t n)
     }
 }
 
+/* What others than KATCP clients say first. */
+static const struct {
+    const char *bytes;
+    size_t n;
+} strangers_bytes[] = {
+#define ROW(text)                                                                                                      \
+    {                                                                                                                  \
+        text "\n?halt\n", sizeof(text "\n?halt\n") - 1                                                                 \
+    }
+    ROW("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03xxxx\x20"),
+    ROW("\x16\x03\x01"),
+    ROW("\x80\x2e\x01\x03\x01"),
+    ROW("POST / HTTP/1.1\r\nHost: x\r\n\r"),
+    ROW("GET /\r"),
+    ROW("options * http/1.1\r"),
+    ROW("PRI * HTTP/2.0\r\n\r\nSM\r\n\r"),
+    ROW("!x / HTTP/1.1\r\nHost: x\r\n\r"),
+    ROW("#x / HTTP/1.1\r\nHost: x\r\n\r"),
+    ROW("\r\n\r\nGET / HTTP/1.1"),
+    ROW("\0\1"),
+    ROW("?watchdog \0"),
+    ROW("?watchdog \x1b[0m"),
+    ROW("?watchdog \x01"),
+    ROW("?watchdog \\q"),
+    ROW("?a[0]"),
+    ROW("?unknown\nhello"),
+    ROW(" ?watchdog"),
+    ROW("--boundary"),
+    ROW("EHLO x"),
+    /* Nor does a line's end have to come. */
+    {"G", 1},
+    {"\x16", 1},
+    {"  x", 3},
+    {"?watch\x01", 7},
+    {"\0", 1},
+#undef ROW
+};
+
 /* A connection that does not begin with a request of KATCP is closed before anything behind it is carried out.  A page
  * could make a browser send such bytes: TLS with a session's name of the page's choice, and the like. */
 TEST(strangers)
 {
-    static const struct {
-        const char *bytes;
-        size_t n;
-    } rows[] = {
-#define ROW(text) {text "\n?halt\n", sizeof(text "\n?halt\n") - 1}
-        ROW("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03xxxx\x20"),
-        ROW("\x16\x03\x01"),
-        ROW("\x80\x2e\x01\x03\x01"),
-        ROW("POST / HTTP/1.1\r\nHost: x\r\n\r"),
-        ROW("GET /\r"),
-        ROW("options * http/1.1\r"),
-        ROW("PRI * HTTP/2.0\r\n\r\nSM\r\n\r"),
-        ROW("!x / HTTP/1.1\r\nHost: x\r\n\r"),
-        ROW("#x / HTTP/1.1\r\nHost: x\r\n\r"),
-        ROW("\r\n\r\nGET / HTTP/1.1"),
-        ROW("\0\1"),
-        ROW("?watchdog \0"),
-        ROW("?watchdog \x1b[0m"),
-        ROW("?watchdog \x01"),
-        ROW("?watchdog \\q"),
-        ROW("?a[0]"),
-        ROW("?unknown\nhello"),
-        ROW(" ?watchdog"),
-        ROW("--boundary"),
-        ROW("EHLO x"),
-        /* Nor does a line's end have to come. */
-        {"G", 1},
-        {"\x16", 1},
-        {"  x", 3},
-        {"?watch\x01", 7},
-        {"\0", 1},
-#undef ROW
-    };
-
     open_server();
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; i < ARRAY_LEN(strangers_bytes); i++) {
         struct client *client = connect_greeted(false);
-        ck_assert_int_eq(send(client->fd, rows[i].bytes, rows[i].n, 0), (ssize_t)rows[i].n);
+        ck_assert_int_eq(send(client->fd, strangers_bytes[i].bytes, strangers_bytes[i].n, 0),
+                         (ssize_t)strangers_bytes[i].n);
         const char *line = next_line(client);
         if (!strncmp(line, "!unknown invalid", 16))
             line = next_line(client);

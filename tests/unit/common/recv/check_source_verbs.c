@@ -1,4 +1,4 @@
-/* check_packet_source_verbs.c - packets that a card's queue lends, over the software libibverbs of tests/fakes/verbs.
+/* check_source_verbs.c - packets that a card's queue lends, over the software libibverbs of tests/fakes/verbs.
  *
  * Each test has a network namespace with a wire of its own; where that is not permitted, nothing is tested.
  * tests/system/test_verbs_recv.py has whole daemons. */
