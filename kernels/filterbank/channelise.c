@@ -95,21 +95,12 @@ size_t channelise_scratch_bytes(const struct channelise_config *config, size_t s
 static int upload_weights(struct channelise *c)
 {
     const struct channelise_config *config = &c->config;
-    struct device_stream *stream;
-    float *host;
-    int err = -ENOMEM;
+    float *host = device_alloc_pinned(c->device, weights_bytes(config));
 
-    host = device_alloc_pinned(c->device, weights_bytes(config));
     if (!host)
-        return err;
-    err = device_stream_create(c->device, "weights", &stream);
-    if (err)
-        goto undo_host;
+        return -ENOMEM;
     design_pfb(channelise_spacing_samples(config), config->n_taps, config->w_cutoff, config->window, host);
-    device_copy(stream, c->weights, host, weights_bytes(config));
-    device_stream_wait(stream);
-    device_stream_destroy(stream);
-undo_host:
+    int err = device_upload(c->device, c->weights, host, weights_bytes(config));
     device_free_pinned(c->device, host);
     return err;
 }
