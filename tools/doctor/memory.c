@@ -81,10 +81,7 @@ static void check_memory(struct doctor *doctor)
     size_t n = 0, n_running = 0;
     struct memory memory;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (doctor_file_runs(file)) {
             n_running++; /* and has what it needs */
             continue;

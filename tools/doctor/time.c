@@ -126,7 +126,6 @@ void doctor_check_time(struct doctor *doctor)
 {
     check_clock(doctor);
     check_ptp(doctor);
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok)
-            check_sync(doctor, &doctor->files[i]);
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        check_sync(doctor, file);
 }
