@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/telemetry/stats.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>

@@ -1,11 +1,9 @@
 /* config.c - F-engines against X-engines, from their files alone, wherever they run.
  *
  * An X-engine belongs to the output of an F-engine that sends to one of its sources. */
-#include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 

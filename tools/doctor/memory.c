@@ -3,7 +3,6 @@
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
-#include "tools/doctor/http.h"
 #include "xbgpu/layout.h"
 
 #include <arpa/inet.h>

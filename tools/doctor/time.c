@@ -4,7 +4,6 @@
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
