@@ -87,6 +87,23 @@ def daemon(work):
         process.kill()
 
 
+@pytest.fixture
+def fake_cuda(work, monkeypatch):
+    """fake_cuda(settings): the cuda device of daemons from here on needs no GPU (tests/fakes/cuda), and its kernels are
+    the CUDA variants.  Skips where it was not built."""
+    if not harness.FAKE_CUDA.exists() or not shutil.which("g++"):
+        pytest.skip("built without the CUDA toolkit, or there is no g++")
+    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
+        (work / name).symlink_to(harness.ROOT / name)
+
+    def use(settings="gpus=1"):
+        monkeypatch.setenv("CBF_CUDA_DEVICE", str(harness.FAKE_CUDA))
+        monkeypatch.setenv("CBF_FAKE_CUDA", f"emulate=1,{settings}")
+
+    use()
+    return use
+
+
 @pytest.fixture(scope="session")
 def references(tmp_path_factory):
     """The dumps that a chain's must be equal to; see chain.py."""

@@ -5,8 +5,6 @@
 #include "common/config/config.h"
 #include "common/time/timebase.h"
 
-#include <stddef.h>
-
 enum config_timebase { CONFIG_TIMEBASE_CLOCK, CONFIG_TIMEBASE_PACKETS };
 
 struct config_time {

@@ -63,13 +63,13 @@ struct control {
     struct katcp_server *server; /* NULL: not served */
 };
 
-static void halt(void *service)
+void daemon_halt(void *service)
 {
     log_info("stopping as a KATCP client asks");
     service_stop(service, 0);
 }
 
-static void restart(void *service)
+void daemon_restart(void *service)
 {
     log_info("stopping, to be started again, as a KATCP client asks");
     service_stop(service, EXIT_RESTART);
@@ -96,8 +96,8 @@ static int open_control(const struct daemon *daemon, const void *values, void *p
         .name = control->device_name,
         .version = cbf_build_id,
         .sensors = control->sensors,
-        .halt = halt,
-        .restart = restart,
+        .halt = daemon_halt,
+        .restart = daemon_restart,
         .life_arg = service,
     };
     if (daemon->control)

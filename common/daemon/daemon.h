@@ -61,6 +61,10 @@ struct daemon {
  * that have a main() of their own.  Returns the exit code. */
 int daemon_start_failed(const struct config *config, int err, const char *why);
 
+/* For struct katcp_device: stop the 'service', for good or to be started again. */
+void daemon_halt(void *service);
+void daemon_restart(void *service);
+
 /* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);
 

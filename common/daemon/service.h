@@ -17,8 +17,6 @@
 #ifndef COMMON_DAEMON_SERVICE_H
 #define COMMON_DAEMON_SERVICE_H
 
-#include <stdbool.h>
-
 #define EXIT_CONFIG  78 /* EX_CONFIG of sysexits.h: systemd must not restart that */
 #define EXIT_RESTART 75 /* EX_TEMPFAIL */
 

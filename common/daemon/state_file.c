@@ -13,7 +13,6 @@
 #include "common/base/trust.h"
 #include "common/base/units.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>

@@ -279,6 +279,19 @@ void device_copy(struct device_stream *stream, void *dst, const void *src, size_
     device_copy_2d(stream, dst, bytes, src, bytes, bytes, 1);
 }
 
+int device_upload(struct device *device, void *dst, const void *src, size_t bytes)
+{
+    struct device_stream *stream;
+    int err = device_stream_create(device, "upload", &stream);
+
+    if (err)
+        return err;
+    device_copy(stream, dst, src, bytes);
+    device_stream_wait(stream);
+    device_stream_destroy(stream);
+    return 0;
+}
+
 void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                     size_t row_bytes, size_t n_rows)
 {

@@ -181,6 +181,8 @@ void device_stream_wait_event(struct device_stream *stream, struct device_event 
 
 /* Copies in stream order; between pinned host and device memory, or within the device. */
 void device_copy(struct device_stream *stream, void *dst, const void *src, size_t bytes);
+/* Copies pinned host memory to the device and waits, on a stream of its own.  Returns 0 or negative errno. */
+int device_upload(struct device *device, void *dst, const void *src, size_t bytes);
 /* 'n_rows' rows of 'row_bytes', with their starts 'dst_pitch' and 'src_pitch' bytes apart. */
 void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                     size_t row_bytes, size_t n_rows);

@@ -187,29 +187,6 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
                                    : "not found; there are /metrics and /healthz\n");
 }
 
-/* A listening socket of our own, because libmicrohttpd does not say why it could not open one.  Stores the port that
- * the kernel chose where 'listen_at' has none.  Returns the socket or negative errno. */
-static int open_listener(const struct endpoint *listen_at, unsigned *port)
-{
-    struct sockaddr_in address = {
-        .sin_family = AF_INET, .sin_addr = listen_at->address, .sin_port = htons(listen_at->port)};
-    socklen_t address_bytes = sizeof(address);
-    int on = 1;
-    int err, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 32) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
-        err = -errno;
-        close(fd);
-        return err;
-    }
-    *port = ntohs(address.sin_port);
-    return fd;
-}
-
 /* Before anything is read from a client. */
 static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, socklen_t address_bytes)
 {
@@ -304,7 +281,7 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
     err = h->own_names && h->names ? 0 : -ENOMEM;
     if (err)
         goto undo_http;
-    fd = open_listener(listen_at, &h->port);
+    fd = endpoint_listen(listen_at, 32, &h->port); /* our own: libmicrohttpd does not say why it fails */
     if (fd < 0) {
         err = fd;
         goto undo_http;

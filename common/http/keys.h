@@ -5,8 +5,6 @@
 #include "common/config/config.h"
 #include "common/net/endpoint.h"
 
-#include <stddef.h>
-
 struct config_http {
     struct endpoint_list listen; /* none, or one */
     char *allow;                 /* networks (net/access.h); NULL: all */

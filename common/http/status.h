@@ -13,7 +13,6 @@
 #define COMMON_HTTP_STATUS_H
 
 #include <jansson.h>
-#include <stdint.h>
 
 struct device;
 struct endpoint_list;

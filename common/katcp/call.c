@@ -2,7 +2,6 @@
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,7 +6,6 @@
 #include "common/net/endpoint.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct config_katcp {

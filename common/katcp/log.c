@@ -9,7 +9,6 @@
 #include "common/base/lock.h"
 #include "common/base/log.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 

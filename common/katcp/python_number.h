@@ -6,7 +6,6 @@
 #define COMMON_KATCP_PYTHON_NUMBER_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 #define PYTHON_FLOAT_BYTES   48 /* room for any text that python_number_float_text() writes */
 #define PYTHON_COMPLEX_BYTES 64

@@ -6,7 +6,6 @@
 #include "common/base/log.h"
 #include "common/telemetry/stats.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -191,41 +190,20 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
         katcp_client_open(listener->server, fd, &peer, listener->read_only);
 }
 
-/* Stores the socket and its port.  Returns 0 or negative errno. */
-static int open_socket(const struct endpoint *at, int *out, unsigned *port)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = at->address, .sin_port = htons(at->port)};
-    socklen_t address_bytes = sizeof(address);
-    int on = 1;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-    if (fd < 0)
-        return -errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, 128) != 0 ||
-        getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
-        int err = -errno;
-        close(fd);
-        return err;
-    }
-    *out = fd;
-    *port = ntohs(address.sin_port);
-    return 0;
-}
-
 static int open_listener(struct katcp_listener *listener, const struct endpoint_list *at, char *why, size_t why_bytes)
 {
     char where[32];
 
     if (at->n == 0)
         return 0;
-    int err = open_socket(&at->items[0], &listener->fd, &listener->port);
-    if (err) {
+    int fd = endpoint_listen(&at->items[0], 128, &listener->port);
+    if (fd < 0) {
         snprintf(why, why_bytes, "katcp.%s: cannot serve KATCP on %s: %s%s",
                  listener->read_only ? "read_only_listen" : "listen",
-                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-err), endpoint_bind_error_hint(err));
-        return err;
+                 endpoint_format(&at->items[0], where, sizeof(where)), strerror(-fd), endpoint_bind_error_hint(fd));
+        return fd;
     }
+    listener->fd = fd;
     ev_io_init(&listener->accepts, on_connection, listener->fd, EV_READ);
     ev_io_start(listener->server->loop, &listener->accepts);
     return 0;

@@ -204,6 +204,26 @@ const char *endpoint_bind_error_hint(int err)
     }
 }
 
+int endpoint_listen(const struct endpoint *at, int backlog, unsigned *port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = at->address, .sin_port = htons(at->port)};
+    socklen_t address_bytes = sizeof(address);
+    int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -errno;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 || listen(fd, backlog) != 0 ||
+        getsockname(fd, (struct sockaddr *)&address, &address_bytes) != 0) {
+        int err = -errno;
+        close(fd);
+        return err;
+    }
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
 bool endpoint_is_multicast(const struct endpoint *endpoint)
 {
     return IN_MULTICAST(ntohl(endpoint->address.s_addr));

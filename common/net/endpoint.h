@@ -50,6 +50,10 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
 /* Advice for an operator after bind() failed with 'err' (negative errno): "; ..." to follow the error, or "". */
 const char *endpoint_bind_error_hint(int err);
 
+/* A TCP socket that listens at 'at' and does not block; 'backlog' as for listen(2).  Stores its port, which the kernel chose
+ * if 'at' has none.  Returns the socket or negative errno. */
+int endpoint_listen(const struct endpoint *at, int backlog, unsigned *port);
+
 bool endpoint_is_multicast(const struct endpoint *endpoint);
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 

@@ -1,8 +1,6 @@
 /* verbs.c - see verbs.h. */
 #include "common/net/verbs.h"
 
-#include "common/base/units.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <infiniband/verbs.h>

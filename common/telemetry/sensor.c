@@ -2,7 +2,6 @@
 #include "common/telemetry/sensor.h"
 
 #include "common/base/clock.h"
-#include "common/base/units.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -95,21 +95,12 @@ size_t channelise_scratch_bytes(const struct channelise_config *config, size_t s
 static int upload_weights(struct channelise *c)
 {
     const struct channelise_config *config = &c->config;
-    struct device_stream *stream;
-    float *host;
-    int err = -ENOMEM;
+    float *host = device_alloc_pinned(c->device, weights_bytes(config));
 
-    host = device_alloc_pinned(c->device, weights_bytes(config));
     if (!host)
-        return err;
-    err = device_stream_create(c->device, "weights", &stream);
-    if (err)
-        goto undo_host;
+        return -ENOMEM;
     design_pfb(channelise_spacing_samples(config), config->n_taps, config->w_cutoff, config->window, host);
-    device_copy(stream, c->weights, host, weights_bytes(config));
-    device_stream_wait(stream);
-    device_stream_destroy(stream);
-undo_host:
+    int err = device_upload(c->device, c->weights, host, weights_bytes(config));
     device_free_pinned(c->device, host);
     return err;
 }
@@ -274,24 +265,11 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
 
     for (size_t i = 0; i < n; i += run) {
         run = regular_run(spectra + i, n - i, spacing);
-        struct pfb_fir_args args = fir_args(c, input, row + i, spectra[i].offset, run);
-        struct kernel_grid grid = pfb_fir_grid(&args, 0);
-        args.power = power;
-        device_launch(stream, c->pfb_fir, &grid, &args);
-    }
-}
-
-/* The same of complex input. */
-static void filter_complex(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol,
-                           size_t first, size_t n, const struct channelise_spectrum *spectra)
-{
-    size_t spacing = channelise_spacing_samples(&c->config), row = pol * c->n_spectra + first, run;
-
-    for (size_t i = 0; i < n; i += run) {
-        run = regular_run(spectra + i, n - i, spacing);
-        struct pfb_fir_complex_args args = complex_args(c, input, row + i, spectra[i].offset, run);
-        struct kernel_grid grid = pfb_fir_complex_grid(&args, 0);
-        device_launch(stream, c->pfb_fir, &grid, &args);
+        struct pfb_fir_complex_args narrow = complex_args(c, input, row + i, spectra[i].offset, run);
+        struct pfb_fir_args real = fir_args(c, input, row + i, spectra[i].offset, run);
+        struct kernel_grid grid = c->config.n_bins ? pfb_fir_complex_grid(&narrow, 0) : pfb_fir_grid(&real, 0);
+        real.power = power;
+        device_launch(stream, c->pfb_fir, &grid, c->config.n_bins ? (void *)&narrow : (void *)&real);
     }
 }
 
@@ -325,9 +303,7 @@ void channelise_append(struct channelise *channelise, struct device_stream *stre
         filter_fused(channelise, stream, input, first, n, spectra, power);
     for (size_t pol = 0; pol < N_POLS; pol++) {
         float *rotation = buffer->rotation + (pol * channelise->n_spectra + first) * 2;
-        if (!both && channelise->config.n_bins)
-            filter_complex(channelise, stream, input[pol], pol, first, n, spectra[pol]);
-        else if (!both)
+        if (!both)
             filter(channelise, stream, input[pol], pol, first, n, spectra[pol], power ? power + pol : NULL);
         for (size_t i = 0; i < n; i++) {
             rotation[2 * i] = spectra[pol][i].fine;

@@ -329,18 +329,11 @@ static int upload_tables(struct channelise_fused *f)
 {
     struct table_sizes n = table_sizes(&f->config);
     float *host = device_alloc_pinned(f->device, tables_bytes(&f->config));
-    struct device_stream *stream;
-    int err;
 
     if (!host)
         return -ENOMEM;
     put_tables(f, host);
-    err = device_stream_create(f->device, "tables", &stream);
-    if (!err) {
-        device_copy(stream, f->tables, host, tables_bytes(&f->config));
-        device_stream_wait(stream);
-        device_stream_destroy(stream);
-    }
+    int err = device_upload(f->device, f->tables, host, tables_bytes(&f->config));
     device_free_pinned(f->device, host);
     f->weights = f->tables;
     f->outer = f->weights + n.weights;

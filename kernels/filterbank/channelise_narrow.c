@@ -130,20 +130,13 @@ static int upload_tables(struct channelise_narrow *n)
     const struct channelise_config *c = &n->config;
     size_t m2 = n->shape.back_radix_a * n->shape.back_radix_b;
     float *host = device_alloc_pinned(n->device, tables_bytes(c));
-    struct device_stream *stream;
-    int err;
 
     if (!host)
         return -ENOMEM;
     design_pfb(c->n_bins, c->n_taps, c->w_cutoff, c->window, host);
     put_turns(host + weights_floats(c), c->n_bins / m2, m2, c->n_bins);
     put_turns(host + weights_floats(c) + 2 * (size_t)c->n_bins, n->shape.back_radix_a, n->shape.back_radix_b, m2);
-    err = device_stream_create(n->device, "tables", &stream);
-    if (!err) {
-        device_copy(stream, n->tables, host, tables_bytes(c));
-        device_stream_wait(stream);
-        device_stream_destroy(stream);
-    }
+    int err = device_upload(n->device, n->tables, host, tables_bytes(c));
     device_free_pinned(n->device, host);
     n->weights = n->tables;
     n->outer = n->weights + weights_floats(c);

@@ -2,6 +2,7 @@
  * channelise_narrow.h. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
+#include "kernels/filterbank/fir_complex.h"
 
 #define M         N_BINS
 #define M1        (RADIX_A * RADIX_B)
@@ -10,7 +11,6 @@
 #define G         NARROW_TOGETHER
 #define N_THREADS (M1 * C)
 #define N_REST    (RADIX_B * C) /* points of an a */
-#define N_SUMS    (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH     (N_REST + (RADIX_B > 1 ? C : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
 #define SPECTRUM  (RADIX_A * PITCH)
 #define RADIX     (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
@@ -33,24 +33,6 @@ static __device__ __forceinline__ void load_rows(const float2 *in, int row, int 
         for (int i = 0; i < G; i++)
             rows[i] = __ldg(in + (int64_t)min(max(row + i, 0), n_rows - 1) * M);
     }
-}
-
-/* One more row.  Returns the sum that it completes; sums[i] lacks i + 1 rows more. */
-static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
-{
-    float2 begun = make_float2(weights[0] * x.x, weights[0] * x.y), done;
-
-    if (N_TAPS == 1)
-        return begun;
-    done.x = fmaf(weights[N_TAPS - 1], x.x, sums[0].x);
-    done.y = fmaf(weights[N_TAPS - 1], x.y, sums[0].y);
-#pragma unroll
-    for (int i = 0; i < N_TAPS - 2; i++) {
-        sums[i].x = fmaf(weights[N_TAPS - 2 - i], x.x, sums[i + 1].x);
-        sums[i].y = fmaf(weights[N_TAPS - 2 - i], x.y, sums[i + 1].y);
-    }
-    sums[N_SUMS - 1] = begun;
-    return done;
 }
 
 /* Between the two passes.  If the factors are equal the N_REST threads of a spectrum are the same in both, and wait for

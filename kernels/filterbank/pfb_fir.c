@@ -154,37 +154,45 @@ const struct kernel pfb_fir_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS  128  /* of a block: each has a pair of columns */
+#define MAX_THREADS  128  /* of a block: each has a column, which for real samples is a pair */
 #define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */
 #define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
 #define MAX_BLOCKS_Y 65535
 
-static uint32_t threads_of(const struct pfb_fir_args *args)
+uint32_t pfb_fir_threads(uint32_t n_columns)
 {
-    return args->n_chan < MAX_THREADS ? args->n_chan : MAX_THREADS;
+    return n_columns < MAX_THREADS ? n_columns : MAX_THREADS;
 }
 
 void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[PFB_FIR_N_CONSTANTS] = {
-        {"N_CHAN", args->n_chan}, {"N_TAPS", args->n_taps},        {"SAMPLE_BITS", args->sample_bits},
-        {"UNZIP", args->unzip},   {"N_THREADS", threads_of(args)},
+        {"N_CHAN", args->n_chan},
+        {"N_TAPS", args->n_taps},
+        {"SAMPLE_BITS", args->sample_bits},
+        {"UNZIP", args->unzip},
+        {"N_THREADS", pfb_fir_threads(args->n_chan)},
     };
     memcpy(constants, all, sizeof(all));
 }
 
-struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra)
+struct kernel_grid pfb_fir_sections(uint32_t n_columns, uint32_t n_spectra, uint32_t section_spectra)
 {
-    uint32_t threads = threads_of(args), n_x = args->n_chan / threads, n_sections;
+    uint32_t threads = pfb_fir_threads(n_columns), n_x = n_columns / threads, n_sections;
 
-    assert(args->n_spectra > 0);
+    assert(n_spectra > 0);
     if (section_spectra == 0) {
-        section_spectra = (uint32_t)((uint64_t)args->n_spectra * n_x / MANY_BLOCKS);
+        section_spectra = (uint32_t)((uint64_t)n_spectra * n_x / MANY_BLOCKS);
         if (section_spectra < MIN_SECTION)
             section_spectra = MIN_SECTION;
     }
-    n_sections = (args->n_spectra + section_spectra - 1) / section_spectra;
+    n_sections = (n_spectra + section_spectra - 1) / section_spectra;
     if (n_sections > MAX_BLOCKS_Y)
         n_sections = MAX_BLOCKS_Y;
     return (struct kernel_grid){.blocks = {n_x, n_sections, 1}, .threads = threads};
+}
+
+struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra)
+{
+    return pfb_fir_sections(args->n_chan, args->n_spectra, section_spectra);
 }

@@ -44,4 +44,9 @@ extern const struct kernel pfb_fir_kernel;
 void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra);
 
+/* The same of both filters, real and complex: threads of a block, and the shape of a launch.  Each thread has one of
+ * 'n_columns', which for real samples are pairs. */
+uint32_t pfb_fir_threads(uint32_t n_columns);
+struct kernel_grid pfb_fir_sections(uint32_t n_columns, uint32_t n_spectra, uint32_t section_spectra);
+
 #endif

@@ -4,6 +4,7 @@
  * one, stay in the cache with the block's weights. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
+#include "kernels/filterbank/pfb_fir.h"
 #include "kernels/util/clones.h"
 
 #include <assert.h>
@@ -57,20 +58,10 @@ const struct kernel pfb_fir_complex_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS  128  /* of a block: each has a column */
-#define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */
-#define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
-#define MAX_BLOCKS_Y 65535
-
-static uint32_t threads_of(const struct pfb_fir_complex_args *args)
-{
-    return args->n_bins < MAX_THREADS ? args->n_bins : MAX_THREADS;
-}
-
 void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[PFB_FIR_COMPLEX_N_CONSTANTS] = {
-        {"N_BINS", args->n_bins}, {"N_TAPS", args->n_taps}, {"N_THREADS", threads_of(args)}};
+        {"N_BINS", args->n_bins}, {"N_TAPS", args->n_taps}, {"N_THREADS", pfb_fir_threads(args->n_bins)}};
 
     assert(args->n_bins >= 64);
     memcpy(constants, all, sizeof(all));
@@ -78,16 +69,5 @@ void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct k
 
 struct kernel_grid pfb_fir_complex_grid(const struct pfb_fir_complex_args *args, uint32_t section_spectra)
 {
-    uint32_t threads = threads_of(args), n_x = args->n_bins / threads, n_sections;
-
-    assert(args->n_spectra > 0);
-    if (section_spectra == 0) {
-        section_spectra = (uint32_t)((uint64_t)args->n_spectra * n_x / MANY_BLOCKS);
-        if (section_spectra < MIN_SECTION)
-            section_spectra = MIN_SECTION;
-    }
-    n_sections = (args->n_spectra + section_spectra - 1) / section_spectra;
-    if (n_sections > MAX_BLOCKS_Y)
-        n_sections = MAX_BLOCKS_Y;
-    return (struct kernel_grid){.blocks = {n_x, n_sections, 1}, .threads = threads};
+    return pfb_fir_sections(args->n_bins, args->n_spectra, section_spectra);
 }

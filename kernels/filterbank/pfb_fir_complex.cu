@@ -5,9 +5,9 @@
  *
  * Constants: N_BINS, N_TAPS, N_THREADS. */
 #include "kernels/filterbank/pfb_fir_complex.h"
+#include "kernels/filterbank/fir_complex.h"
 
-#define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define AHEAD  4 /* rows that are loaded while as many are worked on */
+#define AHEAD 4 /* rows that are loaded while as many are worked on */
 
 /* Rows [row, row + AHEAD), of which those from n_rows on are not there: zeros, which add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[AHEAD])
@@ -15,24 +15,6 @@ static __device__ __forceinline__ void load_rows(const float2 *in, int row, int 
 #pragma unroll
     for (int i = 0; i < AHEAD; i++)
         rows[i] = row + i < n_rows ? __ldg(in + (int64_t)(row + i) * N_BINS) : make_float2(0, 0);
-}
-
-/* One more row.  Returns the sum that it completes; sums[i] lacks i + 1 rows more. */
-static __device__ __forceinline__ float2 filter(const float (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
-{
-    float2 begun = make_float2(weights[0] * x.x, weights[0] * x.y), done;
-
-    if (N_TAPS == 1)
-        return begun;
-    done.x = fmaf(weights[N_TAPS - 1], x.x, sums[0].x);
-    done.y = fmaf(weights[N_TAPS - 1], x.y, sums[0].y);
-#pragma unroll
-    for (int i = 0; i < N_TAPS - 2; i++) {
-        sums[i].x = fmaf(weights[N_TAPS - 2 - i], x.x, sums[i + 1].x);
-        sums[i].y = fmaf(weights[N_TAPS - 2 - i], x.y, sums[i + 1].y);
-    }
-    sums[N_SUMS - 1] = begun;
-    return done;
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const struct pfb_fir_complex_args args)

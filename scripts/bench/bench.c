@@ -1,10 +1,14 @@
 /* bench.c - what the benchmarks share.  See bench.h. */
 #include "scripts/bench/bench.h"
 
+#include "common/base/clock.h"
 #include "common/base/version.h"
+#include "scripts/bench/fgpu_runs.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +32,119 @@ struct bench_stat bench_stat_of(double *values, size_t n)
         .median = (values[(n - 1) / 2] + values[n / 2]) / 2,
         .max = values[n - 1],
     };
+}
+
+struct bench_stat bench_measure(bench_time time, void *what, double amount, size_t n_repetitions, int64_t repetition_ns,
+                                size_t n_max)
+{
+    double rates[BENCH_MAX_REPETITIONS];
+
+    time(what, 1);
+    size_t n = 1 + (size_t)(repetition_ns / (time(what, 1) + 1));
+    n = n < n_max ? n : n_max;
+    for (size_t i = 0; i < n_repetitions; i++)
+        rates[i] = amount * (double)n / (double)time(what, n);
+    return bench_stat_of(rates, n_repetitions);
+}
+
+struct bench_stat bench_measure_copy(struct device *device, struct device_stream *stream, size_t bytes,
+                                     size_t n_repetitions)
+{
+    double rates[BENCH_MAX_REPETITIONS];
+    void *from = bench_alloc(device, bytes), *to = bench_alloc(device, bytes);
+
+    fgpu_runs_fill_random(device, stream, from, bytes, RANDOM_BITS);
+    for (size_t r = 0; r <= n_repetitions; r++) {
+        int64_t start_ns = clock_monotonic_ns();
+        for (int i = 0; i < 20; i++)
+            device_copy(stream, to, from, bytes);
+        device_stream_wait(stream);
+        if (r > 0)
+            rates[r - 1] = 20 * 2 * (double)bytes / (double)(clock_monotonic_ns() - start_ns);
+    }
+    device_free(device, from);
+    device_free(device, to);
+    return bench_stat_of(rates, n_repetitions);
+}
+
+/* ---- The command line -------------------------------------------------------------------------------------------- */
+
+void bench_fail(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+    exit(EXIT_FAILURE);
+}
+
+void *bench_alloc(struct device *device, size_t bytes)
+{
+    void *memory = device_alloc(device, bytes);
+
+    if (!memory)
+        bench_fail("there is not enough memory on the device");
+    return memory;
+}
+
+void bench_options(int argc, char **argv, const struct bench_option *options, size_t n_options)
+{
+    char unknown[120];
+
+    snprintf(unknown, sizeof(unknown), "see the head of scripts/bench/%s.c for the options",
+             program_invocation_short_name);
+    for (int i = 1; i < argc; i++) {
+        const struct bench_option *option = options;
+        while (option < options + n_options && strcmp(option->name, argv[i]) != 0)
+            option++;
+        if (option == options + n_options || (option->read && i + 1 == argc))
+            bench_fail(unknown);
+        if (option->read)
+            option->read(argv[++i], option->value);
+        else
+            *(bool *)option->value = true;
+    }
+}
+
+void bench_read_unsigned(const char *text, void *value)
+{
+    *(unsigned *)value = (unsigned)strtoul(text, NULL, 0);
+}
+
+void bench_read_size(const char *text, void *value)
+{
+    *(size_t *)value = strtoull(text, NULL, 0);
+}
+
+void bench_read_text(const char *text, void *value)
+{
+    *(const char **)value = text;
+}
+
+void bench_read_device(const char *text, void *value)
+{
+    enum device_kind *kind = value;
+
+    if (strcmp(text, "cpu") == 0)
+        *kind = DEVICE_CPU;
+    else if (strcmp(text, "cuda") == 0)
+        *kind = DEVICE_CUDA;
+    else if (strcmp(text, "auto") == 0)
+        *kind = DEVICE_AUTO;
+    else
+        bench_fail("--device is auto, cpu or cuda");
+}
+
+size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned *values, size_t n_max,
+                       const char *what)
+{
+    size_t n = 0;
+
+    for (; *text && n < n_max; n++) {
+        char *end;
+        values[n] = (unsigned)strtoul(text, &end, 0);
+        if (end == text || (*end && *end != ',') || values[n] < least || values[n] > most)
+            bench_fail(what);
+        text = *end ? end + 1 : end;
+    }
+    return n;
 }
 
 /* ---- CPUs -------------------------------------------------------------------------------------------------------- */
@@ -99,18 +216,6 @@ static const char *compiler(void)
 #else
     return "gcc " __VERSION__;
 #endif
-}
-
-enum device_kind bench_device_kind(const char *name)
-{
-    if (strcmp(name, "cpu") == 0)
-        return DEVICE_CPU;
-    if (strcmp(name, "cuda") == 0)
-        return DEVICE_CUDA;
-    if (strcmp(name, "auto") == 0)
-        return DEVICE_AUTO;
-    fprintf(stderr, "--device is auto, cpu or cuda\n");
-    exit(EXIT_FAILURE);
 }
 
 void bench_print_machine(void)

@@ -1,4 +1,4 @@
-/* bench.h - what the benchmarks (scripts/bench/bench_*.c) share: a core of one's own, statistics of repetitions, and how
+/* bench.h - what the benchmarks (scripts/bench/bench_*.c) share: the command line, a core of one's own, statistics, and how
  * the results are printed.  Time comes from common/base/clock.h.
  *
  * How a benchmark goes: bench_print_machine(); then for each table bench_print_head(), and for each of its rows do the
@@ -15,6 +15,7 @@
 #include "common/device/device.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 #define BENCH_REPETITIONS 7
 
@@ -33,8 +34,45 @@ int bench_last_cpu(void);
  * run on.  Ends the program if the kernel refuses. */
 void bench_pin(int cpu);
 
-/* The value of an option --device: auto, cpu or cuda; any other ends the program. */
-enum device_kind bench_device_kind(const char *name);
+/* Says what is wrong, after the program's name, and ends the program. */
+_Noreturn void bench_fail(const char *what);
+
+/* Device memory.  Ends the program if there is not enough. */
+void *bench_alloc(struct device *device, size_t bytes);
+
+/* An option of the command line, "--once", and how its value becomes *value; 'read' NULL: a bool that takes no value. */
+struct bench_option {
+    const char *name;
+    void (*read)(const char *text, void *value);
+    void *value;
+};
+
+/* Takes the options that are given.  Ends the program at any other, after naming the source file that explains them. */
+void bench_options(int argc, char **argv, const struct bench_option *options, size_t n_options);
+
+/* For such rows. */
+void bench_read_unsigned(const char *text, void *value); /* unsigned */
+void bench_read_size(const char *text, void *value);     /* size_t */
+void bench_read_text(const char *text, void *value);     /* const char * */
+void bench_read_device(const char *text, void *value);   /* enum device_kind: auto, cpu or cuda */
+
+/* A list of numbers from 'least' to 'most' with commas between them, n_max at most.  Returns how many there are; ends the
+ * program with 'what' at any other text. */
+size_t bench_read_list(const char *text, unsigned least, unsigned most, unsigned *values, size_t n_max,
+                       const char *what);
+
+/* Times 'n' times the work, in wall time. */
+typedef int64_t (*bench_time)(void *what, size_t n);
+
+/* Rates of 'amount' (for n = 1), in 10^9 a second.  The first time only warms up; the second says how often the work is
+ * to be done, 'n_max' times at most, so that a repetition takes 'repetition_ns'. */
+#define BENCH_MAX_REPETITIONS 99
+struct bench_stat bench_measure(bench_time time, void *what, double amount, size_t n_repetitions, int64_t repetition_ns,
+                                size_t n_max);
+
+/* 10^9 bytes/s that copies within the device read and write. */
+struct bench_stat bench_measure_copy(struct device *device, struct device_stream *stream, size_t bytes,
+                                     size_t n_repetitions);
 
 /* Prints what the figures hold for: CPU, kernel, compiler, build, and how busy the machine was. */
 void bench_print_machine(void);

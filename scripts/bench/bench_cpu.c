@@ -41,18 +41,10 @@ struct work {
     double amount;
 };
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_cpu: %s failed\n", what);
-    exit(EXIT_FAILURE);
-}
-
 static void *alloc(const struct bed *bed, size_t bytes)
 {
-    void *memory = device_alloc(bed->device, bytes);
+    void *memory = bench_alloc(bed->device, bytes);
 
-    if (!memory)
-        fail("device_alloc");
     memset(memory, 0, bytes); /* so that no page is touched first while the clock runs */
     return memory;
 }
@@ -216,7 +208,7 @@ static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_
     *f = (struct f_engine){.config = config};
     if (channelise_create(bed->device, &config, &f->channelise) ||
         device_fft_create(bed->device, n_chan, N_POLS * N_SPECTRA, &f->fft))
-        fail("set-up");
+        bench_fail("set-up failed");
     f->buffer =
         (struct channelise_buffer){alloc(bed, channelise_voltage_bytes(&config)), alloc(bed, N_POLS * sizeof(uint32_t)),
                                    alloc(bed, rotation_bytes), alloc(bed, rotation_bytes)};
@@ -413,7 +405,7 @@ static void bench_on(int n_threads)
 
     bench_pin(n_threads == 1 ? bench_last_cpu() : -1);
     if (device_open(&config, &bed.device, why, sizeof(why)) || device_stream_create(bed.device, "bench", &bed.stream))
-        fail("device");
+        bench_fail("device failed");
     printf("\n==== %d core%s ====\n", n_threads, n_threads == 1 ? ", CPU time" : "s, wall clock");
     find_ceilings(&bed);
 

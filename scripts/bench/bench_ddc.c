@@ -28,10 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SIZES       16
-#define MAX_REPETITIONS 99
-#define REPETITION_NS   (50 * NS_PER_MS)
-#define CHECKED_OUT     5000 /* outputs that are compared with the twin's */
+#define MAX_SIZES     16
+#define REPETITION_NS (50 * NS_PER_MS)
+#define CHECKED_OUT   5000 /* outputs that are compared with the twin's */
 
 struct options {
     struct device_config device;
@@ -59,30 +58,15 @@ struct work {
     struct mixer mixer;
 };
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_ddc: %s\n", what);
-    exit(1);
-}
-
-static void *alloc(const struct bed *bed, size_t bytes)
-{
-    void *memory = device_alloc(bed->device, bytes);
-
-    if (!memory)
-        fail("there is not enough memory on the device");
-    return memory;
-}
-
 /* ---- A size and shape --------------------------------------------------------------------------------------------- */
 
 static void upload_weights(struct work *w, const struct ddc_shape *shape)
 {
     size_t bytes = ddc_weights_bytes(&w->args, shape, device_compiles(w->bed->device));
-    void *host = device_alloc_pinned(w->bed->device, bytes), *weights = alloc(w->bed, bytes);
+    void *host = device_alloc_pinned(w->bed->device, bytes), *weights = bench_alloc(w->bed->device, bytes);
 
     if (!host)
-        fail("there is not enough memory on the host");
+        bench_fail("there is not enough memory on the host");
     w->args.scale = ddc_weights(&w->args, shape, device_compiles(w->bed->device), w->filter, &w->mixer, host);
     device_copy(w->bed->stream, weights, host, bytes);
     device_stream_wait(w->bed->stream);
@@ -98,7 +82,7 @@ static void work_init(struct work *w, const struct options *options, const struc
 
     *w = (struct work){.bed = bed, .filter = malloc(design.n_taps * sizeof(float))};
     if (!w->filter || design_ddc(&design, w->filter))
-        fail("the filter cannot be made");
+        bench_fail("the filter cannot be made");
     mixer_init(&w->mixer, 428123457, 1712000000);
     w->args = (struct ddc_args){.in = {bed->in[0], bed->in[1]},
                                 .out = {bed->out[0], bed->out[1]},
@@ -112,7 +96,7 @@ static void work_init(struct work *w, const struct options *options, const struc
     ddc_constants(&w->args, shape, constants);
     w->grid = ddc_grid(&w->args, shape);
     if (device_kernel_create(bed->device, &ddc_kernel, constants, DDC_N_CONSTANTS, &w->kernel))
-        fail("the kernel cannot be made");
+        bench_fail("the kernel cannot be made");
 }
 
 static void work_fini(struct work *w)
@@ -122,8 +106,9 @@ static void work_fini(struct work *w)
     free(w->filter);
 }
 
-static int64_t time_work(const struct work *w, size_t n)
+static int64_t time_work(void *what, size_t n)
 {
+    const struct work *w = what;
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
@@ -146,7 +131,7 @@ static bool is_right(const struct work *w)
     double largest = 0;
 
     if (!in || !out || !expected || !weights)
-        fail("there is no memory to compare with the twin");
+        bench_fail("there is no memory to compare with the twin");
     device_copy(w->bed->stream, in, w->args.in[1] + first_sample * w->args.sample_bits / 8, in_bytes);
     device_copy(w->bed->stream, out, w->args.out[1] + 2 * (size_t)first, out_bytes);
     device_stream_wait(w->bed->stream);
@@ -184,19 +169,6 @@ static double ceiling_of(const struct work *w, const char **bound)
     return by_products;
 }
 
-/* Rates in 10^9 samples/s.  The first launch only warms up; the second says how many are to be timed together. */
-static struct bench_stat measure(const struct options *options, const struct work *w)
-{
-    double rates[MAX_REPETITIONS], samples = (double)w->args.n_out * w->args.subsampling;
-
-    time_work(w, 1);
-    size_t n = 1 + (size_t)(REPETITION_NS / (time_work(w, 1) + 1));
-    n = n < DEVICE_STREAM_DEPTH / 2 ? n : DEVICE_STREAM_DEPTH / 2;
-    for (size_t i = 0; i < options->n_repetitions; i++)
-        rates[i] = samples * (double)n / (double)time_work(w, n);
-    return bench_stat_of(rates, options->n_repetitions);
-}
-
 static bool bench_shape(const struct options *options, const struct bed *bed, unsigned subsampling,
                         const struct ddc_shape *shape, const char *label)
 {
@@ -210,7 +182,11 @@ static bool bench_shape(const struct options *options, const struct bed *bed, un
     bool ok = is_right(&w);
     if (!options->once) {
         double ceiling = ceiling_of(&w, &bound);
-        bench_print_row(label, measure(options, &w), ceiling, bound);
+        double samples = (double)w.args.n_out * w.args.subsampling;
+        bench_print_row(
+            label,
+            bench_measure(time_work, &w, samples, options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 2),
+            ceiling, bound);
     }
     if (!ok)
         printf("    WRONG: another output than the twin's\n");
@@ -249,32 +225,33 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
                                            .method = method};
     n_rows = n->work.args.n_out / n->config.n_bins;
     if (n_rows < n->config.n_taps - 1 + SPECTRA_PER_HEAP)
-        fail("--samples must be enough for a heap of 32 spectra");
+        bench_fail("--samples must be enough for a heap of 32 spectra");
     n->config.n_batches = (unsigned)((n_rows - n->config.n_taps + 1) / SPECTRA_PER_HEAP);
     n->n_spectra = (size_t)n->config.n_batches * SPECTRA_PER_HEAP;
     n->work.args.n_out = (uint32_t)(n->n_spectra * n->config.n_bins);
     n->work.grid = ddc_grid(&n->work.args, shape);
     if (channelise_create(bed->device, &n->config, &n->channelise))
-        fail("the filter bank cannot be made");
+        bench_fail("the filter bank cannot be made");
     rotation_bytes = N_POLS * n->n_spectra * 2 * sizeof(float);
     n->buffer = (struct channelise_buffer){
-        .voltages = alloc(bed, channelise_voltage_bytes(&n->config)),
-        .saturated = alloc(bed, n->config.n_batches * N_POLS * sizeof(uint32_t)),
+        .voltages = bench_alloc(bed->device, channelise_voltage_bytes(&n->config)),
+        .saturated = bench_alloc(bed->device, n->config.n_batches * N_POLS * sizeof(uint32_t)),
         .rotation = device_alloc_pinned(bed->device, rotation_bytes),
-        .rotation_device = alloc(bed, rotation_bytes),
+        .rotation_device = bench_alloc(bed->device, rotation_bytes),
     };
-    n->gain = alloc(bed, (size_t)options->n_chan * N_POLS * 2 * sizeof(float));
+    n->gain = bench_alloc(bed->device, (size_t)options->n_chan * N_POLS * 2 * sizeof(float));
     fgpu_runs_fill_random(bed->device, bed->stream, n->gain, (size_t)options->n_chan * N_POLS * 2 * sizeof(float),
                           RANDOM_FLOATS);
     n->spectra = calloc(n->n_spectra, sizeof(*n->spectra));
     if (!n->spectra || !n->buffer.rotation)
-        fail("there is not enough memory on the host");
+        bench_fail("there is not enough memory on the host");
     for (size_t i = 0; i < n->n_spectra; i++)
         n->spectra[i].offset = (int64_t)(i * n->config.n_bins);
 }
 
-static int64_t time_narrow(const struct narrow *n, size_t n_times)
+static int64_t time_narrow(void *what, size_t n_times)
 {
+    const struct narrow *n = what;
     const uint8_t *const in[N_POLS] = {(const uint8_t *)n->work.args.out[0], (const uint8_t *)n->work.args.out[1]};
     const struct channelise_spectrum *const spectra[N_POLS] = {n->spectra, n->spectra};
     struct device_stream *stream = n->work.bed->stream;
@@ -292,20 +269,18 @@ static int64_t time_narrow(const struct narrow *n, size_t n_times)
 static void bench_narrow(const struct options *options, const struct bed *bed, unsigned subsampling,
                          const struct ddc_shape *shape, enum channelise_method method)
 {
-    double rates[MAX_REPETITIONS], samples;
     struct narrow n;
     char label[48];
 
     narrow_init(&n, options, bed, subsampling, shape, method);
-    samples = (double)n.work.args.n_out * subsampling;
-    time_narrow(&n, 1);
-    size_t n_times = 1 + (size_t)(REPETITION_NS / (time_narrow(&n, 1) + 1));
-    for (size_t i = 0; i < options->n_repetitions && !options->once; i++)
-        rates[i] = samples * (double)n_times / (double)time_narrow(&n, n_times);
+    double samples = (double)n.work.args.n_out * subsampling;
     snprintf(label, sizeof(label), "    and %u channels of it%s", options->n_chan,
              device_compiles(bed->device) && method == CHANNELISE_STAGES ? ", stages" : "");
-    if (!options->once)
-        bench_print_row(label, bench_stat_of(rates, options->n_repetitions), 0, "");
+    if (options->once)
+        time_narrow(&n, 2);
+    else
+        bench_print_row(label, bench_measure(time_narrow, &n, samples, options->n_repetitions, REPETITION_NS, SIZE_MAX),
+                        0, "");
     free(n.spectra);
     device_free(bed->device, n.gain);
     device_free(bed->device, n.buffer.rotation_device);
@@ -351,30 +326,11 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
 
 /* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
 
-static struct bench_stat measure_copy(const struct options *options, const struct bed *bed)
-{
-    double rates[MAX_REPETITIONS];
-    void *from = alloc(bed, options->copy_bytes), *to = alloc(bed, options->copy_bytes);
-
-    fgpu_runs_fill_random(bed->device, bed->stream, from, options->copy_bytes, RANDOM_BITS);
-    for (size_t r = 0; r <= options->n_repetitions; r++) {
-        int64_t start_ns = clock_monotonic_ns();
-        for (int i = 0; i < 20; i++)
-            device_copy(bed->stream, to, from, options->copy_bytes);
-        device_stream_wait(bed->stream);
-        if (r > 0)
-            rates[r - 1] = 20 * 2 * (double)options->copy_bytes / (double)(clock_monotonic_ns() - start_ns);
-    }
-    device_free(bed->device, from);
-    device_free(bed->device, to);
-    return bench_stat_of(rates, options->n_repetitions);
-}
-
 static void find_ceilings(const struct options *options, struct bed *bed)
 {
     char why[200];
 
-    bed->copy = measure_copy(options, bed);
+    bed->copy = bench_measure_copy(bed->device, bed->stream, options->copy_bytes, options->n_repetitions);
     bench_print_head("Ceilings", "10^9 bytes/s or 10^12 op/s");
     bench_print_row("device copy", bed->copy, 0, "10^9 bytes/s read + written");
     if (matrix_product_measure(bed->device, true, options->n_repetitions, &bed->product, why, sizeof(why)))
@@ -385,55 +341,35 @@ static void find_ceilings(const struct options *options, struct bed *bed)
 
 /* ---- Options ------------------------------------------------------------------------------------------------------ */
 
-static void parse_sizes(struct options *options, const char *list)
+static void read_sizes(const char *text, void *value)
 {
-    for (options->n_sizes = 0; *list && options->n_sizes < MAX_SIZES; options->n_sizes++) {
-        char *end;
-        unsigned long subsampling = strtoul(list, &end, 0);
-        if (end == list || subsampling < 2 || subsampling > DESIGN_DDC_MAX_SUBSAMPLING)
-            fail("--subsampling is a list of numbers from 2 to 256");
-        options->subsampling[options->n_sizes] = (unsigned)subsampling;
-        list = *end ? end + 1 : end;
-    }
-}
+    struct options *options = value;
 
-static void parse_option(struct options *options, const char *name, const char *value)
-{
-    if (strcmp(name, "--device") == 0)
-        options->device.kind = bench_device_kind(value);
-    else if (strcmp(name, "--subsampling") == 0)
-        parse_sizes(options, value);
-    else if (strcmp(name, "--bits") == 0)
-        options->sample_bits = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--channels") == 0)
-        options->n_chan = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--samples") == 0)
-        options->n_samples = strtoull(value, NULL, 0);
-    else if (strcmp(name, "--repetitions") == 0)
-        options->n_repetitions = strtoull(value, NULL, 0);
-    else
-        fail("see the head of scripts/bench/bench_ddc.c for the options");
+    options->n_sizes = bench_read_list(text, 2, DESIGN_DDC_MAX_SUBSAMPLING, options->subsampling, MAX_SIZES,
+                                       "--subsampling is a list of numbers from 2 to 256");
 }
 
 static void parse(struct options *options, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--shapes") == 0)
-            options->shapes = true;
-        else if (strcmp(argv[i], "--once") == 0)
-            options->once = true;
-        else if (i + 1 == argc)
-            fail("see the head of scripts/bench/bench_ddc.c for the options");
-        else
-            parse_option(options, argv[i], argv[i + 1]), i++;
-    }
-    if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
-        fail("--repetitions is 1 to 99");
+    const struct bench_option rows[] = {
+        {"--shapes", NULL, &options->shapes},
+        {"--once", NULL, &options->once},
+        {"--device", bench_read_device, &options->device.kind},
+        {"--subsampling", read_sizes, options},
+        {"--bits", bench_read_unsigned, &options->sample_bits},
+        {"--channels", bench_read_unsigned, &options->n_chan},
+        {"--samples", bench_read_size, &options->n_samples},
+        {"--repetitions", bench_read_size, &options->n_repetitions},
+    };
+
+    bench_options(argc, argv, rows, ARRAY_LEN(rows));
+    if (options->n_repetitions < 1 || options->n_repetitions > BENCH_MAX_REPETITIONS)
+        bench_fail("--repetitions is 1 to 99");
     if (options->n_chan && (options->n_chan < 64 || options->n_chan > 65536 || options->n_chan & (options->n_chan - 1)))
-        fail("--channels is a power of two from 64 to 65536");
+        bench_fail("--channels is a power of two from 64 to 65536");
     if (options->sample_bits < 2 ||
         (options->sample_bits > 10 && options->sample_bits != 12 && options->sample_bits != 16))
-        fail("--bits is 2 to 10, 12 or 16");
+        bench_fail("--bits is 2 to 10, 12 or 16");
 }
 
 static void create_buffers(const struct options *options, struct bed *bed)
@@ -445,8 +381,8 @@ static void create_buffers(const struct options *options, struct bed *bed)
         out_bytes = bytes > out_bytes ? bytes : out_bytes;
     }
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        bed->in[pol] = alloc(bed, in_bytes);
-        bed->out[pol] = alloc(bed, out_bytes);
+        bed->in[pol] = bench_alloc(bed->device, in_bytes);
+        bed->out[pol] = bench_alloc(bed->device, out_bytes);
         fgpu_runs_fill_random(bed->device, bed->stream, bed->in[pol], in_bytes, RANDOM_BITS);
     }
 }
@@ -462,9 +398,9 @@ int main(int argc, char **argv)
     log_init("bench_ddc", LOG_LEVEL_WARNING);
     parse(&options, argc, argv);
     if (device_open(&options.device, &bed.device, why, sizeof(why)))
-        fail(why);
+        bench_fail(why);
     if (device_stream_create(bed.device, "bench", &bed.stream))
-        fail("a stream cannot be made");
+        bench_fail("a stream cannot be made");
     bool is_cpu = strcmp(device_name(bed.device), "cpu") == 0;
     options.copy_bytes = (size_t)1 << (is_cpu ? 25 : 30);
     options.n_samples = options.n_samples ? options.n_samples : (size_t)1 << (is_cpu ? 21 : 27);

@@ -11,7 +11,6 @@
 #include "common/base/copy.h"
 #include "common/device/device.h"
 #include "common/base/log.h"
-#include "common/base/units.h"
 #include "scripts/bench/bench.h"
 
 #include <pthread.h>
@@ -34,12 +33,6 @@ struct writer {
 };
 
 static volatile uint64_t sum; /* of what was read, so that it is */
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_direct: %s\n", what);
-    exit(1);
-}
 
 static void *write_chunks(void *arg)
 {
@@ -65,7 +58,7 @@ static double write_once(struct writer *writers, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         writers[i].start = &start;
         if (pthread_create(&writers[i].thread, NULL, write_chunks, &writers[i]))
-            fail("a thread cannot be started");
+            bench_fail("a thread cannot be started");
     }
     pthread_barrier_wait(&start);
     int64_t began_ns = clock_monotonic_ns();
@@ -131,28 +124,23 @@ struct options {
 
 static void parse(struct options *options, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i += 2) {
-        if (i + 1 < argc && strcmp(argv[i], "--device") == 0)
-            options->device.kind = bench_device_kind(argv[i + 1]);
-        else if (i + 1 < argc && strcmp(argv[i], "--threads") == 0)
-            options->n_threads = (unsigned)atoi(argv[i + 1]);
-        else if (i + 1 < argc && strcmp(argv[i], "--packet") == 0)
-            options->packet_bytes = (size_t)atol(argv[i + 1]);
-        else
-            fail("usage: bench_direct [--device auto|cpu|cuda] [--threads N] [--packet BYTES]");
-    }
+    const struct bench_option rows[] = {
+        {"--device", bench_read_device, &options->device.kind},
+        {"--threads", bench_read_unsigned, &options->n_threads},
+        {"--packet", bench_read_size, &options->packet_bytes},
+    };
+
+    bench_options(argc, argv, rows, ARRAY_LEN(rows));
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS || options->packet_bytes < 1 ||
         options->packet_bytes > CACHED_BYTES)
-        fail("1 to 16 threads, packets of up to 256 KiB");
+        bench_fail("1 to 16 threads, packets of up to 256 KiB");
 }
 
 static void measure(const struct options *options, struct device *device, struct device_stream *stream,
                     struct writer *pinned, struct writer *written, const uint8_t *source)
 {
-    void *memory = device_alloc(device, CHUNK_BYTES);
+    void *memory = bench_alloc(device, CHUNK_BYTES);
 
-    if (!memory)
-        fail("there is not enough memory on the device");
     bench_print_machine();
     printf("device: %s, %s; packets of %zu bytes\n", device_name(device), device_model(device), options->packet_bytes);
     bench_print_head("Packets past the cache", "10^9 bytes/s");
@@ -180,14 +168,14 @@ int main(int argc, char **argv)
     log_init("bench_direct", LOG_LEVEL_WARNING);
     parse(&options, argc, argv);
     if (!cached || device_open(&options.device, &device, why, sizeof(why)))
-        fail(why);
+        bench_fail(why);
     if (device_stream_create(device, "bench", &stream))
-        fail("a stream cannot be made");
+        bench_fail("a stream cannot be made");
     memset(cached, 0x5a, CACHED_BYTES);
     for (unsigned i = 0; i < options.n_threads; i++) {
         uint8_t *memory = device_alloc_pinned(device, CHUNK_BYTES);
         if (!memory || device_alloc_direct(device, CHUNK_BYTES, &direct[i], why, sizeof(why)))
-            fail(why);
+            bench_fail(why);
         pinned[i] = (struct writer){.from = cached, .to = memory, .packet_bytes = options.packet_bytes};
         written[i] = (struct writer){.from = cached, .to = direct[i].host, .packet_bytes = options.packet_bytes};
     }

@@ -25,7 +25,6 @@
 #include <string.h>
 
 #define MAX_SIZES        8
-#define MAX_REPETITIONS  99
 #define SPECTRA_PER_HEAP 256
 #define SPECTRA_MIN      16
 #define OUT_BITS         8
@@ -57,113 +56,71 @@ struct result {
     double output_rms;
 };
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_fgpu: %s\n", what);
-    exit(1);
-}
-
-/* ---- Repetitions ------------------------------------------------------------------------------------------------- */
-
-/* Times 'n' times the work, in wall time. */
-typedef int64_t (*time_work)(void *what, size_t n);
-
-/* Rates of 'amount' (for n = 1), in 10^9 a second.  The first time only warms up; the second says how often the work is
- * to be done so that a repetition takes 'repetition_ns'. */
-static struct bench_stat measure(const struct options *options, time_work time, void *what, double amount,
+static struct bench_stat measure(const struct options *options, bench_time time, void *what, double amount,
                                  int64_t repetition_ns)
 {
-    double rates[MAX_REPETITIONS];
-
-    time(what, 1);
-    size_t n = 1 + (size_t)(repetition_ns / (time(what, 1) + 1));
-    for (size_t i = 0; i < options->n_repetitions; i++)
-        rates[i] = amount * (double)n / (double)time(what, n);
-    return bench_stat_of(rates, options->n_repetitions);
+    return bench_measure(time, what, amount, options->n_repetitions, repetition_ns, SIZE_MAX);
 }
 
 /* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
-struct copies {
-    struct device *device;
-    struct device_stream *a, *b;
+struct copy {
+    struct device_stream *stream;
+    void *to;
+    const void *from;
     size_t n_bytes;
-    uint8_t *device_from, *device_to, *host_from, *host_to;
 };
 
-static int64_t time_device_copy(void *what, size_t n)
+static int64_t time_copy(void *what, size_t n)
 {
-    const struct copies *c = what;
+    const struct copy *c = what;
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
-        device_copy(c->a, c->device_to, c->device_from, c->n_bytes);
-    device_stream_wait(c->a);
-    return clock_monotonic_ns() - start_ns;
-}
-
-static int64_t time_up(void *what, size_t n)
-{
-    const struct copies *c = what;
-    int64_t start_ns = clock_monotonic_ns();
-
-    for (size_t i = 0; i < n; i++)
-        device_copy(c->a, c->device_from, c->host_from, c->n_bytes);
-    device_stream_wait(c->a);
-    return clock_monotonic_ns() - start_ns;
-}
-
-static int64_t time_down(void *what, size_t n)
-{
-    const struct copies *c = what;
-    int64_t start_ns = clock_monotonic_ns();
-
-    for (size_t i = 0; i < n; i++)
-        device_copy(c->b, c->host_to, c->device_to, c->n_bytes);
-    device_stream_wait(c->b);
+        device_copy(c->stream, c->to, c->from, c->n_bytes);
+    device_stream_wait(c->stream);
     return clock_monotonic_ns() - start_ns;
 }
 
 /* Both ways at once; the time is that of the slower. */
 static int64_t time_both(void *what, size_t n)
 {
-    const struct copies *c = what;
+    const struct copy *up = what, *down = up + 1;
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++) {
-        device_copy(c->a, c->device_from, c->host_from, c->n_bytes);
-        device_copy(c->b, c->host_to, c->device_to, c->n_bytes);
+        device_copy(up->stream, up->to, up->from, up->n_bytes);
+        device_copy(down->stream, down->to, down->from, down->n_bytes);
     }
-    device_stream_wait(c->a);
-    device_stream_wait(c->b);
+    device_stream_wait(up->stream);
+    device_stream_wait(down->stream);
     return clock_monotonic_ns() - start_ns;
 }
 
 static void find_ceilings(const struct options *options, struct device *device, struct ceilings *ceilings)
 {
-    struct copies c = {.device = device, .n_bytes = options->copy_bytes};
-    double n_bytes = (double)c.n_bytes;
+    size_t n = options->copy_bytes;
+    void *device_from = bench_alloc(device, n), *device_to = bench_alloc(device, n);
+    void *host_from = device_alloc_pinned(device, n), *host_to = device_alloc_pinned(device, n);
+    struct device_stream *a, *b;
 
-    c.device_from = device_alloc(device, c.n_bytes);
-    c.device_to = device_alloc(device, c.n_bytes);
-    c.host_from = device_alloc_pinned(device, c.n_bytes);
-    c.host_to = device_alloc_pinned(device, c.n_bytes);
-    if (!c.device_from || !c.device_to || !c.host_from || !c.host_to || device_stream_create(device, "up", &c.a) ||
-        device_stream_create(device, "down", &c.b))
-        fail("there is no memory to measure copies");
-    fgpu_runs_fill_random(device, c.a, c.device_from, c.n_bytes, RANDOM_BITS);
-    device_copy(c.a, c.host_from, c.device_from, c.n_bytes);
-    device_stream_wait(c.a);
-    ceilings->copy = measure(options, time_device_copy, &c, 2 * n_bytes, KERNELS_NS);
-    ceilings->up = measure(options, time_up, &c, n_bytes, KERNELS_NS);
-    ceilings->down = measure(options, time_down, &c, n_bytes, KERNELS_NS);
-    ceilings->both = measure(options, time_both, &c, n_bytes, KERNELS_NS);
-    device_stream_destroy(c.a);
-    device_stream_destroy(c.b);
-    device_free(device, c.device_from);
-    device_free(device, c.device_to);
-    device_free_pinned(device, c.host_from);
-    device_free_pinned(device, c.host_to);
+    if (!host_from || !host_to || device_stream_create(device, "up", &a) || device_stream_create(device, "down", &b))
+        bench_fail("there is no memory to measure copies");
+    fgpu_runs_fill_random(device, a, device_from, n, RANDOM_BITS);
+    device_copy(a, host_from, device_from, n);
+    device_stream_wait(a);
+    struct copy within = {a, device_to, device_from, n};
+    struct copy ways[] = {{a, device_from, host_from, n}, {b, host_to, device_to, n}};
+    ceilings->copy = measure(options, time_copy, &within, 2 * (double)n, KERNELS_NS);
+    ceilings->up = measure(options, time_copy, &ways[0], (double)n, KERNELS_NS);
+    ceilings->down = measure(options, time_copy, &ways[1], (double)n, KERNELS_NS);
+    ceilings->both = measure(options, time_both, ways, (double)n, KERNELS_NS);
+    device_stream_destroy(a);
+    device_stream_destroy(b);
+    device_free(device, device_from);
+    device_free(device, device_to);
+    device_free_pinned(device, host_from);
+    device_free_pinned(device, host_to);
 }
 
 /* Bytes of device memory per dual-polarisation sample: samples in and voltages out, and what goes through memory in
@@ -219,7 +176,7 @@ static struct bench_stat bench_fft(const struct options *options, const struct f
 
     if (!t.in || !t.out || device_stream_create(config->device, "fft", &t.stream) ||
         device_fft_create(config->device, n_chan, n_transforms, &t.fft))
-        fail("there is no memory for the FFT alone");
+        bench_fail("there is no memory for the FFT alone");
     fgpu_runs_fill_random(config->device, t.stream, t.in, n_bytes, RANDOM_FLOATS);
     struct bench_stat stat = measure(options, time_fft, &t, (double)n_samples, KERNELS_NS);
     device_fft_destroy(t.fft);
@@ -388,9 +345,10 @@ static void bench_shape(const struct options *options, struct device *device, un
     char label[24], formatted[TUNER_TEXT_BYTES], formatted_back[TUNER_TEXT_BYTES];
 
     if (!parse_shape(&config.channelise, device_shared_bytes(device), text, &shape))
-        fail("--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape; front_rows is 8 to "
-             "256, "
-             "and an eighth of the channels at most");
+        bench_fail(
+            "--shapes: a line is CHANNELS NAME=VALUE ..., with names of the members of the shape; front_rows is 8 to "
+            "256, "
+            "and an eighth of the channels at most");
     tuner_format(&channelise_front_tuner, &shape, formatted);
     tuner_format(&channelise_back_tuner, &shape, formatted_back);
     if (!channelise_shape_valid(&config.channelise, &shape, device_shared_bytes(device))) {
@@ -399,7 +357,7 @@ static void bench_shape(const struct options *options, struct device *device, un
     }
     if (tuner_measure(device, &front, &shape, INFINITY, &front_ns) ||
         tuner_measure(device, &back, &shape, INFINITY, &back_ns))
-        fail("a shape cannot be measured");
+        bench_fail("a shape cannot be measured");
     config.channelise.shape = &shape;
     snprintf(label, sizeof(label), "%u channels", n_chan);
     bench_print_row(label, bench_kernels(options, &config), 0, "");
@@ -415,14 +373,14 @@ static void bench_shapes(const struct options *options, struct device *device)
     unsigned n_chan_before = 0;
 
     if (!file)
-        fail("--shapes: the file cannot be read");
+        bench_fail("--shapes: the file cannot be read");
     while (fgets(line, sizeof(line), file)) {
         char by_default[1] = "";
         unsigned n_chan = (unsigned)strtoul(line, &rest, 10);
         if (line[0] == '#' || line[0] == '\n')
             continue;
         if (!is_n_chan(n_chan))
-            fail("--shapes: a line begins with a number of channels");
+            bench_fail("--shapes: a line begins with a number of channels");
         if (n_chan != n_chan_before)
             bench_shape(options, device, n_chan, by_default);
         bench_shape(options, device, n_chan, rest);
@@ -445,7 +403,7 @@ static void write_json(const struct options *options, const char *device, const 
     FILE *file = fopen(options->json, "w");
 
     if (!file)
-        fail("the JSON file cannot be written");
+        bench_fail("the JSON file cannot be written");
     fprintf(file, "{\"build\": \"%s\", \"device\": \"%s\", \"taps\": %u, \"sample_bits\": %u, \"repetitions\": %zu,\n",
             cbf_build_id, device, options->n_taps, options->sample_bits, options->n_repetitions);
     fprintf(file, " \"ceilings_gbytes_per_s\": {");
@@ -466,60 +424,43 @@ static void write_json(const struct options *options, const char *device, const 
     }
     fprintf(file, " ]}\n");
     if (fclose(file))
-        fail("the JSON file cannot be written");
+        bench_fail("the JSON file cannot be written");
 }
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static void parse_channels(struct options *options, const char *list)
+static void read_channels(const char *text, void *value)
 {
-    for (options->n_sizes = 0; *list; options->n_sizes++) {
-        char *end;
-        unsigned n_chan = (unsigned)strtoul(list, &end, 0);
-        if (end == list || (*end && *end != ',') || !is_n_chan(n_chan) || options->n_sizes == MAX_SIZES)
-            fail("--channels is a list of up to 8 powers of two from 64 to 65536");
-        options->n_chan[options->n_sizes] = n_chan;
-        list = *end ? end + 1 : end;
-    }
+    static const char what[] = "--channels is a list of up to 8 powers of two from 64 to 65536";
+    struct options *options = value;
+
+    options->n_sizes = bench_read_list(text, 64, 65536, options->n_chan, MAX_SIZES, what);
+    for (size_t i = 0; i < options->n_sizes; i++)
+        if (!is_n_chan(options->n_chan[i]))
+            bench_fail(what);
 }
 
 static void parse(struct options *options, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *name = argv[i];
-        if (strcmp(name, "--once") == 0) {
-            options->once = true;
-            continue;
-        }
-        if (++i == argc)
-            fail("see the head of scripts/bench/bench_fgpu.c for the options");
-        if (strcmp(name, "--device") == 0)
-            options->device.kind = bench_device_kind(argv[i]);
-        else if (strcmp(name, "--channels") == 0)
-            parse_channels(options, argv[i]);
-        else if (strcmp(name, "--samples") == 0)
-            options->run_samples = strtoull(argv[i], NULL, 0);
-        else if (strcmp(name, "--buffer-samples") == 0)
-            options->buffer_samples = strtoull(argv[i], NULL, 0);
-        else if (strcmp(name, "--chunk-samples") == 0)
-            options->chunk_samples = strtoull(argv[i], NULL, 0);
-        else if (strcmp(name, "--repetitions") == 0)
-            options->n_repetitions = strtoull(argv[i], NULL, 0);
-        else if (strcmp(name, "--taps") == 0)
-            options->n_taps = (unsigned)strtoul(argv[i], NULL, 0);
-        else if (strcmp(name, "--sample-bits") == 0)
-            options->sample_bits = (unsigned)strtoul(argv[i], NULL, 0);
-        else if (strcmp(name, "--shapes") == 0)
-            options->shapes = argv[i];
-        else if (strcmp(name, "--json") == 0)
-            options->json = argv[i];
-        else
-            fail("see the head of scripts/bench/bench_fgpu.c for the options");
-    }
-    if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
-        fail("--repetitions is 1 to 99");
+    const struct bench_option rows[] = {
+        {"--once", NULL, &options->once},
+        {"--device", bench_read_device, &options->device.kind},
+        {"--channels", read_channels, options},
+        {"--samples", bench_read_size, &options->run_samples},
+        {"--buffer-samples", bench_read_size, &options->buffer_samples},
+        {"--chunk-samples", bench_read_size, &options->chunk_samples},
+        {"--repetitions", bench_read_size, &options->n_repetitions},
+        {"--taps", bench_read_unsigned, &options->n_taps},
+        {"--sample-bits", bench_read_unsigned, &options->sample_bits},
+        {"--shapes", bench_read_text, &options->shapes},
+        {"--json", bench_read_text, &options->json},
+    };
+
+    bench_options(argc, argv, rows, ARRAY_LEN(rows));
+    if (options->n_repetitions < 1 || options->n_repetitions > BENCH_MAX_REPETITIONS)
+        bench_fail("--repetitions is 1 to 99");
     if (options->n_taps < 1 || options->n_taps > 32)
-        fail("--taps is 1 to 32");
+        bench_fail("--taps is 1 to 32");
 }
 
 /* What was not given depends on what the device is. */
@@ -549,7 +490,7 @@ int main(int argc, char **argv)
     memcpy(options.n_chan, sizes, sizeof(sizes));
     parse(&options, argc, argv);
     if (device_open(&options.device, &device, why, sizeof(why)))
-        fail(why);
+        bench_fail(why);
     set_defaults(&options, strcmp(device_name(device), "cpu") == 0);
     if (options.once) {
         run_once(&options, device);

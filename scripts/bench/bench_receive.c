@@ -27,7 +27,6 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -8,7 +8,6 @@
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sender.h"
-#include "common/base/units.h"
 #include "scripts/bench/bench_shapes.h"
 #include "scripts/bench/bench_thread.h"
 

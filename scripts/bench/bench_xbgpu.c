@@ -33,11 +33,10 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_SIZES       16
-#define MAX_SHAPES      64
-#define MAX_REPETITIONS 99
-#define REPETITION_NS   (50 * NS_PER_MS)
-#define BLOCK_BYTES     ((size_t)16 << 20) /* of random input, repeated */
+#define MAX_SIZES     16
+#define MAX_SHAPES    64
+#define REPETITION_NS (50 * NS_PER_MS)
+#define BLOCK_BYTES   ((size_t)16 << 20) /* of random input, repeated */
 
 struct options {
     struct device_config device;
@@ -53,12 +52,6 @@ struct ceilings {
     struct bench_stat copy;          /* 10^9 bytes/s, read and written */
     struct bench_stat integer, real; /* 10^12 operations/s; 0: unknown */
 };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_xbgpu: %s\n", what);
-    exit(1);
-}
 
 /* ---- A kernel and what it works on ------------------------------------------------------------------------------- */
 
@@ -83,7 +76,7 @@ static struct work make_correlate(const struct bed *bed, const struct correlate_
     struct work w = {.bed = bed, .n_parts = n_parts, .args = args};
 
     if (correlate_kernels_create(bed->device, args, shape, &w.correlate))
-        fail("a kernel cannot be made");
+        bench_fail("a kernel cannot be made");
     return w;
 }
 
@@ -94,7 +87,7 @@ static struct work make_other(const struct bed *bed, const struct kernel *kernel
     struct work w = {.bed = bed, .args = args, .grid = grid};
 
     if (device_kernel_create(bed->device, kernel, constants, n_constants, &w.other))
-        fail("a kernel cannot be made");
+        bench_fail("a kernel cannot be made");
     return w;
 }
 
@@ -136,8 +129,9 @@ static void launch_work(const struct work *w)
         correlate_kernels_launch(&w->correlate, w->bed->stream, w->args, w->n_parts);
 }
 
-static int64_t time_work(const struct work *w, size_t n)
+static int64_t time_work(void *what, size_t n)
 {
+    const struct work *w = what;
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)
@@ -146,27 +140,11 @@ static int64_t time_work(const struct work *w, size_t n)
     return clock_monotonic_ns() - start_ns;
 }
 
-/* Rates of 'amount' (of one launch) in 10^9 a second.  The first launch only warms up; the second says how many are to be
- * timed together. */
+/* Rates of 'amount' (of one launch) in 10^9 a second. */
 static struct bench_stat measure(const struct options *options, const struct work *w, double amount)
 {
-    double rates[MAX_REPETITIONS];
-
-    time_work(w, 1);
-    size_t n = 1 + (size_t)(REPETITION_NS / (time_work(w, 1) + 1));
-    n = n < DEVICE_STREAM_DEPTH / 4 ? n : DEVICE_STREAM_DEPTH / 4; /* two kernels each */
-    for (size_t i = 0; i < options->n_repetitions; i++)
-        rates[i] = amount * (double)n / (double)time_work(w, n);
-    return bench_stat_of(rates, options->n_repetitions);
-}
-
-static void *alloc(const struct bed *bed, size_t bytes)
-{
-    void *memory = device_alloc(bed->device, bytes);
-
-    if (!memory)
-        fail("there is not enough memory on the device");
-    return memory;
+    return bench_measure(time_work, (void *)w, amount, options->n_repetitions, REPETITION_NS,
+                         DEVICE_STREAM_DEPTH / 4); /* two kernels each */
 }
 
 /* Any bits, or half floats of 1/8 to below 2. */
@@ -176,7 +154,7 @@ static void fill_voltages(const struct bed *bed, enum voltage_format format, voi
     uint16_t *host = device_alloc_pinned(bed->device, block_bytes);
 
     if (!host)
-        fail("there is not enough memory on the host");
+        bench_fail("there is not enough memory on the host");
     random_bytes(host, block_bytes);
     for (size_t i = 0; format == VOLTAGES_16_BITS && i < block_bytes / 2; i++)
         host[i] = (uint16_t)((host[i] & 0x8FFF) | 0x3000);
@@ -188,30 +166,12 @@ static void fill_voltages(const struct bed *bed, enum voltage_format format, voi
 
 /* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
 
-static struct bench_stat measure_copy(const struct options *options, const struct bed *bed)
-{
-    double rates[MAX_REPETITIONS];
-    void *from = alloc(bed, options->copy_bytes), *to = alloc(bed, options->copy_bytes);
-
-    fill_voltages(bed, VOLTAGES_8_BITS, from, options->copy_bytes);
-    for (size_t r = 0; r <= options->n_repetitions; r++) {
-        int64_t start_ns = clock_monotonic_ns();
-        for (int i = 0; i < 20; i++)
-            device_copy(bed->stream, to, from, options->copy_bytes);
-        device_stream_wait(bed->stream);
-        if (r > 0)
-            rates[r - 1] = 20 * 2 * (double)options->copy_bytes / (double)(clock_monotonic_ns() - start_ns);
-    }
-    device_free(bed->device, from);
-    device_free(bed->device, to);
-    return bench_stat_of(rates, options->n_repetitions);
-}
-
 static void find_ceilings(const struct options *options, const struct bed *bed, struct ceilings *ceilings)
 {
     char why[200];
 
-    *ceilings = (struct ceilings){.copy = measure_copy(options, bed)};
+    *ceilings = (struct ceilings){
+        .copy = bench_measure_copy(bed->device, bed->stream, options->copy_bytes, options->n_repetitions)};
     bench_print_head("Ceilings", "10^9 bytes/s or 10^12 op/s");
     bench_print_row("device copy", ceilings->copy, 0, "10^9 bytes/s read + written");
     for (int real = 0; real < 2; real++)
@@ -279,9 +239,9 @@ static bool is_right(const struct bed *bed, const struct correlate_args *like, c
     bool ok = true;
 
     if (!voltages || !sums.integer || !expected.integer)
-        fail("there is no memory to check a shape");
-    a.voltages = alloc(bed, bytes);
-    a.sums.integer = alloc(bed, sums_bytes);
+        bench_fail("there is no memory to check a shape");
+    a.voltages = bench_alloc(bed->device, bytes);
+    a.sums.integer = bench_alloc(bed->device, sums_bytes);
     fill_voltages(bed, a.format, (void *)a.voltages, bytes);
     device_copy(bed->stream, voltages, a.voltages, bytes);
     device_fill(bed->stream, a.sums.integer, 0, sums_bytes);
@@ -341,9 +301,9 @@ static void bench_reduce(const struct options *options, const struct bed *bed, c
                          const struct correlate_args *a)
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
-    uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
-    uint64_t *n_saturated = alloc(bed, sizeof(*n_saturated));
-    void *out = alloc(bed, n_sums(a) * 4), *totals = alloc(bed, n_sums(a) * 8);
+    uint32_t *weights = bench_alloc(bed->device, n_baselines * sizeof(*weights));
+    uint64_t *n_saturated = bench_alloc(bed->device, sizeof(*n_saturated));
+    void *out = bench_alloc(bed->device, n_sums(a) * 4), *totals = bench_alloc(bed->device, n_sums(a) * 8);
     struct reduce_args args = {.sums = a->sums,
                                .weights = weights,
                                .out = {out},
@@ -382,9 +342,9 @@ static void bench_checksums(const struct options *options, const struct bed *bed
                             const struct correlate_args *a)
 {
     size_t n_baselines = correlate_n_baselines(a->n_ants);
-    void *rows = alloc(bed, (size_t)a->n_chan * a->n_ants * N_POLS * 3 * sizeof(uint64_t));
-    uint64_t *checks = alloc(bed, (VERDICT_LENGTH + 2 * (size_t)a->n_chan) * sizeof(*checks));
-    uint32_t *weights = alloc(bed, n_baselines * sizeof(*weights));
+    void *rows = bench_alloc(bed->device, (size_t)a->n_chan * a->n_ants * N_POLS * 3 * sizeof(uint64_t));
+    uint64_t *checks = bench_alloc(bed->device, (VERDICT_LENGTH + 2 * (size_t)a->n_chan) * sizeof(*checks));
+    uint32_t *weights = bench_alloc(bed->device, n_baselines * sizeof(*weights));
     struct checksum_args add = {.voltages = a->voltages,
                                 .rows = {rows},
                                 .format = a->format,
@@ -464,8 +424,8 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
     char label[64], text[200];
     bool ok = true;
 
-    a.voltages = alloc(bed, bytes);
-    a.sums.integer = alloc(bed, n_sums(&a) * 4);
+    a.voltages = bench_alloc(bed->device, bytes);
+    a.sums.integer = bench_alloc(bed->device, n_sums(&a) * 4);
     fill_voltages(bed, a.format, (void *)a.voltages, bytes);
     device_fill(bed->stream, a.sums.integer, 0, n_sums(&a) * 4);
     snprintf(label, sizeof(label), "%u antennas, %u bits", n_ants, bits);
@@ -488,61 +448,43 @@ static bool bench_size(const struct options *options, const struct bed *bed, con
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-static size_t parse_list(const char *list, unsigned *values)
+static void read_antennas(const char *text, void *value)
 {
-    size_t n = 0;
+    struct options *options = value;
 
-    for (; *list && n < MAX_SIZES; n++) {
-        char *end;
-        values[n] = (unsigned)strtoul(list, &end, 0);
-        if (end == list || values[n] < 1 || values[n] > 4096)
-            fail("--antennas and --bits are lists of numbers");
-        list = *end ? end + 1 : end;
-    }
-    return n;
+    options->n_sizes = bench_read_list(text, 1, 4096, options->n_ants, MAX_SIZES, "--antennas is a list of numbers");
 }
 
-static void parse_option(struct options *options, const char *name, const char *value)
+static void read_bits(const char *text, void *value)
 {
-    if (strcmp(name, "--device") == 0)
-        options->device.kind = bench_device_kind(value);
-    else if (strcmp(name, "--antennas") == 0)
-        options->n_sizes = parse_list(value, options->n_ants);
-    else if (strcmp(name, "--bits") == 0)
-        options->n_bits = parse_list(value, options->bits);
-    else if (strcmp(name, "--channels") == 0)
-        options->n_chan = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--spectra") == 0)
-        options->n_spectra = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--batches") == 0)
-        options->n_batches = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--parts") == 0)
-        options->n_parts = (unsigned)strtoul(value, NULL, 0);
-    else if (strcmp(name, "--repetitions") == 0)
-        options->n_repetitions = strtoull(value, NULL, 0);
-    else
-        fail("see the head of scripts/bench/bench_xbgpu.c for the options");
+    struct options *options = value;
+
+    options->n_bits = bench_read_list(text, 1, 4096, options->bits, MAX_SIZES, "--bits is a list of numbers");
 }
 
 static void parse(struct options *options, int argc, char **argv)
 {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--shapes") == 0)
-            options->shapes = true;
-        else if (strcmp(argv[i], "--once") == 0)
-            options->once = true;
-        else if (i + 1 == argc)
-            fail("see the head of scripts/bench/bench_xbgpu.c for the options");
-        else
-            parse_option(options, argv[i], argv[i + 1]), i++;
-    }
-    if (options->n_repetitions < 1 || options->n_repetitions > MAX_REPETITIONS)
-        fail("--repetitions is 1 to 99");
+    const struct bench_option rows[] = {
+        {"--shapes", NULL, &options->shapes},
+        {"--once", NULL, &options->once},
+        {"--device", bench_read_device, &options->device.kind},
+        {"--antennas", read_antennas, options},
+        {"--bits", read_bits, options},
+        {"--channels", bench_read_unsigned, &options->n_chan},
+        {"--spectra", bench_read_unsigned, &options->n_spectra},
+        {"--batches", bench_read_unsigned, &options->n_batches},
+        {"--parts", bench_read_unsigned, &options->n_parts},
+        {"--repetitions", bench_read_size, &options->n_repetitions},
+    };
+
+    bench_options(argc, argv, rows, ARRAY_LEN(rows));
+    if (options->n_repetitions < 1 || options->n_repetitions > BENCH_MAX_REPETITIONS)
+        bench_fail("--repetitions is 1 to 99");
     for (size_t i = 0; i < options->n_bits; i++)
         if (options->bits[i] != 4 && options->bits[i] != 8 && options->bits[i] != 16)
-            fail("--bits are 4, 8 and 16");
+            bench_fail("--bits are 4, 8 and 16");
     if (options->n_spectra % 16)
-        fail("--spectra is a multiple of 16");
+        bench_fail("--spectra is a multiple of 16");
 }
 
 int main(int argc, char **argv)
@@ -558,9 +500,9 @@ int main(int argc, char **argv)
     log_init("bench_xbgpu", LOG_LEVEL_WARNING);
     parse(&options, argc, argv);
     if (device_open(&options.device, &bed.device, why, sizeof(why)))
-        fail(why);
+        bench_fail(why);
     if (device_stream_create(bed.device, "bench", &bed.stream))
-        fail("a stream cannot be made");
+        bench_fail("a stream cannot be made");
     options.copy_bytes = (size_t)1 << (strcmp(device_name(bed.device), "cpu") == 0 ? 25 : 30);
     if (!options.once) {
         bench_print_machine();

@@ -26,6 +26,7 @@
 #include "common/base/thread.h"
 #include "common/time/timebase.h"
 #include "common/base/units.h"
+#include "scripts/bench/bench.h"
 
 #include <signal.h>
 #include <stdatomic.h>
@@ -77,12 +78,6 @@ struct counting_thread {
 
 static atomic_bool stop;
 static const uint16_t wanted_ids[] = {SPEAD_TIMESTAMP};
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "count_heaps: %s\n", what);
-    exit(1);
-}
 
 static void ask_to_stop(int signal_number)
 {
@@ -165,7 +160,7 @@ static void *run(void *arg)
             offer_slots(t);
         int n = recv_source_recv(t->source, t->slots, PACKET_BATCH_MAX, TIMEOUT_NS);
         if (n < 0)
-            fail("receiving failed");
+            bench_fail("receiving failed");
         for (int i = 0; i < n; i++)
             count_packet(t, &t->slots[i]);
     }
@@ -217,14 +212,14 @@ static void create_thread(const struct options *options, struct counting_thread 
     t->endpoints.items = calloc(options->endpoints.n, sizeof(*t->endpoints.items));
     t->room = malloc(PACKET_BATCH_MAX * (HEADER_BYTES + (size_t)PAYLOAD_BYTES));
     if (!t->endpoints.items || !t->room)
-        fail("out of memory");
+        bench_fail("out of memory");
     for (size_t i = index; i < options->endpoints.n; i += options->n_threads)
         t->endpoints.items[t->endpoints.n++] = options->endpoints.items[i];
     t->flows = calloc(t->endpoints.n, sizeof(*t->flows));
     const struct recv_source_config config = {
         .endpoints = &t->endpoints, .interface = options->interface, .buffer_bytes = options->buffer_bytes};
     if (!t->flows || recv_source_open(&config, &t->source, why, sizeof(why)))
-        fail(t->flows ? why : "out of memory");
+        bench_fail(t->flows ? why : "out of memory");
 }
 
 static void parse_cpus(struct options *options, const char *list)
@@ -244,7 +239,7 @@ static void parse(struct options *options, int argc, char **argv)
         const char *name = argv[i], *value = argv[i + 1];
         if (strcmp(name, "--endpoints") == 0) {
             if (endpoint_list_parse(value, &options->endpoints, why, sizeof(why)))
-                fail(why);
+                bench_fail(why);
         } else if (strcmp(name, "--step") == 0)
             options->step_samples = strtoll(value, NULL, 0);
         else if (strcmp(name, "--sync-time") == 0)
@@ -262,14 +257,14 @@ static void parse(struct options *options, int argc, char **argv)
         else if (strcmp(name, "--interval") == 0)
             options->interval_s = strtod(value, NULL);
         else
-            fail("see the head of scripts/bench/count_heaps.c for the options");
+            bench_fail("see the head of scripts/bench/count_heaps.c for the options");
     }
     if (options->endpoints.n == 0 || options->step_samples <= 0 || options->timebase.adc_sample_rate_hz.mantissa <= 0)
-        fail("--endpoints, --step, --sync-time and --rate are needed");
+        bench_fail("--endpoints, --step, --sync-time and --rate are needed");
     if (options->n_threads > options->endpoints.n)
         options->n_threads = options->endpoints.n;
     if (options->n_threads < 1 || options->n_threads > MAX_THREADS)
-        fail("--threads is 1 to 64");
+        bench_fail("--threads is 1 to 64");
 }
 
 int main(int argc, char **argv)
@@ -289,7 +284,7 @@ int main(int argc, char **argv)
         snprintf(name, sizeof(name), "count%zu", i);
         int cpu = options.n_cpus > 0 ? options.cpus[i % options.n_cpus] : -1;
         if (thread_start(&threads[i].thread, name, cpu, run, &threads[i]))
-            fail("a thread does not start");
+            bench_fail("a thread does not start");
     }
     puts("READY");
     fflush(stdout);

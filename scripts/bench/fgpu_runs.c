@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/buffer_ref.h"
 #include "fgpu/layout.h"
+#include "scripts/bench/bench.h"
 #include "tests/unit/test_random.h"
 
 #include <assert.h>
@@ -37,27 +38,12 @@ struct bench_engine {
     struct buffer buffers[N_BUFFERS];
 };
 
-static void fail(const char *what)
-{
-    fprintf(stderr, "bench_fgpu: %s failed\n", what);
-    exit(1);
-}
-
-static void *alloc(struct device *device, size_t bytes)
-{
-    void *memory = device_alloc(device, bytes);
-
-    if (!memory)
-        fail("device_alloc");
-    return memory;
-}
-
 static void *alloc_pinned(struct device *device, size_t bytes)
 {
     void *memory = device_alloc_pinned(device, bytes);
 
     if (!memory)
-        fail("device_alloc_pinned");
+        bench_fail("device_alloc_pinned failed");
     return memory;
 }
 
@@ -66,7 +52,7 @@ static struct device_stream *create_stream(struct device *device, const char *na
     struct device_stream *stream;
 
     if (device_stream_create(device, name, &stream))
-        fail("device_stream_create");
+        bench_fail("device_stream_create failed");
     return stream;
 }
 
@@ -75,7 +61,7 @@ static struct device_event *create_event(struct device *device)
     struct device_event *event;
 
     if (device_event_create(device, &event))
-        fail("device_event_create");
+        bench_fail("device_event_create failed");
     return event;
 }
 
@@ -129,10 +115,10 @@ static void create_buffer(struct bench_engine *e, struct buffer *buffer, bool wi
     size_t rotation_bytes = N_POLS * e->n_spectra * 2 * sizeof(float);
 
     buffer->parts = (struct channelise_buffer){
-        .voltages = alloc(e->device, channelise_voltage_bytes(c)),
-        .saturated = alloc(e->device, (size_t)c->n_batches * N_POLS * sizeof(uint32_t)),
+        .voltages = bench_alloc(e->device, channelise_voltage_bytes(c)),
+        .saturated = bench_alloc(e->device, (size_t)c->n_batches * N_POLS * sizeof(uint32_t)),
         .rotation = alloc_pinned(e->device, rotation_bytes),
-        .rotation_device = alloc(e->device, rotation_bytes),
+        .rotation_device = bench_alloc(e->device, rotation_bytes),
     };
     memset(buffer->parts.rotation, 0, rotation_bytes);
     buffer->host = with_host ? alloc_pinned(e->device, channelise_voltage_bytes(c)) : NULL;
@@ -150,7 +136,7 @@ static void upload_gain(struct bench_engine *e)
         host[2 * i] = GAIN;
         host[2 * i + 1] = 0;
     }
-    e->gain = alloc(e->device, bytes);
+    e->gain = bench_alloc(e->device, bytes);
     device_copy(e->compute, e->gain, host, bytes);
     device_stream_wait(e->compute);
     device_free_pinned(e->device, host);
@@ -167,7 +153,7 @@ static void bench_engine_init(struct bench_engine *e, const struct fgpu_runs_con
     e->spectra = calloc(e->n_spectra, sizeof(*e->spectra));
     if (!e->spectra || inbox_create(N_BUFFERS, &e->home) ||
         channelise_create(e->device, &config->channelise, &e->channelise))
-        fail("channelise_create");
+        bench_fail("channelise_create failed");
     upload_gain(e);
     for (size_t i = 0; i < N_BUFFERS; i++)
         create_buffer(e, &e->buffers[i], with_host);
@@ -197,7 +183,7 @@ static struct buffer *take_buffer(struct bench_engine *e)
     struct inbox_item item;
 
     if (inbox_pop(e->home, &item))
-        fail("inbox_pop");
+        bench_fail("inbox_pop failed");
     return item.object;
 }
 
@@ -237,13 +223,13 @@ struct kernel_runs *kernel_runs_create(const struct fgpu_runs_config *config)
     struct kernel_runs *runs = calloc(1, sizeof(*runs));
 
     if (!runs)
-        fail("calloc");
+        bench_fail("calloc failed");
     bench_engine_init(&runs->engine, config, false);
     size_t n_samples = config->n_buffers_per_run * fgpu_runs_buffer_samples(config) + runs->engine.window_samples;
     for (size_t i = 0; i < N_INPUTS; i++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             size_t bytes = samples_bytes(&runs->engine, n_samples);
-            runs->inputs[i][pol] = alloc(config->device, bytes + CHANNELISE_SPARE_BYTES);
+            runs->inputs[i][pol] = bench_alloc(config->device, bytes + CHANNELISE_SPARE_BYTES);
             fgpu_runs_fill_random(config->device, runs->engine.compute, runs->inputs[i][pol], bytes, RANDOM_BITS);
         }
     return runs;
@@ -299,7 +285,7 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     struct bench_engine *e = &runs->engine;
 
     if (!runs)
-        fail("calloc");
+        bench_fail("calloc failed");
     bench_engine_init(e, config, true);
     assert(config->chunk_samples >= e->window_samples);
     runs->upload = create_stream(config->device, "upload");
@@ -308,8 +294,8 @@ struct chain_runs *chain_runs_create(const struct fgpu_runs_config *config)
     for (size_t i = 0; i < LANE_N_INPUTS; i++) {
         struct bench_input *in = &runs->inputs[i];
         for (size_t pol = 0; pol < N_POLS; pol++)
-            in->samples[pol] =
-                alloc(config->device, samples_bytes(e, runs->history_samples) + chunk_bytes + CHANNELISE_SPARE_BYTES);
+            in->samples[pol] = bench_alloc(config->device, samples_bytes(e, runs->history_samples) + chunk_bytes +
+                                                               CHANNELISE_SPARE_BYTES);
         in->uploaded = create_event(config->device);
         in->consumed = create_event(config->device);
     }

@@ -2,7 +2,6 @@
 #ifndef TESTS_FUZZ_FUZZ_CONNECT_H
 #define TESTS_FUZZ_FUZZ_CONNECT_H
 
-#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <sys/socket.h>

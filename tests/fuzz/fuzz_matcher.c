@@ -5,7 +5,6 @@
  * time, except behind a chunk that is far back.  What is held stays within matcher_depth(). */
 #include "common/recv/matcher.h"
 
-#include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"
 
 #define MEMBERS_MAX   5

@@ -3,7 +3,6 @@
  *
  * The models here are plain: a list of all that was set, in the order of setting, and a loop over it for each question.
  * Input: commands. */
-#include "common/base/units.h"
 #include "fgpu/delay.h"
 #include "tests/fuzz/fuzz_input.h"
 #include "xbgpu/config.h"

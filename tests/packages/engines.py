@@ -5,7 +5,6 @@ batches before, and as no other.  xbgpu: every voltage is 3 + 4i, so each visibi
 number of its spectra.
 """
 import socket
-import time
 
 import harness
 import numpy as np
@@ -155,14 +154,6 @@ class Running:
             return [h.arrival_s for h in heaps if h.kind == "data" and h.arrival_s > after_s and self.engine.is_valid(h)]
         self.receiver.wait(arrivals, "a valid heap")
         return arrivals(self.receiver.data())[0]
-
-    def wait_silent(self):
-        """Waits until nothing has come for a while: what was on its way from a process that is gone."""
-        while True:
-            n = len(self.receiver.heaps)
-            time.sleep(0.05)
-            if len(self.receiver.heaps) == n:
-                return
 
     def __enter__(self):
         return self

@@ -7,7 +7,6 @@ that does not saturate.  Both are linear: gains are applied after the filter ban
 import numpy as np
 
 import fmodel
-from signals import LIMIT
 
 TAPS = 16
 LADDER = 6.0 ** np.arange(6)  # gains, of what puts a tone of full scale at PEAK

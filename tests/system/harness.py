@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Of everything random, with the test's name.
 SEED = int(os.environ.get("CBF_SEED", "20261121"))
 BUILD = ROOT / os.environ.get("CBF_BUILD", "build")
+FAKE_CUDA = BUILD / "tests" / "cbf-cuda-fake.so"  # the cuda device without a GPU: tests/fakes/cuda
 SANITIZED = any(word in BUILD.name for word in ("address", "thread"))
 TIMEOUT_S = float(os.environ.get("CBF_TIMEOUT", "60"))
 EXIT_CONFIG = 78  # of a bad configuration: EX_CONFIG of sysexits.h

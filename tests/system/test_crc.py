@@ -14,7 +14,7 @@ import harness
 import scenario
 import xmodel
 from harness import endpoints
-from test_visrec import Stream, flatten, heaps_of_dump, packets_of, record_capture, recorder, rng as visrec_rng  # noqa: F401
+from test_visrec import Stream, flatten, from_capture, heaps_of_dump, packets_of, recorder  # noqa: F401
 
 SPEAD_DESCRIPTOR, SPEAD_STREAM_CTRL, SPEAD_CRC = 0x05, 0x06, harness.CRC
 N_FLIPS = 10000
@@ -118,6 +118,17 @@ def test_xbgpu_sends(daemon, work, rng):
         scenario.check_dumps(config, o, found[endpoints(output["destination"])[0]], expected)
 
 
+def check_replay(daemon, work, config, packets, voltages):
+    """xbgpu refuses some packets, and what it sends is exactly that of the voltages; None: nothing."""
+    harness.write_pcap(work / "in.pcap", packets)
+    config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
+    process = daemon("xbgpu", config).wait_end()
+    found = harness.decode_pcap(work / "out.pcap")
+    expected = {} if voltages is None else xmodel.dumps(0, voltages, np.ones(voltages.shape[:2], bool), 4)
+    scenario.check_dumps(config, 0, found[endpoints(config["outputs"][0]["destination"])[0]], expected)
+    assert "packet refused (crc)" in process.log.read_text()
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_flips_do_not_reach_sums(daemon, work, rng, threads):
     """10^4 packets with a flipped bit among those of three F-engines: all are refused, and the dumps are exact."""
@@ -126,13 +137,7 @@ def test_flips_do_not_reach_sums(daemon, work, rng, threads):
     sent = scenario.feng_heaps(config, 0, voltages)
     good = [with_crc(packet) for heap in sent for packet in harness.packets(heap.heap, heap.cnt, 300)]
     packets = with_flips(rng, good)
-    harness.write_pcap(work / "in.pcap", [(sent[0].endpoint, packet) for packet in packets])
-    config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
-    process = daemon("xbgpu", config).wait_end()
-    found = harness.decode_pcap(work / "out.pcap")
-    expected = xmodel.dumps(0, voltages, np.ones(voltages.shape[:2], bool), 4)
-    scenario.check_dumps(config, 0, found[endpoints(config["outputs"][0]["destination"])[0]], expected)
-    assert "packet refused (crc)" in process.log.read_text()
+    check_replay(daemon, work, config, [(sent[0].endpoint, packet) for packet in packets], voltages)
 
 
 def test_flips_do_not_reach_the_recording(recorder, tmp_path):  # noqa: F811
@@ -151,7 +156,6 @@ def test_flips_do_not_reach_the_recording(recorder, tmp_path):  # noqa: F811
 
 
 def record(recorder, tmp_path, stream, packets, changes):  # noqa: F811
-    from test_visrec import from_capture
     one = recorder(stream, harness.merge(from_capture(tmp_path, packets), changes))
     status, output, log = one.run()
     assert status in (0, 1), log
@@ -169,13 +173,7 @@ def test_packets_without_a_crc(daemon, work, rng, needed):
     if not needed:
         packets = [(to, damaged) for to, packet in packets
                    for damaged in (flipped(with_crc(packet), 8 * len(packet)), packet)]
-    harness.write_pcap(work / "in.pcap", packets)
-    config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
-    process = daemon("xbgpu", config).wait_end()
-    found = harness.decode_pcap(work / "out.pcap")
-    expected = {} if needed else xmodel.dumps(0, voltages, np.ones(voltages.shape[:2], bool), 4)
-    scenario.check_dumps(config, 0, found[endpoints(config["outputs"][0]["destination"])[0]], expected)
-    assert "packet refused (crc)" in process.log.read_text()
+    check_replay(daemon, work, config, packets, None if needed else voltages)
 
 
 def test_live_chain(running):

@@ -1,5 +1,4 @@
 """Delays of fgpu against the float64 model, and against what a delay does to a tone in closed form."""
-import shutil
 
 import numpy as np
 import pytest
@@ -94,16 +93,8 @@ def test_random_models(bits, daemon, work):
     assert check(config, streams, models, samples, start, what=f"CBF_SEED={SEED} {bits} bits") > 40
 
 
-FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
-
-
-@pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
-def test_cuda_kernels(daemon, work, rng, monkeypatch):
+def test_cuda_kernels(daemon, work, rng, fake_cuda):
     """The same through the CUDA variants of the kernels, which need no GPU for that (tests/fakes/cuda)."""
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
-    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,gpus=1")
-    for name in ("common", "kernels", "tests"):
-        (work / name).symlink_to(harness.ROOT / name)
     config = delay_config(device={"kind": "cuda"}, antennas=scenario.fgpu_config(outputs=[])["antennas"])
     samples = scenario.noise(rng, 1, 60000 // 512 * 512, 10)
     models = [[random_models(rng, 0, 50000, 4, 400, 1e-3) for _ in range(2)]]

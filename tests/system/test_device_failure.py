@@ -3,7 +3,6 @@
 The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h), which fails when it is told to.
 """
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -13,11 +12,7 @@ import scenario
 import xmodel
 from scenario import chunk_for, digitiser_heaps, fgpu_config, noise
 
-FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 SENTENCE = re.compile(r"cuda: .* on stream \w+ failed: .*; what each stream was last given: ")
-
-pytestmark = [pytest.mark.skipif(not FAKE.exists(), reason="built without the CUDA toolkit"),
-              pytest.mark.skipif(not shutil.which("g++"), reason="the kernels are compiled by g++")]
 
 
 def data_heaps(path):
@@ -29,21 +24,17 @@ def data_heaps(path):
 
 
 @pytest.fixture
-def run(daemon, work, rng, monkeypatch):
+def run(daemon, work, rng, fake_cuda):
     """run(settings of the fake, exit code) -> (the daemon, its data heaps); the same input each time."""
     config = fgpu_config(device={"kind": "cuda"}, outputs=({"dither": "uniform", "dither_seed": 1},))
     chunk_for(config)
     samples = noise(rng, 1, 40 * config["recv"]["chunk_samples"], config["recv"]["sample_bits"])
     harness.write_heaps(work / "in.pcap", digitiser_heaps(config, samples, 0))
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
-    # The kernels are the CUDA variants, which the emulator compiles as if in the root of the tree.
-    for name in ("common", "kernels", "tests"):
-        (work / name).symlink_to(harness.ROOT / name)
 
     def start(settings, code):
         name = f"fgpu-{settings}"
         config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / f"{name}.pcap")
-        monkeypatch.setenv("CBF_FAKE_CUDA", f"emulate=1,{settings}")
+        fake_cuda(settings)
         return daemon("fgpu", config, name).wait_end(code), data_heaps(work / f"{name}.pcap")
 
     return start
@@ -65,17 +56,14 @@ def test_whatever_operation(run, rng, how):
     assert n_sent[0] == 0 and len(expected) > n_sent[-1] > 0, (len(expected), n_sent)
 
 
-def test_gpu_that_hangs(daemon, work, monkeypatch):
+def test_gpu_that_hangs(daemon, monkeypatch, fake_cuda):
     """The watchdog is fed no more, and the stream and what it was given are named."""
     monkeypatch.setattr(harness, "WATCHDOG_S", 3)
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
-    for name in ("common", "kernels", "tests"):
-        (work / name).symlink_to(harness.ROOT / name)
     config = fgpu_config(device={"kind": "cuda"}, recv={"interface": "lo"}, send={"interface": "lo"})
     chunk_for(config)
     rng = np.random.default_rng(1)
     samples = noise(rng, 1, 40 * config["recv"]["chunk_samples"], config["recv"]["sample_bits"])
-    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,hang=40")
+    fake_cuda("hang=40")
     process = daemon("fgpu", config).wait_ready()
     harness.send_live(digitiser_heaps(config, samples, 0), rate=2e6)
     said = b""
@@ -90,7 +78,7 @@ def test_gpu_that_hangs(daemon, work, monkeypatch):
 
 
 @pytest.mark.parametrize("every, code", [(4, 0), (1, 1)])
-def test_bits_that_flip_in_downloads(every, code, daemon, work, rng, monkeypatch):
+def test_bits_that_flip_in_downloads(every, code, daemon, work, rng, monkeypatch, fake_cuda):
     """A bit flips in every 4th download, or in each: of visibilities, of the count of clipped ones, of checksums, of
     each dump.  A sent dump is right to the last bit or all flagged, with weights of 0.  Ten wrong dumps end xbgpu."""
     config = scenario.xbgpu_config(device={"kind": "cuda"}, recv={"antennas": 3, "channels_per_substream": 4},
@@ -100,8 +88,7 @@ def test_bits_that_flip_in_downloads(every, code, daemon, work, rng, monkeypatch
     expected = xmodel.dumps(0, voltages, present, 2, "weights")
     harness.write_heaps(work / "in.pcap", scenario.feng_heaps(config, 0, voltages))
     config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE))
-    monkeypatch.setenv("CBF_FAKE_CUDA", f"flip={every}")
+    monkeypatch.setenv("CBF_FAKE_CUDA", f"flip={every}")  # the kernels are those of the cpu device
     process = daemon("xbgpu", config).wait_end(code)
     (heaps,) = harness.decode_pcap(work / "out.pcap").values()
     found = [heap.items for heap in heaps if heap.kind == "data"]

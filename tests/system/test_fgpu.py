@@ -384,21 +384,25 @@ def input_power(daemon, work, config, sent, name):
     return float(found[1]), float(found[2]), int(found[3]), not found[4]
 
 
+def check_input_power(bits, pol0, pol1, samples1):
+    """dBFS of a constant, the highest or 200 in 10 bits, and of other samples."""
+    assert pol0 == pytest.approx(-5.137518132774 if bits == 10 else 10 * np.log10(2), abs=1e-6)
+    power = np.mean(samples1.astype(float)**2) / ((2**(bits - 1) - 1)**2 / 2)
+    assert pol1 == pytest.approx(10 * np.log10(power), abs=1e-6)
+
+
 @pytest.mark.parametrize("bits", [2, 8, 10, 12, 16])
 def test_input_power(bits, daemon, work, rng):
     """Of the last whole second, exactly: of a constant (that of 200 in 10 bits is known), and of noise."""
     batch = 16 * 128  # of the first output, by which seconds are counted
     config = merge(small_config(), {"recv": {"sample_bits": bits}, "time": {"adc_sample_rate": 4 * batch}})
     config["outputs"][0]["batches_per_buffer"] = 2
-    limit = 2**(bits - 1) - 1
     samples = scenario.noise(rng, 1, batch * 33 // 512 * 512, bits)
-    samples[0, 0] = 200 if bits == 10 else limit
+    samples[0, 0] = 200 if bits == 10 else 2**(bits - 1) - 1
     # Windows begin with the samples that a window of the filter begins with, so the 28 batches from 4 on are whole.
     pol0, pol1, n, valid = input_power(daemon, work, config, scenario.digitiser_heaps(config, samples, 0), "whole")
-    last = samples[0, 1, (n - 1) * 4 * batch:n * 4 * batch].astype(float)
     assert valid and n >= 6
-    assert pol0 == pytest.approx(-5.137518132774 if bits == 10 else 10 * np.log10(2), abs=1e-6)
-    assert pol1 == pytest.approx(10 * np.log10(np.mean(last**2) / (limit**2 / 2)), abs=1e-6)
+    check_input_power(bits, pol0, pol1, samples[0, 1, (n - 1) * 4 * batch:n * 4 * batch])
     present = np.ones((1, 2, samples.shape[2] // 512), bool)
     present[0, 0, (n - 1) * 4 * batch // 512 + 5] = False
     sent = scenario.digitiser_heaps(config, samples, 0, present)

@@ -1,6 +1,7 @@
 """fgpu over KATCP: what is set takes effect when steady-state-timestamp says, against the float64 model; what sensors say
 of a known input; every refusal; and what a restart keeps."""
 import ast
+import contextlib
 import json
 import math
 import os
@@ -44,8 +45,8 @@ def two_outputs(**sections):
 class Feed:
     """Sends the heaps of samples[ant][pol][n] part by part."""
 
-    def __init__(self, config, samples, start, **heaps):
-        self.config, self.samples, self.start = config, samples, start
+    def __init__(self, config, samples, start, receiver=None, **heaps):
+        self.config, self.samples, self.start, self.receiver = config, samples, start, receiver
         self.sent = scenario.digitiser_heaps(config, samples, start, **heaps)
         self.per_packet = len(self.sent) / (samples.shape[2] // config["recv"]["packet_samples"])
         self.done = 0
@@ -57,6 +58,11 @@ class Feed:
             n = self.done + round(n_chunks * CHUNK // self.config["recv"]["packet_samples"] * self.per_packet)
         harness.send_live(self.sent[self.done:n])
         self.done = n
+
+    def go(self, n_chunks=None):
+        """The same, and waits for what comes of it."""
+        self.send(n_chunks)
+        wait_batches(self.config, self.receiver, self.end)
 
     @property
     def end(self):
@@ -72,6 +78,20 @@ def wait_batches(config, receiver, end):
         last = (end // CHUNK * CHUNK - (WINDOW + 1) * CHUNK - model.reach) // model.batch * model.batch
         receiver.wait(lambda heaps: sum(h.endpoint in where and h.items.get("timestamp") == last for h in heaps)
                       == len(where) * len(config["antennas"]), f"{output['name']} up to {last}")
+
+
+@contextlib.contextmanager
+def running(daemon, config, samples, start):
+    """A running fgpu, a client of its KATCP, the feed of its inputs, and what receives its outputs."""
+    with harness.Receiver(destinations(config)) as receiver:
+        process = daemon("fgpu", config).wait_ready()
+        with control.Client(process) as client:
+            yield process, client, Feed(config, samples, start, receiver), receiver
+
+
+def with_new_ports(config):
+    """For a second start, while the first one's ports may still be in use."""
+    return merge(config, {server: {"listen": f"127.0.0.1:{harness.free_tcp_port()}"} for server in ("http", "katcp")})
 
 
 def gains_text(gains):
@@ -130,45 +150,39 @@ def test_gains(daemon, rng):
 
     current = [c[0][1].copy() for c in changes]
     seen = [0]
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            feed = Feed(config, samples, start)
-            assert client.value("steady-state-timestamp") == "0"
-            feed.send(15)
-            wait_batches(config, receiver, feed.end)
-            # A scalar to one input, by number.
-            assert client.request("gain", "wide0", 1, "0.25-0.125j") == []
-            current[0][0, :, 1] = 0.25 - 0.125j
-            changed(0, client, seen)
-            assert client.request("gain", "wide0", "1") == ["0.25-0.125j"]
-            assert client.request("gain", "wide0", "m000v") == gains_text([np.float32(0.4)])
-            feed.send(12)
-            wait_batches(config, receiver, feed.end)
-            # A vector to one input of the other antenna, by label, of the narrow band.
-            vector = (rng.normal(0, 0.3, 64) + 1j * rng.normal(0, 0.3, 64)).astype(np.complex64)
-            client.request("gain", "wide1", "m001h", *[repr(complex(g)) for g in vector])
-            current[1][1, :, 1] = vector
-            changed(1, client, seen)
-            assert client.request("gain", "wide1", 3) == gains_text(vector)
-            assert client.value("wide1.input3.eq") == "[" + ", ".join(gains_text(vector)) + "]"
-            check_mean_gains(process, config, current)
-            timestamp, status, _ = client.reading("wide1.input3.eq")
-            assert status == "nominal" and timestamp == pytest.approx(SYNC + seen[0] / RATE, abs=2e-6)
-            feed.send(12)
-            wait_batches(config, receiver, feed.end)
-            # All at once.
-            vector = rng.normal(0.3, 0.1, 64).astype(np.complex64)
-            client.request("gain-all", "wide0", *[str(complex(g)) for g in vector])
-            current[0][:] = vector[None, :, None]
-            changed(0, client, seen)
-            client.request("gain-all", "wide1", "default")
-            current[1][:] = np.float32(0.3)
-            changed(1, client, seen)
-            assert client.value("wide1.input3.eq") == "[" + gains_text([np.float32(0.3)])[0] + "]"
-            check_mean_gains(process, config, current)
-            feed.send()
-            streams = test_fgpu_stream.finish(config, process, receiver)
+    with running(daemon, config, samples, start) as (process, client, feed, receiver):
+        assert client.value("steady-state-timestamp") == "0"
+        feed.go(15)
+        # A scalar to one input, by number.
+        assert client.request("gain", "wide0", 1, "0.25-0.125j") == []
+        current[0][0, :, 1] = 0.25 - 0.125j
+        changed(0, client, seen)
+        assert client.request("gain", "wide0", "1") == ["0.25-0.125j"]
+        assert client.request("gain", "wide0", "m000v") == gains_text([np.float32(0.4)])
+        feed.go(12)
+        # A vector to one input of the other antenna, by label, of the narrow band.
+        vector = (rng.normal(0, 0.3, 64) + 1j * rng.normal(0, 0.3, 64)).astype(np.complex64)
+        client.request("gain", "wide1", "m001h", *[repr(complex(g)) for g in vector])
+        current[1][1, :, 1] = vector
+        changed(1, client, seen)
+        assert client.request("gain", "wide1", 3) == gains_text(vector)
+        assert client.value("wide1.input3.eq") == "[" + ", ".join(gains_text(vector)) + "]"
+        check_mean_gains(process, config, current)
+        timestamp, status, _ = client.reading("wide1.input3.eq")
+        assert status == "nominal" and timestamp == pytest.approx(SYNC + seen[0] / RATE, abs=2e-6)
+        feed.go(12)
+        # All at once.
+        vector = rng.normal(0.3, 0.1, 64).astype(np.complex64)
+        client.request("gain-all", "wide0", *[str(complex(g)) for g in vector])
+        current[0][:] = vector[None, :, None]
+        changed(0, client, seen)
+        client.request("gain-all", "wide1", "default")
+        current[1][:] = np.float32(0.3)
+        changed(1, client, seen)
+        assert client.value("wide1.input3.eq") == "[" + gains_text([np.float32(0.3)])[0] + "]"
+        check_mean_gains(process, config, current)
+        feed.send()
+        streams = test_fgpu_stream.finish(config, process, receiver)
     n_last = check_gains(config, streams, samples, start, changes)
     assert min(n_last.values()) > 10, n_last
 
@@ -204,43 +218,38 @@ def test_delays(daemon, rng):
             of_input = models[o][i // 2][i % 2]
             of_input[:] = [old for old in of_input if old.start < when] + [m]
 
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            feed = Feed(config, samples, start)
-            assert client.reading("wide1.input2.delay")[1:] == ("nominal", "(-1, 0.0, 0.0, 0.0, 0.0)")
-            set_all(0, start + 3 * CHUNK + 77)
-            assert client.value("wide0.input2.delay") == "(-1, 0.0, 0.0, 0.0, 0.0)"
-            assert client.value("steady-state-timestamp") == "0"
-            feed.send(15)
-            wait_batches(config, receiver, feed.end)
-            m = models[0][1][0][-1]
-            timestamp, status, text = client.reading("wide0.input2.delay")
-            shown = ast.literal_eval(text)
-            assert shown[0] == m.start and np.allclose(shown[1:], (m.delay / RATE, m.rate, m.phase, m.phase_rate * RATE),
-                                                       rtol=1e-15)
-            assert status == "nominal" and timestamp == pytest.approx(SYNC + m.start / RATE, abs=2e-6)
-            assert client.value("wide1.input2.delay") == "(-1, 0.0, 0.0, 0.0, 0.0)"
-            # Two that wait, the first of which is replaced together with the second.
-            set_all(1, feed.end + 6 * CHUNK + 1)
-            set_all(1, feed.end + 7 * CHUNK)
-            set_all(1, feed.end + 5 * CHUNK + 3, quadratic=True)
-            # Some inputs only.
-            some = {i: random_model(feed.end + 4 * CHUNK, i == 3) for i in (0, 3)}
-            client.request("delays", "wide0", at(feed.end + 4 * CHUNK), f"m001h={delay_text(some[3])}",
-                           f"0={delay_text(some[0])}")
-            models[0][0][0].append(some[0])
-            models[0][1][1].append(some[3])
-            steady = client.value("steady-state-timestamp", int)
-            assert feed.end - (WINDOW + 5) * CHUNK <= steady <= feed.end
-            feed.send(20)
-            wait_batches(config, receiver, feed.end)
-            numbers = ast.literal_eval(client.value("wide0.input3.delay"))
-            assert numbers[0] == some[3].start and len(numbers) == 7
-            assert numbers[5] == pytest.approx(some[3].acceleration * RATE, rel=1e-14) and numbers[6] == 0
-            assert ast.literal_eval(client.value("wide0.input1.delay"))[0] == models[0][0][1][0].start
-            feed.send()
-            streams = test_fgpu_stream.finish(config, process, receiver)
+    with running(daemon, config, samples, start) as (process, client, feed, receiver):
+        assert client.reading("wide1.input2.delay")[1:] == ("nominal", "(-1, 0.0, 0.0, 0.0, 0.0)")
+        set_all(0, start + 3 * CHUNK + 77)
+        assert client.value("wide0.input2.delay") == "(-1, 0.0, 0.0, 0.0, 0.0)"
+        assert client.value("steady-state-timestamp") == "0"
+        feed.go(15)
+        m = models[0][1][0][-1]
+        timestamp, status, text = client.reading("wide0.input2.delay")
+        shown = ast.literal_eval(text)
+        assert shown[0] == m.start and np.allclose(shown[1:], (m.delay / RATE, m.rate, m.phase, m.phase_rate * RATE),
+                                                   rtol=1e-15)
+        assert status == "nominal" and timestamp == pytest.approx(SYNC + m.start / RATE, abs=2e-6)
+        assert client.value("wide1.input2.delay") == "(-1, 0.0, 0.0, 0.0, 0.0)"
+        # Two that wait, the first of which is replaced together with the second.
+        set_all(1, feed.end + 6 * CHUNK + 1)
+        set_all(1, feed.end + 7 * CHUNK)
+        set_all(1, feed.end + 5 * CHUNK + 3, quadratic=True)
+        # Some inputs only.
+        some = {i: random_model(feed.end + 4 * CHUNK, i == 3) for i in (0, 3)}
+        client.request("delays", "wide0", at(feed.end + 4 * CHUNK), f"m001h={delay_text(some[3])}",
+                       f"0={delay_text(some[0])}")
+        models[0][0][0].append(some[0])
+        models[0][1][1].append(some[3])
+        steady = client.value("steady-state-timestamp", int)
+        assert feed.end - (WINDOW + 5) * CHUNK <= steady <= feed.end
+        feed.go(20)
+        numbers = ast.literal_eval(client.value("wide0.input3.delay"))
+        assert numbers[0] == some[3].start and len(numbers) == 7
+        assert numbers[5] == pytest.approx(some[3].acceleration * RATE, rel=1e-14) and numbers[6] == 0
+        assert ast.literal_eval(client.value("wide0.input1.delay"))[0] == models[0][0][1][0].start
+        feed.send()
+        streams = test_fgpu_stream.finish(config, process, receiver)
     for o in range(2):
         of_output = {key: got for key, got in streams.items() if key[0] == o}
         assert test_delay.check(config, of_output, models[o], samples, start) > 50
@@ -252,16 +261,12 @@ def test_late_delays(daemon, rng):
     samples = scenario.noise(rng, 1, CHUNK * 40, 10)
     start = 2**40
     output = scenario.model_of(config["outputs"][0], config)
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            feed = Feed(config, samples, start)
-            feed.send(15)
-            wait_batches(config, receiver, feed.end)
-            client.request("delays", "wide0", SYNC, "1e-7,0:0.5,0", "0,0:0,-1e2")
-            steady = client.value("steady-state-timestamp", int)
-            feed.send()
-            streams = test_fgpu_stream.finish(config, process, receiver)
+    with running(daemon, config, samples, start) as (process, client, feed, receiver):
+        feed.go(15)
+        client.request("delays", "wide0", SYNC, "1e-7,0:0.5,0", "0,0:0,-1e2")
+        steady = client.value("steady-state-timestamp", int)
+        feed.send()
+        streams = test_fgpu_stream.finish(config, process, receiver)
     models = [[[Delay(0, 100, 0, 0.5, 0)], [Delay(0, 0, 0, 0, -1e2 / RATE)]]]
     # In the model each spectrum before 'steady' has no delay.
     placed = fmodel.delayed_batches(output, [[Delay(0), *[Delay(steady, m[0].delay, m[0].rate,
@@ -280,28 +285,24 @@ def test_resume(daemon, rng):
     samples = scenario.noise(rng, 1, CHUNK * 40, 10)
     start, wrong = 2**40, 100 * CHUNK
     output = scenario.model_of(config["outputs"][0], config)
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            feed = Feed(config, samples, start)
-            feed.send(12)
-            wait_batches(config, receiver, feed.end)
-            client.request("delays", "wide0", SYNC, *[f"{wrong / RATE},0:0,0"] * 2)
-            feed.send(8)
-            receiver.wait(lambda heaps: any((h.items.get("timestamp") or 0) > start + wrong for h in heaps), "heaps of the wrong delay")
-            client.request("delays", "wide0", SYNC, *["0,0:0,0"] * 2)
-            feed.send(8)
-            ahead = process.wait_metric(lambda m: m.get("fgpu_output_ahead_seconds") > 0, "the stream to wait").get("fgpu_output_ahead_seconds")
-            assert (wrong - 9 * CHUNK) / RATE <= ahead <= wrong / RATE
-            client.wait("wide0.input1.delay", lambda status, value: status == "error", "in error")
-            assert client.value("device-status") == "degraded"
-            client.request("resume", "wide0", "m000")
-            steady = client.value("steady-state-timestamp", int)
-            assert feed.end - (WINDOW + 1) * CHUNK <= steady <= feed.end + output.batch and steady % output.batch == 0
-            feed.send()
-            client.wait("wide0.input1.delay", lambda status, value: status == "nominal", "nominal")
-            assert process.metrics().get("fgpu_output_ahead_seconds") == 0
-            streams = test_fgpu_stream.finish(config, process, receiver)
+    with running(daemon, config, samples, start) as (process, client, feed, receiver):
+        feed.go(12)
+        client.request("delays", "wide0", SYNC, *[f"{wrong / RATE},0:0,0"] * 2)
+        feed.send(8)
+        receiver.wait(lambda heaps: any((h.items.get("timestamp") or 0) > start + wrong for h in heaps), "heaps of the wrong delay")
+        client.request("delays", "wide0", SYNC, *["0,0:0,0"] * 2)
+        feed.send(8)
+        ahead = process.wait_metric(lambda m: m.get("fgpu_output_ahead_seconds") > 0, "the stream to wait").get("fgpu_output_ahead_seconds")
+        assert (wrong - 9 * CHUNK) / RATE <= ahead <= wrong / RATE
+        client.wait("wide0.input1.delay", lambda status, value: status == "error", "in error")
+        assert client.value("device-status") == "degraded"
+        client.request("resume", "wide0", "m000")
+        steady = client.value("steady-state-timestamp", int)
+        assert feed.end - (WINDOW + 1) * CHUNK <= steady <= feed.end + output.batch and steady % output.batch == 0
+        feed.send()
+        client.wait("wide0.input1.delay", lambda status, value: status == "nominal", "nominal")
+        assert process.metrics().get("fgpu_output_ahead_seconds") == 0
+        streams = test_fgpu_stream.finish(config, process, receiver)
     got = {t: values for t, values in streams[0, 0].items() if steady <= t < start + wrong}
     models = fmodel.voltages(start, samples[0], output, [t // output.batch for t in got])
     assert list(got) == list(range(steady, start + 40 * CHUNK - output.reach, output.batch))
@@ -525,25 +526,21 @@ def test_status_of_delays(daemon, rng):
         with urllib.request.urlopen(f"http://{config['http']['listen']}/status.json", timeout=harness.TIMEOUT_S) as reply:
             return json.load(reply)
 
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            text = "{},{},{}:{},{},{}".format(*model)
-            client.request("delays", "wide0", f"{SYNC + (start - 7654321) / RATE:.9f}", text, text)
-            feed = Feed(config, scenario.noise(rng, 1, CHUNK * 60, 10), start)
-            delays = []
-            while not delays:
-                status()
-                feed.send(10)
-                wait_batches(config, receiver, feed.end)
-                delays = status()["delays"]
-            assert len(delays) == 2
-            for found in delays:
-                since = (found["now_delay_s"] - model[0]) / model[1]
-                assert 0 < since < 1 and found["start_time"] > 0
-                expected = model[3] + (model[4] + 0.5 * model[5] * since) * since
-                assert abs(0.5 * model[5] * since**2) > 0.1, "it could not be seen"
-                assert math.remainder(found["now_phase_rad"] - expected, math.tau) == pytest.approx(0, abs=1e-3)
+    with running(daemon, config, scenario.noise(rng, 1, CHUNK * 60, 10), start) as (process, client, feed, receiver):
+        text = "{},{},{}:{},{},{}".format(*model)
+        client.request("delays", "wide0", f"{SYNC + (start - 7654321) / RATE:.9f}", text, text)
+        delays = []
+        while not delays:
+            status()
+            feed.go(10)
+            delays = status()["delays"]
+        assert len(delays) == 2
+        for found in delays:
+            since = (found["now_delay_s"] - model[0]) / model[1]
+            assert 0 < since < 1 and found["start_time"] > 0
+            expected = model[3] + (model[4] + 0.5 * model[5] * since) * since
+            assert abs(0.5 * model[5] * since**2) > 0.1, "it could not be seen"
+            assert math.remainder(found["now_phase_rad"] - expected, math.tau) == pytest.approx(0, abs=1e-3)
         process.terminate().wait_end()
 
 
@@ -552,26 +549,22 @@ def test_output_clip_counts(daemon, rng):
     config = katcp_config(outputs=[{"gain": 3.0, "taps": 4}, {"gain": 2.0, "channels": 128, "taps": 4, "dither": "uniform",
                                                              "dither_seed": 12345}])
     samples = scenario.noise(rng, 1, CHUNK * 30, 10)
-    with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
-            feed = Feed(config, samples, 2**40)
-            feed.send()
-            wait_batches(config, receiver, feed.end)
-            output = scenario.model_of(config["outputs"][0], config)
-            last = (2**40 + (29 - WINDOW) * CHUNK - output.reach) // output.batch
-            unix = SYNC + (last + 1) * output.batch / RATE
-            client.wait("wide0.input0.feng-clip-cnt", lambda s, v: client.reading("wide0.input0.feng-clip-cnt")[0]
-                        >= unix - 2e-6, "the last batch")
-            for pol in range(2):
-                timestamp, status, value = client.reading(f"wide0.input{pol}.feng-clip-cnt")
-                n = round((timestamp - SYNC) * RATE / output.batch) - 2**40 // output.batch
-                models = fmodel.voltages(2**40, samples[0], output, range(2**40 // output.batch, 2**40 // output.batch + n))
-                peak = np.array([np.maximum(abs(m[..., pol].real), abs(m[..., pol].imag)) for m in models.values()])
-                low, high = (np.count_nonzero(peak > 127 + margin) for margin in (1e-3, -1e-3))
-                assert status == "nominal" and low <= int(value) <= high and low > 1000
-            assert client.value("wide1.dither-seed") == "12345"
-            test_fgpu_stream.finish(config, process, receiver)
+    with running(daemon, config, samples, 2**40) as (process, client, feed, receiver):
+        feed.go()
+        output = scenario.model_of(config["outputs"][0], config)
+        last = (2**40 + (29 - WINDOW) * CHUNK - output.reach) // output.batch
+        unix = SYNC + (last + 1) * output.batch / RATE
+        client.wait("wide0.input0.feng-clip-cnt", lambda s, v: client.reading("wide0.input0.feng-clip-cnt")[0]
+                    >= unix - 2e-6, "the last batch")
+        for pol in range(2):
+            timestamp, status, value = client.reading(f"wide0.input{pol}.feng-clip-cnt")
+            n = round((timestamp - SYNC) * RATE / output.batch) - 2**40 // output.batch
+            models = fmodel.voltages(2**40, samples[0], output, range(2**40 // output.batch, 2**40 // output.batch + n))
+            peak = np.array([np.maximum(abs(m[..., pol].real), abs(m[..., pol].imag)) for m in models.values()])
+            low, high = (np.count_nonzero(peak > 127 + margin) for margin in (1e-3, -1e-3))
+            assert status == "nominal" and low <= int(value) <= high and low > 1000
+        assert client.value("wide1.dither-seed") == "12345"
+        test_fgpu_stream.finish(config, process, receiver)
 
 
 def test_facts(daemon):
@@ -650,8 +643,7 @@ def test_restart(how, daemon, work, rng, monkeypatch):
                            [1800000001.5, 0, 1e-7, 1e-9, 0.3, -0.1, 1e-12, 1e-3]]
     kept = {path.name: path.read_text() for path in state.glob("*@*")}
 
-    config = merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"},
-                            "katcp": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
+    config = with_new_ports(config)
     process = daemon("fgpu", config).wait_ready()
     with control.Client(process) as client:
         assert {i: client.request("gain", s, i) for s in ("wide0", "wide1") for i in range(4)} == before
@@ -675,13 +667,11 @@ def test_restart_takes_effect(daemon, work, rng):
         client.request("gain-all", "wide0", "0.2j")
         client.request("delays", "wide0", at(model.start), delay_text(model), "0,0:0,0")
     process.terminate().wait_end()
-    config = merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"},
-                            "katcp": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
+    config = with_new_ports(config)
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
-        feed = Feed(config, samples, start)
-        feed.send()
-        wait_batches(config, receiver, feed.end)
+        feed = Feed(config, samples, start, receiver)
+        feed.go()
         streams = test_fgpu_stream.finish(config, process, receiver)
     output = scenario.model_of(config["outputs"][0], config)
     chunks = range(start // CHUNK, start // CHUNK + 24)
@@ -748,8 +738,7 @@ def test_odd_name(daemon, work):
         with control.Client(process) as client:
             client.request("gain", "wide0", 0, "2")
         process.terminate().wait_end()
-        config = merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"},
-                                "katcp": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
+        config = with_new_ports(config)
     assert "is ignored" not in process.log.read_text()
     assert "gains are those of" in process.log.read_text()
 

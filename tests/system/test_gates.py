@@ -1,5 +1,4 @@
 """xbgpu's shifts and gates against exact sums, on captures."""
-import shutil
 import subprocess
 
 import numpy as np
@@ -292,19 +291,9 @@ def test_random_gates(case, daemon, work, rng):
     run(daemon, work, config, int(rng.integers(0, 100)), scenario.random_voltages(rng, config, 36), present, rng)
 
 
-def emulate(monkeypatch):
-    """xbgpu's cuda device is from now on one without a GPU, or the test is skipped."""
-    plugin = harness.BUILD / "tests" / "cbf-cuda-fake.so"
-    if not plugin.exists() or not shutil.which("g++"):
-        pytest.skip("built without the CUDA toolkit, or there is no g++")
-    monkeypatch.setattr(harness, "XBGPU_WRAPPER", ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={plugin}",
-                                                   "CBF_FAKE_CUDA=emulate=1"])  # which runs in the root of the tree
-
-
 @pytest.mark.parametrize("bits, encoding", [(8, "twos_complement"), (4, "offset"), (16, "twos_complement")])
-def test_emulated(bits, encoding, daemon, work, rng, monkeypatch):
+def test_emulated(bits, encoding, daemon, work, rng, fake_cuda):
     """The CUDA variants of all kernels, on a device without a GPU: shifts, and gates with and without dispersion."""
-    emulate(monkeypatch)
     gates = phase_gates(9, 1, frequency="99321.7", dispersion_measure=478.8, centre_frequency=856e6)
     gates[0]["take"] = [1, 2, 5]
     gates.append({"kind": "switch", "name": "on", "period": 5001, "on_until": 2300})
@@ -316,9 +305,8 @@ def test_emulated(bits, encoding, daemon, work, rng, monkeypatch):
 
 
 @pytest.mark.parametrize("bits, n_spectra", [(8, 4096), (16, 512)])
-def test_emulated_totals(bits, n_spectra, daemon, work, rng, monkeypatch):
+def test_emulated_totals(bits, n_spectra, daemon, work, rng, fake_cuda):
     """The same, of accumulations that sums of 32 bits do not hold."""
-    emulate(monkeypatch)
     gates = [{"kind": "switch", "name": "on", "period": 5001, "on_until": 2300}]
     config = gates_config(rng, gates, [{"integration_batches": 18, "missing": "weights"}], antennas=2,
                           spectra_per_heap=n_spectra, channels_per_substream=1, sample_bits=bits)

@@ -7,7 +7,6 @@ On the cpu device the addresses of what is sent so are those of no memory: a pro
 import json
 import math
 import re
-import shutil
 import subprocess
 import urllib.request
 
@@ -25,26 +24,15 @@ from streams import STREAMS, counts
 from test_verbs_recv import assert_same, ends, feed, foreign, live_config, ours, run_live, start  # noqa: F401
 from test_wrong_packets import TABLE, disturb
 
-FAKE_CUDA = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 # One or two fewer than a stream makes, so that some are used again.
 FEW_CHUNKS = {"fgpu": 10, "xbgpu": 14}
 GPUDIRECT = {"transport": "ibverbs", "gpudirect": True}
 
 
 @pytest.fixture(autouse=True)
-def gpu(work, monkeypatch):
+def gpu(fake_cuda):
     """gpu(what CUDA is to do): there is none, and so the cuda device goes without, on CUDA variants of kernels."""
-    if not FAKE_CUDA.exists() or not shutil.which("g++"):
-        pytest.skip("built without CUDA, or g++ is not there")
-    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
-        (work / name).symlink_to(harness.ROOT / name)
-
-    def use(cuda="gpus=1"):
-        monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE_CUDA))
-        monkeypatch.setenv("CBF_FAKE_CUDA", f"emulate=1,{cuda}")
-
-    use()
-    return use
+    return fake_cuda
 
 
 def stream_of(program, payload_bytes, **more):

@@ -10,7 +10,6 @@ import subprocess
 import time
 
 import aiokatcp
-import harness
 import katcp_codec
 import pytest
 import yaml

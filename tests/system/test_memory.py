@@ -1,7 +1,6 @@
 """The memory that an engine says it takes, and that it checks before it starts, is what it takes: counted by the CUDA runtime
 of tests/fakes/cuda, for random configurations."""
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -12,7 +11,6 @@ import scenario
 import verbs
 from harness import merge
 
-FAKE_CUDA = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 FAKE_VULKAN = harness.BUILD / "tests" / "fake_vulkan"
 MIB = 2**20
 # Of a receive thread: slots for 64 packets, and without ibverbs a buffer of 4 MiB.
@@ -20,8 +18,7 @@ SLOTS_BYTES, SOURCE_BYTES = 64 * (256 + 2 * 65536), 64 * 65536
 STATED = re.compile(r"memory: (\d+) MiB of chunks, (\d+) MiB of output buffers, (\d+) MiB of others: (\d+) MiB of host "
                     r"memory, (\d+) MiB on the device(?:, (\d+) MiB of that direct chunks)?\n")
 
-pytestmark = pytest.mark.skipif(not FAKE_CUDA.exists() or not (FAKE_VULKAN / "libvulkan.so.1").exists()
-                                or not shutil.which("g++"), reason="built without CUDA or Vulkan, or g++ is not there")
+pytestmark = pytest.mark.skipif(not (FAKE_VULKAN / "libvulkan.so.1").exists(), reason="built without Vulkan")
 
 
 def random_recv(rng, path):
@@ -66,13 +63,10 @@ def random_xbgpu(rng, recv):
     return merge(config, {"recv": recv})
 
 
-def run(daemon, work, config, program, monkeypatch):
+def run(daemon, work, config, program, monkeypatch, fake_cuda):
     """Returns what it says (MiB of host and device memory), and what was counted (bytes on the device, and pinned)."""
     counts = work / "counts"
-    for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
-        (work / name).symlink_to(harness.ROOT / name)
-    monkeypatch.setenv("CBF_CUDA_DEVICE", str(FAKE_CUDA))
-    monkeypatch.setenv("CBF_FAKE_CUDA", "emulate=1,memory_mib=65536")
+    fake_cuda("memory_mib=65536")
     monkeypatch.setenv("CBF_FAKE_CUDA_COUNTS", str(counts))
     monkeypatch.setenv("CBF_FAKE_VULKAN", "heap_mib=65536")
     process = daemon(program, merge(config, {"device": {"kind": "cuda"}})).wait_ready()
@@ -90,7 +84,7 @@ def run(daemon, work, config, program, monkeypatch):
 @pytest.mark.parametrize("index", range(2))
 @pytest.mark.parametrize("path", ["pinned", "direct", "gpudirect"])
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
-def test_stated_is_taken(program, path, index, daemon, work, rng, monkeypatch):
+def test_stated_is_taken(program, path, index, daemon, work, rng, monkeypatch, fake_cuda):
     make = {"fgpu": random_fgpu, "xbgpu": random_xbgpu}[program]
     config = make(rng, random_recv(rng, path))
     monkeypatch.setattr(harness, "LIBRARY_PATH", str(FAKE_VULKAN))
@@ -100,10 +94,10 @@ def test_stated_is_taken(program, path, index, daemon, work, rng, monkeypatch):
             for name, value in ends[0].env.items():
                 monkeypatch.setenv(name, value)
             monkeypatch.setattr(harness, "LIBRARY_PATH", None)
-            host, stated, device, pinned = run(daemon, work, config, program, monkeypatch)
+            host, stated, device, pinned = run(daemon, work, config, program, monkeypatch, fake_cuda)
     else:
         config["recv"]["interface"] = "lo"
-        host, stated, device, pinned = run(daemon, work, config, program, monkeypatch)
+        host, stated, device, pinned = run(daemon, work, config, program, monkeypatch, fake_cuda)
     assert abs(stated - device / MIB) <= 1, f"{stated} MiB stated, {device / MIB:.2f} taken of the device"
     n_inputs = config["recv"]["antennas"] if program == "xbgpu" else 2 * len(config["antennas"])
     n_threads = min(config["recv"]["threads"] or n_inputs, n_inputs)

@@ -14,11 +14,10 @@ import signal
 import socket
 import struct
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import harness
-import numpy as np
 import pytest
 import yaml
 from harness import BUILD, LOOPBACK, SANITIZED, endpoints, free_tcp_port, groups

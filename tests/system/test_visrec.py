@@ -1,17 +1,11 @@
-"""visrec with heaps from spead2, by capture and by multicast; pyuvdata reads the result with all its checks.
-
-Stands alone: the recorder is $CBF_BUILD/visrec (default build/), nothing else of the project is used but scripts/.
-"""
+"""visrec with heaps from spead2, by capture and by multicast; pyuvdata reads the result with all its checks."""
 
 import importlib
 import math
 import os
-import pathlib
 import re
 import resource
 import signal
-import socket
-import struct
 import subprocess
 import sys
 import time
@@ -26,10 +20,10 @@ import spead2
 import spead2.send
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-VISREC = ROOT / os.environ.get("CBF_BUILD", "build") / "visrec"
-LOOPBACK = "127.0.0.1"
-TIMEOUT_S = 60
+import harness
+from harness import LOOPBACK, ROOT, TIMEOUT_S
+
+VISREC = harness.BUILD / "visrec"
 MAGIC = (-(2**31), 1)
 LIGHT_M_S = 299792458.0
 POLS = ["xx", "yy", "xy", "yx"]  # AIPS's numbers -5 to -8
@@ -102,42 +96,7 @@ def file_baselines(n_ants):
 
 def packets_of(stream, heaps, payload=200):
     """The packets of each heap, as spead2 makes them: a list of lists."""
-    config = spead2.send.StreamConfig(max_packet_size=payload + 80)
-    result = []
-    for count, heap in heaps:
-        sink = spead2.send.BytesStream(spead2.ThreadPool(), config)
-        sink.send_heap(heap, cnt=count)
-        result.append(split_packets(sink.getvalue()))
-    return result
-
-
-def split_packets(data):
-    packets = []
-    while data:
-        n_items = struct.unpack_from(">H", data, 6)[0]
-        items = struct.unpack_from(f">{n_items}Q", data, 8)
-        payload = next(item & (2**48 - 1) for item in items if item >> 48 == 0x8004)
-        size = 8 + 8 * n_items + payload
-        packets.append(data[:size])
-        data = data[size:]
-    return packets
-
-
-def write_pcap(path, packets, group="239.1.2.3", port=7148):
-    """Ethernet frames of UDP multicast."""
-    with open(path, "wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65536, 1))
-        for i, packet in enumerate(packets):
-            udp = struct.pack(">HHHH", 40000, port, 8 + len(packet), 0)
-            ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, 28 + len(packet), 0, 0, 4, 17, 0, socket.inet_aton(LOOPBACK),
-                             socket.inet_aton(group))
-            words = struct.unpack(">10H", ip)
-            total = sum(words)
-            total = (total & 0xFFFF) + (total >> 16)
-            total = (total & 0xFFFF) + (total >> 16)
-            ip = ip[:10] + struct.pack(">H", ~total & 0xFFFF) + ip[12:]
-            frame = b"\x01\x00\x5e\x01\x02\x03" + b"\x02" * 6 + b"\x08\x00" + ip + udp + packet
-            file.write(struct.pack("<IIII", i // 1000, i % 1000, len(frame), len(frame)) + frame)
+    return [harness.packets(heap, count, payload + 80) for count, heap in heaps]
 
 
 def ut1_utc_s(unix_s):
@@ -282,16 +241,9 @@ def recorder(tmp_path):
         one.stop()
 
 
-@pytest.fixture
-def rng():
-    seed = int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}")  # pytest shows it with a failure
-    return np.random.default_rng(seed)
-
-
 def from_capture(tmp_path, packets):
     """The change of the configuration that reads these packets."""
-    write_pcap(tmp_path / "in.pcap", packets)
+    harness.write_pcap(tmp_path / "in.pcap", [(("239.1.2.3", 7148), packet) for packet in packets])
     return {"recv": {"interface": "", "pcap_file": str(tmp_path / "in.pcap")}}
 
 
@@ -713,9 +665,7 @@ def send_paced(one, sender, first, dumps):
 
 def live(recorder, stream, sender, changes=None):
     sync_s = int(time.time()) - 86400 * 3
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        listen = f"{LOOPBACK}:{probe.getsockname()[1]}"
+    listen = f"{LOOPBACK}:{harness.free_tcp_port()}"
     one = recorder(stream, {"recv": {"sources": sender.sources}, "time": {"sync_time": sync_s, "timebase": "clock"},
                             "telescope": {"ut1_utc": ut1_utc_s(time.time())}, "http": {"listen": listen}} | (changes or {}))
     now_samples = int((time.time() - sync_s) * stream.sample_rate)

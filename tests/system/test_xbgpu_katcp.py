@@ -354,9 +354,8 @@ def test_gates_change(dispersed, daemon, work, rng):
     check_gates(run, run.end(), pieces)
 
 
-def test_emulated(daemon, work, rng, monkeypatch):
+def test_emulated(daemon, work, rng, fake_cuda):
     """Shifts and gates that change, on the CUDA device without a GPU."""
-    test_gates.emulate(monkeypatch)
     cal = {"kind": "switch", "name": "cal", "period": 5001, "on_until": 2300}
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 3, "missing": "weights", "gate": "cal", "audit_samples": 8},

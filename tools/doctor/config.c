@@ -1,11 +1,9 @@
 /* config.c - F-engines against X-engines, from their files alone, wherever they run.
  *
  * An X-engine belongs to the output of an F-engine that sends to one of its sources. */
-#include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,13 +174,10 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     int64_t n = 0;
 
     *array_size = 0;
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
+    for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x));)
+        n = x->xbgpu.recv.n_ants > n ? x->xbgpu.recv.n_ants : n;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));) {
         const struct fgpu_config *fgpu = &file->fgpu;
-        if (file->ok && file->kind == DOCTOR_XBGPU && file->xbgpu.recv.n_ants > n)
-            n = file->xbgpu.recv.n_ants;
-        if (!file->ok || file->kind != DOCTOR_FGPU)
-            continue;
         if (config_given(file->config, &fgpu->send.array_size) && fgpu->send.array_size > *array_size)
             *array_size = fgpu->send.array_size;
         for (size_t a = 0; a < fgpu->antennas.n; a++)
@@ -291,10 +286,7 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
     struct pair *pairs = NULL;
     size_t n = 0, n_bad = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *f = &doctor->files[i];
-        if (!f->ok || f->kind != DOCTOR_FGPU)
-            continue;
+    for (const struct doctor_file *f = NULL; (f = doctor_next(doctor, DOCTOR_FGPU, f));)
         for (size_t o = 0; o < f->fgpu.outputs.n; o++) {
             struct pair pair = {.f = f, .x = x, .output = fgpu_config_output(&f->fgpu, o)};
             int substream = find_substream(pair.output, x);
@@ -307,7 +299,6 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
             pairs = more;
             pairs[n++] = pair;
         }
-    }
     check_shapes(doctor, pairs, n);
     for (size_t p = 0; p < n; p++) {
         check_antennas(doctor, &pairs[p]);
@@ -327,10 +318,8 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
     struct finding *f = report_add(&doctor->report, FINDING_FAIL, "config.f-x", x->name);
     char mine[32], theirs[32] = "none";
 
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok && doctor->files[i].kind == DOCTOR_FGPU)
-            endpoint_format(&fgpu_config_output(&doctor->files[i].fgpu, 0)->destinations.items[0], theirs,
-                            sizeof(theirs));
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
+        endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
     SAY(f->found, "no F-engine's output goes to %s, where it listens; they begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
     SAY(f->expected, "recv.sources that is one of outputs[].destinations");
@@ -387,23 +376,18 @@ static void check_array(struct doctor *doctor)
     size_t n_served = 0;
     int64_t n_ants = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (file->ok && file->kind == DOCTOR_XBGPU && file->xbgpu.recv.n_ants > n_ants)
-            n_ants = file->xbgpu.recv.n_ants;
-        if (!file->ok || file->kind != DOCTOR_FGPU)
-            continue;
+    for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x));)
+        n_ants = x->xbgpu.recv.n_ants > n_ants ? x->xbgpu.recv.n_ants : n_ants;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));) {
         n_served += file->fgpu.antennas.n;
         for (size_t a = 0; a < file->fgpu.antennas.n; a++)
-            for (size_t j = 0; j < i; j++)
-                for (size_t b = 0; doctor->files[j].ok && doctor->files[j].kind == DOCTOR_FGPU &&
-                                   b < doctor->files[j].fgpu.antennas.n;
-                     b++) {
+            for (const struct doctor_file *before = NULL; (before = doctor_next(doctor, DOCTOR_FGPU, before)) != file;)
+                for (size_t b = 0; b < before->fgpu.antennas.n; b++) {
                     const struct fgpu_config_antenna *mine = fgpu_config_antenna(&file->fgpu, a);
-                    const struct fgpu_config_antenna *other = fgpu_config_antenna(&doctor->files[j].fgpu, b);
+                    const struct fgpu_config_antenna *other = fgpu_config_antenna(&before->fgpu, b);
                     if (mine->feng_id != other->feng_id)
                         continue;
-                    struct finding *f = disagree(doctor, "config.antennas", file, &doctor->files[j]);
+                    struct finding *f = disagree(doctor, "config.antennas", file, before);
                     SAY(f->found, "feng_id %lld is that of %s and of %s", (long long)mine->feng_id, other->name,
                         mine->name);
                     SAY(f->expected, "a feng_id for each antenna");
@@ -455,10 +439,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
 /* Two outputs to one group arrive as one stream that fits neither. */
 static void check_destinations(struct doctor *doctor)
 {
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || file->kind != DOCTOR_FGPU)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
         for (size_t o = 0; o < file->fgpu.outputs.n; o++)
             for (size_t p = 0; p < o; p++) {
                 const struct fgpu_config_output *a = fgpu_config_output(&file->fgpu, o);
@@ -477,7 +458,6 @@ static void check_destinations(struct doctor *doctor)
                         SAY(f->fix, "change destinations of %s in %s", a->name, file->path);
                     }
             }
-    }
 }
 
 void doctor_check_config(struct doctor *doctor)
@@ -485,10 +465,7 @@ void doctor_check_config(struct doctor *doctor)
     const struct doctor_file *first = NULL;
     size_t n_f = 0, n_x = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         n_f += file->kind == DOCTOR_FGPU;
         n_x += file->kind == DOCTOR_XBGPU;
         check_ttl(doctor, file);
@@ -497,10 +474,9 @@ void doctor_check_config(struct doctor *doctor)
             check_times(doctor, first, file);
         first = first ? first : file;
     }
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok && doctor->files[i].kind == DOCTOR_XBGPU && n_f > 0 &&
-            check_x(doctor, &doctor->files[i]) == 0)
-            add_unmatched(doctor, &doctor->files[i]);
+    for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x));)
+        if (n_f > 0 && check_x(doctor, x) == 0)
+            add_unmatched(doctor, x);
     check_array(doctor);
     check_destinations(doctor);
     for (size_t i = 0; i < doctor->n_files; i++)

@@ -218,11 +218,10 @@ void doctor_check_cpu(struct doctor *doctor)
 {
     struct pins pins = {0};
 
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok) {
-            add_pins(&pins, doctor->files[i].recv_affinity, doctor->files[i].name, "recv.affinity");
-            add_pins(&pins, &doctor->files[i].send->affinity, doctor->files[i].name, "send.affinity");
-        }
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
+        add_pins(&pins, file->recv_affinity, file->name, "recv.affinity");
+        add_pins(&pins, &file->send->affinity, file->name, "send.affinity");
+    }
     check_governor(doctor);
     check_idle(doctor);
     check_smt(doctor);

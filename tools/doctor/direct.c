@@ -147,9 +147,8 @@ void doctor_check_direct(struct doctor *doctor)
 {
     size_t n_direct = 0, n_gpudirect = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || !(file->direct || file->gpudirect) || doctor_file_on_cpu(doctor, file))
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
+        if (!(file->direct || file->gpudirect) || doctor_file_on_cpu(doctor, file))
             continue;
         if (file->direct && n_direct++ == 0) {
             check_vulkan(doctor);

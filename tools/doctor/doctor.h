@@ -28,7 +28,7 @@ enum doctor_topic {
     TOPIC_BUNDLE = 31, /* and into an archive */
 };
 
-enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU, DOCTOR_RECORDER };
+enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU, DOCTOR_RECORDER, DOCTOR_ANY };
 
 struct doctor_recorder;
 
@@ -98,6 +98,9 @@ struct doctor {
 /* Loads a file; whatever is wrong becomes findings. */
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path);
 void doctor_file_free(struct doctor_file *file);
+
+/* The good file after 'file', or the first if that is NULL; NULL: there is no other.  'kind': DOCTOR_ANY, or of that kind only. */
+struct doctor_file *doctor_next(const struct doctor *doctor, enum doctor_kind kind, const struct doctor_file *file);
 
 /* True if a daemon of the file's kind answers where the file has its monitoring, or a process here was given it. */
 bool doctor_file_runs(const struct doctor_file *file);

@@ -358,13 +358,12 @@ char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, s
 
     snprintf(text, DOCTOR_NAME_BYTES, "feng %zu", feng_id);
     *fgpu = NULL;
-    for (size_t i = 0; i < doctor->n_files; i++)
-        for (size_t a = 0;
-             doctor->files[i].ok && doctor->files[i].kind == DOCTOR_FGPU && a < doctor->files[i].fgpu.antennas.n; a++) {
-            const struct fgpu_config_antenna *ant = fgpu_config_antenna(&doctor->files[i].fgpu, a);
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
+        for (size_t a = 0; a < file->fgpu.antennas.n; a++) {
+            const struct fgpu_config_antenna *ant = fgpu_config_antenna(&file->fgpu, a);
             if ((size_t)ant->feng_id != feng_id)
                 continue;
-            *fgpu = &doctor->files[i];
+            *fgpu = file;
             snprintf(text, DOCTOR_NAME_BYTES, "%s", ant->name);
         }
     if (x->xbgpu.recv.antenna_names && feng_id < (size_t)x->xbgpu.recv.n_ants) {
@@ -374,6 +373,14 @@ char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, s
         labels_fini(&labels);
     }
     return text;
+}
+
+struct doctor_file *doctor_next(const struct doctor *doctor, enum doctor_kind kind, const struct doctor_file *file)
+{
+    for (size_t i = file ? (size_t)(file - doctor->files) + 1 : 0; i < doctor->n_files; i++)
+        if (doctor->files[i].ok && (kind == DOCTOR_ANY || doctor->files[i].kind == kind))
+            return &doctor->files[i];
+    return NULL;
 }
 
 /* ---- Rates ------------------------------------------------------------------------------------------------------- */
@@ -389,14 +396,10 @@ char *doctor_rate(double bits_per_s, char text[DOCTOR_RATE_BYTES])
 double doctor_recv_bits_per_s(const struct doctor *doctor)
 {
     double sum = 0;
-    bool any = false;
 
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok) {
-            any = true;
-            sum += doctor->files[i].recv_bits_per_s;
-        }
-    return any ? sum : -1;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        sum += file->recv_bits_per_s;
+    return doctor_next(doctor, DOCTOR_ANY, NULL) ? sum : -1;
 }
 
 enum finding_status doctor_tuning(const struct doctor *doctor)

@@ -165,12 +165,9 @@ static void check_bus(struct doctor *doctor)
 
     for (size_t i = 0; i < n_gpus; i++)
         check_gpu_link(doctor, gpus[i]);
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (file->ok && file->device->kind != DEVICE_CPU && file->recv_affinity->n > 0 &&
-            doctor_file_gpu(doctor, file, address))
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        if (file->device->kind != DEVICE_CPU && file->recv_affinity->n > 0 && doctor_file_gpu(doctor, file, address))
             check_gpu_node(doctor, file, address);
-    }
 }
 
 /* ---- Compiled kernels -------------------------------------------------------------------------------------------- */
@@ -330,9 +327,8 @@ static void check_caches(struct doctor *doctor)
 
 void doctor_check_gpu(struct doctor *doctor)
 {
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        struct doctor_file *file = &doctor->files[i];
-        if (!file->ok || file->device->kind == DEVICE_CPU)
+    for (struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
+        if (file->device->kind == DEVICE_CPU)
             continue;
         check_device(doctor, file);
         check_driver(doctor, file);

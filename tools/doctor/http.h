@@ -7,8 +7,6 @@
 #include "common/net/endpoint.h"
 
 #include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 /* The page as text, to free(); NULL if nobody answers. */
 char *doctor_metrics_get(const struct endpoint *listen);

@@ -36,10 +36,7 @@ static void check_buffers(struct doctor *doctor)
     int64_t recv = 0, send = 0;
     const char *recv_of = "the default", *send_of = "the default";
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (!file->recv_pcap_file && (int64_t)file->recv_socket_bytes > recv) {
             recv = (int64_t)file->recv_socket_bytes;
             recv_of = file->name;
@@ -83,9 +80,8 @@ static void check_sockets(struct doctor *doctor)
     int64_t memberships;
     size_t most = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok && doctor->files[i].n_recv_sockets > most)
-            most = doctor->files[i].n_recv_sockets;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        most = file->n_recv_sockets > most ? file->n_recv_sockets : most;
     if (sys_number(doctor->root, &memberships, "/proc/sys/net/ipv4/igmp_max_memberships")) {
         struct finding *f =
             report_add(&doctor->report, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
@@ -118,10 +114,10 @@ static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++)
-        for (size_t e = 0; doctor->files[i].ok && e < doctor->files[i].recvs.n && n < n_max; e++)
-            if (!has_port(ports, n, doctor->files[i].recvs.items[e].port))
-                ports[n++] = doctor->files[i].recvs.items[e].port;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        for (size_t e = 0; e < file->recvs.n && n < n_max; e++)
+            if (!has_port(ports, n, file->recvs.items[e].port))
+                ports[n++] = file->recvs.items[e].port;
     return n;
 }
 

@@ -474,9 +474,8 @@ void doctor_check_loss(struct doctor *doctor)
 
     if (!watches)
         abort();
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok)
-            n += start_watch(doctor, &doctor->files[i], &watches[n]);
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        n += start_watch(doctor, file, &watches[n]);
     if (doctor->n_files == 0)
         SAY(report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", "")->found, "no file was given");
     if (n > 0)

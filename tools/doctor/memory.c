@@ -3,7 +3,6 @@
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
-#include "tools/doctor/http.h"
 #include "xbgpu/layout.h"
 
 #include <arpa/inet.h>
@@ -81,10 +80,7 @@ static void check_memory(struct doctor *doctor)
     size_t n = 0, n_running = 0;
     struct memory memory;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (doctor_file_runs(file)) {
             n_running++; /* and has what it needs */
             continue;

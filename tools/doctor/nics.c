@@ -59,10 +59,7 @@ static size_t collect(const struct doctor *doctor, struct nic *nics)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        if (!file->ok)
-            continue;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (!file->recv_pcap_file) {
             struct nic *nic = find_nic(nics, &n, file->recv_interface, "recv.interface", file->name);
             nic->recv_bits_per_s += file->recv_bits_per_s;

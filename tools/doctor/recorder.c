@@ -238,12 +238,9 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
 {
     size_t n_x = 0, n_outputs = 0, n_bad = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *x = &doctor->files[i];
+    for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x));) {
         struct recorder_pair pair = {doctor, recorder, x, 0};
 
-        if (!x->ok || x->kind != DOCTOR_XBGPU)
-            continue;
         n_x++;
         for (size_t o = 0; o < x->xbgpu.outputs.n; o++) {
             const struct xbgpu_config_output *output = xbgpu_config_output(&x->xbgpu, o);

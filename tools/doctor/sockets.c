@@ -123,10 +123,8 @@ void doctor_check_sockets(struct doctor *doctor)
     struct udp_sockets sockets = {0};
 
     if (!doctor->root[0] && list_sockets(&sockets))
-        for (size_t i = 0; i < doctor->n_files; i++) {
-            const struct doctor_file *file = &doctor->files[i];
-            if (file->ok && !file->recv_pcap_file && doctor_file_runs(file))
+        for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+            if (!file->recv_pcap_file && doctor_file_runs(file))
                 check_file(doctor, file, &sockets);
-        }
     free(sockets.items);
 }

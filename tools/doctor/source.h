@@ -9,7 +9,6 @@
 #include "common/time/timebase.h"
 
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

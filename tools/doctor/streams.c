@@ -86,10 +86,7 @@ static void expect_xbgpu(const struct doctor *doctor, struct stream_file *stream
         input->id = (uint64_t)config->recv.chan_offset;
     }
     double held_s = LATE_HEAPS * (double)layout.batch_samples / stream->file->rate_hz;
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *f = &doctor->files[i];
-        if (!f->ok || f->kind != DOCTOR_FGPU)
-            continue;
+    for (const struct doctor_file *f = NULL; (f = doctor_next(doctor, DOCTOR_FGPU, f));) {
         double chunks_s = LATE_CHUNKS * (double)f->fgpu.recv.chunk_samples / f->rate_hz;
         held_s = chunks_s > held_s ? chunks_s : held_s;
     }

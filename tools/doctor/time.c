@@ -4,7 +4,6 @@
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -126,7 +125,6 @@ void doctor_check_time(struct doctor *doctor)
 {
     check_clock(doctor);
     check_ptp(doctor);
-    for (size_t i = 0; i < doctor->n_files; i++)
-        if (doctor->files[i].ok)
-            check_sync(doctor, &doctor->files[i]);
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
+        check_sync(doctor, file);
 }

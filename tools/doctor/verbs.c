@@ -122,10 +122,9 @@ void doctor_check_verbs(struct doctor *doctor)
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < doctor->n_files; i++) {
-        const struct doctor_file *file = &doctor->files[i];
-        bool receives = file->ok && file->recv_transport == TRANSPORT_IBVERBS;
-        bool sends = file->ok && file->send->transport == TRANSPORT_IBVERBS && !file->send->pcap_file;
+    for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
+        bool receives = file->recv_transport == TRANSPORT_IBVERBS;
+        bool sends = file->send->transport == TRANSPORT_IBVERBS && !file->send->pcap_file;
         if (!receives && !sends)
             continue;
         if (n++ == 0)

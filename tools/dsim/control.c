@@ -6,6 +6,7 @@
 #include "common/katcp/server.h"
 #include "common/base/log.h"
 #include "common/katcp/python_number.h"
+#include "common/daemon/daemon.h"
 #include "common/daemon/service.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
@@ -311,18 +312,6 @@ static const struct katcp_request requests[] = {
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
-static void halt(void *service)
-{
-    log_info("stopping as a KATCP client asks");
-    service_stop(service, 0);
-}
-
-static void restart(void *service)
-{
-    log_info("stopping, to be started again, as a KATCP client asks");
-    service_stop(service, EXIT_RESTART);
-}
-
 int dsim_control_open(const struct dsim_control_config *config, struct dsim_control **control, char *why,
                       size_t why_bytes)
 {
@@ -343,8 +332,8 @@ int dsim_control_open(const struct dsim_control_config *config, struct dsim_cont
                                       .requests = requests,
                                       .n_requests = ARRAY_LEN(requests),
                                       .arg = c,
-                                      .halt = halt,
-                                      .restart = restart,
+                                      .halt = daemon_halt,
+                                      .restart = daemon_restart,
                                       .life_arg = config->service};
     int err = sensors_create(&c->sensors);
     c->device.sensors = c->sensors;

@@ -3,7 +3,6 @@
 
 #include "common/base/memory.h"
 #include "common/base/thread.h"
-#include "common/base/units.h"
 #include "kernels/util/clones.h"
 
 #include <assert.h>

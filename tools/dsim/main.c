@@ -12,7 +12,6 @@
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
 
-#include <errno.h>
 #include <stdio.h>
 
 /* Where the heaps come from; those that are not used are NULL. */

@@ -207,10 +207,16 @@ static bool read_real(struct parser *p, const char *what, double *value)
     return true;
 }
 
-static bool read_not_negative(struct parser *p, const char *what, double *value)
+/* The place in the text, for messages, of what follows. */
+static size_t next_offset(struct parser *p)
 {
     peek(p);
-    size_t start = p->offset;
+    return p->offset;
+}
+
+static bool read_not_negative(struct parser *p, const char *what, double *value)
+{
+    size_t start = next_offset(p);
 
     if (!read_real(p, what, value))
         return false;
@@ -298,8 +304,7 @@ static bool read_tone(struct parser *p, const struct function *function, struct 
 
 static bool read_multicw(struct parser *p, const struct function *function, struct dsim_node *node)
 {
-    peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
 
     if (!read_integer(p, "the number of tones", &node->n_tones))
         return false;
@@ -309,8 +314,7 @@ static bool read_multicw(struct parser *p, const struct function *function, stru
         !read_real(p, "the amplitude step", &node->amplitude_step) || !read_comma(p, function) ||
         !read_not_negative(p, "the frequency", &node->frequency_hz) || !read_comma(p, function))
         return false;
-    peek(p);
-    start = p->offset;
+    start = next_offset(p);
     if (!read_real(p, "the frequency step", &node->frequency_step_hz))
         return false;
     double last_hz = node->frequency_hz + (double)(node->n_tones - 1) * node->frequency_step_hz;
@@ -326,8 +330,7 @@ static bool read_wgn(struct parser *p, const struct function *function, struct d
         return false;
     if (!accept(p, ','))
         return true;
-    peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
     int64_t seed;
     if (!read_integer(p, "the seed", &seed))
         return false;
@@ -338,20 +341,29 @@ static bool read_wgn(struct parser *p, const struct function *function, struct d
     return true;
 }
 
-/* The signal that a function changes in time, and the comma behind it. */
-static bool read_periodic(struct parser *p, const struct function *function, struct dsim_node *node)
+/* The signal that a function changes. */
+static bool read_signal(struct parser *p, struct dsim_node *node)
 {
-    peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
     const struct dsim_node *signal = parse_expression(p);
 
     if (!signal || !is_operand(p, signal, start))
         return false;
-    if (signal->is_live)
-        return fail(p, start, "%s() needs a signal that repeats, without track()", function->name);
     node->left = signal;
     node->cost += signal->cost;
     node->n_scratch = signal->n_scratch;
+    return true;
+}
+
+/* The signal that a function changes in time, and the comma behind it. */
+static bool read_periodic(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    size_t start = next_offset(p);
+
+    if (!read_signal(p, node))
+        return false;
+    if (node->left->is_live)
+        return fail(p, start, "%s() needs a signal that repeats, without track()", function->name);
     return read_comma(p, function);
 }
 
@@ -365,16 +377,14 @@ static bool read_track(struct parser *p, const struct function *function, struct
     node->is_live = true;
     if (!read_periodic(p, function, node))
         return false;
-    peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
     if (!read_real(p, "the delay in samples", &node->track_samples))
         return false;
     if (fabs(node->track_samples) > MAX_TRACK_SAMPLES)
         return fail(p, start, "the delay must be between -%g and %g samples", MAX_TRACK_SAMPLES, MAX_TRACK_SAMPLES);
     if (!read_comma(p, function))
         return false;
-    peek(p);
-    start = p->offset;
+    start = next_offset(p);
     if (!read_real(p, "the rate", &node->track_rate))
         return false;
     return fabs(node->track_rate) <= DSIM_MAX_TRACK_RATE ||
@@ -384,16 +394,9 @@ static bool read_track(struct parser *p, const struct function *function, struct
 
 static bool read_nodither(struct parser *p, const struct function *function, struct dsim_node *node)
 {
-    peek(p);
-    size_t start = p->offset;
-    const struct dsim_node *signal = parse_expression(p);
-
-    if (!signal || !is_operand(p, signal, start))
+    if (!read_signal(p, node))
         return false;
-    node->left = signal;
-    node->is_live = signal->is_live;
-    node->cost += signal->cost;
-    node->n_scratch = signal->n_scratch;
+    node->is_live = node->left->is_live;
     return true;
 }
 
@@ -489,13 +492,11 @@ static struct dsim_node *parse_atom(struct parser *p)
 
 static struct dsim_node *parse_term(struct parser *p)
 {
-    peek(p);
-    size_t start = p->offset;
+    size_t start = next_offset(p);
     struct dsim_node *left = parse_atom(p);
 
     while (left && accept(p, '*')) {
-        peek(p);
-        size_t right_start = p->offset;
+        size_t right_start = next_offset(p);
         struct dsim_node *right = parse_atom(p);
         if (!right)
             return NULL;
@@ -515,8 +516,7 @@ static struct dsim_node *parse_expression(struct parser *p)
     struct dsim_node *left = parse_term(p);
     while (left && ((c = peek(p)) == '+' || c == '-')) {
         p->offset++;
-        peek(p);
-        size_t right_start = p->offset;
+        size_t right_start = next_offset(p);
         struct dsim_node *right = parse_term(p);
         if (!right)
             return NULL;

@@ -5,7 +5,6 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/thread.h"
-#include "common/base/units.h"
 #include "kernels/util/philox.h"
 
 #include <assert.h>

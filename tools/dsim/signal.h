@@ -11,7 +11,6 @@
 
 #include "tools/dsim/parse.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -24,7 +24,6 @@
 #include "tools/visrec/recv.h"
 #include "tools/visrec/writer.h"
 
-#include <errno.h>
 #include <ev.h>
 #include <inttypes.h>
 #include <signal.h>

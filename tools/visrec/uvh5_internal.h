@@ -6,7 +6,6 @@
 #ifndef TOOLS_VISREC_UVH5_INTERNAL_H
 #define TOOLS_VISREC_UVH5_INTERNAL_H
 
-#include "common/base/units.h"
 #include "tools/visrec/array.h"
 #include "tools/visrec/dump.h"
 

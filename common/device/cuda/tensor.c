@@ -3,7 +3,6 @@
 #include "common/device/tensor_map.h"
 
 #include <cuda.h>
-#include <stdio.h>
 #include <string.h>
 
 #define DRIVER_VERSION 12000 /* whose functions are meant */

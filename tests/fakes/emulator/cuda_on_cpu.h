@@ -23,12 +23,9 @@
 
 #define __global__
 #define __device__
-#define __host__
-#define __constant__
 #define __shared__
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__    __attribute__((noinline))
 #define __align__(n)    alignas(n)
 #define __launch_bounds__(...)
 
@@ -77,7 +74,6 @@ typedef uint3 dim3;
 /* ---- The place of a thread, and what threads do together; emulate.cpp keeps both ---------------------------------- */
 
 extern uint3 threadIdx, blockIdx, blockDim, gridDim;
-#define warpSize 32
 
 enum emulate_warp_kind { WARP_SYNC, WARP_SHUFFLE, WARP_BALLOT };
 void emulate_block_barrier();
@@ -112,11 +108,6 @@ static inline int __any_sync(unsigned mask, int predicate)
     return __ballot_sync(mask, predicate) != 0;
 }
 
-static inline int __all_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, !predicate) == 0;
-}
-
 template <typename T> static inline T emulate_shuffle(unsigned mask, T value, unsigned source)
 {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 4 or 8 bytes");
@@ -145,12 +136,6 @@ template <typename T> static inline T __shfl_down_sync(unsigned mask, T value, u
     return emulate_shuffle(mask, value, (lane & (width - 1u)) + delta < (unsigned)width ? lane + delta : lane);
 }
 
-template <typename T> static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32)
-{
-    unsigned lane = threadIdx.x % 32;
-    return emulate_shuffle(mask, value, (lane & (width - 1u)) >= delta ? lane - delta : lane);
-}
-
 /* One thread runs at a time, so nothing need be atomic. */
 template <typename T> static inline T atomicAdd(T *sum, typename std::common_type<T>::type value)
 {
@@ -159,29 +144,11 @@ template <typename T> static inline T atomicAdd(T *sum, typename std::common_typ
     return old;
 }
 
-template <typename T> static inline T atomicOr(T *bits, typename std::common_type<T>::type value)
-{
-    T old = *bits;
-    *bits = old | value;
-    return old;
-}
-
-template <typename T> static inline T atomicMax(T *most, typename std::common_type<T>::type value)
-{
-    T old = *most;
-    *most = old > value ? old : value;
-    return old;
-}
-
 template <typename T> static inline T atomicMin(T *least, typename std::common_type<T>::type value)
 {
     T old = *least;
     *least = old < value ? old : value;
     return old;
-}
-
-static inline void __threadfence()
-{
 }
 
 /* ---- Matrices: mma.sync.  Every lane puts its registers where the others find them. ---------------------------------- */
@@ -257,19 +224,14 @@ template <typename T> static inline T __ldg(const T *from)
 {
     return *from;
 }
-#define __ldca __ldg
 #define __ldcg __ldg
 #define __ldcs __ldg
-#define __ldlu __ldg
-#define __ldcv __ldg
 
 template <typename T> static inline void __stcs(T *to, T value)
 {
     *to = value;
 }
-#define __stwb __stcs
 #define __stcg __stcs
-#define __stwt __stcs
 
 /* ---- Bits --------------------------------------------------------------------------------------------------------- */
 
@@ -285,21 +247,6 @@ template <typename To, typename From> static inline To emulate_bits(From from)
 #define __float_as_int(x)  emulate_bits<int, float>(x)
 #define __uint_as_float(x) emulate_bits<float, unsigned>(x)
 #define __int_as_float(x)  emulate_bits<float, int>(x)
-
-static inline unsigned __umulhi(unsigned a, unsigned b)
-{
-    return (unsigned)((uint64_t)a * b >> 32);
-}
-
-static inline int __mulhi(int a, int b)
-{
-    return (int)((int64_t)a * b >> 32);
-}
-
-static inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
-{
-    return (unsigned long long)((unsigned __int128)a * b >> 64);
-}
 
 static inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift)
 {
@@ -329,35 +276,6 @@ static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
 static inline int __popc(unsigned x)
 {
     return __builtin_popcount(x);
-}
-
-static inline int __popcll(unsigned long long x)
-{
-    return __builtin_popcountll(x);
-}
-
-static inline int __clz(int x)
-{
-    return x ? __builtin_clz((unsigned)x) : 32;
-}
-
-static inline int __clzll(long long x)
-{
-    return x ? __builtin_clzll((unsigned long long)x) : 64;
-}
-
-static inline int __ffs(int x)
-{
-    return __builtin_ffs(x);
-}
-
-static inline unsigned __brev(unsigned x)
-{
-    unsigned out = 0;
-
-    for (int i = 0; i < 32; i++)
-        out |= (x >> i & 1u) << (31 - i);
-    return out;
 }
 
 /* Products of the four bytes, signed, and their sum added to 'sum'. */
@@ -405,22 +323,7 @@ static inline int emulate_to_int(float x)
     return x != x ? 0 : x >= 2147483648.0f ? INT32_MAX : x < -2147483648.0f ? INT32_MIN : (int)x;
 }
 
-#define __float2int_rn(x)  emulate_to_int(rintf(x))
-#define __float2int_rz(x)  emulate_to_int(x)
-#define __float2int_rd(x)  emulate_to_int(floorf(x))
-#define __int2float_rn(x)  ((float)(int)(x))
-#define __uint2float_rn(x) ((float)(unsigned)(x))
-#define __fmaf_rn(a, b, c) fmaf(a, b, c)
-#define __fmul_rn(a, b)    ((float)(a) * (float)(b))
-#define __fadd_rn(a, b)    ((float)(a) + (float)(b))
-#define __fsub_rn(a, b)    ((float)(a) - (float)(b))
-#define __fdividef(a, b)   ((float)(a) / (float)(b))
-#define __frcp_rn(x)       (1.0f / (float)(x))
-
-static inline float __saturatef(float x)
-{
-    return x > 1 ? 1 : x > 0 ? x : 0;
-}
+#define __float2int_rn(x) emulate_to_int(rintf(x))
 
 static inline void sincospif(float x, float *sine, float *cosine)
 {

@@ -1,7 +1,6 @@
 /* fake_device.c - devices, which are veth interfaces, and contexts.  See fake_verbs.h. */
 #include "fake_verbs.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>

@@ -5,7 +5,6 @@
  * See fake_verbs.h. */
 #include "fake_verbs.h"
 
-#include <arpa/inet.h>
 #include <linux/if_packet.h>
 #include <poll.h>
 #include <string.h>

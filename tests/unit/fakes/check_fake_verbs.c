@@ -111,12 +111,14 @@ static void close_end(struct end *end)
     ck_assert_int_eq(munmap(end->memory, N_BYTES), 0);
     rdma_destroy_id(end->id);
     rdma_destroy_event_channel(end->channel);
+    *end = (struct end){0};
 }
 
 static void close_wire(void)
 {
-    close_end(&ends[0]);
-    close_end(&ends[1]);
+    for (int i = 0; i < 2; i++)
+        if (ends[i].id)
+            close_end(&ends[i]);
 }
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
@@ -297,7 +299,6 @@ TEST(frames_arrive_as_they_were_sent_in_their_order, .end = 3)
         ck_assert_msg(memcmp(frame, sent[i], n_bytes[i]) == 0, "frame %zu", i);
     }
     ck_assert_int_eq(ibv_destroy_flow(flow), 0);
-    close_wire();
 }
 
 TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
@@ -316,7 +317,6 @@ TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
     ck_assert_int_eq(ends[0].memory[59], 0);
     ck_assert_int_eq(ends[0].memory[60], 0xEE);
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 TEST(a_frame_goes_to_the_queue_of_its_flow_only)
@@ -356,7 +356,6 @@ TEST(a_frame_goes_to_the_queue_of_its_flow_only)
     ck_assert_int_eq(ibv_poll_cq(cqs[0], 1, &wc), 0);
     ck_assert_int_eq(ibv_destroy_flow(flows[0]) | ibv_destroy_flow(flows[2]), 0);
     ck_assert_int_eq(ibv_destroy_qp(qps[1]) | ibv_destroy_cq(cqs[1]), 0);
-    close_wire();
 }
 
 static uint64_t counter(const struct end *end)
@@ -372,7 +371,7 @@ static uint64_t counter(const struct end *end)
 }
 
 /* Frames of which there were more than requests are gone, and counted. */
-TEST(frames_without_a_request_are_dropped_and_counted)
+TEST(frames_without_a_request_are_dropped_and_counted, .teardown = test_no_setup)
 {
     char directory[] = "/tmp/fake-verbs-XXXXXX", command[64];
 
@@ -419,7 +418,6 @@ TEST(a_patient_device_keeps_frames_until_there_are_requests)
         ck_assert_uint_eq(wait_wc(ends[0].cq).byte_len, 100 + i);
     }
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 /* ---- What is refused --------------------------------------------------------------------------------------------- */
@@ -484,7 +482,6 @@ TEST(memory_that_may_not_be_written_is_not, .end = N_WRONG)
     expect(ends[0].cq, 5, IBV_WC_SUCCESS);
     give_back(mr, pd);
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 TEST(memory_that_may_not_be_read_is_not_sent, .end = N_WRONG)
@@ -504,7 +501,6 @@ TEST(memory_that_may_not_be_read_is_not_sent, .end = N_WRONG)
     expect(ends[1].cq, 3, is_right ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR);
     ck_assert_int_eq(state_of(ends[1].qp), is_right ? IBV_QPS_RTS : IBV_QPS_ERR);
     give_back(mr, pd);
-    close_wire();
 }
 
 TEST(a_frame_that_does_not_fit_is_an_error)
@@ -526,7 +522,6 @@ TEST(a_frame_that_does_not_fit_is_an_error)
     ck_assert_int_eq(post_send(ends[1].qp, 9, &long_one, 1, 0), 0);
     expect(ends[1].cq, 9, IBV_WC_LOC_LEN_ERR);
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 /* A slot is free when the completion of its request, or of a later one, was polled. */
@@ -556,7 +551,6 @@ TEST(queues_hold_what_was_asked_for)
     ck_assert_ptr_eq(bad, &wrs[3]);
     for (uint64_t i = 10; i < 13; i++)
         expect(ends[1].cq, i, IBV_WC_SUCCESS);
-    close_wire();
 }
 
 TEST(states_come_in_their_order)
@@ -586,7 +580,6 @@ TEST(states_come_in_their_order)
     ck_assert_int_eq(ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE), EINVAL); /* no port */
     attr.qp_state = IBV_QPS_RESET;
     ck_assert_int_eq(ibv_modify_qp(ends[0].qp, &attr, IBV_QP_STATE | IBV_QP_PORT), EINVAL);
-    close_end(&ends[0]);
 }
 
 TEST(what_is_in_use_cannot_be_destroyed)
@@ -601,7 +594,6 @@ TEST(what_is_in_use_cannot_be_destroyed)
     void *nowhere = (void *)16; /* no memory there */
     ck_assert_ptr_null(ibv_reg_mr(ends[0].pd, nowhere, 100, IBV_ACCESS_LOCAL_WRITE));
     ck_assert_int_eq(errno, EFAULT);
-    close_wire();
 }
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
@@ -646,7 +638,6 @@ TEST(a_channel_tells_of_completions_after_it_was_asked)
     ck_assert(!is_readable(ends[1].completions->fd, 0));
     ends[1].qp = NULL;
     ends[1].cq = NULL;
-    close_wire();
 }
 
 static void expect_event(struct end *end, enum ibv_event_type type)
@@ -669,7 +660,6 @@ TEST(a_completion_queue_that_is_full_fails)
     for (int i = 0; i < 3; i++)
         expect(ends[1].cq, 77, IBV_WC_SUCCESS);
     ck_assert_int_eq(state_of(ends[1].qp), IBV_QPS_ERR);
-    close_wire();
 }
 
 /* The kernel drops frames of an interface between its first flag and the end of its activation. */
@@ -714,7 +704,6 @@ TEST(an_interface_that_goes_takes_its_device_with_it)
     ck_assert_ptr_null(ibv_alloc_pd(ends[0].id->verbs));
     ck_assert_int_eq(errno, EIO);
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 TEST(failures_come_when_asked_for)
@@ -730,7 +719,6 @@ TEST(failures_come_when_asked_for)
         ck_assert_int_eq(send_frame(GROUP, PORT, 60), 0);
     for (int i = 0; i < 4; i++)
         expect(ends[1].cq, 77, i < 2 ? IBV_WC_SUCCESS : i == 2 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR);
-    close_wire();
 }
 
 /* ---- Memory of a file descriptor, rates -------------------------------------------------------------------------- */
@@ -756,7 +744,6 @@ TEST(memory_of_a_file_descriptor_is_written_and_sent)
     ck_assert_int_eq(ibv_dereg_mr(mr), 0);
     close(fd);
     ibv_destroy_flow(flow);
-    close_wire();
 }
 
 TEST(a_rate_is_kept)
@@ -774,7 +761,6 @@ TEST(a_rate_is_kept)
     expect(ends[1].cq, N - 1, IBV_WC_SUCCESS);
     double seconds = (double)(now_ns() - start) * 1e-9, wanted = N * BYTES * 8 / (KBPS * 1e3);
     ck_assert_msg(seconds > 0.95 * wanted, "%g s instead of %g s", seconds, wanted);
-    close_wire();
 }
 
 static bool is_permitted(void)
@@ -789,4 +775,4 @@ static bool is_permitted(void)
 }
 
 SUITE(.skip = is_permitted() ? NULL : "network namespaces are not permitted here", .timeout_s = 60,
-      .setup = set_up_world, .start = random_start);
+      .setup = set_up_world, .teardown = close_wire, .start = random_start);

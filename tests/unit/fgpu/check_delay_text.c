@@ -4,7 +4,6 @@
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
-#include <errno.h>
 #include <math.h>
 #include <string.h>
 

@@ -3,8 +3,6 @@
 #include "fgpu/level.h"
 #include "tests/unit/test_main.h"
 
-#include <stdlib.h>
-
 #define WINDOW INT64_C(1000)
 #define BASE   (INT64_C(1) << 48)
 

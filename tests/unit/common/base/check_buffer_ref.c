@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdlib.h>
 
 #define N_READERS  4
 #define N_ROUNDS   2000

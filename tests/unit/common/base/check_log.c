@@ -1,7 +1,6 @@
 /* check_log.c - what arrives on stderr or in the journal. */
 #include "common/base/log.h"
 
-#include "common/base/clock.h"
 #include "common/base/datagram.h"
 #include "common/base/units.h"
 
@@ -16,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- A journal of our own, which the linker prefers to the real one ---------------------------------------------- */

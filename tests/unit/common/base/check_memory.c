@@ -1,7 +1,6 @@
 /* check_memory - what memory there is, from trees like the kernel's; and sums that stay where they would wrap. */
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "common/base/units.h"
 #include "tests/unit/test_main.h"
 
 #include <errno.h>

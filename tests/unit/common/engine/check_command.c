@@ -4,7 +4,6 @@
 #include "tests/unit/test_main.h"
 
 #include <ev.h>
-#include <stdlib.h>
 
 #define N_SLOTS 3
 #define KIND    7

@@ -5,7 +5,6 @@
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 

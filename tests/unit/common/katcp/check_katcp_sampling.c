@@ -25,7 +25,6 @@ static struct client *sample(const char *strategy)
 
 TEST(automatic)
 {
-    open_server();
     struct client *client = sample("auto");
     expect_nothing(client);
     pass(1);
@@ -37,13 +36,11 @@ TEST(automatic)
     set_integer(1);
     expect_nothing(client);
     leave(client);
-    close_server();
 }
 
 /* A fast sensor's 'auto' has a shortest interval of 1 s. */
 TEST(automatic_rate)
 {
-    open_server();
     struct client *client = connect_greeted(false);
     fake_ns = 0;
     sensor_set_integer(&slow, START_NS, SENSOR_NOMINAL, 5);
@@ -61,12 +58,10 @@ TEST(automatic_rate)
     pass(95); /* its time-out, 100 s after it was set */
     expect(client, "#sensor-status 1700000101.100000 1 slow error 6");
     leave(client);
-    close_server();
 }
 
 TEST(event)
 {
-    open_server();
     struct client *client = sample("event");
     set_integer(0);
     pass(1);
@@ -88,12 +83,10 @@ TEST(event)
     set_integer(99);
     expect_nothing(client);
     leave(client);
-    close_server();
 }
 
 TEST(period)
 {
-    open_server();
     struct client *client = sample("period 2.5");
     set_integer(8);
     pass(2.4);
@@ -108,12 +101,10 @@ TEST(period)
     expect(client, "#sensor-status 1700000000.000000 1 integer nominal 8");
     expect_nothing(client);
     leave(client);
-    close_server();
 }
 
 TEST(differential)
 {
-    open_server();
     struct client *client = sample("differential 2");
     set_integer(2);
     expect_nothing(client);
@@ -135,12 +126,10 @@ TEST(differential)
     sensor_set_real(&real, START_NS, SENSOR_NOMINAL, NAN);
     expect_begin(client, "#sensor-status 1700000000.000000 1 real nominal ");
     leave(client);
-    close_server();
 }
 
 TEST(event_rate)
 {
-    open_server();
     struct client *client = sample("event-rate 1 10");
     set_integer(1);
     pass(0.9);
@@ -162,12 +151,10 @@ TEST(event_rate)
     pass(1e6);
     expect_nothing(client);
     leave(client);
-    close_server();
 }
 
 TEST(differential_rate)
 {
-    open_server();
     struct client *client = sample("differential-rate 5 1 10");
     pass(2);
     set_integer(5);
@@ -181,7 +168,6 @@ TEST(differential_rate)
     pass(10);
     expect(client, "#sensor-status 1700000002.000000 1 integer nominal 12");
     leave(client);
-    close_server();
 }
 
 TEST(refused_sampling)
@@ -208,7 +194,6 @@ TEST(refused_sampling)
         {"?sensor-sampling integer a b c d e", "!sensor-sampling fail too\\_many"},
     };
 
-    open_server();
     struct client *client = connect_greeted(false);
     for (size_t i = 0; i < ARRAY_LEN(requests_and_replies); i++) {
         say(client, requests_and_replies[i][0]);
@@ -217,7 +202,6 @@ TEST(refused_sampling)
         expect(client, "!sensor-sampling ok integer none"); /* nothing has changed */
     }
     leave(client);
-    close_server();
 }
 
-SUITE(.timeout_s = 120);
+SUITE(.timeout_s = 120, .setup = open_server, .teardown = close_server);

@@ -8,7 +8,6 @@
 
 TEST(own_requests)
 {
-    open_server();
     struct client *client = connect_greeted(false);
     say(client, "?echo[7] a\\_b \\@\n?echo\r?echo x x x x\n?nothing[2]\n");
     expect(client, "#echo[7] a\\_b \\@");
@@ -37,12 +36,10 @@ TEST(own_requests)
     ck_assert_int_eq(n_halts, 1);
     ck_assert_int_eq(n_restarts, 1);
     leave(client);
-    close_server();
 }
 
 TEST(read_only)
 {
-    open_server();
     struct client *client = connect_greeted(true);
     say(client,
         "?echo a\n?echo a b\n?add 1 2\n?halt\n?restart\n?log-level\n?log-level off\n?sensor-sampling integer auto\n");
@@ -58,13 +55,11 @@ TEST(read_only)
     expect(client, "!sensor-sampling ok integer auto");
     ck_assert_int_eq(n_halts + n_restarts, 0);
     leave(client);
-    close_server();
 }
 
 /* A call that is kept holds up its own client only; it may outlive the connection. */
-TEST(answered_later)
+TEST(answered_later, .teardown = test_no_setup)
 {
-    open_server();
     struct client *client = connect_greeted(false), *other = connect_greeted(false);
     expect_begin(client, "#client-connected 127.0.0.1:");
     say(client, "?keep[5] x\n?watchdog\n");
@@ -109,7 +104,6 @@ TEST(answered_later)
 
 TEST(expressions)
 {
-    open_server();
     struct client *client = connect_greeted(false);
     say(client, "?sensor-value /^(int|te)/\n?sensor-value /e{3}/\n?sensor-value /(e)\\\\1/\n?sensor-value "
                 "/(/\n?sensor-value //\n"
@@ -128,14 +122,12 @@ TEST(expressions)
     expect(client, "#sensor-value 1700000000.000000 1 integer nominal 0");
     expect(client, "!sensor-value ok 1");
     leave(client);
-    close_server();
 }
 
 /* ---- Clients that do not behave ---------------------------------------------------------------------------------- */
 
 TEST(no_messages)
 {
-    open_server();
     struct client *client = connect_greeted(false);
     say(client, "\r\n \n?watchdog\nhello\n\r\n?a[0]\n?watchdog \\q\n!watchdog ok\n#inform\n   \n?watchdog[1]\n");
     expect(client, "!watchdog ok");
@@ -146,7 +138,6 @@ TEST(no_messages)
     expect_begin(client, "#log error 17000");
     expect(client, "!watchdog ok");
     leave(client);
-    close_server();
 }
 
 /* Sends while the server reads. */
@@ -227,7 +218,6 @@ TEST(strangers)
     expect_begin(client, "#log error 17");
     expect(client, "!watchdog[2] ok");
     leave(client);
-    close_server();
 }
 
 /* 16 MiB only where a request takes them, and only where it may be carried out; else 64 KiB. */
@@ -236,7 +226,6 @@ TEST(long_lines)
     size_t most = 16u << 20, most_short = 64u << 10;
     char *line = malloc(most + 2);
 
-    open_server();
     struct client *client = connect_greeted(false);
     say(client, "?log-level off\n"); /* which would tell of those that are dropped */
     expect(client, "!log-level ok off");
@@ -289,13 +278,11 @@ TEST(long_lines)
     }
     leave(client);
     free(line);
-    close_server();
 }
 
 /* A line has 30 s, whatever comes of it; a client that has begun none may wait. */
 TEST(unfinished_lines)
 {
-    open_server();
     struct client *dribble = connect_greeted(false), *idle = connect_greeted(false);
     expect_begin(dribble, "#client-connected ");
     say(dribble, "?watchdog\n?watch");
@@ -322,7 +309,6 @@ TEST(unfinished_lines)
     expect_nothing(idle);
     leave(dribble);
     leave(idle);
-    close_server();
 }
 
 static struct client *guests[100];
@@ -353,7 +339,6 @@ static void open_server_for(int64_t n_clients)
 {
     char why[200];
 
-    open_server();
     katcp_server_close(server);
     config.max_clients = n_clients;
     ck_assert_int_eq(katcp_server_open(&config, loop, &served, &server, why, sizeof(why)), 0);
@@ -384,14 +369,12 @@ TEST(quotas)
     ck_assert(!is_served("127.0.0.3", false, "the\\_last\\_places"));
     ck_assert(is_served("10.0.0.1", false, NULL));
     leave_all();
-    close_server();
 }
 
 TEST(too_many_clients)
 {
     struct client *clients[3];
 
-    open_server();
     for (int i = 0; i < 3; i++)
         clients[i] = connect_greeted(false);
     struct client *refused = connect_to(katcp_server_port(server, false));
@@ -414,7 +397,6 @@ TEST(too_many_clients)
     }
     for (int i = 0; i < 3; i++)
         leave(clients[i]);
-    close_server();
 }
 
 /* From another host the program is started again, unless the file says otherwise; here it stays down. */
@@ -433,7 +415,6 @@ TEST(halts)
     };
     char why[200];
 
-    open_server();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         katcp_server_close(server);
         config.halt_stays = rows[i].stays;
@@ -447,7 +428,6 @@ TEST(halts)
         ck_assert_int_eq(n_restarts, rows[i].n_restarts);
         leave(client);
     }
-    close_server();
 }
 
 TEST(networks)
@@ -458,7 +438,6 @@ TEST(networks)
     } rows[] = {{"10.0.0.0/8, 127.0.0.2", false}, {"any", true}, {"127.0.0.1", true}, {"0.0.0.0/0", true}};
     char why[200];
 
-    open_server();
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char allow[32];
         katcp_server_close(server);
@@ -467,7 +446,6 @@ TEST(networks)
         ck_assert(is_served(NULL, false, "katcp.allow") == rows[i].is_allowed);
         leave_all();
     }
-    close_server();
 }
 
 /* One that asks for much and reads nothing is dropped; the other does not notice. */
@@ -475,7 +453,6 @@ TEST(deaf_client)
 {
     char *large = malloc((4u << 20) + 1);
 
-    open_server();
     memset(large, 'x', 4u << 20);
     large[4u << 20] = '\0';
     struct client *deaf = connect_greeted(false), *other = connect_greeted(false);
@@ -508,7 +485,6 @@ TEST(deaf_client)
     leave(deaf);
     leave(other);
     free(large);
-    close_server();
 }
 
 /* Requests come faster than answers are read: the server stops reading, and loses none. */
@@ -519,7 +495,6 @@ TEST(impatient_client)
     size_t sent = 0;
     int n = 0;
 
-    open_server();
     struct client *client = connect_greeted(false);
     for (int i = 0; i < N; i++)
         memcpy(all + (size_t)i * 6, "?help\n", 6);
@@ -533,7 +508,6 @@ TEST(impatient_client)
     ck_assert_uint_eq(sent, (size_t)N * 6);
     expect_nothing(client);
     leave(client);
-    close_server();
 }
 
 /* All clients together have a bound: the one that takes most goes, and the others stay. */
@@ -569,7 +543,6 @@ TEST(much_memory)
         turn();
     ck_assert_uint_eq(server->n_bytes, 0);
     free(line);
-    close_server();
 }
 
 /* Whatever clients ask for, and however many they are, a turn of the loop does no more than its steps and the last
@@ -586,7 +559,6 @@ TEST(turns)
     char name[32];
     int n_turns;
 
-    open_server();
     katcp_server_close(server);
     for (int i = 0; i < N_SENSORS; i++) {
         snprintf(name, sizeof(name), "wide.input%d.feng-clip-cnt", i);
@@ -630,13 +602,11 @@ TEST(turns)
     leave(modest);
     for (int i = 0; i < N; i++)
         leave(clients[i]);
-    close_server();
 }
 
 /* A client that has said all closes its side, and gets all answers all the same. */
 TEST(half_closed)
 {
-    open_server();
     struct client *client = connect_greeted(false);
     say(client, "?watchdog[1]\n?watchdog[2]\n?watchdog[3]");
     shutdown(client->fd, SHUT_WR);
@@ -644,7 +614,6 @@ TEST(half_closed)
     expect(client, "!watchdog[2] ok");
     expect(client, "");
     leave(client);
-    close_server();
 }
 
 /* ---- The log ----------------------------------------------------------------------------------------------------- */
@@ -661,7 +630,6 @@ TEST(logged)
     pthread_t thread;
     int n_told = 0, n_left_out = 0;
 
-    open_server();
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
     struct client *client = connect_greeted(false);
     fake_ns = 0;
@@ -690,7 +658,6 @@ TEST(logged)
     ck_assert_int_eq(sscanf(next_line(client), "#log warn 1700000000.000000 root %d\\_messages", &n_left_out), 1);
     ck_assert_int_eq(n_told + n_left_out, 1000);
     leave(client);
-    close_server();
     log_error("after its end");
 }
 
@@ -700,7 +667,6 @@ TEST(port_in_use)
     struct endpoint endpoint = {.address = {htonl(INADDR_LOOPBACK)}};
     char why[200], expected[200];
 
-    open_server();
     struct config_katcp again = config;
     endpoint.port = (uint16_t)katcp_server_port(server, true);
     again.read_only_listen = (struct endpoint_list){1, &endpoint};
@@ -711,7 +677,6 @@ TEST(port_in_use)
              "listens there: stop it, or choose another port",
              endpoint.port);
     ck_assert_str_eq(why, expected);
-    close_server();
 }
 
-SUITE(.timeout_s = 120);
+SUITE(.timeout_s = 120, .setup = open_server, .teardown = close_server);

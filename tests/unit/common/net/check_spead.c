@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- What spead2 4.5.1 sends ------------------------------------------------------------------------------------- */
 /* Taken from a socket, flavour SPEAD-64-48, heap count 0x50000000007.  The data heap has items timestamp

@@ -1,7 +1,6 @@
 /* check_sensor.c - readings that belong together, the set, time-outs, aggregates, and values as text. */
 #include "common/telemetry/sensor.h"
 
-#include "common/base/clock.h"
 #include "common/base/units.h"
 
 #include "tests/unit/fake_clock.h"

@@ -108,7 +108,6 @@ TEST(asked_for)
                  (INT64_C(1) << 53) + i);
         check_page(page);
     }
-    stats_reset();
 }
 
 TEST(scaled)
@@ -120,7 +119,6 @@ TEST(scaled)
     check_page("# HELP cbf_latency_seconds Back\\\\slash and\\nnewline.\n"
                "# TYPE cbf_latency_seconds gauge\n"
                "cbf_latency_seconds 1.5e-06\n");
-    stats_reset();
 }
 
 TEST(factor)
@@ -132,7 +130,6 @@ TEST(factor)
     check_page("# HELP cbf_samples_total Samples.\n"
                "# TYPE cbf_samples_total counter\n"
                "cbf_samples_total 12288\n");
-    stats_reset();
 }
 
 TEST(labels)
@@ -168,7 +165,6 @@ TEST(created)
     ck_assert_double_eq(times[0], times[1]);
     ck_assert_ptr_null(strstr(page, "cbf_depth_created"));
     free(page);
-    stats_reset();
 }
 
 struct seen {
@@ -228,7 +224,6 @@ TEST(rates)
     ck_assert_uint_eq(see_all().values[0].total, 1530);
     stats_make_rates(t_ns + 6 * NS_PER_S + STATS_RATES_MAX_NS); /* nobody looked for too long */
     ck_assert_double_nan(see_all().values[0].per_s);
-    stats_reset();
 }
 
 /* The registry copies what it is given. */
@@ -242,7 +237,6 @@ TEST(strings_are_copied)
     memset(help, '?', strlen(help));
     memset(text, '?', strlen(text));
     check_page("# HELP cbf_a_total Help.\n# TYPE cbf_a_total counter\ncbf_a_total{x=\"1\"} 0\n");
-    stats_reset();
 }
 
 static void *count(void *arg)
@@ -266,7 +260,6 @@ TEST(threads)
     for (int i = 0; i < 2; i++)
         pthread_join(writers[i], NULL);
     check_page("# HELP cbf_a_total A.\n# TYPE cbf_a_total counter\ncbf_a_total 20000\n");
-    stats_reset();
 }
 
 /* A name that Prometheus would refuse is a bug of the caller. */
@@ -277,3 +270,5 @@ TEST(bad_name, .end = 4, .signal = SIGABRT)
 
     stats_gauge(names[_i], "Help.", NULL, &gauge);
 }
+
+SUITE(.teardown = stats_reset);

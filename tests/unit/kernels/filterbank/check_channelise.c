@@ -4,14 +4,11 @@
 
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/channelise_tuner.h"
-#include "kernels/util/philox.h"
-#include "tests/unit/device_under_test.h"
+#include "tests/unit/test_channelise.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_samples.h"
-#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
-#include <complex.h>
 #include <math.h>
 #include <string.h>
 
@@ -20,70 +17,30 @@
 #define SIGMA_8BIT 45   /* of the output's parts: some saturate */
 #define SIGMA_4BIT 3
 
-struct fixture {
-    struct channelise_config config;
-    size_t n_spectra, n_chan, n_samples;
-    struct device *device;
-    struct device_stream *stream;
-    struct channelise *channelise;
-    struct channelise_buffer buffer;
-    uint8_t *input[N_POLS], *input_device[N_POLS];
-    float *gain, *gain_device;
-    uint8_t *voltages;   /* what came out, on the host */
-    uint32_t *saturated; /* the same */
-    uint64_t power[N_POLS];
-    float *weights;
-    struct channelise_spectrum *spectra[N_POLS];
-};
-
 /* Which device a test is about: with CBF_TEST_DEVICE=cuda always that. */
 enum test_target { ON_CPU, EMULATED };
 
-static bool open_target(struct fixture *f, enum test_target target)
+static bool open_target(struct channelise_fixture *f, enum test_target target)
 {
     f->device = test_open_variant(target == EMULATED, 2);
     return f->device != NULL;
 }
 
-static void fixture_fill(struct fixture *f);
-
 /* On the device that has been opened. */
-static void fixture_init_on(struct fixture *f, const struct channelise_config *config)
+static void fixture_init_on(struct channelise_fixture *f, const struct channelise_config *config)
 {
-    size_t rotation_bytes, input_bytes;
+    size_t n_spectra = config->n_batches * config->spectra_per_heap;
+    size_t n_samples =
+        channelise_window_samples(config) + (n_spectra + 2) * (channelise_spacing_samples(config) + 1) + FAR;
 
-    *f = (struct fixture){.config = *config, .n_chan = config->n_chan, .device = f->device};
-    f->n_spectra = config->n_batches * config->spectra_per_heap;
-    f->n_samples =
-        channelise_window_samples(config) + (f->n_spectra + 2) * (channelise_spacing_samples(config) + 1) + FAR;
-    f->n_samples = (f->n_samples + 7) / 8 * 8;
-    input_bytes = f->n_samples * config->sample_bits / 8;
-    rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
-    ck_assert_int_eq(device_stream_create(f->device, "test", &f->stream), 0);
-    ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
-    f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
-    f->buffer.saturated = device_alloc(f->device, config->n_batches * N_POLS * sizeof(uint32_t));
-    f->buffer.power = config->power ? device_alloc(f->device, sizeof(f->power)) : NULL;
-    f->buffer.rotation = device_alloc_pinned(f->device, rotation_bytes);
-    f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
-    memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
-    for (size_t pol = 0; pol < N_POLS; pol++) {
-        f->input[pol] = malloc(input_bytes);
-        f->input_device[pol] = device_alloc(f->device, input_bytes + CHANNELISE_SPARE_BYTES);
-        random_bytes(f->input[pol], input_bytes);
-        f->spectra[pol] = calloc(f->n_spectra, sizeof(*f->spectra[pol]));
-    }
-    f->gain = malloc(f->n_chan * N_POLS * 2 * sizeof(float));
-    f->gain_device = device_alloc(f->device, f->n_chan * N_POLS * 2 * sizeof(float));
-    f->voltages = malloc(channelise_voltage_bytes(config));
-    f->saturated = malloc(config->n_batches * N_POLS * sizeof(uint32_t));
-    f->weights = malloc(channelise_window_samples(config) * sizeof(float));
-    design_pfb(2 * f->n_chan, config->n_taps, config->w_cutoff, config->window, f->weights);
-    fixture_fill(f);
+    channelise_fixture_init(f, config, f->device, (n_samples + 7) / 8 * 8, config->sample_bits);
+    for (size_t pol = 0; pol < N_POLS; pol++)
+        random_bytes(f->input[pol], f->input_bytes);
+    channelise_fixture_fill(f);
 }
 
 /* Returns false where the target cannot be tested, which has been said. */
-static bool fixture_init(struct fixture *f, const struct channelise_config *config, enum test_target target)
+static bool fixture_init(struct channelise_fixture *f, const struct channelise_config *config, enum test_target target)
 {
     if (!open_target(f, target))
         return false;
@@ -91,49 +48,8 @@ static bool fixture_init(struct fixture *f, const struct channelise_config *conf
     return true;
 }
 
-/* Brings the inputs to the device, and poison to where the outputs will be. */
-static void fixture_fill(struct fixture *f)
-{
-    for (size_t pol = 0; pol < N_POLS; pol++)
-        test_write(f->stream, f->input_device[pol], f->input[pol], f->n_samples * f->config.sample_bits / 8);
-    device_fill(f->stream, f->buffer.voltages, 0x55, channelise_voltage_bytes(&f->config));
-    device_fill(f->stream, f->buffer.saturated, 0x55, f->config.n_batches * N_POLS * sizeof(uint32_t));
-}
-
-static void finish(struct fixture *f, uint64_t first_spectrum)
-{
-    test_write(f->stream, f->gain_device, f->gain, f->n_chan * N_POLS * 2 * sizeof(float));
-    channelise_finish(f->channelise, f->stream, &f->buffer, f->gain_device, first_spectrum);
-    test_read(f->stream, f->voltages, f->buffer.voltages, channelise_voltage_bytes(&f->config));
-    test_read(f->stream, f->saturated, f->buffer.saturated, f->config.n_batches * N_POLS * sizeof(uint32_t));
-    if (f->config.power)
-        test_read(f->stream, f->power, f->buffer.power, sizeof(f->power));
-}
-
-static void fixture_fini(struct fixture *f)
-{
-    free(f->weights);
-    free(f->saturated);
-    free(f->voltages);
-    device_free(f->device, f->gain_device);
-    free(f->gain);
-    for (size_t pol = 0; pol < N_POLS; pol++) {
-        free(f->spectra[pol]);
-        device_free(f->device, f->input_device[pol]);
-        free(f->input[pol]);
-    }
-    device_free(f->device, f->buffer.rotation_device);
-    device_free_pinned(f->device, f->buffer.rotation);
-    device_free(f->device, f->buffer.power);
-    device_free(f->device, f->buffer.saturated);
-    device_free(f->device, f->buffer.voltages);
-    channelise_destroy(f->channelise);
-    device_stream_destroy(f->stream);
-    device_close(f->device);
-}
-
 /* Gains that bring white noise of full-scale samples to the levels above, with random phases. */
-static void random_gains(struct fixture *f)
+static void random_gains(struct channelise_fixture *f)
 {
     double sigma_in = ldexp(1, (int)f->config.sample_bits) / sqrt(12);
     double scale = (f->config.out_bits == 8 ? SIGMA_8BIT : SIGMA_4BIT) * sqrt(2) / sigma_in;
@@ -147,7 +63,7 @@ static void random_gains(struct fixture *f)
 
 /* Starts anywhere, then goes on by the spacing, sometimes by a sample more or less, and once far; each polarisation its
  * own way. */
-static void random_spectra(struct fixture *f)
+static void random_spectra(struct channelise_fixture *f)
 {
     int64_t spacing = (int64_t)channelise_spacing_samples(&f->config);
     int64_t last = (int64_t)f->n_samples - (int64_t)channelise_window_samples(&f->config);
@@ -172,7 +88,7 @@ static void random_spectra(struct fixture *f)
 }
 
 /* The filtered samples of a spectrum: one period of what is transformed. */
-static void model_filter(const struct fixture *f, size_t pol, size_t s, double *out)
+static void model_filter(const struct channelise_fixture *f, size_t pol, size_t s, double *out)
 {
     size_t step = 2 * f->n_chan;
 
@@ -185,8 +101,8 @@ static void model_filter(const struct fixture *f, size_t pol, size_t s, double *
 }
 
 /* Channel k of a spectrum before it is quantised; turn[i] is e^{-2 pi j i / 2 n_chan}. */
-static double complex model_channel(const struct fixture *f, size_t pol, size_t s, size_t k, uint64_t first_spectrum,
-                                    const double *filtered, const double complex *turn)
+static double complex model_channel(const struct channelise_fixture *f, size_t pol, size_t s, size_t k,
+                                    uint64_t first_spectrum, const double *filtered, const double complex *turn)
 {
     const struct channelise_spectrum *spectrum = &f->spectra[pol][s];
     const float *gain = f->gain + (k * N_POLS + pol) * 2;
@@ -200,28 +116,11 @@ static double complex model_channel(const struct fixture *f, size_t pol, size_t 
         angle += k;
         angle -= angle < 2 * f->n_chan ? 0 : 2 * f->n_chan;
     }
-    sum *= cexp(I * theta) * (gain[0] + I * gain[1]);
-    if (f->config.dither) {
-        uint64_t index = first_spectrum + s;
-        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)(index >> 1), (uint32_t)(index >> 33), f->config.stream_id};
-        const uint32_t key[2] = {(uint32_t)f->config.seed, (uint32_t)(f->config.seed >> 32)};
-        uint32_t bits[4];
-        philox4x32(counter, key, bits);
-        sum += philox_dither(bits[2 * pol], index % 2) + I * philox_dither(bits[2 * pol + 1], index % 2);
-    }
-    return sum;
-}
-
-static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, int value[2])
-{
-    size_t heap = s / f->config.spectra_per_heap, within = s % f->config.spectra_per_heap;
-    size_t at = ((heap * f->n_chan + k) * f->config.spectra_per_heap + within) * N_POLS + pol;
-
-    quantised_voltage(f->voltages, f->config.out_bits, at, value);
+    return sum * cexp(I * theta) * (gain[0] + I * gain[1]) + channelise_fixture_dither(f, pol, first_spectrum + s, k);
 }
 
 /* Compares spectra [0, n_spectra) of one polarisation, and the saturation of the batches that they fill. */
-static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint64_t first_spectrum)
+static void compare(const struct channelise_fixture *f, size_t pol, size_t n_spectra, uint64_t first_spectrum)
 {
     double limit = f->config.out_bits == 8 ? 127 : 7;
     double *filtered = malloc(2 * f->n_chan * sizeof(*filtered));
@@ -238,7 +137,7 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
             double beyond = fmax(fabs(part[0]), fabs(part[1])) - limit;
             int value[2];
 
-            output_at(f, pol, s, k, value);
+            channelise_fixture_output(f, pol, s, k, value);
             for (int i = 0; i < 2; i++)
                 if (!(fabs(value[i] - fmin(fmax(part[i], -limit), limit)) <= 0.5 + TOLERANCE))
                     ck_abort_msg("pol %zu spectrum %zu chan %zu part %d is %d, not %g", pol, s, k, i, value[i],
@@ -258,7 +157,7 @@ static void compare(const struct fixture *f, size_t pol, size_t n_spectra, uint6
 }
 
 /* The squares of the samples of each spectrum's first tap, on top of what was there. */
-static void compare_power(const struct fixture *f)
+static void compare_power(const struct channelise_fixture *f)
 {
     for (size_t pol = 0; pol < N_POLS && f->config.power; pol++) {
         uint64_t expected = UINT64_C(1) << 50;
@@ -272,7 +171,7 @@ static void compare_power(const struct fixture *f)
 }
 
 /* Fills 'n' spectra of the buffer in random pieces, as input chunks would. */
-static void append_in_pieces(struct fixture *f, size_t n)
+static void append_in_pieces(struct channelise_fixture *f, size_t n)
 {
     const uint8_t *input[N_POLS] = {f->input_device[0], f->input_device[1]};
 
@@ -303,25 +202,25 @@ static const struct channelise_config configs[] = {
 
 /* Twice, with other spectra and another time, as buffers and scratch are used again and again; on the device that has
  * been opened, which it closes. */
-static void run_end_to_end_on(struct fixture *f, const struct channelise_config *config)
+static void run_end_to_end_on(struct channelise_fixture *f, const struct channelise_config *config)
 {
     fixture_init_on(f, config);
     for (uint64_t first_spectrum = 6; first_spectrum < UINT64_C(1) << 40; first_spectrum <<= 31) {
         random_gains(f);
         random_spectra(f);
         append_in_pieces(f, f->n_spectra);
-        finish(f, first_spectrum);
+        channelise_fixture_finish(f, first_spectrum);
         for (size_t pol = 0; pol < N_POLS; pol++)
             compare(f, pol, f->n_spectra, first_spectrum);
         compare_power(f);
     }
-    fixture_fini(f);
+    channelise_fixture_fini(f);
 }
 
 /* Returns false where there is no such device. */
 static bool run_end_to_end(const struct channelise_config *config, enum test_target target)
 {
-    struct fixture f;
+    struct channelise_fixture f;
 
     if (!open_target(&f, target))
         return false;
@@ -431,7 +330,7 @@ TEST(random_shapes)
     for (int i = 0; i < (test_on_cuda() ? 20 : 3); i++) {
         struct channelise_config config = random_config(7 + (unsigned)random_below(3), CHANNELISE_FUSED);
         struct channelise_shape shape;
-        struct fixture f;
+        struct channelise_fixture f;
 
         if (!open_target(&f, EMULATED))
             return;
@@ -442,7 +341,7 @@ TEST(random_shapes)
 }
 
 /* The cpu device with the inputs of 'other'. */
-static void fixture_init_like(struct fixture *f, const struct fixture *other)
+static void fixture_init_like(struct channelise_fixture *f, const struct channelise_fixture *other)
 {
     struct device_config cpu = {.kind = DEVICE_CPU, .n_threads = 2};
     char why[200];
@@ -454,25 +353,25 @@ static void fixture_init_like(struct fixture *f, const struct fixture *other)
         memcpy(f->input[pol], other->input[pol], f->n_samples * f->config.sample_bits / 8);
         memcpy(f->spectra[pol], other->spectra[pol], f->n_spectra * sizeof(*f->spectra[pol]));
     }
-    fixture_fill(f);
+    channelise_fixture_fill(f);
 }
 
 /* The same inputs through the stages on the cpu device: equal but where the rounding of the transforms decides. */
 static void compare_with_cpu(const struct channelise_config *config)
 {
     size_t n_bytes = channelise_voltage_bytes(config), n_different = 0, n_saturated[2] = {0, 0};
-    struct fixture f[2];
+    struct channelise_fixture f[2];
 
     if (!fixture_init(&f[0], config, EMULATED))
         return;
     random_gains(&f[0]);
     random_spectra(&f[0]);
     append_in_pieces(&f[0], f[0].n_spectra);
-    finish(&f[0], 1000);
+    channelise_fixture_finish(&f[0], 1000);
     compare_power(&f[0]);
     fixture_init_like(&f[1], &f[0]);
     append_in_pieces(&f[1], f[1].n_spectra);
-    finish(&f[1], 1000);
+    channelise_fixture_finish(&f[1], 1000);
     for (size_t i = 0; i < n_bytes; i++) {
         int a = f[0].voltages[i], b = f[1].voltages[i];
         if (a == b)
@@ -490,8 +389,8 @@ static void compare_with_cpu(const struct channelise_config *config)
     ck_assert_msg((double)n_different <= 1e-3 * (double)n_bytes + 2, "%zu of %zu differ", n_different, n_bytes);
     ck_assert_msg(fabs((double)n_saturated[0] - (double)n_saturated[1]) <= 1e-3 * (double)n_bytes + 2,
                   "saturated: %zu, not %zu", n_saturated[0], n_saturated[1]);
-    fixture_fini(&f[0]);
-    fixture_fini(&f[1]);
+    channelise_fixture_fini(&f[0]);
+    channelise_fixture_fini(&f[1]);
 }
 
 /* From 1024 channels on, where the definition takes too long. */
@@ -509,17 +408,17 @@ TEST(large_sizes, .end = 2 * (test_on_cuda() ? 7 : 4))
 /* A flushed buffer: what was appended is right, whatever the rest of the scratch holds. */
 TEST(partly_filled, .first = test_on_cuda(), .end = 2)
 {
-    struct fixture f;
+    struct channelise_fixture f;
 
     if (!fixture_init(&f, &configs[0], _i ? EMULATED : ON_CPU))
         return;
     random_gains(&f);
     random_spectra(&f);
     append_in_pieces(&f, 20);
-    finish(&f, 1000);
+    channelise_fixture_finish(&f, 1000);
     for (size_t pol = 0; pol < N_POLS; pol++)
         compare(&f, pol, 20, 1000);
-    fixture_fini(&f);
+    channelise_fixture_fini(&f);
 }
 
 /* A tone in the middle of channel 20, of amplitude a, comes out as a * sum(weights) / 2, and nowhere else. */
@@ -528,7 +427,7 @@ TEST(tone, .first = test_on_cuda(), .end = 2)
     struct channelise_config config = configs[0];
     const uint8_t *input[N_POLS];
     const struct channelise_spectrum *spectra[N_POLS];
-    struct fixture f;
+    struct channelise_fixture f;
     double sum = 0;
     int value[2];
 
@@ -542,28 +441,29 @@ TEST(tone, .first = test_on_cuda(), .end = 2)
     for (size_t pol = 0; pol < N_POLS; pol++) {
         for (size_t i = 0; i < f.n_samples; i++) {
             uint16_t sample = (uint16_t)lrint(20000 * cos(M_PI * 20 * (double)i / 64));
-            f.input[pol][2 * i] = (uint8_t)(sample >> 8);
-            f.input[pol][2 * i + 1] = (uint8_t)sample;
+            uint8_t *at = (uint8_t *)f.input[pol] + 2 * i;
+            at[0] = (uint8_t)(sample >> 8);
+            at[1] = (uint8_t)sample;
         }
         for (size_t s = 0; s < f.n_spectra; s++)
             f.spectra[pol][s].offset = (int64_t)(s * channelise_spacing_samples(&config));
         input[pol] = f.input_device[pol];
         spectra[pol] = f.spectra[pol];
     }
-    fixture_fill(&f);
+    channelise_fixture_fill(&f);
     for (size_t i = 0; i < f.n_chan * N_POLS; i++) {
         f.gain[2 * i] = (float)(100 / (20000 * sum / 2));
         f.gain[2 * i + 1] = 0;
     }
     channelise_append(f.channelise, f.stream, input, &f.buffer, 0, f.n_spectra, spectra);
-    finish(&f, 0);
+    channelise_fixture_finish(&f, 0);
     for (size_t pol = 0; pol < N_POLS; pol++)
         for (size_t k = 0; k < f.n_chan; k++) {
-            output_at(&f, pol, 17, k, value);
+            channelise_fixture_output(&f, pol, 17, k, value);
             ck_assert_int_eq(value[0], k == 20 ? 100 : 0);
             ck_assert_int_eq(value[1], 0);
         }
-    fixture_fini(&f);
+    channelise_fixture_fini(&f);
 }
 
 TEST(sizes, .unless = test_on_cuda())

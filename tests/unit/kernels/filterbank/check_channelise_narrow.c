@@ -1,16 +1,12 @@
 /* check_channelise_narrow - complex samples to heaps against the definition in double: stages and the two kernels, on
  * the cpu device and the emulated one, or on a GPU.  Of each spectrum some channels are compared. */
 #include "kernels/filterbank/channelise.h"
-#include "kernels/util/philox.h"
 
 #include "common/base/units.h"
-#include "tests/unit/device_under_test.h"
-#include "tests/unit/test_kernel.h"
+#include "tests/unit/test_channelise.h"
 #include "tests/unit/test_random.h"
-#include "tests/unit/test_voltages.h"
 #include "tests/unit/test_main.h"
 
-#include <complex.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,91 +15,29 @@
 #define FAR       500  /* samples by which the polarisations' windows may lie apart */
 #define N_CHECKED 24   /* channels of each spectrum */
 
-struct fixture {
-    struct channelise_config config;
-    size_t n_spectra, n_samples;
-    struct device *device;
-    struct device_stream *stream;
-    struct channelise *channelise;
-    struct channelise_buffer buffer;
-    float *input[N_POLS], *input_device[N_POLS];
-    float *gain, *gain_device, *weights;
-    uint8_t *voltages;
-    uint32_t *saturated;
-    struct channelise_spectrum *spectra[N_POLS];
-};
-
-static bool open_device(struct fixture *f, bool cuda)
+static bool setup(struct channelise_fixture *f, const struct channelise_config *config, bool cuda)
 {
-    f->device = test_open_variant(cuda, 2);
-    return f->device != NULL;
-}
+    size_t n_spectra = (size_t)config->n_batches * config->spectra_per_heap;
+    struct device *device = test_open_variant(cuda, 2);
 
-static bool setup(struct fixture *f, const struct channelise_config *config, bool cuda)
-{
-    size_t rotation_bytes, gain_bytes = config->n_chan * N_POLS * 2 * sizeof(float);
-
-    *f = (struct fixture){.config = *config};
-    if (!open_device(f, cuda))
+    if (!device)
         return false;
-    f->n_spectra = (size_t)config->n_batches * config->spectra_per_heap;
-    f->n_samples = channelise_window_samples(config) + f->n_spectra * (config->n_bins + 1) + FAR;
-    rotation_bytes = N_POLS * f->n_spectra * 2 * sizeof(float);
     ck_assert_uint_eq(channelise_spacing_samples(config), config->n_bins);
-    ck_assert_int_eq(device_stream_create(f->device, "test", &f->stream), 0);
-    ck_assert_int_eq(channelise_create(f->device, config, &f->channelise), 0);
-    f->buffer.voltages = device_alloc(f->device, channelise_voltage_bytes(config));
-    f->buffer.saturated = device_alloc(f->device, config->n_batches * N_POLS * sizeof(uint32_t));
-    f->buffer.rotation = device_alloc_pinned(f->device, rotation_bytes);
-    f->buffer.rotation_device = device_alloc(f->device, rotation_bytes);
-    memset(f->buffer.rotation, 0xff, rotation_bytes); /* not a number, where nothing is appended */
-    device_fill(f->stream, f->buffer.voltages, 0x55, channelise_voltage_bytes(config));
-    device_fill(f->stream, f->buffer.saturated, 0x55, config->n_batches * N_POLS * sizeof(uint32_t));
-    for (size_t pol = 0; pol < N_POLS; pol++) {
-        size_t bytes = f->n_samples * 2 * sizeof(float);
-        f->input[pol] = malloc(bytes);
-        f->input_device[pol] = device_alloc(f->device, bytes);
+    channelise_fixture_init(f, config, device,
+                            channelise_window_samples(config) + n_spectra * (config->n_bins + 1) + FAR,
+                            2 * 8 * sizeof(float));
+    for (size_t pol = 0; pol < N_POLS; pol++)
         for (size_t i = 0; i < 2 * f->n_samples; i++)
-            f->input[pol][i] = (float)random_between(-300, 300);
-        test_write(f->stream, f->input_device[pol], f->input[pol], bytes);
-        f->spectra[pol] = calloc(f->n_spectra, sizeof(*f->spectra[pol]));
-    }
-    f->gain = malloc(gain_bytes);
-    f->gain_device = device_alloc(f->device, gain_bytes);
+            ((float *)f->input[pol])[i] = (float)random_between(-300, 300);
+    channelise_fixture_fill(f);
     /* The parts' rms is 173 before; 8 bits then saturate now and then. */
     for (size_t i = 0; i < config->n_chan * N_POLS * 2; i++)
         f->gain[i] = (float)random_between(-1, 1) * (config->out_bits == 8 ? 0.3f : 0.02f);
-    test_write(f->stream, f->gain_device, f->gain, gain_bytes);
-    f->voltages = malloc(channelise_voltage_bytes(config));
-    f->saturated = malloc(config->n_batches * N_POLS * sizeof(uint32_t));
-    f->weights = malloc(channelise_window_samples(config) * sizeof(float));
-    design_pfb(config->n_bins, config->n_taps, config->w_cutoff, config->window, f->weights);
     return true;
 }
 
-static void teardown(struct fixture *f)
-{
-    channelise_destroy(f->channelise);
-    for (size_t pol = 0; pol < N_POLS; pol++) {
-        free(f->input[pol]);
-        device_free(f->device, f->input_device[pol]);
-        free(f->spectra[pol]);
-    }
-    free(f->gain);
-    free(f->voltages);
-    free(f->saturated);
-    free(f->weights);
-    device_free(f->device, f->gain_device);
-    device_free(f->device, f->buffer.voltages);
-    device_free(f->device, f->buffer.saturated);
-    device_free_pinned(f->device, f->buffer.rotation);
-    device_free(f->device, f->buffer.rotation_device);
-    device_stream_destroy(f->stream);
-    device_close(f->device);
-}
-
 /* Mostly one after the other, sometimes a sample more or less. */
-static void random_spectra(struct fixture *f)
+static void random_spectra(struct channelise_fixture *f)
 {
     for (size_t pol = 0; pol < N_POLS; pol++) {
         int64_t at = (int64_t)random_below(FAR / 2);
@@ -116,30 +50,20 @@ static void random_spectra(struct fixture *f)
     }
 }
 
-static void run(struct fixture *f, uint64_t first_spectrum)
+static void run(struct channelise_fixture *f, uint64_t first_spectrum)
 {
-    const uint8_t *input[N_POLS] = {(const uint8_t *)f->input_device[0], (const uint8_t *)f->input_device[1]};
+    const uint8_t *input[N_POLS] = {f->input_device[0], f->input_device[1]};
 
     for (size_t first = 0, piece; first < f->n_spectra; first += piece) {
         const struct channelise_spectrum *spectra[N_POLS] = {f->spectra[0] + first, f->spectra[1] + first};
         piece = 1 + random_below(f->n_spectra - first);
         channelise_append(f->channelise, f->stream, input, &f->buffer, first, piece, spectra);
     }
-    channelise_finish(f->channelise, f->stream, &f->buffer, f->gain_device, first_spectrum);
-    test_read(f->stream, f->voltages, f->buffer.voltages, channelise_voltage_bytes(&f->config));
-    test_read(f->stream, f->saturated, f->buffer.saturated, f->config.n_batches * N_POLS * sizeof(uint32_t));
-}
-
-static void output_at(const struct fixture *f, size_t pol, size_t s, size_t k, int value[2])
-{
-    size_t heap = s / f->config.spectra_per_heap, within = s % f->config.spectra_per_heap;
-    size_t at = ((heap * f->config.n_chan + k) * f->config.spectra_per_heap + within) * N_POLS + pol;
-
-    quantised_voltage(f->voltages, f->config.out_bits, at, value);
+    channelise_fixture_finish(f, first_spectrum);
 }
 
 /* Channel k before it is quantised, of the filtered samples: that of frequency (k - n_chan / 2) / n_bins. */
-static double complex model(const struct fixture *f, size_t pol, size_t s, size_t k, uint64_t first_spectrum,
+static double complex model(const struct channelise_fixture *f, size_t pol, size_t s, size_t k, uint64_t first_spectrum,
                             const double complex *filtered)
 {
     const struct channelise_config *c = &f->config;
@@ -154,18 +78,10 @@ static double complex model(const struct fixture *f, size_t pol, size_t s, size_
         sum += filtered[i] * turn;
     }
     sum *= cexp(I * (spectrum->phase - M_PI * spectrum->fine * from_centre / c->n_chan)) * (gain[0] + I * gain[1]);
-    if (c->dither) {
-        uint64_t index = first_spectrum + s;
-        const uint32_t counter[4] = {(uint32_t)k, (uint32_t)(index >> 1), (uint32_t)(index >> 33), c->stream_id};
-        const uint32_t key[2] = {(uint32_t)c->seed, (uint32_t)(c->seed >> 32)};
-        uint32_t bits[4];
-        philox4x32(counter, key, bits);
-        sum += philox_dither(bits[2 * pol], index % 2) + I * philox_dither(bits[2 * pol + 1], index % 2);
-    }
-    return sum;
+    return sum + channelise_fixture_dither(f, pol, first_spectrum + s, k);
 }
 
-static void compare(const struct fixture *f, size_t pol, size_t s, uint64_t first_spectrum)
+static void compare(const struct channelise_fixture *f, size_t pol, size_t s, uint64_t first_spectrum)
 {
     const struct channelise_config *c = &f->config;
     double limit = c->out_bits == 8 ? 127 : 7;
@@ -173,7 +89,7 @@ static void compare(const struct fixture *f, size_t pol, size_t s, uint64_t firs
 
     for (size_t p = 0; p < c->n_bins; p++)
         for (size_t i = 0; i < c->n_taps; i++) {
-            const float *x = f->input[pol] + 2 * ((size_t)f->spectra[pol][s].offset + i * c->n_bins + p);
+            const float *x = (const float *)f->input[pol] + 2 * ((size_t)f->spectra[pol][s].offset + i * c->n_bins + p);
             filtered[p] += f->weights[i * c->n_bins + p] * (x[0] + I * (double)x[1]);
         }
     for (size_t i = 0; i < N_CHECKED; i++) {
@@ -181,7 +97,7 @@ static void compare(const struct fixture *f, size_t pol, size_t s, uint64_t firs
         double complex expected = model(f, pol, s, k, first_spectrum, filtered);
         double part[2] = {creal(expected), cimag(expected)};
         int value[2];
-        output_at(f, pol, s, k, value);
+        channelise_fixture_output(f, pol, s, k, value);
         for (int j = 0; j < 2; j++)
             if (!(fabs(value[j] - fmin(fmax(part[j], -limit), limit)) <= 0.5 + TOLERANCE))
                 ck_abort_msg("%u of %u bins, %u taps: pol %zu spectrum %zu chan %zu part %d is %d, not %g", c->n_chan,
@@ -191,7 +107,7 @@ static void compare(const struct fixture *f, size_t pol, size_t s, uint64_t firs
 }
 
 /* What is clipped is at the limit, though not all at the limit was clipped. */
-static void check_saturation(const struct fixture *f)
+static void check_saturation(const struct channelise_fixture *f)
 {
     int limit = f->config.out_bits == 8 ? 127 : 7;
 
@@ -201,7 +117,7 @@ static void check_saturation(const struct fixture *f)
             for (size_t s = batch * heap; s < (batch + 1) * heap; s++)
                 for (size_t k = 0; k < f->config.n_chan; k++) {
                     int value[2];
-                    output_at(f, pol, s, k, value);
+                    channelise_fixture_output(f, pol, s, k, value);
                     n_at_limit += abs(value[0]) == limit || abs(value[1]) == limit;
                 }
             uint32_t saturated = f->saturated[batch * N_POLS + pol];
@@ -238,7 +154,7 @@ TEST(against_the_definition, .end = ARRAY_LEN(rows))
 {
     struct channelise_config config = rows[_i].config;
     uint64_t first_spectrum = random_u64() >> random_below(60) & ~UINT64_C(1);
-    struct fixture f;
+    struct channelise_fixture f;
 
     config.w_cutoff = 1;
     config.out_bits = config.out_bits ? config.out_bits : 8;
@@ -254,7 +170,7 @@ TEST(against_the_definition, .end = ARRAY_LEN(rows))
             if (config.n_bins <= 4096 || s < 2 || s + 2 > f.n_spectra || random_below(4) == 0)
                 compare(&f, pol, s, first_spectrum);
     check_saturation(&f);
-    teardown(&f);
+    channelise_fixture_fini(&f);
 }
 
 /* What the object says that it takes is no less than what it does. */

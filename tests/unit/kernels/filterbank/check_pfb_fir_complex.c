@@ -10,7 +10,6 @@
 #include <complex.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define GUARD 64 /* values after the output that must stay */
 

@@ -10,7 +10,6 @@
 #include "tests/unit/test_main.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 

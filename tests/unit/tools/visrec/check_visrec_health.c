@@ -2,8 +2,6 @@
 #include "tools/visrec/health.h"
 #include "tests/unit/test_main.h"
 
-#include <stdlib.h>
-
 #define LIMIT 5
 
 struct setup {
