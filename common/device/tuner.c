@@ -98,10 +98,11 @@ static int compare_doubles(const void *a, const void *b)
 static double median_run(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
 {
     double runs[N_RUNS];
-    size_t n_runs = 0;
+    size_t n_runs = 0, n = 1;
 
-    time_run(bed, kernel, work, 1);
-    size_t n = 1 + (size_t)((double)RUN_NS / (1 + time_run(bed, kernel, work, 1)));
+    /* A few launches do not tell how many fill a run: the wait for their end may take longer than they. */
+    while (time_run(bed, kernel, work, n) * (double)n < (double)RUN_NS)
+        n *= 2;
     do {
         runs[n_runs++] = time_run(bed, kernel, work, n);
     } while (n_runs < N_RUNS && runs[0] <= hopeless_ns);
