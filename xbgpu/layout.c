@@ -10,7 +10,6 @@
 #include "common/config/transport_keys.h"
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
-#include "kernels/correlate/correlate.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
 
@@ -96,6 +95,16 @@ size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_co
     size_t gate_spectra = output->gate ? layout->n_chan * sizeof(uint32_t) : 0;
 
     return layout->vis_bytes + xbgpu_weights_bytes(layout, config, output) + gate_spectra;
+}
+
+struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated)
+{
+    return (struct correlate_args){
+        .format = layout->format,
+        .n_ants = (uint32_t)layout->n_ants,
+        .n_chan = (uint32_t)layout->n_chan,
+        .n_spectra = (uint32_t)(gated ? layout->n_selected_spectra : layout->n_spectra),
+    };
 }
 
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
