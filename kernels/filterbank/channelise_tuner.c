@@ -130,7 +130,7 @@ static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *s
     size_t n = 0, shared_bytes = device_shared_bytes(device);
     struct channelise_narrow_shape base, *found = shapes;
 
-    if (!channelise_narrow_fits(sizes, shared_bytes, &base))
+    if (!channelise_narrow_fits(sizes, shared_bytes, device_multiprocessors(device), &base))
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(quarters); i++) {
         found[n] = base;

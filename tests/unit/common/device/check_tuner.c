@@ -158,7 +158,7 @@ TEST(narrow_candidates, .end = ARRAY_LEN(gpus), .unless = test_on_cuda())
     for (c.n_bins = 64; c.n_bins <= 131072; c.n_bins *= 2)
         for (c.n_taps = 1; c.n_taps <= 32; c.n_taps++) {
             struct channelise_narrow_shape base;
-            bool fits = channelise_narrow_fits(&c, device.shared_bytes, &base);
+            bool fits = channelise_narrow_fits(&c, device.shared_bytes, device.n_multiprocessors, &base);
             ck_assert_uint_eq(check_candidates(NARROW, &c, &device, &base) > 0, fits);
         }
     for (size_t i = 0; i < ARRAY_LEN(subsamplings) * ARRAY_LEN(widths); i++) {
