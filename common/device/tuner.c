@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #define LIMIT_NS     (60 * NS_PER_S)  /* of a job: no new candidate after so long */
-#define RUN_NS       (20 * NS_PER_MS) /* of a run, at least */
+#define RUN_NS       (20 * NS_PER_MS) /* of a run, at least; shorter ones do not count */
 #define N_RUNS       5                /* of a candidate; odd */
-#define HOPELESS     1.5              /* times the fastest: one run is enough */
+#define HOPELESS     1.5              /* times the fastest: two runs are enough */
 #define BETTER       0.995            /* of the fastest so far; less is noise */
 #define RANDOM_BYTES (1 << 20)        /* made on the host, and copied to all places */
 #define FILE_BYTES   2048
@@ -65,33 +65,28 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill)
     return memory;
 }
 
-/* Time for one of 'n' rounds. */
-static double time_run(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, size_t n)
-{
-    int64_t start_ns = clock_monotonic_ns();
-
-    for (size_t i = 0; i < n; i++)
-        kernel->queue(work, bed->stream);
-    device_stream_wait(bed->stream);
-    return (double)(clock_monotonic_ns() - start_ns) / (double)n;
-}
-
-static double median_run(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
+/* Of one launch. */
+static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
 {
     double runs[N_RUNS]; /* in ascending order */
-    size_t n_runs = 0, n = 1;
+    size_t n_runs = 0, n = 1, i;
 
-    /* A few launches do not tell how many fill a run: the wait for their end may take longer than they. */
-    while (time_run(bed, kernel, work, n) * (double)n < (double)RUN_NS)
-        n *= 2;
-    do {
-        double ns = time_run(bed, kernel, work, n);
-        size_t i = n_runs++;
-        for (; i > 0 && runs[i - 1] > ns; i--)
+    while (n_runs < N_RUNS && (n_runs < 2 || runs[0] <= hopeless_ns)) {
+        int64_t start_ns = clock_monotonic_ns();
+        for (i = 0; i < n; i++)
+            kernel->queue(work, bed->stream);
+        device_stream_wait(bed->stream);
+        int64_t run_ns = clock_monotonic_ns() - start_ns;
+        if (run_ns < RUN_NS) { /* the wait for its end takes too much of it */
+            n *= 2;
+            n_runs = 0;
+            continue;
+        }
+        for (i = n_runs++; i > 0 && runs[i - 1] > (double)run_ns / (double)n; i--)
             runs[i] = runs[i - 1];
-        runs[i] = ns;
-    } while (n_runs < N_RUNS && runs[0] <= hopeless_ns);
-    return runs[n_runs / 2];
+        runs[i] = (double)run_ns / (double)n;
+    }
+    return runs[(n_runs - 1) / 2];
 }
 
 int tuner_measure(struct device *device, const struct tuner_job *job, const void *shape, double hopeless_ns, double *ns)
@@ -104,7 +99,7 @@ int tuner_measure(struct device *device, const struct tuner_job *job, const void
     if (!err)
         err = job->kernel->create(&bed, job->sizes, shape, work);
     if (!err && !bed.is_short)
-        *ns = median_run(&bed, job->kernel, work, hopeless_ns);
+        *ns = median_ns(&bed, job->kernel, work, hopeless_ns);
     if (work)
         job->kernel->destroy(work);
     free(work);

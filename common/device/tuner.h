@@ -9,7 +9,7 @@
  * File:   one text for each model of GPU, kernel and sizes, beside the compiled kernels.  It is written wholly or not at
  *         all.  A file is taken only if no other user may write to it and if it is, byte for byte, what this program would
  *         write for one of the candidates.  It can be removed at any time.
- * Time:   wall clock around launches that fill RUN_NS; some launches to warm up, then the median of N_RUNS (tuner.c).
+ * Time:   wall clock around launches that fill RUN_NS; shorter runs warm up; the median of N_RUNS (tuner.c).
  * Threads: main, while nothing else runs on the device. */
 #ifndef COMMON_DEVICE_TUNER_H
 #define COMMON_DEVICE_TUNER_H
@@ -72,7 +72,7 @@ int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs
  * Says in the log if a shape was kept, or why a file is ignored; 'program' --tune makes a new one. */
 void tuner_load(struct device *device, const char *program, const struct tuner_job *job);
 
-/* Median time of 'queue' with one shape; or of the first run, if that is beyond 'hopeless_ns'; INFINITY if there is not
+/* Median time of 'queue' with one shape; or of two runs, if both are beyond 'hopeless_ns'; INFINITY if there is not
  * enough memory.  Returns 0 or negative errno. */
 int tuner_measure(struct device *device, const struct tuner_job *job, const void *shape, double hopeless_ns,
                   double *ns);

@@ -249,7 +249,7 @@ static struct device *open_made_up(int i)
     device->compiles = true;
     device->cache_directory = directory;
     strcpy(device->model, gpus[i].model);
-    made_up = (struct made_up){.ns = {80000, 60000, 30000, 200000, 79900}, .n = 5, .alloc_bytes = 100000};
+    made_up = (struct made_up){.ns = {800000, 600000, 3000, 2000000, 799000}, .n = 5, .alloc_bytes = 100000};
     return device;
 }
 
@@ -281,7 +281,7 @@ TEST(fastest_is_kept, .unless = test_on_cuda())
     ck_assert_uint_eq(tune(device, jobs, 3, 0, ""), 10);
     ck_assert_uint_eq(count_files(false), 2);
     ck_assert(load(device, &job) == 3 && load(device, &other_size) == 3);
-    made_up.ns[1] = 1000; /* measured again */
+    made_up.ns[1] = 1; /* measured again */
     tune(device, &job, 1, 0, "");
     ck_assert(load(device, &job) == 2 && load(device, &other_size) == 3);
     for (made_up.n = 1; made_up.n < 2; made_up.n--) { /* another program, in which 2 and 3 are no candidates any more */
@@ -419,7 +419,7 @@ TEST(several_at_once, .unless = test_on_cuda())
     int status;
 
     made_up.n = 2;
-    made_up.ns[0] = 2000;
+    made_up.ns[0] = 5000;
     for (int writer = 0; writer < 6; writer++) {
         made_up.ns[1] = writer % 2 ? 100 : 100000; /* the others keep the default */
         pid_t pid = fork();
