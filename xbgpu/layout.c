@@ -10,6 +10,7 @@
 #include "common/config/transport_keys.h"
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
+#include "kernels/correlate/correlate.h"
 #include "xbgpu/gate.h"
 #include "xbgpu/labels.h"
 

@@ -6,10 +6,13 @@
 
 #include "common/recv/chunk.h"
 #include "kernels/correlate/correlate.h"
+#include "kernels/util/voltages.h"
 #include "xbgpu/config.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+struct device;
 
 /* Device inputs: one being read, one being uploaded, one waiting. */
 #define XBGPU_N_DEVICE_INPUTS 3
