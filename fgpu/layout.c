@@ -57,7 +57,10 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
                                                 uint64_t dither_seed)
 {
     const struct fgpu_config_output *out = fgpu_config_output(config, output);
+    int64_t n_buffer = out->n_batches * out->spectra_per_heap;
+    int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
+    /* A chunk's spectra are appended at once, as far as the buffer takes them. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),
@@ -72,6 +75,9 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
         .power = out->kind == FGPU_WIDEBAND && output == fgpu_power_output(config),
         .seed = dither_seed,
         .stream_id = (uint32_t)(fgpu_config_antenna(config, ant)->feng_id * 256 + (int64_t)output),
+        .append_spectra = (unsigned)(n_chunk < 1          ? 1
+                                     : n_chunk < n_buffer ? n_chunk
+                                                          : n_buffer),
     };
 }
 

@@ -10,7 +10,7 @@
  * daemon.h. */
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);
 
-/* What has been kept for the outputs' sizes, choices[output], else the defaults; says in the log which. */
+/* What has been kept for the outputs' sizes, choices[output], which are zeroed; else the defaults.  Says in the log which. */
 void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct fgpu_choice *choices);
 
 #endif

@@ -102,6 +102,16 @@ size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_co
     return layout->vis_bytes + xbgpu_weights_bytes(layout, config, output) + gate_spectra;
 }
 
+struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated)
+{
+    return (struct correlate_args){
+        .format = layout->format,
+        .n_ants = (uint32_t)layout->n_ants,
+        .n_chan = (uint32_t)layout->n_chan,
+        .n_spectra = (uint32_t)(gated ? layout->n_selected_spectra : layout->n_spectra),
+    };
+}
+
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output)
 {

@@ -7,6 +7,7 @@
 #include "common/base/memory.h"
 #include "common/engine/engine.h"
 #include "common/recv/chunk.h"
+#include "kernels/correlate/correlate.h"
 #include "kernels/util/voltages.h"
 #include "xbgpu/config.h"
 
@@ -101,6 +102,9 @@ size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xb
 /* Bytes of the weights that such an output sends: of each baseline, for each row; 0 where it sends none. */
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
+
+/* Sizes that each launch of correlate has, of all spectra or of those that gates take. */
+struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
 /* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

@@ -7,9 +7,6 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "xbgpu/layout.h"
 
-/* Sizes that each launch of correlate has, of all spectra or of those that gates take. */
-struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
-
 /* Measures what is best for the outputs' sizes and keeps it ('values' is a struct xbgpu_config).  Signature and errors:
  * daemon.h. */
 int xbgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);

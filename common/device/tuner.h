@@ -9,7 +9,7 @@
  * File:   one text for each model of GPU, kernel and sizes, beside the compiled kernels.  It is written wholly or not at
  *         all.  A file is taken only if no other user may write to it and if it is, byte for byte, what this program would
  *         write for one of the candidates.  It can be removed at any time.
- * Time:   wall clock around launches that fill RUN_NS; a launch to warm up, then the median of N_RUNS (tuner.c).
+ * Time:   wall clock around launches that fill RUN_NS; shorter runs warm up; the median of N_RUNS (tuner.c).
  * Threads: main, while nothing else runs on the device. */
 #ifndef COMMON_DEVICE_TUNER_H
 #define COMMON_DEVICE_TUNER_H
@@ -40,18 +40,20 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill);
 
 struct tuner_kernel {
     const char *name;
-    /* [n_numbers] names of a shape's members, all of which are uint32_t; NULL of one that is the same in all candidates and
-     * not shown */
+    /* [n_numbers] names of a shape's members, all of which are uint32_t; NULL of one that is not this kernel's, and the same
+     * in all candidates */
     const char *const *numbers;
-    size_t n_numbers; /* <= TUNER_MAX_NUMBERS */
+    size_t n_numbers;  /* <= TUNER_MAX_NUMBERS */
+    size_t work_bytes; /* of 'work' below */
     /* Valid shapes without repetition, the default first.  Returns how many, at most TUNER_MAX_SHAPES; 0 where these sizes
      * have no shape. */
-    size_t (*candidates)(const void *sizes, const struct device *device, void *shapes);
+    size_t (*candidates)(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
+                         void *shapes);
     void (*format_sizes)(const void *sizes, char *text, size_t text_bytes);
-    /* Makes the kernels and their arguments for a shape; after an error 'destroy' gets what is in 'work'. */
-    int (*create)(struct tuner_bed *bed, const void *sizes, const void *shape, void **work);
+    /* Makes the kernels and their arguments for a shape in 'work', which is zeroed. */
+    int (*create)(struct tuner_bed *bed, const void *sizes, const void *shape, void *work);
     void (*queue)(void *work, struct device_stream *stream); /* the launches for one buffer of the data path */
-    void (*destroy)(void *work);                             /* NULL is accepted */
+    void (*destroy)(void *work);                             /* also what 'create' has left after an error */
 };
 
 struct tuner_job {
@@ -59,17 +61,18 @@ struct tuner_job {
     const void *sizes;
     const char *output; /* name, for the log */
     char key[64];       /* the configuration's key that decides how much memory is needed */
+    void *shape;        /* for tuner_load() */
 };
 
 /* Measures the candidates of each job; equal jobs once.  Says in the log what the default is, how long each candidate takes
  * and what is kept; or that there is nothing to tune.  Returns 0, or negative errno with one sentence in 'why'. */
 int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs, char *why, size_t why_bytes);
 
-/* Sets 'shape' to the kept one, else to the default, or to zeros where there is none.  Says in the log if a shape was kept,
- * or why a file is ignored; 'program' --tune makes a new one. */
-void tuner_load(struct device *device, const char *program, const struct tuner_job *job, void *shape);
+/* Sets the kernel's numbers of the job's shape to the kept ones, else to the default's; leaves them where there are none.
+ * Says in the log if a shape was kept, or why a file is ignored; 'program' --tune makes a new one. */
+void tuner_load(struct device *device, const char *program, const struct tuner_job *job);
 
-/* Median time of 'queue' with one shape; or of the first run, if that is beyond 'hopeless_ns'; INFINITY if there is not
+/* Median time of 'queue' with one shape; or of two runs, if both are beyond 'hopeless_ns'; INFINITY if there is not
  * enough memory.  Returns 0 or negative errno. */
 int tuner_measure(struct device *device, const struct tuner_job *job, const void *shape, double hopeless_ns,
                   double *ns);

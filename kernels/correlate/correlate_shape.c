@@ -12,8 +12,7 @@
 #define MAX_TILE_EIGHTS   12  /* row_eights * column_eights: 16 registers of sums each */
 #define MAX_REGISTERS     256 /* of a thread */
 #define QUARTER_REGISTERS 16384
-#define OTHER_REGISTERS   56  /* of a thread, beside the sums, without which the assembler spills */
-#define N_MULTIPROCESSORS 132 /* of a large GPU */
+#define OTHER_REGISTERS   56 /* of a thread, beside the sums, without which the assembler spills */
 #define MAX_PARTS         64
 
 /* Of both kernels on wgmma. */
@@ -304,7 +303,8 @@ int correlate_kernels_create(struct device *device, const struct correlate_args 
 {
     struct part parts[CORRELATE_MAX_KERNELS];
 
-    *made = (struct correlate_kernels){.shape = *shape, .compiled = device_compiles(device)};
+    *made = (struct correlate_kernels){
+        .shape = *shape, .n_multiprocessors = device_multiprocessors(device), .compiled = device_compiles(device)};
     if (!made->compiled) {
         int err = device_kernel_create(device, &correlate_kernel, NULL, 0, &made->kernels[0]);
         made->n = err ? 0 : 1;
@@ -328,11 +328,11 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Into how many parts the time is best split: blocks run in rounds of as many as the GPU has room for, and each adds its
- * sums to memory at its end, which takes about as long as OVERHEAD slices. */
-static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t resident)
+/* Into how many parts the time is best split: blocks run in rounds, of which each has the 'room' of the device.  A block
+ * adds its sums to memory at its end, which takes about as long as 'overhead' slices. */
+static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {
-    const uint64_t overhead = 24, room = (uint64_t)N_MULTIPROCESSORS * resident;
+    const uint64_t overhead = 24;
     uint64_t least = UINT64_MAX;
     uint32_t best = 1;
 
@@ -346,37 +346,35 @@ static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint32_t reside
     return best;
 }
 
-static struct kernel_grid find_grid(const struct correlate_args *args, const struct correlate_shape *shape,
-                                    const struct part *part, uint32_t n_parts)
+struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernels, const struct correlate_args *args,
+                                          size_t i, uint32_t n_parts)
 {
+    const struct correlate_shape *shape = &kernels->shape;
     uint32_t slice_bytes = shape->wgmma ? WGMMA_SLICE : STEP_BYTES * shape->steps * shape->time_warps;
-    uint64_t n_blocks = (uint64_t)part->n_blocks * args->n_chan;
     uint64_t bytes = (uint64_t)args->n_batches * args->n_spectra * N_POLS * voltage_bytes(args->format);
     uint32_t n_slices = (uint32_t)((bytes + slice_bytes - 1) / slice_bytes);
+    struct part parts[CORRELATE_MAX_KERNELS];
 
+    find_parts(args, shape, parts);
+    uint64_t n_blocks = (uint64_t)parts[i].n_blocks * args->n_chan;
     if (shape->wgmma) { /* blocks share all of the work */
         uint64_t n_shares = n_parts ? n_parts : n_blocks * divide_up(n_slices, WGMMA_SHARE);
-        n_blocks = n_shares < N_MULTIPROCESSORS ? n_shares : N_MULTIPROCESSORS;
+        n_blocks = n_shares < kernels->n_multiprocessors ? n_shares : kernels->n_multiprocessors;
         n_parts = 1;
     } else if (!n_parts) {
-        n_parts = best_parts(n_blocks, n_slices, shape->resident);
+        n_parts = best_parts(n_blocks, n_slices, (uint64_t)kernels->n_multiprocessors * shape->resident);
     }
     return (struct kernel_grid){
-        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = part->threads, .shared_bytes = part->shared_bytes};
+        .blocks = {(uint32_t)n_blocks, n_parts, 1}, .threads = parts[i].threads, .shared_bytes = parts[i].shared_bytes};
 }
 
 void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
                               const struct correlate_args *args, uint32_t n_parts)
 {
-    struct part parts[CORRELATE_MAX_KERNELS];
-
-    if (!kernels->compiled) {
+    if (!kernels->compiled)
         device_launch(stream, kernels->kernels[0], NULL, args);
-        return;
-    }
-    find_parts(args, &kernels->shape, parts);
-    for (size_t i = 0; i < kernels->n; i++) {
-        struct kernel_grid grid = find_grid(args, &kernels->shape, &parts[i], n_parts);
+    for (size_t i = 0; i < kernels->n && kernels->compiled; i++) {
+        struct kernel_grid grid = correlate_kernels_grid(kernels, args, i, n_parts);
         device_launch(stream, kernels->kernels[i], &grid, args);
     }
 }

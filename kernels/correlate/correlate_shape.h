@@ -64,7 +64,8 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
 #define CORRELATE_MAX_KERNELS 2
 struct correlate_kernels {
     struct correlate_shape shape;
-    bool compiled; /* or the twin */
+    uint32_t n_multiprocessors; /* of the device */
+    bool compiled;              /* or the twin */
     size_t n;
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
 };
@@ -76,8 +77,12 @@ int correlate_kernels_create(struct device *device, const struct correlate_args 
 /* Zeroed ones may be destroyed, too. */
 void correlate_kernels_destroy(struct correlate_kernels *kernels);
 
-/* Queues a launch of 'args'.  'n_parts' is into how many parts of time it is split, or the number of blocks that share the
- * work of the variant on wgmma; 0: as fills a large GPU. */
+/* The grid of the i-th compiled kernel for a launch of 'args'.  'n_parts' counts the parts of time; with wgmma it counts
+ * the blocks that share the work, at most one on each multiprocessor.  0: as many as fill the device. */
+struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernels, const struct correlate_args *args,
+                                          size_t i, uint32_t n_parts);
+
+/* Queues a launch of 'args'; 'n_parts' as above. */
 void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
                               const struct correlate_args *args, uint32_t n_parts);
 

@@ -3,12 +3,11 @@
 
 #include "common/base/units.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-static size_t candidates(const void *sizes, const struct device *device, void *shapes)
+static size_t candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
+                         void *shapes)
 {
     const struct correlate_args *args = sizes;
     struct correlate_shape *found = shapes, others[TUNER_MAX_SHAPES];
@@ -26,13 +25,10 @@ struct runs {
     struct correlate_kernels kernels;
 };
 
-static int create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
+static int create(struct tuner_bed *bed, const void *sizes, const void *shape, void *work)
 {
-    struct runs *r = calloc(1, sizeof(*r));
+    struct runs *r = work;
 
-    *work = r;
-    if (!r)
-        return -ENOMEM;
     r->args = *(const struct correlate_args *)sizes;
     size_t n_values = (size_t)r->args.n_batches * r->args.n_ants * r->args.n_chan * r->args.n_spectra * N_POLS;
     size_t n_sums = (size_t)r->args.n_chan * correlate_n_baselines(r->args.n_ants) * N_POL_PRODUCTS * 2;
@@ -51,12 +47,7 @@ static void queue(void *work, struct device_stream *stream)
 
 static void destroy(void *work)
 {
-    struct runs *r = work;
-
-    if (!r)
-        return;
-    correlate_kernels_destroy(&r->kernels);
-    free(r);
+    correlate_kernels_destroy(&((struct runs *)work)->kernels);
 }
 
 static void format_sizes(const void *sizes, char *text, size_t text_bytes)
@@ -75,5 +66,5 @@ static const char *const numbers[] = {
 _Static_assert(sizeof(struct correlate_shape) == sizeof(uint32_t) * ARRAY_LEN(numbers), "all have names");
 
 const struct tuner_kernel correlate_tuner = {
-    "correlate", numbers, ARRAY_LEN(numbers), candidates, format_sizes, create, queue, destroy,
+    "correlate", numbers, ARRAY_LEN(numbers), sizeof(struct runs), candidates, format_sizes, create, queue, destroy,
 };

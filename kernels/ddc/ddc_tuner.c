@@ -3,25 +3,23 @@
 
 #include "common/base/units.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 /* Warps of a block and tiles of a warp. */
 static const uint32_t known[][2] = {{4, 4}, {4, 2}, {4, 1}, {2, 4},  {2, 2}, {2, 1},
                                     {8, 4}, {8, 2}, {8, 1}, {16, 2}, {16, 1}};
 
-static size_t candidates(const void *sizes, const struct device *device, void *shapes)
+static size_t candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
+                         void *shapes)
 {
-    const struct ddc_args *args = sizes;
-    struct ddc_shape *found = shapes, base = ddc_default_shape(args);
+    struct ddc_shape *found = shapes, base = ddc_default_shape(sizes);
     size_t n = 0;
 
     found[n++] = base;
     for (size_t i = 0; i < ARRAY_LEN(known); i++) {
         struct ddc_shape shape = {known[i][0], known[i][1], base.columns};
         bool is_base = shape.n_warps == base.n_warps && shape.n_tiles == base.n_tiles;
-        if (!is_base && ddc_grid(args, &shape).shared_bytes <= device_shared_bytes(device))
+        if (!is_base && ddc_grid(sizes, &shape).shared_bytes <= device_shared_bytes(device))
             found[n++] = shape;
     }
     return n;
@@ -33,14 +31,11 @@ struct runs {
     struct kernel_grid grid;
 };
 
-static int create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
+static int create(struct tuner_bed *bed, const void *sizes, const void *shape, void *work)
 {
-    struct runs *r = calloc(1, sizeof(*r));
     struct kernel_constant constants[DDC_N_CONSTANTS];
+    struct runs *r = work;
 
-    *work = r;
-    if (!r)
-        return -ENOMEM;
     r->args = *(const struct ddc_args *)sizes;
     r->args.scale = 1;
     uint64_t n_samples = ddc_window_samples(r->args.subsampling, r->args.n_taps, r->args.n_out);
@@ -63,12 +58,7 @@ static void queue(void *work, struct device_stream *stream)
 
 static void destroy(void *work)
 {
-    struct runs *r = work;
-
-    if (!r)
-        return;
-    device_kernel_destroy(r->kernel);
-    free(r);
+    device_kernel_destroy(((struct runs *)work)->kernel);
 }
 
 static void format_sizes(const void *sizes, char *text, size_t text_bytes)
@@ -83,5 +73,5 @@ static const char *const numbers[] = {"n_warps", "n_tiles", "columns"};
 _Static_assert(sizeof(struct ddc_shape) == sizeof(uint32_t) * ARRAY_LEN(numbers), "all have names");
 
 const struct tuner_kernel ddc_tuner = {
-    "ddc", numbers, ARRAY_LEN(numbers), candidates, format_sizes, create, queue, destroy,
+    "ddc", numbers, ARRAY_LEN(numbers), sizeof(struct runs), candidates, format_sizes, create, queue, destroy,
 };

@@ -79,7 +79,7 @@ static bool is_narrow(const struct channelise_config *config, size_t shared_byte
     struct channelise_narrow_shape shape;
 
     return config->n_bins > 0 && shared_bytes > 0 && config->method == CHANNELISE_FUSED &&
-           channelise_narrow_fits(config, shared_bytes, &shape);
+           channelise_narrow_fits(config, shared_bytes, 1, &shape);
 }
 
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes)

@@ -46,6 +46,7 @@ struct channelise_config {
     uint64_t seed;
     uint32_t stream_id;
     /* Where CUDA variants run: */
+    unsigned append_spectra; /* that are usually appended at a time; 0: not known */
     enum channelise_method method;
     const struct channelise_shape *shape;         /* fused: how the work is cut; NULL: as is good for these sizes */
     const struct channelise_narrow_shape *narrow; /* fused, of complex input: the same */

@@ -31,7 +31,8 @@ struct channelise_narrow {
 };
 
 /* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back.
- * Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less. */
+ * Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less.  These are for
+ * launches of many blocks; suit_few_blocks() changes them for others. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
     {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
@@ -41,6 +42,8 @@ static const struct channelise_narrow_shape shapes[] = {
 /* More taps take more registers, of which threads have as many only in small blocks. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
+
+#define LINE_COLUMNS 16 /* complex numbers of a line of 128 bytes */
 
 static size_t rows_of(const struct channelise_narrow_shape *s)
 {
@@ -59,7 +62,63 @@ static size_t back_shared_bytes(const struct channelise_narrow_shape *s)
     return N_POLS * NARROW_BACK_SPECTRA * s->back_radix_a * (s->back_radix_b + 1) * 2 * sizeof(float);
 }
 
-bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes,
+bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
+                             size_t shared_bytes)
+{
+    size_t threads = rows_of(shape) * shape->columns, most = config->n_taps > MANY_TAPS ? MANY_TAPS_THREADS : 512;
+
+    return threads >= 64 && threads <= most && shape->columns >= 1 && shape->together >= 2 && shape->together <= 16 &&
+           shape->columns <= config->n_bins / rows_of(shape) && front_shared_bytes(shape) <= shared_bytes &&
+           back_shared_bytes(shape) <= shared_bytes;
+}
+
+/* Spectra of a block of the front, when 'n' are appended. */
+static size_t section_of(const struct channelise_config *config, const struct channelise_narrow_shape *s, size_t n)
+{
+    size_t n_columns = config->n_bins / rows_of(s) / s->columns, section = n * n_columns * N_POLS / MANY_BLOCKS;
+
+    section = section < MIN_SECTION ? MIN_SECTION : section;
+    return (section + s->together - 1) / s->together * s->together;
+}
+
+static struct kernel_grid front_grid(const struct channelise_config *config, const struct channelise_narrow_shape *s,
+                                     size_t n)
+{
+    size_t section = section_of(config, s, n);
+
+    return (struct kernel_grid){
+        .blocks = {(uint32_t)(config->n_bins / rows_of(s) / s->columns), (uint32_t)((n + section - 1) / section),
+                   N_POLS},
+        .threads = (uint32_t)(rows_of(s) * s->columns),
+        .shared_bytes = (uint32_t)front_shared_bytes(s),
+    };
+}
+
+/* Blocks of a usual launch. */
+static size_t n_front_blocks(const struct channelise_config *config, const struct channelise_narrow_shape *s)
+{
+    struct kernel_grid grid = front_grid(config, s, config->append_spectra);
+
+    return (size_t)grid.blocks[0] * grid.blocks[1] * grid.blocks[2];
+}
+
+/* A block that is alone on its multiprocessor waits for its own loads, so it has twice as many under way.  Where some
+ * multiprocessors would have no block, blocks have fewer columns, as long as they load whole lines. */
+static void suit_few_blocks(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
+                            struct channelise_narrow_shape *shape)
+{
+    struct channelise_narrow_shape s = *shape;
+
+    if (config->append_spectra == 0 || config->n_taps > MANY_TAPS || n_front_blocks(config, &s) > n_multiprocessors)
+        return;
+    s.together *= 2;
+    while (s.columns > LINE_COLUMNS && 2 * n_front_blocks(config, &s) <= n_multiprocessors)
+        s.columns /= 2;
+    if (channelise_narrow_valid(config, &s, shared_bytes))
+        *shape = s;
+}
+
+bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape)
 {
     for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -72,19 +131,10 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
             shape->together /= 2;
         while (config->n_taps > MANY_TAPS && rows_of(shape) * shape->columns > MANY_TAPS_THREADS)
             shape->columns /= 2;
+        suit_few_blocks(config, shared_bytes, n_multiprocessors, shape);
         return front_shared_bytes(s) <= shared_bytes && back_shared_bytes(s) <= shared_bytes;
     }
     return false;
-}
-
-bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
-                             size_t shared_bytes)
-{
-    size_t threads = rows_of(shape) * shape->columns, most = config->n_taps > MANY_TAPS ? MANY_TAPS_THREADS : 512;
-
-    return threads >= 64 && threads <= most && shape->columns >= 1 && shape->together >= 2 && shape->together <= 16 &&
-           shape->columns <= config->n_bins / rows_of(shape) && front_shared_bytes(shape) <= shared_bytes &&
-           back_shared_bytes(shape) <= shared_bytes;
 }
 
 /* In floats, in the order in which they lie. */
@@ -184,7 +234,7 @@ int channelise_narrow_create(struct device *device, const struct channelise_conf
     n->config = *config;
     n->n_spectra = n_spectra_of(config);
     n->device = device;
-    bool fits = channelise_narrow_fits(config, device_shared_bytes(device), &n->shape);
+    bool fits = channelise_narrow_fits(config, device_shared_bytes(device), device_multiprocessors(device), &n->shape);
     assert(fits);
     if (config->narrow)
         n->shape = *config->narrow;
@@ -216,9 +266,7 @@ void channelise_narrow_front(struct channelise_narrow *narrow, struct device_str
                              const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n)
 {
     const struct channelise_narrow_shape *s = &narrow->shape;
-    size_t m2 = narrow->config.n_bins / rows_of(s), n_columns = m2 / s->columns;
-    size_t section = n * n_columns * N_POLS / MANY_BLOCKS;
-    struct channelise_narrow_front_args args = {
+    const struct channelise_narrow_front_args args = {
         .in = {(const float *)(const void *)input[0], (const float *)(const void *)input[1]},
         .weights = narrow->weights,
         .outer = narrow->outer,
@@ -226,15 +274,10 @@ void channelise_narrow_front(struct channelise_narrow *narrow, struct device_str
         .offset = {offset[0], offset[1]},
         .n_spectra = (uint32_t)n,
         .n_buffer = (uint32_t)narrow->n_spectra,
+        .section_spectra = (uint32_t)section_of(&narrow->config, s, n),
     };
+    const struct kernel_grid grid = front_grid(&narrow->config, s, n);
 
-    section = section < MIN_SECTION ? MIN_SECTION : section;
-    args.section_spectra = (uint32_t)((section + s->together - 1) / s->together * s->together);
-    struct kernel_grid grid = {
-        .blocks = {(uint32_t)n_columns, (args.n_spectra + args.section_spectra - 1) / args.section_spectra, N_POLS},
-        .threads = (uint32_t)(rows_of(s) * s->columns),
-        .shared_bytes = (uint32_t)front_shared_bytes(s),
-    };
     device_launch(stream, narrow->front, &grid, &args);
 }
 

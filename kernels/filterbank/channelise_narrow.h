@@ -61,8 +61,9 @@ struct channelise_narrow_shape {
 
 struct channelise_narrow;
 
-/* Whether these sizes can be had on a device whose blocks may have 'shared_bytes', and how they are cut then. */
-bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes,
+/* Whether these sizes can be had on a device whose blocks may have 'shared_bytes', and how they are cut then.  The number
+ * of multiprocessors decides only how. */
+bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape);
 
 /* Whether the front can be cut so: any columns and spectra at a time, powers of two, with the radices of such a shape. */

@@ -14,36 +14,26 @@
 
 /* A number and its values; the numbers of a group vary in all combinations, the others are the base's. */
 struct axis {
-    size_t offset;
-    size_t n;
+    size_t number, n;
     uint32_t values[8];
 };
-#define MAX_AXES 3
-struct group {
-    enum channelise_part part;
-    struct axis axes[MAX_AXES];
-};
-#define VALUES(...)                                                                                                    \
-    sizeof((uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t),                                                              \
-    {                                                                                                                  \
-        __VA_ARGS__                                                                                                    \
-    }
-#define AXIS(member, ...)                                                                                              \
-    {                                                                                                                  \
-        offsetof(struct channelise_shape, member), VALUES(__VA_ARGS__)                                                 \
-    }
+#define MAX_AXES       3
+#define NUMBER(member) (offsetof(struct channelise_shape, member) / sizeof(uint32_t))
+#define N_NUMBERS      (sizeof(struct channelise_shape) / sizeof(uint32_t))
 
 /* The numbers with the largest effect come first. */
-static const struct group groups[] = {
-    {PART_FRONT,
-     {AXIS(front_per_thread, 1, 2), AXIS(front_columns, 4, 8, 16, 32, 64), AXIS(front_blocks, 1, 2, 3, 4, 5, 6)}},
-    {PART_FRONT, {AXIS(front_tensors, 0, 1), AXIS(front_stages, 2, 3, 4)}},
-    {PART_FRONT, {AXIS(front_spectra, 2, 4, 8, 16), AXIS(front_stages, 2, 3, 4)}},
-    {PART_FRONT, {AXIS(front_section, 64, 128, 256, 512)}},
-    {PART_BACK,
-     {AXIS(back_spectra, 4, 8, 16), AXIS(back_pairs, 1, 2, 4, 8, 16), AXIS(back_threads, 64, 128, 256, 512)}},
-    {PART_BACK, {AXIS(back_blocks, 1, 2, 3, 4, 5, 6, 7, 8)}},
-    {PART_BACK, {AXIS(back_tiles, 1, 2), AXIS(back_bulk, 0, 1)}},
+static const struct axis groups[][MAX_AXES] = {
+    {{NUMBER(front_per_thread), 2, {1, 2}},
+     {NUMBER(front_columns), 5, {4, 8, 16, 32, 64}},
+     {NUMBER(front_blocks), 6, {1, 2, 3, 4, 5, 6}}},
+    {{NUMBER(front_tensors), 2, {0, 1}}, {NUMBER(front_stages), 3, {2, 3, 4}}},
+    {{NUMBER(front_spectra), 4, {2, 4, 8, 16}}, {NUMBER(front_stages), 3, {2, 3, 4}}},
+    {{NUMBER(front_section), 4, {64, 128, 256, 512}}},
+    {{NUMBER(back_spectra), 3, {4, 8, 16}},
+     {NUMBER(back_pairs), 5, {1, 2, 4, 8, 16}},
+     {NUMBER(back_threads), 4, {64, 128, 256, 512}}},
+    {{NUMBER(back_blocks), 8, {1, 2, 3, 4, 5, 6, 7, 8}}},
+    {{NUMBER(back_tiles), 2, {1, 2}}, {NUMBER(back_bulk), 2, {0, 1}}},
 };
 
 /* Registers per thread that let so many blocks reside on a multiprocessor. */
@@ -75,12 +65,12 @@ static bool back_plausible(const struct channelise_config *config, const struct 
 }
 
 /* Combination 'index' of the group's values; false beyond the last. */
-static bool combine(const struct group *group, size_t index, struct channelise_shape *shape)
+static bool combine(const struct axis *group, size_t index, struct channelise_shape *shape)
 {
     const struct channelise_shape base = *shape;
 
-    for (const struct axis *axis = group->axes; axis < group->axes + MAX_AXES && axis->n; axis++) {
-        *(uint32_t *)(void *)((char *)shape + axis->offset) = axis->values[index % axis->n];
+    for (const struct axis *axis = group; axis < group + MAX_AXES && axis->n; axis++) {
+        ((uint32_t *)shape)[axis->number] = axis->values[index % axis->n];
         index /= axis->n;
     }
     /* All threads of the front go on to transform, and the back has as many threads in all. */
@@ -101,8 +91,8 @@ static bool is_among(const struct channelise_shape *shape, const struct channeli
     return false;
 }
 
-size_t channelise_candidates(const struct channelise_config *config, size_t shared_bytes, enum channelise_part part,
-                             const struct channelise_shape *base, struct channelise_shape *shapes)
+size_t channelise_candidates(const struct tuner_kernel *kernel, const struct channelise_config *config,
+                             size_t shared_bytes, const struct channelise_shape *base, struct channelise_shape *shapes)
 {
     size_t n = 0;
 
@@ -110,8 +100,10 @@ size_t channelise_candidates(const struct channelise_config *config, size_t shar
         shapes[n++] = *base;
     for (size_t g = 0; n > 0 && g < ARRAY_LEN(groups); g++) {
         struct channelise_shape shape = *base;
-        for (size_t i = 0; n < TUNER_MAX_SHAPES && groups[g].part == part && combine(&groups[g], i, &shape); i++) {
-            bool plausible = part == PART_FRONT ? front_plausible(config, &shape) : back_plausible(config, &shape);
+        for (size_t i = 0;
+             n < TUNER_MAX_SHAPES && kernel->numbers[groups[g][0].number] && combine(groups[g], i, &shape); i++) {
+            bool plausible =
+                kernel == &channelise_front_tuner ? front_plausible(config, &shape) : back_plausible(config, &shape);
             if (plausible && channelise_shape_valid(config, &shape, shared_bytes) && !is_among(&shape, shapes, n))
                 shapes[n++] = shape;
             shape = *base;
@@ -120,42 +112,31 @@ size_t channelise_candidates(const struct channelise_config *config, size_t shar
     return n;
 }
 
-static size_t wide_candidates(const void *sizes, const struct device *device, enum channelise_part part, void *shapes)
+static size_t wide_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
+                              void *shapes)
 {
-    const struct channelise_work *work = sizes;
-    struct channelise_shape base = channelise_fused_shape(&work->config, device_shared_bytes(device));
+    struct channelise_shape base = channelise_fused_shape(sizes, device_shared_bytes(device));
 
-    return channelise_candidates(&work->config, device_shared_bytes(device), part, &base, shapes);
-}
-
-static size_t front_candidates(const void *sizes, const struct device *device, void *shapes)
-{
-    return wide_candidates(sizes, device, PART_FRONT, shapes);
-}
-
-static size_t back_candidates(const void *sizes, const struct device *device, void *shapes)
-{
-    return wide_candidates(sizes, device, PART_BACK, shapes);
+    return channelise_candidates(kernel, sizes, device_shared_bytes(device), &base, shapes);
 }
 
 /* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
 
 /* Twice and half of the default's columns and spectra at a time. */
-static size_t narrow_candidates(const void *sizes, const struct device *device, void *shapes)
+static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
+                                void *shapes)
 {
     static const uint32_t quarters[][2] = {{4, 4}, {2, 4}, {8, 4}, {4, 2}, {4, 8}, {2, 8}, {8, 2}, {2, 2}, {8, 8}};
-    const struct channelise_work *work = sizes;
+    size_t n = 0, shared_bytes = device_shared_bytes(device);
     struct channelise_narrow_shape base, *found = shapes;
-    size_t n = 0;
 
-    if (!channelise_narrow_fits(&work->config, device_shared_bytes(device), &base))
+    if (!channelise_narrow_fits(sizes, shared_bytes, device_multiprocessors(device), &base))
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(quarters); i++) {
-        struct channelise_narrow_shape shape = base;
-        shape.columns = base.columns * quarters[i][0] / 4;
-        shape.together = base.together * quarters[i][1] / 4;
-        if (channelise_narrow_valid(&work->config, &shape, device_shared_bytes(device)))
-            found[n++] = shape;
+        found[n] = base;
+        found[n].columns = base.columns * quarters[i][0] / 4;
+        found[n].together = base.together * quarters[i][1] / 4;
+        n += channelise_narrow_valid(sizes, &found[n], shared_bytes);
     }
     return n;
 }
@@ -164,24 +145,13 @@ static size_t narrow_candidates(const void *sizes, const struct device *device, 
 
 struct runs {
     struct channelise *channelise;
-    const struct channelise_work *sizes;
+    const struct channelise_config *sizes;
     size_t n_spectra; /* of a buffer */
     const uint8_t *input[N_POLS];
     float *gain;
     struct channelise_buffer buffer;
     struct channelise_spectrum *spectra; /* [n_spectra], for both polarisations */
 };
-
-static void destroy(void *work)
-{
-    struct runs *r = work;
-
-    if (!r)
-        return;
-    channelise_destroy(r->channelise);
-    free(r->spectra);
-    free(r);
-}
 
 static void append(void *work, struct device_stream *stream)
 {
@@ -222,136 +192,82 @@ static void upload_gain(struct tuner_bed *bed, const struct channelise_config *c
         device_copy(bed->stream, gain, host, n * sizeof(*host));
 }
 
-static int create(struct tuner_bed *bed, const struct channelise_work *sizes, const struct channelise_config *c,
-                  void **work)
+static int create(struct tuner_bed *bed, const void *sizes, const void *shape, void *work)
 {
-    struct runs *r = calloc(1, sizeof(*r));
-    size_t n = (size_t)c->n_batches * c->spectra_per_heap, spacing = channelise_spacing_samples(c);
-    size_t n_samples = channelise_window_samples(c) + n * spacing;
-    size_t in_bytes = (c->n_bins ? n_samples * 8 : n_samples * c->sample_bits / 8) + CHANNELISE_SPARE_BYTES;
+    struct channelise_config c = *(const struct channelise_config *)sizes;
+    size_t n = (size_t)c.n_batches * c.spectra_per_heap, spacing = channelise_spacing_samples(&c);
+    size_t n_samples = channelise_window_samples(&c) + n * spacing;
+    size_t in_bytes = (c.n_bins ? n_samples * 8 : n_samples * c.sample_bits / 8) + CHANNELISE_SPARE_BYTES;
+    struct runs *r = work;
 
-    *work = r;
-    if (!r || !(r->spectra = calloc(n, sizeof(*r->spectra))))
-        return -ENOMEM;
+    c.shape = c.n_bins ? NULL : shape;
+    c.narrow = c.n_bins ? shape : NULL;
+    c.power = false; /* whose sums have no place here */
     r->sizes = sizes;
     r->n_spectra = n;
+    r->spectra = calloc(n, sizeof(*r->spectra));
     for (size_t pol = 0; pol < N_POLS; pol++)
-        r->input[pol] = tuner_alloc(bed, in_bytes, c->n_bins ? TUNER_FLOATS : TUNER_BITS);
-    r->gain = tuner_alloc(bed, (size_t)c->n_chan * N_POLS * 2 * sizeof(float), TUNER_FLOATS);
-    r->buffer.voltages = tuner_alloc(bed, channelise_voltage_bytes(c), TUNER_BITS);
-    r->buffer.saturated = tuner_alloc(bed, c->n_batches * N_POLS * sizeof(uint32_t), TUNER_BITS);
+        r->input[pol] = tuner_alloc(bed, in_bytes, c.n_bins ? TUNER_FLOATS : TUNER_BITS);
+    r->gain = tuner_alloc(bed, (size_t)c.n_chan * N_POLS * 2 * sizeof(float), TUNER_FLOATS);
+    r->buffer.voltages = tuner_alloc(bed, channelise_voltage_bytes(&c), TUNER_BITS);
+    r->buffer.saturated = tuner_alloc(bed, c.n_batches * N_POLS * sizeof(uint32_t), TUNER_BITS);
     r->buffer.rotation = tuner_alloc(bed, N_POLS * n * 2 * sizeof(float), TUNER_PINNED);
     r->buffer.rotation_device = tuner_alloc(bed, N_POLS * n * 2 * sizeof(float), TUNER_FLOATS);
-    if (bed->is_short)
+    if (bed->is_short || !r->spectra)
         return -ENOMEM;
-    upload_gain(bed, c, r->gain);
+    upload_gain(bed, &c, r->gain);
     for (size_t i = 0; i < n; i++)
         r->spectra[i] = (struct channelise_spectrum){.offset = (int64_t)(i * spacing), .fine = 0.3f, .phase = 0.5f};
-    int err = channelise_create(bed->device, c, &r->channelise);
+    int err = channelise_create(bed->device, &c, &r->channelise);
     if (!err)
         append(r, bed->stream); /* input for the back */
     return err;
 }
 
-static int wide_create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
+static void destroy(void *work)
 {
-    struct channelise_config config = ((const struct channelise_work *)sizes)->config;
+    struct runs *r = work;
 
-    config.shape = shape;
-    config.power = false; /* whose sums have no place here */
-    return create(bed, sizes, &config, work);
-}
-
-static int narrow_create(struct tuner_bed *bed, const void *sizes, const void *shape, void **work)
-{
-    struct channelise_config config = ((const struct channelise_work *)sizes)->config;
-
-    config.narrow = shape;
-    return create(bed, sizes, &config, work);
+    channelise_destroy(r->channelise);
+    free(r->spectra);
 }
 
 static void format_sizes(const void *sizes, char *text, size_t text_bytes)
 {
-    const struct channelise_work *work = sizes;
-    const struct channelise_config *c = &work->config;
+    const struct channelise_config *c = sizes;
 
-    snprintf(text, text_bytes, "%u channels of %zu, %u taps, %u to %u bits, %s, %u heaps of %u, %zu at a time",
+    snprintf(text, text_bytes, "%u channels of %zu, %u taps, %u to %u bits, %s, %u heaps of %u, %u at a time",
              c->n_chan, channelise_spacing_samples(c), c->n_taps, c->sample_bits, c->out_bits,
-             c->dither ? "dither" : "plain", c->n_batches, c->spectra_per_heap, work->append_spectra);
+             c->dither ? "dither" : "plain", c->n_batches, c->spectra_per_heap, c->append_spectra);
 }
 
 /* ---- The tables -------------------------------------------------------------------------------------------------- */
 
-static const char *const front_numbers[] = {
-    "front_rows",
-    "front_columns",
-    "front_spectra",
-    "front_per_thread",
-    "front_radix",
-    "front_stages",
-    "front_blocks",
-    "front_tensors",
-    "front_section",
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-    NULL,
-};
-static const char *const back_numbers[ARRAY_LEN(front_numbers)] = {
-    [9] = "back_radix", "back_spectra", "back_pairs", "back_tiles", "back_bulk", "back_threads", "back_blocks",
-};
-static const char *const narrow_numbers[] = {
-    "front_radix_a", "front_radix_b", "columns", "together", "back_radix_a", "back_radix_b",
-};
-_Static_assert(sizeof(struct channelise_shape) == sizeof(uint32_t) * ARRAY_LEN(front_numbers) &&
-                   offsetof(struct channelise_shape, back_radix) == sizeof(uint32_t) * 9,
-               "all have names");
+static const char *const front_numbers[N_NUMBERS] = {"front_rows",       "front_columns", "front_spectra",
+                                                     "front_per_thread", "front_radix",   "front_stages",
+                                                     "front_blocks",     "front_tensors", "front_section"};
+static const char *const back_numbers[N_NUMBERS] = {[NUMBER(back_radix)] = "back_radix",
+                                                    "back_spectra",
+                                                    "back_pairs",
+                                                    "back_tiles",
+                                                    "back_bulk",
+                                                    "back_threads",
+                                                    "back_blocks"};
+static const char *const narrow_numbers[] = {"front_radix_a", "front_radix_b", "columns",
+                                             "together",      "back_radix_a",  "back_radix_b"};
+_Static_assert(NUMBER(back_radix) == 9 && NUMBER(back_blocks) + 1 == N_NUMBERS, "all have names");
 _Static_assert(sizeof(struct channelise_narrow_shape) == sizeof(uint32_t) * ARRAY_LEN(narrow_numbers), "likewise");
 
-const struct tuner_kernel channelise_front_tuner = {
-    "channelise_front",
-    front_numbers,
-    ARRAY_LEN(front_numbers),
-    front_candidates,
-    format_sizes,
-    wide_create,
-    append,
-    destroy,
-};
-
-const struct tuner_kernel channelise_back_tuner = {
-    "channelise_back", back_numbers, ARRAY_LEN(back_numbers), back_candidates, format_sizes, wide_create, finish,
-    destroy,
-};
-
-const struct tuner_kernel channelise_narrow_tuner = {
-    "channelise_narrow", narrow_numbers, ARRAY_LEN(narrow_numbers), narrow_candidates,
-    format_sizes,        narrow_create,  append_and_finish,         destroy,
-};
+#define TUNER(name, numbers, candidates, queue)                                                                        \
+    {                                                                                                                  \
+        name, numbers, ARRAY_LEN(numbers), sizeof(struct runs), candidates, format_sizes, create, queue, destroy       \
+    }
+const struct tuner_kernel channelise_front_tuner = TUNER("channelise_front", front_numbers, wide_candidates, append);
+const struct tuner_kernel channelise_back_tuner = TUNER("channelise_back", back_numbers, wide_candidates, finish);
+const struct tuner_kernel channelise_narrow_tuner =
+    TUNER("channelise_narrow", narrow_numbers, narrow_candidates, append_and_finish);
 
 /* ---- Use --------------------------------------------------------------------------------------------------------- */
-
-void channelise_choice_load(struct device *device, const char *program, const char *output,
-                            const struct channelise_work *work, struct channelise_choice *choice)
-{
-    struct tuner_job job = {&channelise_narrow_tuner, work, output, ""};
-    const size_t back = offsetof(struct channelise_shape, back_radix);
-    struct channelise_shape with_back;
-
-    *choice = (struct channelise_choice){0};
-    if (work->config.n_bins) {
-        tuner_load(device, program, &job, &choice->narrow);
-        return;
-    }
-    job.kernel = &channelise_front_tuner;
-    tuner_load(device, program, &job, &choice->shape);
-    job.kernel = &channelise_back_tuner;
-    tuner_load(device, program, &job, &with_back);
-    memcpy((char *)&choice->shape + back, (const char *)&with_back + back, sizeof(with_back) - back);
-}
 
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config)
 {

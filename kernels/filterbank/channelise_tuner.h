@@ -10,15 +10,9 @@
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/channelise_narrow.h"
 
-/* Sizes of all three. */
-struct channelise_work {
-    struct channelise_config config; /* its method, shapes and unzip, the filter, power and the dither's numbers do not
-                                      * count */
-    size_t append_spectra;           /* that are usually appended at a time */
-};
-
-/* Shapes: struct channelise_shape, of which the other kernel's numbers are the default's; struct channelise_shape;
- * struct channelise_narrow_shape. */
+/* Sizes of all three: struct channelise_config; its method, shapes and unzip, the filter, power and the dither's numbers
+ * do not count.  Shapes: struct channelise_shape, of which the other kernel's numbers are the default's; struct
+ * channelise_shape; struct channelise_narrow_shape. */
 extern const struct tuner_kernel channelise_front_tuner, channelise_back_tuner, channelise_narrow_tuner;
 
 /* The shapes of one output.  Zeroed, it stands for the defaults. */
@@ -27,16 +21,12 @@ struct channelise_choice {
     struct channelise_narrow_shape narrow;
 };
 
-/* The kept shapes for 'config' and 'append_spectra', or the defaults; arguments as those of tuner_load(). */
-void channelise_choice_load(struct device *device, const char *program, const char *output,
-                            const struct channelise_work *work, struct channelise_choice *choice);
 /* Sets the shapes of 'config', which then points to the choice. */
 void channelise_choice_apply(const struct channelise_choice *choice, struct channelise_config *config);
 
-/* Valid shapes that differ from 'base' in numbers of the front or of the back only, 'base' first.  Returns how many, at most
- * TUNER_MAX_SHAPES. */
-enum channelise_part { PART_FRONT, PART_BACK };
-size_t channelise_candidates(const struct channelise_config *config, size_t shared_bytes, enum channelise_part part,
-                             const struct channelise_shape *base, struct channelise_shape *shapes);
+/* Valid shapes that differ from 'base' only in numbers of 'kernel', the front's tuner or the back's, 'base' first.  Returns
+ * how many, at most TUNER_MAX_SHAPES. */
+size_t channelise_candidates(const struct tuner_kernel *kernel, const struct channelise_config *config,
+                             size_t shared_bytes, const struct channelise_shape *base, struct channelise_shape *shapes);
 
 #endif

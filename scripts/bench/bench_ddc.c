@@ -227,7 +227,8 @@ static void narrow_init(struct narrow *n, const struct options *options, const s
     if (n_rows < n->config.n_taps - 1 + SPECTRA_PER_HEAP)
         bench_fail("--samples must be enough for a heap of 32 spectra");
     n->config.n_batches = (unsigned)((n_rows - n->config.n_taps + 1) / SPECTRA_PER_HEAP);
-    n->n_spectra = (size_t)n->config.n_batches * SPECTRA_PER_HEAP;
+    n->config.append_spectra = n->config.n_batches * SPECTRA_PER_HEAP;
+    n->n_spectra = n->config.append_spectra;
     n->work.args.n_out = (uint32_t)(n->n_spectra * n->config.n_bins);
     n->work.grid = ddc_grid(&n->work.args, shape);
     if (channelise_create(bed->device, &n->config, &n->channelise))

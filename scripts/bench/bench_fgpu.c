@@ -218,7 +218,8 @@ static struct fgpu_runs_config configure(const struct options *options, struct d
                        .n_batches = (unsigned)n_batches,
                        .out_bits = OUT_BITS,
                        .dither = true,
-                       .seed = random_u64()},
+                       .seed = random_u64(),
+                       .append_spectra = (unsigned)(n_batches * n_spectra)},
         .n_buffers_per_run = n_buffers > 0 ? n_buffers : 1,
         .chunk_samples = chunk_samples > window ? chunk_samples : window,
     };
@@ -336,10 +337,8 @@ static bool parse_shape(const struct channelise_config *config, size_t shared_by
 static void bench_shape(const struct options *options, struct device *device, unsigned n_chan, char *text)
 {
     struct fgpu_runs_config config = configure(options, device, n_chan);
-    size_t n_spectra = (size_t)config.channelise.n_batches * config.channelise.spectra_per_heap;
-    const struct channelise_work work = {config.channelise, n_spectra};
-    const struct tuner_job front = {&channelise_front_tuner, &work, "", ""},
-                           back = {&channelise_back_tuner, &work, "", ""};
+    const struct tuner_job front = {.kernel = &channelise_front_tuner, .sizes = &config.channelise},
+                           back = {.kernel = &channelise_back_tuner, .sizes = &config.channelise};
     double n_samples = (double)fgpu_runs_buffer_samples(&config), front_ns, back_ns;
     struct channelise_shape shape;
     char label[24], formatted[TUNER_TEXT_BYTES], formatted_back[TUNER_TEXT_BYTES];

@@ -93,6 +93,9 @@ static const struct channelise_config sizes[] = {
     {.out_bits = 4, .spectra_per_heap = 16, .unzip = 2},
     {.n_chan = 64, .n_bins = 64},
     {.n_chan = 1024, .n_bins = 2048},
+    {.n_chan = 1024, .n_bins = 2048, .append_spectra = 256},
+    {.n_chan = 2048, .n_bins = 4096, .append_spectra = 128},
+    {.n_chan = 4096, .n_bins = 8192, .append_spectra = 128},
     {.n_chan = 4096, .n_bins = 4096, .n_taps = 1},
     {.n_chan = 4096, .n_bins = 8192},
     {.n_chan = 16384, .n_bins = 16384},
@@ -289,6 +292,7 @@ static void note_size(struct device *device, struct device_stream *stream, const
     c.spectra_per_heap = size->spectra_per_heap ? size->spectra_per_heap : c.spectra_per_heap;
     c.unzip = size->unzip ? size->unzip : c.unzip;
     c.n_bins = size->n_bins;
+    c.append_spectra = size->append_spectra;
     size_now = c;
     c.method = CHANNELISE_FUSED;
     note_channelise(device, stream, &c);
@@ -439,6 +443,7 @@ static void note_all(void)
 
     if (device_stream_create(device, "note", &stream))
         abort();
+    device->n_multiprocessors = 132; /* as the shape for few blocks is for large GPUs */
     for (gpu_now = 0; gpu_now < N_GPUS; gpu_now++) {
         device->shared_bytes = gpus[gpu_now].shared_bytes;
         for (size_t i = 0; i < ARRAY_LEN(sizes); i++)

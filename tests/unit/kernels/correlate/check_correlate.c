@@ -332,6 +332,40 @@ TEST(default_shapes, .group = "cpu")
         }
 }
 
+/* By default a launch fills the device: its blocks and parts of time for several numbers of multiprocessors. */
+TEST(grids_by_multiprocessors, .group = "cpu")
+{
+    static const uint32_t n_multiprocessors[] = {1, 8, 66, 132, 264};
+    static const struct {
+        uint32_t n_ants, n_chan, n_spectra, n_batches, wgmma;
+        uint32_t blocks[ARRAY_LEN(n_multiprocessors)][2];
+    } rows[] = {
+        {16, 64, 1024, 32, 0, {{64, 1}, {64, 1}, {64, 3}, {64, 6}, {64, 12}}},
+        {4, 4, 256, 1, 0, {{4, 1}, {4, 2}, {4, 2}, {4, 2}, {4, 2}}},
+        {128, 64, 1024, 32, 0, {{192, 1}, {192, 1}, {192, 1}, {192, 2}, {192, 4}}},
+        {64, 64, 1024, 32, 1, {{1, 1}, {8, 1}, {66, 1}, {132, 1}, {264, 1}}},
+        {64, 1, 1024, 8, 1, {{1, 1}, {8, 1}, {16, 1}, {16, 1}, {16, 1}}},
+    };
+
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++)
+        for (size_t i = 0; i < ARRAY_LEN(n_multiprocessors); i++) {
+            const struct correlate_args args = {.format = VOLTAGES_8_BITS,
+                                                .n_ants = rows[r].n_ants,
+                                                .n_chan = rows[r].n_chan,
+                                                .n_spectra = rows[r].n_spectra,
+                                                .n_batches = rows[r].n_batches};
+            struct correlate_kernels kernels = {.shape = {.wgmma = 1}, .n_multiprocessors = n_multiprocessors[i]};
+            if (!rows[r].wgmma)
+                kernels.shape = correlate_default_shape(&args, 227 << 10);
+            struct kernel_grid grid = correlate_kernels_grid(&kernels, &args, 0, 0);
+            ck_assert_uint_eq(grid.blocks[0], rows[r].blocks[i][0]);
+            ck_assert_uint_eq(grid.blocks[1], rows[r].blocks[i][1]);
+            grid = correlate_kernels_grid(&kernels, &args, 0, 3); /* as told */
+            ck_assert_uint_eq(grid.blocks[0] * grid.blocks[1],
+                              rows[r].wgmma ? n_multiprocessors[i] < 3 ? 1 : 3 : rows[r].blocks[i][0] * 3);
+        }
+}
+
 /* Every array size with its default shape; on the emulator each with one format, and few spectra. */
 TEST(cuda_array_sizes, .end = 13, .group = "cuda")
 {

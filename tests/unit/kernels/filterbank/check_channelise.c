@@ -304,10 +304,10 @@ static struct channelise_shape random_candidate(const struct channelise_config *
     do
         base = channelise_shape_of_rows(config, 8u << random_below(6), shared_bytes);
     while (base.front_rows > most || !channelise_shape_valid(config, &base, shared_bytes));
-    for (enum channelise_part part = PART_FRONT; part <= PART_BACK; part++) {
-        n = channelise_candidates(config, shared_bytes, part, &base, candidates);
-        base = candidates[random_below(n)];
-    }
+    n = channelise_candidates(&channelise_front_tuner, config, shared_bytes, &base, candidates);
+    base = candidates[random_below(n)];
+    n = channelise_candidates(&channelise_back_tuner, config, shared_bytes, &base, candidates);
+    base = candidates[random_below(n)];
     return base;
 }
 
@@ -338,6 +338,43 @@ TEST(random_shapes)
         config.shape = &shape;
         run_end_to_end_on(&f, &config);
     }
+}
+
+/* The shapes that the bench has been given to measure have names of members, and can be cut. */
+TEST(shapes_of_the_bench, .unless = test_on_cuda())
+{
+    FILE *file = fopen("scripts/bench/fgpu_shapes.txt", "re");
+    const char *const *front = channelise_front_tuner.numbers, *const *back = channelise_back_tuner.numbers;
+    char line[512], *rest;
+    size_t n_lines = 0;
+
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file)) {
+        struct channelise_config config = {
+            .n_chan = (unsigned)strtoul(line, &rest, 10), .n_taps = 16, .sample_bits = 10, .out_bits = 8};
+        unsigned rows;
+        if (line[0] == '#')
+            continue;
+        struct channelise_shape shape = channelise_fused_shape(&config, 227 << 10);
+        if (strstr(rest, "front_rows=") && sscanf(strstr(rest, "front_rows="), "front_rows=%u", &rows) == 1)
+            shape = channelise_shape_of_rows(&config, rows, 227 << 10);
+        for (char *word; (word = strsep(&rest, " \n"));) {
+            char *value = strchr(word, '=');
+            size_t i = 0;
+            if (!*word)
+                continue;
+            ck_assert_msg(value != NULL, "%s", word);
+            *value++ = '\0';
+            while (strcmp(word, front[i] ? front[i] : back[i]) != 0)
+                ck_assert_msg(++i < channelise_front_tuner.n_numbers, "%s", word);
+            ((uint32_t *)&shape)[i] = (uint32_t)strtoul(value, NULL, 10);
+        }
+        ck_assert_msg(channelise_shape_valid(&config, &shape, 227 << 10), "%u channels, line %zu", config.n_chan,
+                      n_lines);
+        n_lines++;
+    }
+    ck_assert_uint_gt(n_lines, 20);
+    fclose(file);
 }
 
 /* The cpu device with the inputs of 'other'. */

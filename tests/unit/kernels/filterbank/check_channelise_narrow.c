@@ -1,6 +1,6 @@
 /* check_channelise_narrow - complex samples to heaps against the definition in double: stages and the two kernels, on
  * the cpu device and the emulated one, or on a GPU.  Of each spectrum some channels are compared. */
-#include "kernels/filterbank/channelise.h"
+#include "kernels/filterbank/channelise_narrow.h"
 
 #include "common/base/units.h"
 #include "tests/unit/test_channelise.h"
@@ -187,6 +187,33 @@ TEST(scratch)
     ck_assert_uint_eq(channelise_window_samples(&config), 16 * 4096);
     ck_assert_uint_eq(channelise_scratch_bytes(&config, 0), 16 * 4096 * 4 + 2 * (2 * 48 * 4096 * 8));
     ck_assert_uint_eq(channelise_scratch_bytes(&config, 227 << 10), (16 + 4) * 4096 * 4 + 2 * 48 * 4096 * 8);
+}
+
+/* The default of few blocks: each has twice as many spectra under way; blocks of long lines are cut as well. */
+TEST(default_shapes)
+{
+    static const struct {
+        unsigned n_bins, n_taps, append_spectra, n_multiprocessors;
+        uint32_t columns, together;
+    } defaults[] = {
+        {2048, 16, 256, 132, 16, 16}, /* 64 blocks of 32 columns */
+        {2048, 16, 256, 127, 32, 16}, /* too many of 16 columns */
+        {2048, 16, 256, 64, 32, 16},  {2048, 16, 256, 63, 32, 8},  {2048, 16, 2048, 132, 32, 8},
+        {2048, 16, 0, 132, 32, 8},    {2048, 17, 256, 132, 32, 4}, {4096, 16, 128, 132, 16, 16},
+        {8192, 16, 128, 132, 8, 16},  {16384, 16, 128, 132, 8, 8}, {65536, 16, 16, 148, 8, 8},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(defaults); i++) {
+        struct channelise_config config = {.n_chan = defaults[i].n_bins / 2,
+                                           .n_bins = defaults[i].n_bins,
+                                           .n_taps = defaults[i].n_taps,
+                                           .append_spectra = defaults[i].append_spectra};
+        struct channelise_narrow_shape shape;
+        ck_assert(channelise_narrow_fits(&config, 227 << 10, defaults[i].n_multiprocessors, &shape));
+        ck_assert_uint_eq(shape.columns, defaults[i].columns);
+        ck_assert_uint_eq(shape.together, defaults[i].together);
+        ck_assert(channelise_narrow_valid(&config, &shape, 227 << 10));
+    }
 }
 
 SUITE(.timeout_s = 300, .start = random_start);
