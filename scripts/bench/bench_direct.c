@@ -11,6 +11,7 @@
 #include "common/base/copy.h"
 #include "common/device/device.h"
 #include "common/base/log.h"
+#include "common/base/units.h"
 #include "scripts/bench/bench.h"
 
 #include <pthread.h>
