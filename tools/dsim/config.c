@@ -5,7 +5,7 @@
 #include "common/config/transport_keys.h"
 #include "tools/dsim/parse.h"
 #include "tools/dsim/recording.h"
-#include "tools/shared/lane.h"
+#include "tools/shared/sim_sender.h"
 
 #define MAX_ANTENNAS      1024
 #define MAX_PAYLOAD_BYTES 65000.0           /* of a UDP datagram, with room for the header */
@@ -122,8 +122,7 @@ static const char antenna_example[] = "  - name: m000\n"
                                       "    pol1: 239.10.0.8+7:7148\n";
 
 static const struct config_section sections[] = {
-    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2,
-                        "What a timestamp means."),
+    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "What a timestamp means."),
     CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "What all digitisers have in common.",
                    .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
@@ -270,5 +269,5 @@ void dsim_config_check(void *values, struct config *config)
 
 int64_t dsim_config_n_heaps(const struct dsim_config *config)
 {
-    return lanes_count_heaps(&config->time, config->digitiser.duration_s, config->digitiser.packet_samples);
+    return sim_senders_count_heaps(&config->time, config->digitiser.duration_s, config->digitiser.packet_samples);
 }

@@ -11,7 +11,7 @@
 static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;
-    const struct spead_descriptor descriptors[LANE_N_ITEMS] = {
+    const struct spead_descriptor descriptors[SIM_SENDER_N_ITEMS] = {
         SPEAD_VALUE_DESCRIPTOR(
             SPEAD_TIMESTAMP, "timestamp",
             "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."),
@@ -30,14 +30,14 @@ static void build_descriptors(struct fsim_wire *wire)
          .shape = {stream->n_chan_substream, stream->spectra_per_heap, N_POLS, 2}},
     };
 
-    lanes_build_descriptors(&wire->lanes, descriptors);
+    sim_senders_build_descriptors(&wire->senders, descriptors);
 }
 
 /* As few runs of a heap's packets as possible, of about the same length; a capture has each packet by itself. */
 static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_bytes)
 {
     size_t payload_bytes = (size_t)config->send.packet_payload_bytes;
-    size_t n_joined = DATAGRAM_BYTES_MAX / (spead_built_header_bytes(LANE_N_ITEMS) + payload_bytes);
+    size_t n_joined = DATAGRAM_BYTES_MAX / (spead_built_header_bytes(SIM_SENDER_N_ITEMS) + payload_bytes);
     size_t n_packets = (heap_bytes - 1) / payload_bytes + 1;
 
     if (config->send.pcap_file || n_joined < 2)
@@ -65,15 +65,15 @@ int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t
     ant->wire = wire;
     ant->feng_id = feng_id;
     ant->heap_cnt = send_stream_first_heap_cnt(feng_id, heaps->n_ants, wire->config->send.pcap_file != NULL);
-    int err = lane_out_open(&ant->out, &wire->lanes, &wire->config->stream.destinations, heaps->heap_bytes,
-                            wire->payload_bytes, why, why_bytes);
+    int err = sim_sender_out_open(&ant->out, &wire->senders, &wire->config->stream.destinations, heaps->heap_bytes,
+                                  wire->payload_bytes, why, why_bytes);
     ant->out.batch_max = wire->batch_packets;
     return err ? err : send_sink_add_memory(ant->out.sink, heaps->payloads, fsim_heaps_bytes(heaps), why, why_bytes);
 }
 
 void fsim_antenna_close(struct fsim_antenna *ant)
 {
-    lane_out_close(&ant->out);
+    sim_sender_out_close(&ant->out);
 }
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
@@ -88,25 +88,25 @@ static uint64_t take_heap_cnt(struct fsim_antenna *ant)
 
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant)
 {
-    const struct lanes *lanes = &ant->wire->lanes;
-    size_t n_bytes = lanes->descriptors_bytes, payload_bytes = ant->wire->payload_bytes;
+    const struct sim_senders *senders = &ant->wire->senders;
+    size_t n_bytes = senders->descriptors_bytes, payload_bytes = ant->wire->payload_bytes;
 
     for (size_t s = 0; s < ant->wire->heaps->n_substreams; s++) {
         uint64_t heap_cnt = take_heap_cnt(ant);
         for (size_t offset = 0; offset < n_bytes; offset += payload_bytes)
-            lane_out_add_heap(&ant->out, s, heap_cnt, lanes->descriptors, n_bytes, offset, payload_bytes,
-                              lanes->descriptor_items);
+            sim_sender_out_add_heap(&ant->out, s, heap_cnt, senders->descriptors, n_bytes, offset, payload_bytes,
+                                    senders->descriptor_items);
     }
-    lane_out_flush(&ant->out);
+    sim_sender_out_flush(&ant->out);
 }
 
 void fsim_antenna_send_stops(struct fsim_antenna *ant)
 {
     for (size_t s = 0; s < ant->wire->heaps->n_substreams; s++) {
-        struct packet_out *packet = lane_out_add(&ant->out, s);
+        struct packet_out *packet = sim_sender_out_add(&ant->out, s);
         packet->header_bytes = spead_build_stop(packet->header, take_heap_cnt(ant));
     }
-    lane_out_drain(&ant->out);
+    sim_sender_out_drain(&ant->out);
 }
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------ */
@@ -129,7 +129,7 @@ void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_
     const struct fsim_config_stream *stream = &wire->config->stream;
     size_t end = offset + wire->run_bytes < heaps->heap_bytes ? offset + wire->run_bytes : heaps->heap_bytes;
     uint64_t chan = (uint64_t)(stream->chan_offset + (int64_t)substream * stream->n_chan_substream);
-    const struct spead_item items[LANE_N_ITEMS] = {
+    const struct spead_item items[SIM_SENDER_N_ITEMS] = {
         {SPEAD_TIMESTAMP, true, (uint64_t)timestamp},
         {SPEAD_FENG_ID, true, ant->feng_id},
         {SPEAD_FREQUENCY, true, chan},
@@ -137,9 +137,9 @@ void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_
     };
 
     for (; offset < end; offset += wire->payload_bytes)
-        lane_out_add_heap(&ant->out, substream, ant->heap_cnt + substream * heaps->n_ants,
-                          fsim_heaps_payload(heaps, i_batch, ant->feng_id, substream), heaps->heap_bytes, offset,
-                          wire->payload_bytes, items);
+        sim_sender_out_add_heap(&ant->out, substream, ant->heap_cnt + substream * heaps->n_ants,
+                                fsim_heaps_payload(heaps, i_batch, ant->feng_id, substream), heaps->heap_bytes, offset,
+                                wire->payload_bytes, items);
 }
 
 void fsim_antenna_end_heaps(struct fsim_antenna *ant)

@@ -11,7 +11,7 @@
 
 #include "tools/fsim/config.h"
 #include "tools/fsim/heaps.h"
-#include "tools/shared/lane.h"
+#include "tools/shared/sim_sender.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 /* What all antennas have in common. */
 struct fsim_wire {
-    struct lanes lanes;
+    struct sim_senders senders;
     const struct fsim_config *config;
     const struct fsim_heaps *heaps;
     int64_t batch_samples;
@@ -33,10 +33,10 @@ struct fsim_antenna {
     struct fsim_wire *wire;
     uint64_t feng_id;
     uint64_t heap_cnt; /* of the next heap */
-    struct lane_out out;
+    struct sim_sender_out out;
 };
 
-/* 'wire->lanes' is initialised.  All arguments must outlive the wire. */
+/* 'wire->senders' is initialised.  All arguments must outlive the wire. */
 void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps);
 
 /* Opens its sink.  Returns 0 or negative errno with one sentence in 'why'. */

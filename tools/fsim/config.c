@@ -2,7 +2,7 @@
 #include "tools/fsim/config.h"
 
 #include "common/base/file.h"
-#include "tools/shared/lane.h"
+#include "tools/shared/sim_sender.h"
 
 #include <inttypes.h>
 
@@ -238,5 +238,5 @@ void fsim_config_check(void *values, struct config *config)
 
 int64_t fsim_config_n_batches(const struct fsim_config *config)
 {
-    return lanes_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
+    return sim_senders_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
 }
