@@ -45,8 +45,12 @@ def free_ports(n):
     return first
 
 
+N_PORTS = 8  # of each kind, for the programs of the host
+
+
 def small(**changes):
     """An array of two antennas on one host, which runs here if asked to."""
+    first_port = free_ports(2 * N_PORTS)
     array = {
         "name": "small",
         "time": {"sync_time": 1700000000, "adc_sample_rate": 1000000},
@@ -55,7 +59,7 @@ def small(**changes):
         "f_outputs": [{"name": "wide", "channels": 1024, "spectra_per_heap": 32, "substreams": 2}],
         "x_outputs": [{"name": "vis", "stream": "wide", "integration_time": 0.5}],
         "multicast": {"range": "239.98.0.0/24"},
-        "ports": {"http": free_ports(3), "katcp": free_ports(3)},  # one each, from these on
+        "ports": {"http": first_port, "katcp": first_port + N_PORTS},  # one each, from these on
         "hosts": [{"name": "here", "address": "127.0.0.1", "memory": 8, "cores": 64,
                    "interfaces": [{"name": "lo", "rate": 10}],
                    "engines": [{"kind": "fgpu", "gpu": "cpu"}, {"kind": "xbgpu", "gpu": "cpu"},
