@@ -357,14 +357,14 @@ static int create_antenna(const struct fgpu_config *config, const struct fgpu_la
     a->newest_samples = INT64_MIN;
     const struct matcher_config matcher = {
         .n_members = N_POLS,
-        .window_chunks = (unsigned)config->recv.window_chunks,
+        .window_chunks = (unsigned)config->recv.base.window_chunks,
         .wait_chunks = fgpu_layout_wait_chunks(&config->recv),
         .jump_members = N_POLS,
         .chunk_samples = config->recv.chunk_samples,
-        .max_chunks = N_POLS * (size_t)config->recv.n_chunks,
+        .max_chunks = N_POLS * (size_t)config->recv.base.n_chunks,
     };
     snprintf(name, sizeof(name), "compute%zu", ant);
-    int err = lane_init(&a->lane, engine, &matcher, name, config->recv.gpudirect);
+    int err = lane_init(&a->lane, engine, &matcher, name, config->recv.base.gpudirect);
     for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
         err = create_input(a, &a->inputs[i]);
     if (!err)

@@ -1,7 +1,6 @@
 /* config.c - the keys of fgpu's YAML. */
 #include "fgpu/config.h"
 
-#include "common/recv/keys.h"
 #include "common/base/units.h"
 
 static const char *const kind_choices[] = {"wideband", "narrowband", NULL};
@@ -26,11 +25,11 @@ static const struct config_key recv_keys[] = {
     KEY_DOUBLE("max_delay", max_delay_s, "1", UNIT_S, 0, 1e6,
                "Largest delay, either way, that ?delays and files take: the output is silent for as long as a wrong "
                "delay was large."),
-    KEY_INT("window", window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
+    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
     KEY_INT(
-        "chunks", n_chunks, "8", UNIT_CHUNKS, 4, 4096,
+        "chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
         "Receive buffers per input; at least 2 window + 3. All but window + 3 may wait for the other polarisation."),
-    KEY_INT("threads", n_threads, "0", UNIT_NONE, 0, 256,
+    KEY_INT("threads", base.n_threads, "0", UNIT_NONE, 0, 256,
             "Receive threads, among which inputs are dealt; 0 is one per input."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
@@ -46,7 +45,8 @@ static const struct config_key antenna_keys[] = {
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
                   "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."),
     KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Where polarisation 1 is sent to."),
-    CONFIG_FROM_ROW("Networks and addresses that may send to this antenna, in place of recv.from; empty: that."),
+    KEY_STRING("from", from, "", 0, 4096,
+               "Networks and addresses that may send to this antenna, in place of recv.from; empty: that."),
     KEY_STRING("delays", delays, "", 0, 4096,
                "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), "
                "rate (s/s), phase (rad), phase rate (rad/s) and, if wanted, accelerations of the delay (s/s^2) and the "
@@ -112,16 +112,16 @@ static const char output_example[] = "  - kind: wideband\n"
 
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct fgpu_config),
-    CONFIG_DEVICE_SECTION(struct fgpu_config),
+    CONFIG_DEVICE_SECTION(struct daemon_config),
     CONFIG_SECTION(struct fgpu_config, recv, recv_keys, "Digitiser packets in.", .optional = true),
     CONFIG_LIST(struct fgpu_config, antennas, struct fgpu_config_antenna, antenna_keys, 1, 256,
                 "The antennas that this service channelises.", .example = antenna_example),
     CONFIG_LIST(struct fgpu_config, outputs, struct fgpu_config_output, output_keys, 1, 64,
                 "Streams made of every antenna.", .example = output_example),
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
-    CONFIG_HTTP_SECTION(struct fgpu_config),
-    CONFIG_KATCP_SECTION(struct fgpu_config),
-    CONFIG_STATE_SECTION(struct fgpu_config),
+    CONFIG_HTTP_SECTION(struct daemon_config),
+    CONFIG_KATCP_SECTION(struct daemon_config),
+    CONFIG_STATE_SECTION(struct daemon_config),
 };
 
 const struct config_table fgpu_config_table = {.program = "fgpu",

@@ -6,13 +6,11 @@
 
 #include "common/config/config.h"
 #include "common/device/device.h"
-#include "common/device/keys.h"
 #include "common/net/endpoint.h"
-#include "common/http/keys.h"
 #include "common/net/access.h"
-#include "common/katcp/keys.h"
+#include "common/recv/keys.h"
 #include "common/send/keys.h"
-#include "common/daemon/state_file.h"
+#include "common/daemon/keys.h"
 #include "common/config/time_keys.h"
 #include "common/time/timebase.h"
 
@@ -30,25 +28,12 @@ enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    char *interface;       /* NULL: the kernel's choice */
-    char *pcap_file;       /* NULL: the network */
-    char *from;            /* networks that may send; NULL: anybody */
-    struct access senders; /* of these, by the check */
-    int64_t buffer_bytes;
-    int transport;       /* enum transport */
-    int64_t comp_vector; /* < 0: polls */
+    struct config_recv base; /* chunks are an input's */
     int64_t sample_bits;
     int64_t packet_samples; /* of a digitiser heap */
     int64_t chunk_samples;  /* of an input's chunk */
     int64_t max_delay_diff_samples;
     double max_delay_s; /* of requests and files */
-    int64_t window_chunks;
-    int64_t n_chunks;  /* buffers per input */
-    int64_t n_threads; /* 0: one per input */
-    struct config_int_list affinity;
-    int64_t busy_poll_us; /* 0: sleep */
-    bool direct;          /* chunks lie in device memory that the host writes to */
-    bool gpudirect;       /* packets lie in device memory that the card writes to */
 };
 
 struct fgpu_config_antenna {
@@ -85,15 +70,12 @@ struct fgpu_config_output {
 };
 
 struct fgpu_config {
+    struct daemon_config daemon; /* first */
     struct config_time time;
-    struct config_device device;
     struct fgpu_config_recv recv;
     struct config_array antennas; /* struct fgpu_config_antenna */
     struct config_array outputs;  /* struct fgpu_config_output */
     struct config_send send;
-    struct config_http http;
-    struct config_katcp katcp;
-    struct config_state state;
 };
 
 extern const struct config_table fgpu_config_table;

@@ -11,6 +11,7 @@
 #include "common/send/sender.h"
 #include "common/net/spead.h"
 #include "common/config/transport_keys.h"
+#include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "fgpu/baseband.h"
 #include "kernels/ddc/design_ddc.h"
@@ -158,10 +159,10 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
 
 struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config)
 {
-    return (struct chunk_shape){.n_chunks = (size_t)config->recv.n_chunks,
+    return (struct chunk_shape){.n_chunks = (size_t)config->recv.base.n_chunks,
                                 .n_heaps = layout->heaps_per_chunk,
                                 .heap_bytes = layout->packet_bytes,
-                                .direct = config->recv.direct,
+                                .direct = config->recv.base.direct,
                                 .n_frames_max = layout->heaps_per_chunk * layout->frames_per_heap};
 }
 
@@ -227,19 +228,13 @@ static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, 
     size_t n_heaps = l->history_heaps + l->heaps_per_chunk;
 
     l->memory.chunks_bytes = bytes_times(l->n_inputs, chunk_pool_host_bytes(&shape, on_gpu));
-    l->memory.direct_bytes = recv->direct ? bytes_times(l->n_inputs, chunks) : 0;
+    l->memory.direct_bytes = recv->base.direct ? bytes_times(l->n_inputs, chunks) : 0;
     l->memory.host_bytes = bytes_plus(l->memory.host_bytes, l->memory.chunks_bytes);
     bytes_add(&l->memory.host_bytes, l->n_inputs * LANE_N_INPUTS, n_heaps + (n_heaps + 1) * sizeof(uint32_t));
     bytes_add(&l->memory.device_bytes, l->n_inputs, chunks);
     bytes_add(&l->memory.device_bytes, l->n_inputs * LANE_N_INPUTS, fgpu_device_input_bytes(l));
-    for (size_t t = 0; t < l->n_recv_threads; t++) {
-        struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
-                                                        recv->buffer_bytes, fgpu_thread_frames(l, config, t));
-        bytes_add(&l->memory.host_bytes, 1, receiver.host);
-        bytes_add(&l->locked_bytes, 1, receiver.ring);
-        bytes_add(&l->frames_bytes, 1, receiver.device);
-    }
-    l->memory.device_bytes = bytes_plus(l->memory.device_bytes, l->frames_bytes);
+    for (size_t t = 0; t < l->n_recv_threads; t++)
+        receiver_add_memory(&recv->base, mtu, fgpu_thread_frames(l, config, t), &l->memory);
 }
 
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
@@ -252,13 +247,13 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         .n_outputs = config->outputs.n,
         .packet_bytes = (size_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
         .heaps_per_chunk = (size_t)(config->recv.chunk_samples / config->recv.packet_samples),
-        .frames_per_heap = config->recv.gpudirect, /* a packet is a heap */
+        .frames_per_heap = config->recv.base.gpudirect, /* a packet is a heap */
     };
 
-    l.n_recv_threads = (size_t)config->recv.n_threads;
+    l.n_recv_threads = (size_t)config->recv.base.n_threads;
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
-    if (config->recv.pcap_file)
+    if (config->recv.base.pcap_file)
         l.n_recv_threads = 1; /* one reader of one file */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
@@ -309,15 +304,15 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
         "lower recv.chunk_samples, recv.chunks, or batches_per_buffer or buffers of outputs, or serve "
         "fewer antennas",
         why, why_bytes);
-    if (!err && config->recv.direct)
+    if (!err && config->recv.base.direct)
         err = device_check_direct(
             device, layout->memory.direct_bytes, "recv.direct",
             "lower recv.chunk_samples or recv.chunks, serve fewer antennas, give the GPU a resizable BAR "
             "(docs/operation.md), or set it to false",
             why, why_bytes);
-    if (!err && config->recv.gpudirect)
+    if (!err && config->recv.base.gpudirect)
         err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
-    return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
+    return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
 /* Of an input's chunks so many are open, with one more in the matcher than it waits for; one is uploaded, and one free. */
@@ -325,18 +320,18 @@ static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_
 {
     struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};
 
-    return recv->window_chunks + (int64_t)matcher_depth(&matcher) + 2;
+    return recv->base.window_chunks + (int64_t)matcher_depth(&matcher) + 2;
 }
 
 unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv)
 {
-    return (unsigned)(recv->n_chunks - chunks_to_wait(recv, 0));
+    return (unsigned)(recv->base.n_chunks - chunks_to_wait(recv, 0));
 }
 
 static void check_recv(const struct fgpu_config *config, struct config *errors)
 {
     const struct fgpu_config_recv *recv = &config->recv;
-    int64_t n_min = chunks_to_wait(recv, recv->window_chunks);
+    int64_t n_min = chunks_to_wait(recv, recv->base.window_chunks);
 
     if (recv->sample_bits == 11 || (recv->sample_bits > 12 && recv->sample_bits < 16))
         config_error(errors, &recv->sample_bits, "sample_bits must be 2 to 10, 12 or 16, not %lld",
@@ -347,9 +342,9 @@ static void check_recv(const struct fgpu_config *config, struct config *errors)
     if (recv->chunk_samples % recv->packet_samples != 0)
         config_error(errors, &recv->chunk_samples, "chunk_samples (%lld) must be a multiple of packet_samples (%lld)",
                      (long long)recv->chunk_samples, (long long)recv->packet_samples);
-    if (recv->n_chunks < n_min)
-        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
-                     (long long)n_min, (long long)recv->window_chunks, (long long)recv->n_chunks);
+    if (recv->base.n_chunks < n_min)
+        config_error(errors, &recv->base.n_chunks, "chunks must be at least %lld with a window of %lld, not %lld",
+                     (long long)n_min, (long long)recv->base.window_chunks, (long long)recv->base.n_chunks);
 }
 
 static void check_antennas(const struct fgpu_config *config, struct config *errors)
@@ -396,7 +391,7 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
 /* One error for each output that comes back. */
 static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
-    for (size_t o = 0; o < config->outputs.n && !config->recv.pcap_file && !config->send.pcap_file; o++)
+    for (size_t o = 0; o < config->outputs.n && !config->recv.base.pcap_file && !config->send.pcap_file; o++)
         for (size_t i = 0; i < config->antennas.n * N_POLS; i++)
             if (send_keys_check_loop(input_endpoints(config, i), &fgpu_config_output(config, o)->destinations, errors))
                 break;
@@ -404,12 +399,11 @@ static void check_loops(const struct fgpu_config *config, struct config *errors)
 
 static void check_senders(struct fgpu_config *config, struct config *errors)
 {
-    recv_keys_check_from(&config->recv.from, &config->recv.senders, errors);
     for (size_t a = 0; a < config->antennas.n; a++) {
         struct fgpu_config_antenna *ant = fgpu_config_antenna(config, a);
         recv_keys_check_from(&ant->from, &ant->senders, errors);
         for (size_t pol = 0; pol < N_POLS; pol++)
-            recv_keys_set_senders(&ant->pols[pol], ant->from ? &ant->senders : &config->recv.senders);
+            recv_keys_set_senders(&ant->pols[pol], ant->from ? &ant->senders : &config->recv.base.senders);
     }
 }
 
@@ -487,7 +481,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                        (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
     /* A file's reader waits for buffers; the network's drops batches. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
-    if (!config->recv.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
+    if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,
                      "buffers must be at least %lld, not %lld: a chunk makes up to %lld buffers of output %s at once",
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
@@ -510,22 +504,16 @@ static void check_sizes(const struct fgpu_config *config, struct config *errors)
 
 void fgpu_config_check(void *values, struct config *errors)
 {
-    const struct fgpu_config *config = values;
+    struct fgpu_config *config = values;
 
     check_recv(config, errors);
     check_antennas(config, errors);
     check_endpoints(config, errors);
     check_loops(config, errors);
-    check_senders(values, errors);
+    check_senders(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
-    device_keys_check(&config->device, errors);
-    recv_keys_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport,
-                           config->recv.pcap_file, &config->device, errors);
-    config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
-    send_keys_check(&config->send, &config->device, config->recv.pcap_file, errors);
-    katcp_keys_check(&config->katcp, &config->http.listen, errors);
-    http_keys_check(&config->http, errors);
+    engine_keys_check(&config->daemon, &config->recv.base, &config->send, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }
@@ -534,7 +522,7 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
 {
     struct engine_sizes sizes = {
         .n_lanes = layout->n_ants,
-        .n_chunks = layout->n_inputs * (size_t)config->recv.n_chunks,
+        .n_chunks = layout->n_inputs * (size_t)config->recv.base.n_chunks,
         .n_commands = layout->n_ants * layout->n_outputs + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct fgpu_command),
         .n_recv_threads = layout->n_recv_threads,

@@ -40,8 +40,6 @@ struct fgpu_layout {
     size_t history_heaps;
     size_t history_bytes;
     struct memory_use memory; /* UINT64_MAX where a sum goes beyond 64 bits; the device's with exported memory */
-    uint64_t frames_bytes;    /* the device's rest of frames of cards, with gpudirect */
-    uint64_t locked_bytes;    /* the host's, in rings of cards */
     size_t frames_per_heap;   /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 

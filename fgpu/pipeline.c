@@ -3,7 +3,6 @@
 
 #include "common/device/device.h"
 #include "common/engine/engine.h"
-#include "common/telemetry/stats.h"
 #include "fgpu/antenna.h"
 #include "fgpu/choice.h"
 #include "fgpu/control.h"
@@ -68,34 +67,37 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     return fgpu_control_create(p->config, e, p->settings, p->choices, &p->control);
 }
 
+static int init(struct fgpu_pipeline *p, const struct daemon_context *context, char *why, size_t why_bytes)
+{
+    struct fgpu_layout *l = &p->layout;
+    int err = fgpu_choices_create(p->config, context->device, &p->choices, why, why_bytes);
+
+    if (err)
+        return err;
+    fgpu_layout_init(l, p->config, device_shared_bytes(context->device), p->choices,
+                     endpoint_interface_mtu(p->config->recv.base.interface));
+    err = fgpu_layout_check_host(l, p->config, context->device, why, why_bytes);
+    if (!err)
+        err = engine_init(&p->engine, &ops, context, fgpu_engine_sizes(l, p->config));
+    if (!err)
+        err = create_stages(p, why, why_bytes);
+    if (err)
+        return engine_explain(err, "recv.chunk_samples", &l->memory, why, why_bytes);
+    fgpu_layout_log(l);
+    status_set_source(context->status, fgpu_status_describe, p->status);
+    return 0;
+}
+
 int fgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                          size_t why_bytes)
 {
     struct fgpu_pipeline *p = calloc(1, sizeof(*p));
 
+    *pipeline = p;
     if (!p)
         return -ENOMEM;
-    const struct fgpu_layout *l = &p->layout;
     p->config = values;
-    int err = fgpu_choices_create(p->config, context->device, &p->choices, why, why_bytes);
-    if (!err) {
-        fgpu_layout_init(&p->layout, p->config, device_shared_bytes(context->device), p->choices,
-                         endpoint_interface_mtu(p->config->recv.interface));
-        err = fgpu_layout_check_host(l, p->config, context->device, why, why_bytes);
-    }
-    if (!err)
-        err = engine_init(&p->engine, &ops, context, fgpu_engine_sizes(l, p->config));
-    if (!err)
-        err = create_stages(p, why, why_bytes);
-    if (err) {
-        engine_explain(err, "recv.chunk_samples", &l->memory, why, why_bytes);
-        fgpu_pipeline_destroy(p);
-        return err;
-    }
-    fgpu_layout_log(l);
-    status_set_source(context->status, fgpu_status_describe, p->status);
-    *pipeline = p;
-    return 0;
+    return init(p, context, why, why_bytes);
 }
 
 void fgpu_pipeline_control(void *pipeline, struct katcp_device *device)
@@ -123,10 +125,6 @@ void fgpu_pipeline_destroy(void *pipeline)
 {
     struct fgpu_pipeline *p = pipeline;
 
-    if (!p)
-        return;
-    fgpu_pipeline_stop(p, 0); /* of a start that failed */
-    stats_reset();            /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     fgpu_control_destroy(p->control);
     fgpu_settings_destroy(p->settings);
     fgpu_antennas_destroy(&p->engine);

@@ -3,6 +3,7 @@
 
 #include "common/engine/engine.h"
 #include "common/recv/chunk.h"
+#include "common/recv/keys.h"
 #include "common/telemetry/data_time.h"
 #include "common/recv/receiver_metrics.h"
 #include "common/recv/receiver_set.h"
@@ -47,9 +48,8 @@ enum reject fgpu_recv_identify(const void *context, unsigned endpoint, const str
                                struct receiver_identity *identity)
 {
     const struct fgpu_recv_context *c = context;
-    const uint32_t all = (1u << FGPU_RECV_N_WANTED) - 1;
 
-    if (packet->is_descriptor || (packet->immediate & all) != all)
+    if (!spead_has_values(packet, FGPU_RECV_N_WANTED))
         return REJECT_NO_ITEMS;
     unsigned member = c->input_of_endpoint[endpoint];
     if ((packet->wanted[WANT_ID] & 1) != c->pol_of_member[member])
@@ -71,7 +71,7 @@ static int create_input(struct fgpu_recv *recv, size_t input, char *why, size_t 
     struct recv_input *in = &recv->inputs[input];
     char labels[256] = "", pol[2] = {(char)('0' + input % N_POLS), '\0'};
 
-    int err = inbox_create((size_t)recv->config->recv.n_chunks, &in->free_chunks);
+    int err = inbox_create((size_t)recv->config->recv.base.n_chunks, &in->free_chunks);
     if (err)
         return err;
     struct chunk_shape shape = fgpu_chunk_shape(recv->layout, recv->config);
@@ -121,7 +121,7 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, size_t in
                    .n_heaps_per_source = recv->layout->heaps_per_chunk,
                    .n_sources = 1},
         .name = name,
-        .window_chunks = (unsigned)config->recv.window_chunks,
+        .window_chunks = (unsigned)config->recv.base.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 1,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
@@ -138,7 +138,7 @@ static struct assembler_config input_assembler(struct fgpu_recv *recv, size_t in
 
 static int create_thread(struct fgpu_recv *recv, size_t t, char *why, size_t why_bytes)
 {
-    const struct fgpu_config_recv *config = &recv->config->recv;
+    const struct config_recv *keys = &recv->config->recv.base;
     struct recv_thread *thread = &recv->threads[t];
     size_t n_members = 0;
     char(*names)[96] = calloc(recv->layout->n_inputs, sizeof(*names));
@@ -153,26 +153,19 @@ static int create_thread(struct fgpu_recv *recv, size_t t, char *why, size_t why
         assemblers[n_members] = input_assembler(recv, i, names[n_members]);
     }
     struct receiver_config receiver = {
-        .source = {.endpoints = &thread->endpoints,
-                   .interface = config->interface,
-                   .buffer_bytes = (size_t)config->buffer_bytes,
-                   .transport = config->transport,
-                   .device = config->gpudirect ? recv->engine->c.device : NULL,
-                   .n_kept = fgpu_thread_frames(recv->layout, recv->config, t),
-                   .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
-                   .busy_poll_ns = config->busy_poll_us * NS_PER_US,
-                   .pcap_file = config->pcap_file},
+        .source = recv_keys_source(keys, &thread->endpoints, t, recv->engine->c.device),
         .wanted_ids = fgpu_recv_wanted,
         .n_wanted = FGPU_RECV_N_WANTED,
         .identify = fgpu_recv_identify,
         .context = &thread->context,
         .assemblers = assemblers,
         .n_assemblers = n_members,
-        .direct = config->direct,
+        .direct = keys->direct,
         .worker = recv->engine->inbox,
         .end_kind = ENGINE_RECV_END,
     };
-    err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "fgpu_input", why, why_bytes);
+    receiver.source.n_kept = fgpu_thread_frames(recv->layout, recv->config, t);
+    err = receiver_set_add(&recv->receivers, &receiver, &keys->affinity, "fgpu_input", why, why_bytes);
 out:
     free(assemblers);
     free(names);
@@ -185,7 +178,7 @@ int fgpu_recv_create(const struct fgpu_config *config, const struct fgpu_layout 
     struct fgpu_recv *r = calloc(1, sizeof(*r));
 
     snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu bytes per input",
-             (long long)config->recv.n_chunks, layout->chunk_bytes);
+             (long long)config->recv.base.n_chunks, layout->chunk_bytes);
     if (!r)
         return -ENOMEM;
     r->config = config;

@@ -21,7 +21,6 @@ struct fgpu_send {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct engine *engine;
-    struct sender_group *senders;
     struct fgpu_stream *streams; /* [ant][output] */
 };
 
@@ -330,7 +329,7 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.max_jobs = stream->n_buffers;
     config.device = c->gpudirect ? send->engine->c.device : NULL;
     config.stats = &stream->stats;
-    int err = sender_group_add_stream(send->senders, &config, &stream->sends[share], why, why_bytes);
+    int err = sender_group_add_stream(send->engine->senders, &config, &stream->sends[share], why, why_bytes);
     if (!err && c->gpudirect)
         return sender_add_exported(stream->sends[share], &stream->exported, why, why_bytes);
     for (size_t i = 0; i < stream->n_buffers && !err; i++)
@@ -394,7 +393,7 @@ static int create_senders(struct fgpu_send *send)
         n_streams += n_shares;
         max_jobs += n_shares * fgpu_output_buffers(send->config, output);
     }
-    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
+    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->engine->senders);
 }
 
 int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
@@ -417,7 +416,6 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
         fgpu_send_destroy(s);
         return err;
     }
-    engine->senders = s->senders;
     *send = s;
     return 0;
 }
@@ -438,7 +436,7 @@ void fgpu_send_destroy(struct fgpu_send *send)
 {
     if (!send)
         return;
-    sender_group_destroy(send->senders);
+    sender_group_destroy(send->engine->senders);
     for (size_t i = 0; send->streams && i < send->layout->n_ants * send->layout->n_outputs; i++) {
         struct fgpu_stream *stream = &send->streams[i];
         for (size_t b = 0; b < stream->n_buffers; b++)

@@ -200,7 +200,7 @@ static int64_t past_samples(const struct setting *item)
     int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
     /* A recording has no now but the worker's. */
-    if (s->timebase.from_packets || s->config->recv.pcap_file)
+    if (s->timebase.from_packets || s->config->recv.base.pcap_file)
         return confirmed;
     int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);
     return confirmed > past ? confirmed : past;
@@ -446,8 +446,8 @@ int fgpu_settings_create(const struct fgpu_config *config, const struct engine *
     s->config = config;
     s->timebase = fgpu_timebase(config);
     s->engine = engine;
-    int err = state_files_open(&config->state, service_loop(engine->c.service), engine->c.sensors, &s->state_status,
-                               &s->files, why, why_bytes);
+    int err = state_files_open(&config->daemon.state, service_loop(engine->c.service), engine->c.sensors,
+                               &s->state_status, &s->files, why, why_bytes);
     for (; s->n < n && !err; s->n++)
         err = init_setting(s, s->n);
     for (size_t a = 0; a < config->antennas.n && !err; a++) {

@@ -37,8 +37,8 @@ struct fgpu_status {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct timebase timebase;
-    struct look *looks; /* [ant][output] */
     struct gauge look_ns;
+    struct look looks[]; /* [ant][output] */
 };
 
 static size_t n_looks(const struct fgpu_status *status)
@@ -282,8 +282,7 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
     json_object_set_new(into, "spectrum", spectrum ? spectrum : json_null());
 }
 
-/* ---- Making and unmaking -------------------------------------------------------------------------------------------
- * */
+/* ---- Making and unmaking ---------------------------------------------------------------------------------------- */
 
 static int create_look(struct fgpu_status *status, struct fgpu_send *send, size_t l)
 {
@@ -304,24 +303,24 @@ static int create_look(struct fgpu_status *status, struct fgpu_send *send, size_
 int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
                        struct fgpu_status **status)
 {
-    struct fgpu_status *s = calloc(1, sizeof(*s));
+    size_t n = layout->n_ants * layout->n_outputs;
+    struct fgpu_status *s = calloc(1, sizeof(*s) + n * sizeof(s->looks[0]));
+    int err = 0;
 
     if (!s)
         return -ENOMEM;
     s->config = config;
     s->layout = layout;
     s->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
-    s->looks = calloc(n_looks(s), sizeof(*s->looks));
-    int err = s->looks ? 0 : -ENOMEM;
-    for (size_t l = 0; !err && l < n_looks(s); l++)
+    for (size_t l = 0; !err && l < n; l++)
         err = create_look(s, send, l);
     if (err) {
         fgpu_status_destroy(s);
         return err;
     }
+    *status = s;
     stats_gauge_scaled("fgpu_look_seconds", "Seconds that the last look for the status page took of the worker.", NULL,
                        &s->look_ns, 1e-9);
-    *status = s;
     return 0;
 }
 
@@ -329,11 +328,10 @@ void fgpu_status_destroy(struct fgpu_status *status)
 {
     if (!status)
         return;
-    for (size_t l = 0; status->looks && l < n_looks(status); l++)
+    for (size_t l = 0; l < n_looks(status); l++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             free(status->looks[l].power[pol]);
             free(status->looks[l].found_power[pol]);
         }
-    free(status->looks);
     free(status);
 }

@@ -1,7 +1,6 @@
 /* config.c - the keys of xbgpu's YAML. */
 #include "xbgpu/config.h"
 
-#include "common/recv/keys.h"
 #include "common/base/units.h"
 
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
@@ -39,10 +38,10 @@ static const struct config_key recv_keys[] = {
              "How 4 bits say a negative number: in two's complement, or by an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
             "Heaps of each F-engine that are processed at once."),
-    KEY_INT("window", window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
-    KEY_INT("chunks", n_chunks, "8", UNIT_CHUNKS, 4, 4096,
+    KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
+    KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
             "Receive buffers per receive thread; at least 2 window + 3."),
-    KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are dealt."),
+    KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are dealt."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
@@ -100,16 +99,16 @@ static const char output_example[] = "  - kind: correlate\n"
 
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct xbgpu_config),
-    CONFIG_DEVICE_SECTION(struct xbgpu_config),
+    CONFIG_DEVICE_SECTION(struct daemon_config),
     CONFIG_SECTION(struct xbgpu_config, recv, recv_keys, "Channelised voltages in."),
     CONFIG_LIST(struct xbgpu_config, gates, struct xbgpu_config_gate, xbgpu_gate_keys, 0, XBGPU_GATES_MAX,
                 "Which spectra there may be outputs of.", .optional = true, .example = xbgpu_gate_example),
     CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
                 "Streams made of the voltages.", .example = output_example),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),
-    CONFIG_HTTP_SECTION(struct xbgpu_config),
-    CONFIG_KATCP_SECTION(struct xbgpu_config),
-    CONFIG_STATE_SECTION(struct xbgpu_config),
+    CONFIG_HTTP_SECTION(struct daemon_config),
+    CONFIG_KATCP_SECTION(struct daemon_config),
+    CONFIG_STATE_SECTION(struct daemon_config),
 };
 
 const struct config_table xbgpu_config_table = {.program = "xbgpu",

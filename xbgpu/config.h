@@ -6,13 +6,11 @@
 
 #include "common/config/config.h"
 #include "common/device/device.h"
-#include "common/device/keys.h"
 #include "common/net/endpoint.h"
-#include "common/http/keys.h"
 #include "common/net/access.h"
-#include "common/katcp/keys.h"
+#include "common/recv/keys.h"
 #include "common/send/keys.h"
-#include "common/daemon/state_file.h"
+#include "common/daemon/keys.h"
 #include "common/config/time_keys.h"
 #include "xbgpu/gate_config.h"
 
@@ -25,15 +23,8 @@ enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
 
 struct xbgpu_config_recv {
+    struct config_recv base; /* chunks are a receive thread's */
     struct endpoint_list sources;
-    char *interface;       /* NULL: the kernel's choice */
-    char *pcap_file;       /* NULL: the network */
-    char *from;            /* networks that may send; NULL: anybody */
-    struct access senders; /* of these, by the check */
-    bool crc;              /* packets without a CRC are refused */
-    int64_t buffer_bytes;
-    int transport;       /* enum transport */
-    int64_t comp_vector; /* < 0: polls */
     int64_t n_ants;
     int64_t n_chan; /* of the whole stream */
     int64_t n_chan_substream;
@@ -43,13 +34,6 @@ struct xbgpu_config_recv {
     int64_t sample_bits;
     int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
-    int64_t window_chunks;
-    int64_t n_chunks; /* buffers per receive thread */
-    int64_t n_threads;
-    struct config_int_list affinity;
-    int64_t busy_poll_us;          /* 0: sleep */
-    bool direct;                   /* chunks lie in device memory that the host writes to: nothing is audited */
-    bool gpudirect;                /* packets lie in device memory that the card writes to: likewise */
     int64_t packet_payload_bytes;  /* of these at least */
     struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
     int64_t max_shift;             /* spectra either way that there is room for beside those */
@@ -74,15 +58,12 @@ struct xbgpu_config_output {
 };
 
 struct xbgpu_config {
+    struct daemon_config daemon; /* first */
     struct config_time time;
-    struct config_device device;
     struct xbgpu_config_recv recv;
     struct config_array gates;   /* struct xbgpu_config_gate */
     struct config_array outputs; /* struct xbgpu_config_output */
     struct config_send send;
-    struct config_http http;
-    struct config_katcp katcp;
-    struct config_state state;
 };
 
 extern const struct config_table xbgpu_config_table;

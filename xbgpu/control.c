@@ -495,8 +495,8 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     if (!err)
         err = xbgpu_stream_info_init(&c->info, config, layout, labels, engine->c.sensors);
     if (!err)
-        err = state_files_open(&config->state, service_loop(engine->c.service), engine->c.sensors, &c->state_status,
-                               &c->files, why, why_bytes);
+        err = state_files_open(&config->daemon.state, service_loop(engine->c.service), engine->c.sensors,
+                               &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
     if (!err)

@@ -500,13 +500,13 @@ static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
 {
     const struct matcher_config matcher = {
         .n_members = (unsigned)x->layout->n_members,
-        .window_chunks = (unsigned)x->config->recv.window_chunks,
-        .wait_chunks = (unsigned)x->config->recv.window_chunks,
+        .window_chunks = (unsigned)x->config->recv.base.window_chunks,
+        .wait_chunks = (unsigned)x->config->recv.base.window_chunks,
         .jump_members = 2,
         .chunk_samples = x->layout->chunk_samples,
-        .max_chunks = x->layout->n_members * (size_t)x->config->recv.n_chunks,
+        .max_chunks = x->layout->n_members * (size_t)x->config->recv.base.n_chunks,
     };
-    int err = lane_init(&x->lane, engine, &matcher, "compute", x->config->recv.gpudirect);
+    int err = lane_init(&x->lane, engine, &matcher, "compute", x->config->recv.base.gpudirect);
 
     for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
         err = create_input(x, &x->inputs[i]);
@@ -527,10 +527,10 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
         return -ENOMEM;
     x->config = config;
     x->layout = l;
-    x->readable = !config->recv.direct && !config->recv.gpudirect;
+    x->readable = !config->recv.base.direct && !config->recv.base.gpudirect;
     if (!x->readable)
         log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",
-                 config->recv.direct ? "direct" : "gpudirect");
+                 config->recv.base.direct ? "direct" : "gpudirect");
     x->row_bytes = l->n_ants * l->heap_bytes;
     x->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     x->set = calloc(l->n_members, sizeof(*x->set));

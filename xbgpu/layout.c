@@ -9,6 +9,7 @@
 #include "common/recv/keys.h"
 #include "common/net/spead.h"
 #include "common/config/transport_keys.h"
+#include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
@@ -212,17 +213,11 @@ static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config
         struct chunk_shape shape = xbgpu_chunk_shape(l, config, m);
         uint64_t chunks = chunk_pool_device_bytes(&shape);
         bytes_add(&l->memory.chunks_bytes, 1, chunk_pool_host_bytes(&shape, on_gpu));
-        bytes_add(&l->memory.direct_bytes, recv->direct, chunks);
+        bytes_add(&l->memory.direct_bytes, recv->base.direct, chunks);
         bytes_add(&l->memory.device_bytes, 1, chunks);
     }
-    for (size_t t = 0; t < l->n_recv_threads; t++) {
-        struct receiver_bytes receiver = receiver_bytes(recv->pcap_file ? TRANSPORT_UDP : recv->transport, mtu,
-                                                        recv->buffer_bytes, xbgpu_thread_frames(l, config, t));
-        bytes_add(&l->memory.host_bytes, 1, receiver.host);
-        bytes_add(&l->locked_bytes, 1, receiver.ring);
-        bytes_add(&l->frames_bytes, 1, receiver.device);
-    }
-    l->memory.device_bytes = bytes_plus(l->memory.device_bytes, l->frames_bytes);
+    for (size_t t = 0; t < l->n_recv_threads; t++)
+        receiver_add_memory(&recv->base, mtu, xbgpu_thread_frames(l, config, t), &l->memory);
     l->memory.host_bytes = bytes_plus(l->memory.host_bytes, l->memory.chunks_bytes);
     bytes_add(&l->memory.device_bytes, LANE_N_INPUTS * (l->n_history + l->n_batches) * l->n_ants, l->heap_bytes);
     if (!l->shifted)
@@ -238,10 +233,10 @@ struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const st
     size_t n_sources = xbgpu_member_first(layout, m + 1) - xbgpu_member_first(layout, m);
     size_t n_heaps = layout->n_batches * n_sources;
 
-    return (struct chunk_shape){.n_chunks = (size_t)config->recv.n_chunks,
+    return (struct chunk_shape){.n_chunks = (size_t)config->recv.base.n_chunks,
                                 .n_heaps = n_heaps,
                                 .heap_bytes = layout->heap_bytes,
-                                .direct = config->recv.direct,
+                                .direct = config->recv.base.direct,
                                 .n_frames_max = n_heaps * layout->frames_per_heap};
 }
 
@@ -260,7 +255,7 @@ static size_t frames_per_heap(const struct xbgpu_config_recv *recv, size_t heap_
 {
     size_t payload = (size_t)recv->packet_payload_bytes;
 
-    return recv->gpudirect ? (heap_bytes + payload - 1) / payload : 0;
+    return recv->base.gpudirect ? (heap_bytes + payload - 1) / payload : 0;
 }
 
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
@@ -281,8 +276,8 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     init_shifts(&l, config);
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
-    l.n_members = (size_t)recv->n_threads < l.n_ants ? (size_t)recv->n_threads : l.n_ants;
-    l.n_recv_threads = recv->pcap_file ? 1 : l.n_members; /* one reader of one file */
+    l.n_members = (size_t)recv->base.n_threads < l.n_ants ? (size_t)recv->base.n_threads : l.n_ants;
+    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* one reader of one file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
@@ -303,15 +298,15 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
                             "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
-    if (!err && config->recv.direct)
+    if (!err && config->recv.base.direct)
         err = device_check_direct(device, layout->memory.direct_bytes, "recv.direct",
                                   "lower recv.batches_per_chunk, recv.chunks or recv.channels_per_substream, correlate "
                                   "fewer recv.antennas, give the GPU a resizable BAR (docs/operation.md), or set it to "
                                   "false",
                                   why, why_bytes);
-    if (!err && config->recv.gpudirect)
+    if (!err && config->recv.base.gpudirect)
         err = device_check_exported(device, "recv.gpudirect", why, why_bytes);
-    return err ? err : config_check_cpus(&config->recv.affinity, &config->send.affinity, why, why_bytes);
+    return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
 /* Returns whether they can be used. */
@@ -342,8 +337,9 @@ static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *er
 
 static void check_format(const struct xbgpu_config_recv *recv, struct config *errors)
 {
-    if (recv->crc && recv->gpudirect)
-        config_error(errors, &recv->crc, "crc and gpudirect exclude each other: the CPU does not see the payloads");
+    if (recv->base.crc && recv->base.gpudirect)
+        config_error(errors, &recv->base.crc,
+                     "crc and gpudirect exclude each other: the CPU does not see the payloads");
     if (recv->sample_bits != 4 && recv->sample_bits != 8 && recv->sample_bits != 16)
         config_error(errors, &recv->sample_bits, "sample_bits must be 4, 8 or 16, not %lld",
                      (long long)recv->sample_bits);
@@ -359,9 +355,9 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
 
 static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members, struct config *errors)
 {
-    for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->pcap_file; i++)
+    for (size_t i = 0; i < recv->sources.n && n_members > 1 && !recv->base.pcap_file; i++)
         if (!endpoint_is_multicast(&recv->sources.items[i])) {
-            config_error(errors, &recv->n_threads,
+            config_error(errors, &recv->base.n_threads,
                          "threads must be 1 with a unicast source: only one socket gets its packets");
             break;
         }
@@ -377,13 +373,14 @@ static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members
 static void check_recv(const struct xbgpu_config *config, struct config *errors)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
-    size_t n_members = (size_t)(recv->n_threads < recv->n_ants ? recv->n_threads : recv->n_ants);
-    struct matcher_config matcher = {.n_members = (unsigned)n_members, .wait_chunks = (unsigned)recv->window_chunks};
+    size_t n_members = (size_t)(recv->base.n_threads < recv->n_ants ? recv->base.n_threads : recv->n_ants);
+    struct matcher_config matcher = {.n_members = (unsigned)n_members,
+                                     .wait_chunks = (unsigned)recv->base.window_chunks};
     struct xbgpu_layout shifts = {.n_spectra = (size_t)recv->spectra_per_heap};
 
     if (check_shifts(recv, errors))
         init_shifts(&shifts, config);
-    int64_t n_min = recv->window_chunks + (int64_t)(matcher_depth(&matcher) + shifts.n_history) + 2;
+    int64_t n_min = recv->base.window_chunks + (int64_t)(matcher_depth(&matcher) + shifts.n_history) + 2;
     if (recv->n_chan % recv->n_chan_substream != 0)
         config_error(errors, &recv->n_chan_substream, "%lld channels cannot be divided into substreams of %lld",
                      (long long)recv->n_chan, (long long)recv->n_chan_substream);
@@ -402,28 +399,28 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
         config_error(errors, &recv->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)recv->spectra_per_heap);
     if ((double)recv->spectra_per_heap * (double)recv->samples_between_spectra * (double)recv->batches_per_chunk *
-            (double)recv->window_chunks >
+            (double)recv->base.window_chunks >
         MAX_SAMPLES)
         config_error(errors, &recv->batches_per_chunk,
                      "a window of %lld chunks of %lld batches of %lld spectra, %lld samples each, is longer than a "
                      "quarter of what 48-bit timestamps tell apart",
-                     (long long)recv->window_chunks, (long long)recv->batches_per_chunk,
+                     (long long)recv->base.window_chunks, (long long)recv->batches_per_chunk,
                      (long long)recv->spectra_per_heap, (long long)recv->samples_between_spectra);
-    if (recv->n_chunks < n_min)
-        config_error(errors, &recv->n_chunks, "chunks must be at least %lld with a window of %lld%s, not %lld",
-                     (long long)n_min, (long long)recv->window_chunks, shifts.n_history ? " and shifts" : "",
-                     (long long)recv->n_chunks);
+    if (recv->base.n_chunks < n_min)
+        config_error(errors, &recv->base.n_chunks, "chunks must be at least %lld with a window of %lld%s, not %lld",
+                     (long long)n_min, (long long)recv->base.window_chunks, shifts.n_history ? " and shifts" : "",
+                     (long long)recv->base.n_chunks);
 }
 
 /* What chunks have that the host cannot read, it cannot sum again. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
-    if (!config->recv.direct && !config->recv.gpudirect)
+    if (!config->recv.base.direct && !config->recv.base.gpudirect)
         return;
     if (config_given(errors, &out->audit_samples) && out->audit_samples > 0)
         config_error(errors, &out->audit_samples,
                      "audit_samples must be 0 with recv.%s: the host does not read what is in the GPU's memory",
-                     config->recv.direct ? "direct" : "gpudirect");
+                     config->recv.base.direct ? "direct" : "gpudirect");
     out->audit_samples = 0;
 }
 
@@ -442,7 +439,7 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
         config_error(errors, batches ? (const void *)&out->integration_time_s : (const void *)&out->name,
                      "output %s needs one of integration_batches and integration_time%s", out->name,
                      batches ? ", not both" : "");
-    else if (!config->recv.pcap_file && out->n_buffers > 0 && out->n_buffers < chunk_dumps(config, out) + 1)
+    else if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < chunk_dumps(config, out) + 1)
         config_error(errors, &out->n_buffers,
                      "buffers must be at least %lld, not %lld: up to %lld dumps of output %s end in one chunk",
                      (long long)chunk_dumps(config, out) + 1, (long long)out->n_buffers,
@@ -473,25 +470,18 @@ void xbgpu_config_check(void *values, struct config *errors)
     struct xbgpu_config *config = values;
 
     check_recv(config, errors);
-    recv_keys_check_from(&config->recv.from, &config->recv.senders, errors);
-    recv_keys_set_senders(&config->recv.sources, &config->recv.senders);
+    recv_keys_set_senders(&config->recv.sources, &config->recv.base.senders);
     for (size_t o = 0; o < config->outputs.n; o++) {
         check_output(config, o, errors);
         send_keys_check_destinations(&config->send, &xbgpu_config_output(config, o)->destination, errors);
-        if (!config->recv.pcap_file && !config->send.pcap_file)
+        if (!config->recv.base.pcap_file && !config->send.pcap_file)
             send_keys_check_loop(&config->recv.sources, &xbgpu_config_output(config, o)->destination, errors);
         check_audit(config, xbgpu_config_output(config, o), errors);
     }
     xbgpu_gates_check(config, errors);
     labels_check((const char *const *)&config->recv.antenna_names, (const char *const *)&config->recv.input_labels,
                  (size_t)config->recv.n_ants, errors);
-    device_keys_check(&config->device, errors);
-    recv_keys_check_direct(&config->recv.direct, &config->recv.gpudirect, config->recv.transport,
-                           config->recv.pcap_file, &config->device, errors);
-    config_check_transport(&config->recv.transport, config->recv.interface, config->recv.pcap_file, errors);
-    send_keys_check(&config->send, &config->device, config->recv.pcap_file, errors);
-    katcp_keys_check(&config->katcp, &config->http.listen, errors);
-    http_keys_check(&config->http, errors);
+    engine_keys_check(&config->daemon, &config->recv.base, &config->send, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
 }
@@ -500,7 +490,7 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
 {
     struct engine_sizes sizes = {
         .n_lanes = 1,
-        .n_chunks = layout->n_members * (size_t)config->recv.n_chunks,
+        .n_chunks = layout->n_members * (size_t)config->recv.base.n_chunks,
         .n_commands = config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct xbgpu_command),
         .n_recv_threads = layout->n_recv_threads,

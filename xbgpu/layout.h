@@ -41,8 +41,6 @@ struct xbgpu_layout {
     size_t rows_bytes;         /* of its checksums' rows (checksum.h), where it has them */
     size_t checks_bytes;       /* of what they say of a dump: verdict and words (checksum_dump.h) */
     struct memory_use memory;  /* UINT64_MAX where a sum goes beyond 64 bits */
-    uint64_t frames_bytes;     /* the device's rest of frames of cards, with gpudirect */
-    uint64_t locked_bytes;     /* the host's, in rings of cards */
     size_t frames_per_heap;    /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 

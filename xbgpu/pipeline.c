@@ -4,7 +4,6 @@
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
-#include "common/telemetry/stats.h"
 #include "xbgpu/control.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
@@ -84,27 +83,24 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes)
 {
+    const struct xbgpu_config *config = values;
     struct xbgpu_pipeline *p = calloc(1, sizeof(*p));
 
+    *pipeline = p;
     if (!p)
         return -ENOMEM;
-    const struct xbgpu_layout *l = &p->layout;
-    p->config = values;
-    xbgpu_layout_init(&p->layout, p->config, device_compiles(context->device),
-                      endpoint_interface_mtu(p->config->recv.interface));
-    int err = xbgpu_layout_check_host(l, p->config, context->device, why, why_bytes);
+    struct xbgpu_layout *l = &p->layout;
+    p->config = config;
+    xbgpu_layout_init(l, config, device_compiles(context->device), endpoint_interface_mtu(config->recv.base.interface));
+    int err = xbgpu_layout_check_host(l, config, context->device, why, why_bytes);
     if (!err)
-        err = engine_init(&p->engine, &ops, context, xbgpu_engine_sizes(l, p->config));
+        err = engine_init(&p->engine, &ops, context, xbgpu_engine_sizes(l, config));
     if (!err)
         err = create_stages(p, why, why_bytes);
-    if (err) {
-        engine_explain(err, "recv.batches_per_chunk", &l->memory, why, why_bytes);
-        xbgpu_pipeline_destroy(p);
-        return err;
-    }
+    if (err)
+        return engine_explain(err, "recv.batches_per_chunk", &l->memory, why, why_bytes);
     xbgpu_layout_log(l);
     status_set_source(context->status, describe, p);
-    *pipeline = p;
     return 0;
 }
 
@@ -130,10 +126,6 @@ void xbgpu_pipeline_destroy(void *pipeline)
 {
     struct xbgpu_pipeline *p = pipeline;
 
-    if (!p)
-        return;
-    xbgpu_pipeline_stop(p, 0); /* of a start that failed */
-    stats_reset();             /* whoever asks for /metrics now, as of a start that failed, must not see what goes */
     xbgpu_control_destroy(p->control);
     xbgpu_inputs_destroy(p->inputs);
     xbgpu_recv_destroy(p->recv);

@@ -21,7 +21,7 @@ void xbgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 /* As engine_stop(), with a line of each stage in the log. */
 bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
-/* NULL is accepted. */
+/* After stop; half-made pipelines are accepted. */
 void xbgpu_pipeline_destroy(void *pipeline);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "common/engine/engine.h"
 #include "common/recv/chunk.h"
+#include "common/recv/keys.h"
 #include "common/telemetry/data_time.h"
 #include "common/recv/receiver_metrics.h"
 #include "common/recv/receiver_set.h"
@@ -43,9 +44,8 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
                                 struct receiver_identity *identity)
 {
     const struct xbgpu_recv_context *c = context;
-    const uint32_t all = (1u << XBGPU_RECV_N_WANTED) - 1;
 
-    if (packet->is_descriptor || (packet->immediate & all) != all)
+    if (!spead_has_values(packet, XBGPU_RECV_N_WANTED))
         return REJECT_NO_ITEMS;
     uint64_t feng_id = packet->wanted[WANT_FENG_ID];
     if (feng_id >= c->n_ants)
@@ -86,7 +86,7 @@ static int create_member(struct xbgpu_recv *recv, size_t m, char *why, size_t wh
     char labels[64] = "", fengs[48];
 
     name_member(recv, member, recv->first_ant[m], recv->first_ant[m + 1] - 1);
-    int err = inbox_create((size_t)recv->config->recv.n_chunks, &member->free_chunks);
+    int err = inbox_create((size_t)recv->config->recv.base.n_chunks, &member->free_chunks);
     if (err)
         return err;
     struct chunk_shape shape = xbgpu_chunk_shape(recv->layout, recv->config, m);
@@ -112,14 +112,14 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, size_t 
                    .n_heaps_per_source = recv->layout->n_batches,
                    .n_sources = (unsigned)(recv->first_ant[m + 1] - recv->first_ant[m])},
         .name = recv->members[m].name,
-        .window_chunks = (unsigned)config->recv.window_chunks,
+        .window_chunks = (unsigned)config->recv.base.window_chunks,
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 2,
         .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz,
                      config->time.timebase == CONFIG_TIMEBASE_PACKETS},
         .clock_tolerance_ns = (int64_t)(config->time.clock_tolerance_s * (double)NS_PER_S),
         .group_timestamp = &recv->group_timestamp,
-        .patience_chunks = config->recv.window_chunks - 1,
+        .patience_chunks = config->recv.base.window_chunks - 1,
         .free_chunks = recv->members[m].free_chunks,
         .worker = recv->engine->inbox,
         .full_kind = ENGINE_CHUNK,
@@ -145,28 +145,21 @@ static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t wh
     recv->contexts[t].share =
         (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {
-        .source = {.endpoints = &config->sources,
-                   .interface = config->interface,
-                   .buffer_bytes = (size_t)config->buffer_bytes,
-                   .transport = config->transport,
-                   .device = config->gpudirect ? recv->engine->c.device : NULL,
-                   .n_kept = xbgpu_thread_frames(recv->layout, recv->config, t),
-                   .comp_vector = config->comp_vector < 0 ? -1 : (int)config->comp_vector + (int)t,
-                   .busy_poll_ns = config->busy_poll_us * NS_PER_US,
-                   .pcap_file = config->pcap_file,
-                   .share = recv->layout->n_recv_threads > 1 ? &recv->contexts[t].share : NULL},
+        .source = recv_keys_source(&config->base, &config->sources, t, recv->engine->c.device),
         .wanted_ids = xbgpu_recv_wanted,
         .n_wanted = XBGPU_RECV_N_WANTED,
         .identify = xbgpu_recv_identify,
         .context = &recv->contexts[t],
         .assemblers = assemblers,
         .n_assemblers = end - first,
-        .direct = config->direct,
-        .needs_crc = config->crc,
+        .direct = config->base.direct,
+        .needs_crc = config->base.crc,
         .worker = recv->engine->inbox,
         .end_kind = ENGINE_RECV_END,
     };
-    int err = receiver_set_add(&recv->receivers, &receiver, &config->affinity, "xbgpu_input", why, why_bytes);
+    receiver.source.n_kept = xbgpu_thread_frames(recv->layout, recv->config, t);
+    receiver.source.share = recv->layout->n_recv_threads > 1 ? &recv->contexts[t].share : NULL;
+    int err = receiver_set_add(&recv->receivers, &receiver, &config->base.affinity, "xbgpu_input", why, why_bytes);
     free(assemblers);
     return err;
 }
@@ -178,7 +171,7 @@ int xbgpu_recv_create(const struct xbgpu_config *config, const struct xbgpu_layo
     size_t n_members = layout->n_members;
 
     snprintf(why, why_bytes, "recv.chunks: there is no memory for %lld chunks of %zu batches",
-             (long long)config->recv.n_chunks, layout->n_batches);
+             (long long)config->recv.base.n_chunks, layout->n_batches);
     if (!r)
         return -ENOMEM;
     r->config = config;

@@ -25,7 +25,6 @@ struct xbgpu_send {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct engine *engine;
-    struct sender_group *senders;
     struct xbgpu_stream *streams; /* [n_outputs] */
     int n_wrong;                  /* [worker] dumps */
 };
@@ -342,7 +341,7 @@ static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, cha
     config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
     config.max_jobs = stream->n_dumps;
     config.stats = &stream->stats;
-    int err = sender_group_add_stream(send->senders, &config, &stream->send, why, why_bytes);
+    int err = sender_group_add_stream(send->engine->senders, &config, &stream->send, why, why_bytes);
     for (size_t d = 0; d < stream->n_dumps && !err; d++)
         err = sender_add_memory(stream->send, stream->dumps[d].heap.payload, stream->dumps[d].heap.payload_bytes, why,
                                 why_bytes);
@@ -381,7 +380,7 @@ static int create_senders(struct xbgpu_send *send)
 
     for (size_t o = 0; o < n_streams; o++)
         max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));
-    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->senders);
+    return sender_group_create(&send->config->send, n_streams, max_jobs, &send->engine->senders);
 }
 
 int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
@@ -406,7 +405,6 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     }
     stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
                 engine->c.healthy);
-    engine->senders = s->senders;
     *send = s;
     return 0;
 }
@@ -433,7 +431,7 @@ void xbgpu_send_destroy(struct xbgpu_send *send)
 {
     if (!send)
         return;
-    sender_group_destroy(send->senders);
+    sender_group_destroy(send->engine->senders);
     for (size_t o = 0; send->streams && o < send->layout->n_outputs; o++) {
         struct xbgpu_stream *stream = &send->streams[o];
         for (size_t d = 0; d < stream->n_dumps; d++)

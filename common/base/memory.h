@@ -31,6 +31,8 @@ struct memory_use {
     uint64_t buffers_bytes; /* of these what packets leave from */
     uint64_t device_bytes;
     uint64_t direct_bytes; /* of these the chunks that packets are written to */
+    uint64_t frames_bytes; /* of device_bytes the rest of a NIC's frames, with gpudirect */
+    uint64_t locked_bytes; /* of host_bytes the frames of a NIC's rings, or their heads */
 };
 
 /* Tells it in one line of the log, in MiB. */

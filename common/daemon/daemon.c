@@ -4,11 +4,9 @@
 #include "common/base/clock.h"
 #include "common/daemon/command_line.h"
 #include "common/device/device.h"
-#include "common/device/keys.h"
 #include "common/daemon/drain.h"
 #include "common/http/http.h"
-#include "common/http/keys.h"
-#include "common/katcp/keys.h"
+#include "common/daemon/keys.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
 #include "common/base/log.h"
@@ -85,7 +83,7 @@ static int open_sensors(struct control *control)
 static int open_control(const struct daemon *daemon, const void *values, void *pipeline, struct service *service,
                         struct control *control, char *why, size_t why_bytes)
 {
-    const struct config_katcp *config = (const void *)((const char *)values + daemon->katcp_offset);
+    const struct config_katcp *config = &((const struct daemon_config *)values)->katcp;
 
     if (config->listen.n == 0 && config->read_only_listen.n == 0) {
         log_info("KATCP is not served: katcp.listen is not set");
@@ -161,9 +159,9 @@ static void stop_failed(void *service)
 }
 
 /* As configured; of a device that fails without 'service', the process ends. */
-static struct device_config device_config_of(const struct daemon *daemon, const void *values, struct service *service)
+static struct device_config device_config_of(const void *values, struct service *service)
 {
-    const struct config_device *section = (const void *)((const char *)values + daemon->device_offset);
+    const struct config_device *section = &((const struct daemon_config *)values)->device;
 
     return (struct device_config){
         .kind = (enum device_kind)section->kind,
@@ -178,7 +176,7 @@ static struct device_config device_config_of(const struct daemon *daemon, const 
 /* Without signals of our own (command_line_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
 static int tune(const struct daemon *daemon, const void *values, const struct config *config)
 {
-    struct device_config device_config = device_config_of(daemon, values, NULL);
+    struct device_config device_config = device_config_of(values, NULL);
     struct device *device = NULL;
     char why[512] = "";
 
@@ -192,8 +190,7 @@ static int tune(const struct daemon *daemon, const void *values, const struct co
 
 static int run(const struct daemon *daemon, const void *values, const struct config *config, struct service *service)
 {
-    const struct config_http *http_section = (const void *)((const char *)values + daemon->http_offset);
-    struct device_config device_config = device_config_of(daemon, values, service);
+    struct device_config device_config = device_config_of(values, service);
     struct gauge healthy = {1};
     struct control control = {0};
     struct daemon_context context = {.service = service, .healthy = &healthy, .katcp_sensors = &control.own};
@@ -208,7 +205,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = device_open(&device_config, &context.device, why, sizeof(why));
     if (!err) {
         status_set_device(context.status, context.device);
-        err = open_http(http_section, &context, &http, why, sizeof(why));
+        err = open_http(&((const struct daemon_config *)values)->http, &context, &http, why, sizeof(why));
     }
     if (!err)
         err = open_sensors(&control);
@@ -229,7 +226,10 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     close_control(&control);
     http_close(http); /* it reads counters of the pipeline */
     sensors_destroy(control.sensors);
-    daemon->destroy(pipeline);
+    if (pipeline) {
+        daemon->stop(pipeline, 0); /* of a start that failed */
+        daemon->destroy(pipeline);
+    }
     device_close(context.device);
     status_destroy(context.status);
     return exit_code;

@@ -35,15 +35,12 @@ struct daemon {
     const char *name;
     const struct config_table *table;
     void (*check)(void *values, struct config *config);
-    size_t device_offset; /* of the struct config_device in the values */
-    size_t http_offset;   /* of the struct config_http */
-    size_t katcp_offset;  /* of the struct config_katcp */
     /* --tune, where the table offers it: measures what suits the device, and keeps it for the next start.  Errors as of
      * 'create'. */
     int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);
     /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
-     * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it.
-     * Nothing of it sends, or changes a file that was there. */
+     * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it;
+     * '*pipeline' may then be half of one, for 'destroy'.  Nothing of it sends, or changes a file that was there. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
     /* Says what requests the pipeline answers, and with which argument; the rest of 'device' is set.  NULL: none. */
@@ -52,9 +49,9 @@ struct daemon {
     /* Has packets come, as the last step before READY: nobody would deal with them earlier.  Errors as of 'create'. */
     int (*enable)(void *pipeline, char *why, size_t why_bytes);
     /* Drains; what is not done at 'give_up_ns' (monotonic) is left undone.  Returns false if output that could have been
-     * kept was lost: it gave up, or a capture could not be written. */
+     * kept was lost: it gave up, or a capture could not be written.  Does nothing to a pipeline that has not started. */
     bool (*stop)(void *pipeline, int64_t give_up_ns);
-    void (*destroy)(void *pipeline);
+    void (*destroy)(void *pipeline); /* after stop */
 };
 
 /* Reports that a start failed with 'err', for 'why' (may be empty), at its place in the file; also for the programs
@@ -65,7 +62,8 @@ int daemon_start_failed(const struct config *config, int err, const char *why);
 void daemon_halt(void *service);
 void daemon_restart(void *service);
 
-/* main() of a daemon; 'values' is its zeroed configuration.  Returns the exit code. */
+/* main() of a daemon; 'values' is its zeroed configuration, which begins with a struct daemon_config (keys.h).  Returns
+ * the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);
 
 #endif

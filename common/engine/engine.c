@@ -8,13 +8,25 @@
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/recv/chunk.h"
+#include "common/recv/keys.h"
 #include "common/recv/receiver_set.h"
+#include "common/send/keys.h"
 #include "common/send/sender_group.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
+                       struct config *errors)
+{
+    device_keys_check(&daemon->device, errors);
+    recv_keys_check(recv, &daemon->device, errors);
+    send_keys_check(send, &daemon->device, recv->pcap_file, errors);
+    katcp_keys_check(&daemon->katcp, &daemon->http.listen, errors);
+    http_keys_check(&daemon->http, errors);
+}
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */
 
@@ -137,12 +149,13 @@ int engine_init(struct engine *e, const struct engine_ops *ops, const struct dae
     return err ? err : device_stream_create(context->device, "download", &e->download);
 }
 
-void engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes)
+int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes)
 {
     if (err == -ENOMEM && !why[0])
         snprintf(why, why_bytes,
                  "%s: there is not enough memory: %llu MiB on the host and %llu MiB on the device are needed", key,
                  (unsigned long long)(use->host_bytes >> 20), (unsigned long long)(use->device_bytes >> 20));
+    return err;
 }
 
 int engine_start(void *engine)

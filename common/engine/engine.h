@@ -13,6 +13,7 @@
 
 #include "common/base/thread.h"
 #include "common/daemon/daemon.h"
+#include "common/daemon/keys.h"
 #include "common/engine/command.h"
 #include "common/engine/lane.h"
 #include "common/engine/outbuf.h"
@@ -22,6 +23,8 @@
 #include <stdint.h>
 
 struct chunk;
+struct config_recv;
+struct config_send;
 struct inbox;
 struct memory_use;
 struct receiver_set;
@@ -82,12 +85,17 @@ struct engine_sizes {
     size_t n_recv_threads;
 };
 
+/* The check of the sections that both daemons have, each against the others. */
+void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
+                       struct config *errors);
+
 /* Makes inbox, command channel and streams of an engine of zeros.  Returns 0 or negative errno. */
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);
 
-/* Where 'why' is empty and there was not enough memory, writes which key to lower; 'key' and a colon begin it. */
-void engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes);
+/* Where 'why' is empty and there was not enough memory, writes which key to lower; 'key' and a colon begin it.  Returns
+ * 'err'. */
+int engine_explain(int err, const char *key, const struct memory_use *use, char *why, size_t why_bytes);
 
 /* Starts senders, worker and receivers, in that order.  Returns 0 or negative errno.  (Signatures: daemon.h.) */
 int engine_start(void *engine);
@@ -102,5 +110,26 @@ bool engine_stop(struct engine *engine, int64_t give_up_ns);
 
 /* After stop, and after all else of the daemon that uses the engine is gone.  An engine of zeros is accepted. */
 void engine_fini(struct engine *engine);
+
+/* main() of fgpu and xbgpu, from the tables and functions that both have by these names. */
+#define ENGINE_MAIN(program)                                                                                           \
+    int main(int argc, char **argv)                                                                                    \
+    {                                                                                                                  \
+        static const struct daemon daemon = {                                                                          \
+            .name = #program,                                                                                          \
+            .table = &program##_config_table,                                                                          \
+            .check = program##_config_check,                                                                           \
+            .tune = program##_tune,                                                                                    \
+            .create = program##_pipeline_create,                                                                       \
+            .control = program##_pipeline_control,                                                                     \
+            .start = engine_start,                                                                                     \
+            .enable = engine_enable,                                                                                   \
+            .stop = program##_pipeline_stop,                                                                           \
+            .destroy = program##_pipeline_destroy,                                                                     \
+        };                                                                                                             \
+        struct program##_config values = {0};                                                                          \
+                                                                                                                       \
+        return daemon_main(&daemon, argc, argv, &values);                                                              \
+    }
 
 #endif

@@ -74,6 +74,14 @@ struct spead_packet {
     bool is_descriptor;                /* carries a descriptor item */
 };
 
+/* True if the packet has data, and the first 'n_wanted' of the wanted items as immediate values. */
+static inline bool spead_has_values(const struct spead_packet *packet, size_t n_wanted)
+{
+    uint32_t all = (UINT32_C(1) << n_wanted) - 1;
+
+    return !packet->is_descriptor && (packet->immediate & all) == all;
+}
+
 /* Parses the header of a packet of 'packet_bytes' of which the first 'header_bytes' are at 'header'; only those are
  * read.  Looks out for the items 'wanted_ids' (n_wanted <= SPEAD_MAX_WANTED); of a repeated one the last counts.
  * Returns SPEAD_OK or the first thing wrong; 'packet' is then unspecified.  Never reads out of bounds. */

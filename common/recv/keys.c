@@ -4,15 +4,8 @@
 #include "common/device/keys.h"
 #include "common/net/endpoint.h"
 #include "common/net/access.h"
-
-void recv_keys_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                            const struct config_device *device, struct config *errors)
-{
-    if (*gpudirect && *direct)
-        config_error(errors, direct, "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
-    else
-        device_keys_check_gpudirect(gpudirect, transport, pcap_file, device, errors);
-}
+#include "common/base/units.h"
+#include "common/recv/source.h"
 
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors)
 {
@@ -20,6 +13,32 @@ void recv_keys_check_from(char *const *from, struct access *senders, struct conf
 
     if (access_parse(*from, senders, why, sizeof(why)))
         config_error(errors, from, "from: %s", why);
+}
+
+void recv_keys_check(struct config_recv *recv, const struct config_device *device, struct config *errors)
+{
+    recv_keys_check_from(&recv->from, &recv->senders, errors);
+    if (recv->gpudirect && recv->direct)
+        config_error(errors, &recv->direct,
+                     "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
+    else if (device)
+        device_keys_check_gpudirect(&recv->gpudirect, recv->transport, recv->pcap_file, device, errors);
+    config_check_transport(&recv->transport, recv->interface, recv->pcap_file, errors);
+}
+
+struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
+                                           size_t t, struct device *device)
+{
+    return (struct recv_source_config){
+        .endpoints = endpoints,
+        .interface = recv->interface,
+        .buffer_bytes = (size_t)recv->buffer_bytes,
+        .transport = recv->transport,
+        .device = recv->gpudirect ? device : NULL,
+        .comp_vector = recv->comp_vector < 0 ? -1 : (int)recv->comp_vector + (int)t,
+        .busy_poll_ns = recv->busy_poll_us * NS_PER_US,
+        .pcap_file = recv->pcap_file,
+    };
 }
 
 void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders)

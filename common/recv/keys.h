@@ -4,60 +4,85 @@
 
 #include "common/config/config.h"
 #include "common/config/transport_keys.h"
+#include "common/net/access.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
 struct config_device;
+struct device;
 struct endpoint_list;
-struct access;
+struct recv_source_config;
+
+/* The recv section's struct of each program begins with this as 'base'.  Keys that a program lacks stay 0. */
+struct config_recv {
+    char *interface;       /* NULL: the kernel's choice */
+    char *pcap_file;       /* NULL: the network */
+    char *from;            /* networks that may send; NULL: anybody */
+    struct access senders; /* of these, by the check */
+    bool crc;              /* packets without a CRC are refused */
+    int64_t buffer_bytes;
+    int transport;       /* enum transport */
+    int64_t comp_vector; /* < 0: polls */
+    int64_t window_chunks;
+    int64_t n_chunks;  /* buffers of an input, or of a receive thread */
+    int64_t n_threads; /* 0: one per input */
+    struct config_int_list affinity;
+    int64_t busy_poll_us; /* 0: sleep */
+    bool direct;          /* chunks lie in device memory that the host writes to: nothing is audited */
+    bool gpudirect;       /* packets lie in device memory that the card writes to: likewise */
+};
 
 /* Rows of a program's recv section, whose struct is KEYS_OF. */
 #define CONFIG_INTERFACE_ROW                                                                                           \
-    KEY_STRING("interface", interface, "", 0, 64,                                                                      \
+    KEY_STRING("interface", base.interface, "", 0, 64,                                                                 \
                "Interface, by name or address, on which multicast is received; empty is the kernel's choice.")
-#define CONFIG_FROM_ROW(help) KEY_STRING("from", from, "", 0, 4096, help)
 #define CONFIG_RECV_FROM_ROW                                                                                           \
-    CONFIG_FROM_ROW("Networks and addresses that may send packets here, 10.1.0.0/16, 10.2.3.4: comma separated; "      \
-                    "others' packets are refused (bad_sender); empty: anybody may.")
+    KEY_STRING("from", base.from, "", 0, 4096,                                                                         \
+               "Networks and addresses that may send packets here, 10.1.0.0/16, 10.2.3.4: comma separated; "           \
+               "others' packets are refused (bad_sender); empty: anybody may.")
 #define CONFIG_CRC_ROW                                                                                                 \
-    KEY_BOOL("crc", crc, false,                                                                                        \
+    KEY_BOOL("crc", base.crc, false,                                                                                   \
              "Refuse packets without a CRC (send.crc of the sender). A CRC that is there is always checked.")
 #define CONFIG_TRANSPORT_ROW                                                                                           \
-    KEY_ENUM("transport", transport, "udp", config_transport_choices,                                                  \
+    KEY_ENUM("transport", base.transport, "udp", config_transport_choices,                                             \
              "How packets are received: through the kernel's sockets, or from the card itself, if it can.")
 #define CONFIG_COMP_VECTOR_ROW                                                                                         \
-    KEY_INT("comp_vector", comp_vector, "0", UNIT_NONE, -1, 65535,                                                     \
+    KEY_INT("comp_vector", base.comp_vector, "0", UNIT_NONE, -1, 65535,                                                \
             "Which of the card's interrupts wakes the first receive thread with ibverbs; other threads have the next " \
             "ones. -1: they never sleep, and take a core each.")
 
 /* Those of the daemons. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
-    KEY_STRING("pcap_file", pcap_file, "", 0, 4096,                                                                    \
+    KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
                "Replay this capture instead of listening to the network; nothing is lost, however slow.")
 #define CONFIG_BUFFER_ROW                                                                                              \
-    KEY_INT("buffer", buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,                                           \
+    KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,                                      \
             "Socket buffer of each receive thread, shared by its endpoints, 0 leaves the kernel's default; with "      \
             "ibverbs its ring of frames.")
 #define CONFIG_AFFINITY_ROW                                                                                            \
-    KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,                                                        \
+    KEY_INT_LIST("affinity", base.affinity, "", UNIT_NONE, -1, 4095,                                                   \
                  "CPU of each receive thread, repeated as needed; none: not pinned.")
 #define CONFIG_BUSY_POLL_ROW                                                                                           \
-    KEY_INT("busy_poll", busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                       \
+    KEY_INT("busy_poll", base.busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                  \
             "Microseconds for which a receive thread polls for packets before it sleeps, which takes its core; 0: it " \
             "sleeps.")
 #define CONFIG_DIRECT_ROW                                                                                              \
-    KEY_BOOL("direct", direct, false,                                                                                  \
+    KEY_BOOL("direct", base.direct, false,                                                                             \
              "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where "   \
              "the GPU lets all of its memory be mapped (docs/operation.md).")
 #define CONFIG_GPUDIRECT_ROW                                                                                           \
-    KEY_BOOL("gpudirect", gpudirect, false,                                                                            \
+    KEY_BOOL("gpudirect", base.gpudirect, false,                                                                       \
              "With transport ibverbs: the network card writes payloads straight into the GPU's memory, by dma-buf "    \
              "(docs/operation.md).")
 
-/* The check of recv.direct and recv.gpudirect; an error at either if they do not agree with other keys. */
-void recv_keys_check_direct(const bool *direct, const bool *gpudirect, int transport, const char *pcap_file,
-                            const struct config_device *device, struct config *errors);
+/* The check of these keys against each other, with their own errors.  'device' is NULL where a program has none, and no
+ * keys direct and gpudirect. */
+void recv_keys_check(struct config_recv *recv, const struct config_device *device, struct config *errors);
+
+/* The source of receive thread 't' for the endpoints; 'device' is where packets lie with gpudirect. */
+struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
+                                           size_t t, struct device *device);
 
 /* Who may send: 'from' as given, and as parsed.  Endpoints refer to that, so it must outlive them. */
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);

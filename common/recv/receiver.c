@@ -6,6 +6,7 @@
 #include "common/base/copy.h"
 #include "common/base/memory.h"
 #include "common/base/units.h"
+#include "common/recv/keys.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -175,21 +176,23 @@ int receiver_get_error(const struct receiver *receiver)
 
 /* ---- Creation ---------------------------------------------------------------------------------------------------- */
 
-struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept)
+void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_kept, struct memory_use *use)
 {
-    struct receiver_bytes bytes = {.host = PACKET_BATCH_MAX * SLOT_BYTES};
     struct packet_ring ring;
 
-    if (transport != TRANSPORT_IBVERBS) {
-        bytes.host += PACKET_SOURCE_BYTES;
-        return bytes;
+    bytes_add(&use->host_bytes, PACKET_BATCH_MAX, SLOT_BYTES);
+    if (keys->pcap_file || keys->transport != TRANSPORT_IBVERBS) {
+        bytes_add(&use->host_bytes, 1, PACKET_SOURCE_BYTES);
+        return;
     }
-    recv_packet_ring_init(&ring, mtu, (size_t)buffer_bytes, n_kept);
-    bytes.ring = bytes_times(ring.n_frames, ring.frame_bytes);
-    bytes.device = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
-    bytes_add(&bytes.host, 1, n_kept > 0 ? device_pinned_bytes(bytes.ring, true) : memory_mapped_bytes(bytes.ring));
-    bytes_add(&bytes.host, ring.n_frames, RING_REQUEST_BYTES);
-    return bytes;
+    recv_packet_ring_init(&ring, mtu, (size_t)keys->buffer_bytes, n_kept);
+    uint64_t frames = bytes_times(ring.n_frames, ring.frame_bytes);
+    uint64_t rest = n_kept > 0 ? device_exported_bytes(bytes_times(ring.n_frames, ring.rest_bytes)) : 0;
+    bytes_add(&use->host_bytes, 1, n_kept > 0 ? device_pinned_bytes(frames, true) : memory_mapped_bytes(frames));
+    bytes_add(&use->host_bytes, ring.n_frames, RING_REQUEST_BYTES);
+    bytes_add(&use->locked_bytes, 1, frames);
+    bytes_add(&use->frames_bytes, 1, rest);
+    bytes_add(&use->device_bytes, 1, rest);
 }
 
 /* Divides the buffers among the slots. */

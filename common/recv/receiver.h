@@ -24,6 +24,8 @@
 
 #include <stdbool.h>
 
+struct config_recv;
+struct memory_use;
 struct receiver;
 
 /* What the daemon reads out of a parsed packet. */
@@ -64,15 +66,9 @@ struct receiver_stats {
     struct counter malformed[SPEAD_N_ERRORS];
 };
 
-/* What a receiver's buffers take, chunks not counted. */
-struct receiver_bytes {
-    uint64_t host;
-    uint64_t ring;   /* of these the card's ring of frames, or of their heads, which is locked */
-    uint64_t device; /* the rest of frames */
-};
-
-/* Of one whose source is given these, as recv_packet_ring_init(). */
-struct receiver_bytes receiver_bytes(int transport, size_t mtu, int64_t buffer_bytes, size_t n_kept);
+/* Adds what the buffers of a receiver take, chunks not counted, whose source is given these, as
+ * recv_packet_ring_init(). */
+void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_kept, struct memory_use *use);
 
 /* Opens the source and makes the assemblers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes);

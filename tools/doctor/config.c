@@ -254,12 +254,12 @@ static bool is_loopback(const char *interface)
 static void check_network(struct doctor *doctor, struct pair *pair)
 {
     const struct config_send *send = &pair->f->fgpu.send;
-    bool from_lo = is_loopback(send->interface), to_lo = is_loopback(pair->x->xbgpu.recv.interface);
-    bool on_network = !send->pcap_file && !pair->x->xbgpu.recv.pcap_file;
+    bool from_lo = is_loopback(send->interface), to_lo = is_loopback(pair->x->xbgpu.recv.base.interface);
+    bool on_network = !send->pcap_file && !pair->x->xbgpu.recv.base.pcap_file;
 
-    if (on_network && from_lo != to_lo && send->interface && pair->x->xbgpu.recv.interface) {
+    if (on_network && from_lo != to_lo && send->interface && pair->x->xbgpu.recv.base.interface) {
         struct finding *f = disagree(doctor, "config.interfaces", pair->x, pair->f);
-        SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.interface);
+        SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.base.interface);
         SAY(f->expected, "lo on both sides, or on neither");
         SAY(f->why, "what is sent on lo never leaves the host, and what comes from the network is not on lo");
         SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);

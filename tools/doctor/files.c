@@ -114,12 +114,12 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
     file->host_bytes = layout.memory.host_bytes;
     file->device_bytes = layout.memory.device_bytes;
-    file->direct = c->recv.direct;
-    file->gpudirect = c->recv.gpudirect || c->send.gpudirect;
-    file->window_bytes = layout.memory.direct_bytes + layout.frames_bytes;
-    file->recv_interface = c->recv.interface;
-    file->recv_pcap_file = c->recv.pcap_file;
-    file->recv_affinity = &c->recv.affinity;
+    file->direct = c->recv.base.direct;
+    file->gpudirect = c->recv.base.gpudirect || c->send.gpudirect;
+    file->window_bytes = layout.memory.direct_bytes + layout.memory.frames_bytes;
+    file->recv_interface = c->recv.base.interface;
+    file->recv_pcap_file = c->recv.base.pcap_file;
+    file->recv_affinity = &c->recv.base.affinity;
     for (size_t input = 0; input < layout.n_inputs; input++)
         add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
     for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt round */
@@ -130,9 +130,9 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         most = n > most ? n : most;
     }
     file->n_recv_sockets = file->recvs.n;
-    file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / fewest;
-    file->recv_socket_min_bytes = (size_t)c->recv.buffer_bytes / most;
-    derive_transport(file, c->recv.transport, layout.locked_bytes);
+    file->recv_socket_bytes = (size_t)c->recv.base.buffer_bytes / fewest;
+    file->recv_socket_min_bytes = (size_t)c->recv.base.buffer_bytes / most;
+    derive_transport(file, c->recv.base.transport, layout.memory.locked_bytes);
     file->recv_bits_per_s = (double)layout.n_inputs * file->rate_hz * (double)c->recv.sample_bits;
     file->recv_packet_bytes = layout.packet_bytes + HEADER_BYTES;
     for (size_t o = 0; o < c->outputs.n; o++) {
@@ -160,17 +160,17 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
     xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
     file->host_bytes = layout.memory.host_bytes;
     file->device_bytes = layout.memory.device_bytes;
-    file->direct = c->recv.direct;
-    file->gpudirect = c->recv.gpudirect;
-    file->window_bytes = layout.memory.direct_bytes + layout.frames_bytes;
-    file->recv_interface = c->recv.interface;
-    file->recv_pcap_file = c->recv.pcap_file;
-    file->recv_affinity = &c->recv.affinity;
+    file->direct = c->recv.base.direct;
+    file->gpudirect = c->recv.base.gpudirect;
+    file->window_bytes = layout.memory.direct_bytes + layout.memory.frames_bytes;
+    file->recv_interface = c->recv.base.interface;
+    file->recv_pcap_file = c->recv.base.pcap_file;
+    file->recv_affinity = &c->recv.base.affinity;
     add_recvs(file, &c->recv.sources);
     file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
-    file->recv_socket_bytes = (size_t)c->recv.buffer_bytes / c->recv.sources.n;
+    file->recv_socket_bytes = (size_t)c->recv.base.buffer_bytes / c->recv.sources.n;
     file->recv_socket_min_bytes = file->recv_socket_bytes;
-    derive_transport(file, c->recv.transport, layout.locked_bytes);
+    derive_transport(file, c->recv.base.transport, layout.memory.locked_bytes);
     file->recv_bits_per_s = 8.0 * (double)(layout.n_ants * layout.heap_bytes) / batch_s(file, layout.batch_samples);
     for (size_t o = 0; o < c->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(c, o);
@@ -212,9 +212,9 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
     bool f = file->kind == DOCTOR_FGPU;
 
     file->time = f ? &file->fgpu.time : &file->xbgpu.time;
-    file->device = f ? &file->fgpu.device : &file->xbgpu.device;
+    file->device = f ? &file->fgpu.daemon.device : &file->xbgpu.daemon.device;
     file->send = f ? &file->fgpu.send : &file->xbgpu.send;
-    file->http = f ? &file->fgpu.http : &file->xbgpu.http;
+    file->http = f ? &file->fgpu.daemon.http : &file->xbgpu.daemon.http;
     find_listeners(file, f ? (const void *)&file->fgpu : (const void *)&file->xbgpu);
     file->rate_hz = timebase_decimal_to_double(file->time->adc_sample_rate_hz);
     file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
@@ -266,7 +266,7 @@ static void add_errors(struct doctor *doctor, const struct doctor_file *file)
 /* Of the interface that it receives on; 0: not known. */
 static size_t find_mtu(const struct doctor *doctor, const struct doctor_file *file)
 {
-    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.interface : file->xbgpu.recv.interface;
+    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.base.interface : file->xbgpu.recv.base.interface;
     char interface[IF_NAMESIZE];
     int64_t mtu;
 

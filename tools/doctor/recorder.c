@@ -395,7 +395,7 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
     char igmp[PATH_MAX];
 
     snprintf(igmp, sizeof(igmp), "%s/proc/net/igmp", doctor->root);
-    if (recv->pcap_file || recv->transport == TRANSPORT_IBVERBS || access(igmp, R_OK) != 0)
+    if (recv->base.pcap_file || recv->base.transport == TRANSPORT_IBVERBS || access(igmp, R_OK) != 0)
         return;
     for (size_t s = 0; s < recv->sources.n; s++) {
         struct in_addr group = recv->sources.items[s].address;

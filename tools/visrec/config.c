@@ -3,7 +3,6 @@
 
 #include "common/recv/chunk.h"
 #include "common/base/file.h"
-#include "common/recv/keys.h"
 #include "common/config/transport_keys.h"
 #include "common/base/units.h"
 
@@ -25,11 +24,11 @@ static const struct config_key recv_keys[] = {
                   "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.",
                   .example = "239.10.2.0+15:7148"),
     CONFIG_INTERFACE_ROW,
-    KEY_STRING("pcap_file", pcap_file, "", 0, 4096,
+    KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
                "Read this capture instead of listening to the network; nothing is lost, however slow."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
-    KEY_INT("buffer", buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
+    KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
             "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."),
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
@@ -211,12 +210,11 @@ void visrec_config_check(void *values_, struct config *config)
                      (long long)stream->n_chan);
     check_integration(values, config);
     recv_keys_check_sources(&values->recv.sources, config);
-    recv_keys_check_from(&values->recv.from, &values->recv.senders, config);
-    recv_keys_set_senders(&values->recv.sources, &values->recv.senders);
-    config_check_transport(&values->recv.transport, values->recv.interface, values->recv.pcap_file, config);
+    recv_keys_check(&values->recv.base, NULL, config);
+    recv_keys_set_senders(&values->recv.sources, &values->recv.base.senders);
     check_heap(values, config);
     check_output(values, config);
-    if (files_are_same(values->recv.pcap_file, values->output.file))
+    if (files_are_same(values->recv.base.pcap_file, values->output.file))
         config_error(config, &values->output.file, "output.file would overwrite the capture that is read");
     for (size_t i = 0; i < values->antennas.n; i++) {
         for (size_t j = 0; j < i; j++) {

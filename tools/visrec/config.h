@@ -7,22 +7,15 @@
 #include "common/config/config.h"
 #include "common/net/endpoint.h"
 #include "common/http/keys.h"
-#include "common/net/access.h"
+#include "common/recv/keys.h"
 #include "common/config/time_keys.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct visrec_config_recv {
+    struct config_recv base; /* without chunks and threads */
     struct endpoint_list sources;
-    char *interface;
-    char *pcap_file;
-    char *from;            /* networks that may send; NULL: anybody */
-    struct access senders; /* of these, by the check */
-    bool crc;              /* packets without a CRC are refused */
-    int64_t buffer_bytes;
-    int transport;       /* enum transport */
-    int64_t comp_vector; /* < 0: polls */
     int64_t window_dumps;
 };
 
