@@ -145,17 +145,23 @@ def _engine_sections(schema, kind):
     return _object(f"What every {kind} has beside its defaults.", **sections)
 
 
-def make_schema(engines):
-    """The schema of array.yaml, made with those of the engines."""
-    fgpu, xbgpu, visrec = (engines[program]["properties"] for program in PROGRAMS)
-    name = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
+NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
+
+
+def _outputs(fgpu, xbgpu):
+    """Schemas of an item of f_outputs and of x_outputs."""
     substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
-    f_output["properties"]["name"] = _text("Name of the stream.", **name)
+    f_output["properties"]["name"] = _text("Name of the stream.", **NAME)
     f_output["required"].append("substreams")
     x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
                        stream=_text("The output of f_outputs that is correlated."))
     x_output["required"].append("stream")
+    return f_output, x_output
+
+
+def _host(fgpu):
+    """The schema of an item of hosts."""
     affinity = fgpu["recv"]["properties"]["affinity"]
     engine = _object(
         "A process.", ["kind"],
@@ -170,7 +176,7 @@ def make_schema(engines):
                                    "node, as /sys/class/net/NAME/device/local_cpulist lists them; none: not pinned."))
     host = _object(
         "", ["name", "address", "memory", "cores", "interfaces"],
-        name=_text("Name, for people, Ansible and metrics.", **name),
+        name=_text("Name, for people, Ansible and metrics.", **NAME),
         address=_text("IPv4 address for control: Ansible, Prometheus and KATCP come here."),
         memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
         cores=_number("CPU cores.", minimum=1, maximum=4096),
@@ -178,12 +184,12 @@ def make_schema(engines):
         engines=_list("What runs here, in order: antennas, and substreams, are dealt to them in the order of the file.",
                       engine, 64))
     host["properties"]["engines"]["minItems"] = 0  # a host that only records
-    telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
-    antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
-    metres = _number("", "number", minimum=-1e7, maximum=1e7)
-    antenna["properties"]["position"] = {"description": visrec["antennas"]["items"]["properties"]["position"]["description"],
-                                         "anyOf": [metres, {"type": "array", "items": metres}]}
-    recorder = _object(
+    return host
+
+
+def _recorder(visrec):
+    """The schema of an item of recorders."""
+    return _object(
         "A visrec.", ["output", "host"],
         output=_text("The output of x_outputs that is recorded."),
         host=_text("The host that records."),
@@ -192,13 +198,24 @@ def make_schema(engines):
                    "maxLength": 2000},
         centre_frequency=visrec["stream"]["properties"]["centre_frequency"],
         **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
+
+
+def make_schema(engines):
+    """The schema of array.yaml, made with those of the engines."""
+    fgpu, xbgpu, visrec = (engines[program]["properties"] for program in PROGRAMS)
+    f_output, x_output = _outputs(fgpu, xbgpu)
+    telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
+    antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
+    metres = _number("", "number", minimum=-1e7, maximum=1e7)
+    antenna["properties"]["position"] = {"description": visrec["antennas"]["items"]["properties"]["position"]["description"],
+                                         "anyOf": [metres, {"type": "array", "items": metres}]}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "array",
         **_object(
             "One correlator: what there is, and where it runs.",
             ["name", "time", "antennas", "f_outputs", "x_outputs", "multicast", "hosts"],
-            name=_text("Name of the array, for people and metrics.", **name),
+            name=_text("Name of the array, for people and metrics.", **NAME),
             time=without(fgpu["time"], ("timebase",)),
             digitiser=_object("What digitisers send.", **{key: fgpu["recv"]["properties"][key]
                                                           for key in ("sample_bits", "packet_samples")}),
@@ -206,7 +223,7 @@ def make_schema(engines):
             telescope=telescope,
             f_outputs=_list("Streams of channelised voltages.", f_output, 64),
             x_outputs=_list("Streams of visibilities.", x_output, 64),
-            recorders=_list("What records visibilities.", recorder, 64),
+            recorders=_list("What records visibilities.", _recorder(visrec), 64),
             multicast=_object(
                 "Addresses of all streams between and behind the engines.", ["range"],
                 range=_text("They are taken from here: a.b.c.d/bits."),
@@ -220,7 +237,7 @@ def make_schema(engines):
                 allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; any: all; empty: each "
                                       "host itself.",
                        "type": "string", "minLength": 0, "maxLength": 4096, "default": ""}),
-            hosts=_list("The machines.", host, 1024),
+            hosts=_list("The machines.", _host(fgpu), 1024),
             fgpu=_engine_sections(engines["fgpu"], "fgpu"),
             xbgpu=_engine_sections(engines["xbgpu"], "xbgpu")),
     }

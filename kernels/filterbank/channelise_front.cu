@@ -257,6 +257,41 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
         }
 }
 
+/* The places of both polarisations' samples, and sums without any row. */
+static __device__ __forceinline__ void begin_section(const struct channelise_front_args &args, uint32_t begin,
+                                                     struct place (&places)[2], float (&sums)[N_SUMS][2][PER])
+{
+#pragma unroll
+    for (int pol = 0; pol < 2; pol++) {
+        places[pol] = find_samples(args, pol, begin);
+#pragma unroll
+        for (int i = 0; i < N_SUMS; i++)
+#pragma unroll
+            for (int c = 0; c < PER; c++)
+                sums[i][pol][c] = 0;
+    }
+}
+
+/* Filters the G rows of a stage, the first of which is 'row' of the section's n, into points. */
+static __device__ __forceinline__ void filter_stage(const struct place (&places)[2], const uint32_t (&masks)[PER],
+                                                    const struct stage *stage, const struct weights *weights, int row,
+                                                    int n, float (&sums)[N_SUMS][2][PER], uint64_t (&power)[2],
+                                                    float2 *points)
+{
+    float done[ROWS][2][PER], x[ROWS][2][PER];
+
+#pragma unroll
+    for (int r = 0; r < G; r += ROWS) {
+        unpack_rows(places, masks, stage, r, x);
+        if (POWER)
+            square_rows(x, row + r, n, power);
+        filter_rows(weights, x, sums, done);
+#pragma unroll
+        for (int j = 0; j < ROWS; j++)
+            store_points(done[j], points + (r + j) * (M1 * C) + threadIdx.x * PER);
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
@@ -269,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     const int n_stages = (n + LEAD_ROWS + G - 1) / G;
     const bool is_early = uniform_warp() < N_WARPS / 2;
     float2 *out = (float2 *)args.out + (uint64_t)begin * M;
-    float sums[N_SUMS][2][PER], done[ROWS][2][PER], x[ROWS][2][PER];
+    float sums[N_SUMS][2][PER];
     uint32_t masks[PER];
     struct place places[2];
     uint64_t power[2] = {0, 0};
@@ -279,15 +314,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
         masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
     struct fetcher fetcher =
         begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
-#pragma unroll
-    for (int pol = 0; pol < 2; pol++) {
-        places[pol] = find_samples(args, pol, begin);
-#pragma unroll
-        for (int i = 0; i < N_SUMS; i++)
-#pragma unroll
-            for (int c = 0; c < PER; c++)
-                sums[i][pol][c] = 0;
-    }
+    begin_section(args, begin, places, sums);
     load_tables(args, tables);
     __syncthreads();
     /* Stage i is filtered into buffer i % 2, and that of stage i - 1 is transformed, whose first row completes spectrum
@@ -310,16 +337,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
             const struct stage *stage = next_stage(args, fetcher);
             if (i >= 2)
                 barrier_wait(&tables->taken[now], i / 2 - 1);
-#pragma unroll
-            for (int r = 0; r < G; r += ROWS) {
-                unpack_rows(places, masks, stage, r, x);
-                if (POWER)
-                    square_rows(x, i * G - SPARE_ROWS + r, n, power);
-                filter_rows(weights, x, sums, done);
-#pragma unroll
-                for (int j = 0; j < ROWS; j++)
-                    store_points(done[j], points[now] + (r + j) * (M1 * C) + threadIdx.x * PER);
-            }
+            filter_stage(places, masks, stage, weights, i * G - SPARE_ROWS, n, sums, power, points[now]);
             barrier_arrive(&tables->filtered[now]);
         }
         if (!is_early && i > 0) {

@@ -73,28 +73,34 @@ static void *recycle(void *arg)
     return NULL;
 }
 
-static struct outcome receive_ours(const struct task *task)
-{
-    const struct bench_shape *shape = &task->shape;
-    bool is_dig = shape->is_dig;
-    static struct assembler_stats stats;
-    struct inbox *worker = NULL, *free_chunks = NULL;
+/* Our receiver, and what its chunks go through. */
+struct ours {
+    struct inbox *worker, *free_chunks;
     struct device *device;
     struct chunk_pool *pool;
     struct receiver *receiver;
-    struct thread recycler;
+    struct assembler_stats stats;
+    size_t first_ant[2];
+    struct fgpu_recv_context fgpu_context;
+    struct xbgpu_recv_context xbgpu_context;
+};
+
+static void open_ours(const struct task *task, struct ours *ours)
+{
+    const struct bench_shape *shape = &task->shape;
+    bool is_dig = shape->is_dig;
     char why[256];
     const struct chunk_shape chunks = {
         .n_chunks = N_CHUNKS, .n_heaps = task->heaps_per_source * task->n_sources, .heap_bytes = shape->heap_bytes};
 
-    if (inbox_create(2 * N_CHUNKS, &worker) || inbox_create(N_CHUNKS, &free_chunks) ||
-        device_open(&(struct device_config){DEVICE_CPU, 1}, &device, why, sizeof(why)) ||
-        chunk_pool_create(device, &chunks, 0, free_chunks, 0, &pool, why, sizeof(why)))
+    if (inbox_create(2 * N_CHUNKS, &ours->worker) || inbox_create(N_CHUNKS, &ours->free_chunks) ||
+        device_open(&(struct device_config){DEVICE_CPU, 1}, &ours->device, why, sizeof(why)) ||
+        chunk_pool_create(ours->device, &chunks, 0, ours->free_chunks, 0, &ours->pool, why, sizeof(why)))
         die("no memory");
     static const unsigned zero[ENDPOINTS_MAX];
-    const size_t first_ant[2] = {0, task->n_sources};
-    const struct fgpu_recv_context fgpu_context = {zero, zero};
-    const struct xbgpu_recv_context xbgpu_context = {task->n_sources, 0, 1, first_ant};
+    ours->first_ant[1] = task->n_sources;
+    ours->fgpu_context = (struct fgpu_recv_context){zero, zero};
+    ours->xbgpu_context = (struct xbgpu_recv_context){task->n_sources, 0, 1, ours->first_ant};
     const struct assembler_config assembler = {
         .layout = {shape->heap_samples, shape->heap_bytes, task->heaps_per_source, (unsigned)task->n_sources},
         .name = "bench",
@@ -102,9 +108,9 @@ static struct outcome receive_ours(const struct task *task)
         .jump_heaps = ASSEMBLE_JUMP_HEAPS,
         .jump_sources = 1,
         .timebase = {.adc_sample_rate_hz = {1712000000, 0}, .from_packets = true},
-        .free_chunks = free_chunks,
-        .worker = worker,
-        .stats = &stats,
+        .free_chunks = ours->free_chunks,
+        .worker = ours->worker,
+        .stats = &ours->stats,
     };
     const struct receiver_config config = {
         .thread_name = THREAD_NAME,
@@ -113,34 +119,47 @@ static struct outcome receive_ours(const struct task *task)
         .wanted_ids = is_dig ? fgpu_recv_wanted : xbgpu_recv_wanted,
         .n_wanted = is_dig ? FGPU_RECV_N_WANTED : XBGPU_RECV_N_WANTED,
         .identify = is_dig ? fgpu_recv_identify : xbgpu_recv_identify,
-        .context = is_dig ? (const void *)&fgpu_context : (const void *)&xbgpu_context,
+        .context = is_dig ? (const void *)&ours->fgpu_context : (const void *)&ours->xbgpu_context,
         .assemblers = &assembler,
         .n_assemblers = 1,
-        .worker = worker,
+        .worker = ours->worker,
     };
-    if (receiver_create(&config, &receiver, why, sizeof(why)))
+    if (receiver_create(&config, &ours->receiver, why, sizeof(why)))
         die(why);
-    thread_start(&recycler, "recycle", -1, recycle, worker);
-    receiver_start(receiver);
+}
+
+static void close_ours(struct ours *ours)
+{
+    receiver_destroy(ours->receiver);
+    chunk_pool_destroy(ours->pool);
+    device_close(ours->device);
+    inbox_destroy(ours->worker);
+    inbox_destroy(ours->free_chunks);
+}
+
+static struct outcome receive_ours(const struct task *task)
+{
+    static struct ours ours;
+    struct thread recycler;
+
+    open_ours(task, &ours);
+    thread_start(&recycler, "recycle", -1, recycle, ours.worker);
+    receiver_start(ours.receiver);
     puts("READY");
     fflush(stdout);
-    const struct receiver_stats *counts = receiver_get_stats(receiver);
+    const struct receiver_stats *counts = receiver_get_stats(ours.receiver);
     while (counter_get(&counts->rejects[REJECT_STOP]) == 0)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
     struct outcome outcome = {.cpu_ns = bench_named_thread_cpu_ns(THREAD_NAME)};
-    receiver_stop(receiver);
-    inbox_stop(worker);
+    receiver_stop(ours.receiver);
+    inbox_stop(ours.worker);
     thread_join(&recycler);
     outcome.n_packets = counter_get(&counts->packets) - counter_get(&counts->rejects[REJECT_STOP]);
-    outcome.n_bytes = counter_get(&stats.bytes);
-    outcome.n_missing = counter_get(&stats.missing_heaps);
-    fprintf(stderr, "copied %llu of %llu packets\n", (unsigned long long)counter_get(&stats.copied_packets),
+    outcome.n_bytes = counter_get(&ours.stats.bytes);
+    outcome.n_missing = counter_get(&ours.stats.missing_heaps);
+    fprintf(stderr, "copied %llu of %llu packets\n", (unsigned long long)counter_get(&ours.stats.copied_packets),
             (unsigned long long)outcome.n_packets);
-    receiver_destroy(receiver);
-    chunk_pool_destroy(pool);
-    device_close(device);
-    inbox_destroy(worker);
-    inbox_destroy(free_chunks);
+    close_ours(&ours);
     return outcome;
 }
 

@@ -450,6 +450,17 @@ def test_room_for_delays_of_a_replay(daemon, work):
 # ---- Sensors ---------------------------------------------------------------------------------------------------------
 
 
+def check_before_data(client):
+    """Sensors of four inputs of which nothing has come."""
+    for i in range(4):
+        assert client.reading(f"input{i}.rx.timestamp")[1:] == ("error", "-1")
+        assert client.reading(f"input{i}.rx.unixtime")[1] == "error"
+        assert client.reading(f"input{i}.rx.missing-unixtime")[1] == "nominal"
+        assert client.reading(f"input{i}.dig-rms-dbfs")[1] == "unknown"
+        assert client.reading(f"input{i}.dig-clip-cnt")[1:] == ("nominal", "0")
+    assert client.reading("rx.device-status")[1:] == ("warn", "degraded")
+
+
 def test_input_sensors(daemon, rng):
     """Clip counts, power, timestamps and losses, of a known input; then what silence does to them."""
     config = katcp_config(outputs=[{"gain": 3.0, "taps": 4, "buffers": 1024}], feng_ids=(0, 1),
@@ -468,13 +479,7 @@ def test_input_sensors(daemon, rng):
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
         with control.Client(process) as client:
-            for i in range(4):
-                assert client.reading(f"input{i}.rx.timestamp")[1:] == ("error", "-1")
-                assert client.reading(f"input{i}.rx.unixtime")[1] == "error"
-                assert client.reading(f"input{i}.rx.missing-unixtime")[1] == "nominal"
-                assert client.reading(f"input{i}.dig-rms-dbfs")[1] == "unknown"
-                assert client.reading(f"input{i}.dig-clip-cnt")[1:] == ("nominal", "0")
-            assert client.reading("rx.device-status")[1:] == ("warn", "degraded")
+            check_before_data(client)
             harness.send_live(feed.sent, rate=5e6)
             last = start + (n_chunks - WINDOW - 1) * CHUNK  # of the last chunk that is sure to leave the window
             for i in range(4):

@@ -387,6 +387,26 @@ def test_disk_that_is_full_from_the_start(small_disk, recorder):  # noqa: F811
 
 # ---- Kills -----------------------------------------------------------------------------------------------------------
 
+def count_dumps(path, stream, expected, gone):
+    """Dumps of which the file has every row; raises OSError where there are rows of others."""
+    with h5py.File(path, "r") as file:
+        header, data = file["Header"], file["Data"]
+        n_times = int(header["Ntimes"][()])
+        lengths = {len(dataset) for group in (header, data) for dataset in group.values()
+                   if isinstance(dataset, h5py.Dataset) and dataset.maxshape and dataset.maxshape[0] is None}
+        if lengths != {n_times * stream.n_baselines} or header["Nblts"][()] != n_times * stream.n_baselines:
+            raise OSError(f"arrays of {lengths} rows, {n_times} dumps")
+        flags = data["flags"][()].reshape(n_times, stream.n_baselines, stream.n_chan, 4)
+        raw = data["visdata"][()].reshape(flags.shape)
+        nsamples = data["nsamples"][()].reshape(flags.shape)
+        times = header["time_array"][()]
+    assert (np.diff(times[::stream.n_baselines]) > 0).all()
+    assert np.array_equal(flags.astype(bool), gone[:n_times])
+    assert np.array_equal(nsamples, ~gone[:n_times])
+    assert np.array_equal(raw["r"], expected[:n_times].real) and np.array_equal(raw["i"], expected[:n_times].imag)
+    return n_times
+
+
 def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
     """Whatever write of HDF5 is the first that a kill takes: all dumps up to the one before are there, at once or after
     a repair; and a file that opens says nothing wrong."""
@@ -410,28 +430,9 @@ def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
         return subprocess.run([test_visrec.VISREC, one.config_path], env=environment | variables, capture_output=True,
                               text=True, timeout=harness.TIMEOUT_S)
 
-    def n_readable():
-        """Dumps of which the file has every row; raises OSError where there are rows of others."""
-        with h5py.File(one.path, "r") as file:
-            header, data = file["Header"], file["Data"]
-            n_times = int(header["Ntimes"][()])
-            lengths = {len(dataset) for group in (header, data) for dataset in group.values()
-                       if isinstance(dataset, h5py.Dataset) and dataset.maxshape and dataset.maxshape[0] is None}
-            if lengths != {n_times * stream.n_baselines} or header["Nblts"][()] != n_times * stream.n_baselines:
-                raise OSError(f"arrays of {lengths} rows, {n_times} dumps")
-            flags = data["flags"][()].reshape(n_times, stream.n_baselines, stream.n_chan, 4)
-            raw = data["visdata"][()].reshape(flags.shape)
-            nsamples = data["nsamples"][()].reshape(flags.shape)
-            times = header["time_array"][()]
-        assert (np.diff(times[::stream.n_baselines]) > 0).all()
-        assert np.array_equal(flags.astype(bool), gone[:n_times])
-        assert np.array_equal(nsamples, ~gone[:n_times])
-        assert np.array_equal(raw["r"], expected[:n_times].real) and np.array_equal(raw["i"], expected[:n_times].imag)
-        return n_times
-
     assert run().returncode == 0
     writes = [tuple(map(int, line.split())) for line in (tmp_path / "writes").read_text().splitlines()]
-    assert n_readable() == len(dumps)
+    assert count_dumps(one.path, stream, expected, gone) == len(dumps)
     environment.pop("CBF_WRITES")
     # Ntimes and Nblts are the last writes of 8 bytes; Ntimes is written with the header and after each dump.
     n_times_write = [write for write in writes if write[0] == 8][-2]
@@ -445,11 +446,11 @@ def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
         assert run(CBF_KILL_AT=str(at)).returncode == -signal.SIGKILL
         n_sure = sum(count < at for count in counts)
         try:
-            n_found = n_readable()
+            n_found = count_dumps(one.path, stream, expected, gone)
         except (OSError, KeyError):
             n_repaired += 1
             n_found = repair_uvh5.repair(one.path)
-            assert n_readable() == n_found
+            assert count_dumps(one.path, stream, expected, gone) == n_found
             if n_repaired == 1:
                 assert one.read().Ntimes == n_found
         assert n_found == n_sure, f"killed at write {at} of {len(writes)}: {n_found} dumps, not {n_sure}"
