@@ -350,7 +350,7 @@ static void begin(void)
     load(&fgpu_config_table, fgpu_config_check, fgpu_yaml, &fgpu_config, &programs[0]);
     load(&xbgpu_config_table, xbgpu_config_check, xbgpu_yaml, &xbgpu_config, &programs[1]);
     start(&programs[0], "fgpu", &fgpu, &fgpu_config, &fgpu_config.daemon.katcp);
-    start(&programs[1], "xbgpu", &xbgpu, &xbgpu_config, &xbgpu_config.katcp);
+    start(&programs[1], "xbgpu", &xbgpu, &xbgpu_config, &xbgpu_config.daemon.katcp);
     learn_sensors(&programs[0]);
     learn_sensors(&programs[1]);
 }

@@ -194,7 +194,6 @@ static const struct {
  * could make a browser send such bytes: TLS with a session's name of the page's choice, and the like. */
 TEST(strangers)
 {
-    open_server();
     for (size_t i = 0; i < ARRAY_LEN(strangers_bytes); i++) {
         struct client *client = connect_greeted(false);
         ck_assert_int_eq(send(client->fd, strangers_bytes[i].bytes, strangers_bytes[i].n, 0),
