@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 
 import h5py
 import numpy as np
@@ -255,20 +254,16 @@ def read_recording(path, stream, dumps, first, sync_s):
 
 def check_recorder_page(one):
     """A full disk is the first trouble of /status.json, with what to do, and the banner's."""
-    url = f"http://{one.config['http']['listen']}/"
-
-    def worst_trouble():
-        with urllib.request.urlopen(url + "status.json", timeout=harness.TIMEOUT_S) as reply:
-            return json.load(reply)["troubles"][0]
-
-    test_visrec.wait_for(lambda: worst_trouble()["where"] == "recorder", one.log_text)
+    listen = one.config["http"]["listen"]
+    worst_trouble = lambda: json.loads(harness.page(listen, "status.json"))["troubles"][0]
+    harness.until(lambda: worst_trouble()["where"] == "recorder", one.log_text)
     worst = worst_trouble()
     assert (worst["stage"], worst["level"]) == ("recorder", "bad")
     assert "disk full" in worst["what"] and "make room" in worst["advice"] and worst["n_minute"] >= 1
     if harness.SANITIZED:
         return
     with browser.page() as page:
-        page.goto(url)
+        page.goto(f"http://{listen}/")
         page.wait_for_selector("#banner[data-state='bad']")
         page.wait_for_selector("#reason:has-text('disk full')")
         assert page.locator("#state").text_content() == "Not recording"
@@ -313,7 +308,7 @@ def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch)
     assert n_recorded >= 2
     send_until(lambda m: m["visrec_unwritten_dumps_total"] >= 10, "a disk that stays full")
     check_memory(before_kib, one.process.pid, "visrec")
-    test_visrec.wait_for(lambda: one.health() == 503, one.log_text)
+    harness.until(lambda: one.health() == 503, one.log_text)
     check_recorder_page(one)
     assert len(read_recording(one.path, stream, dumps, first, sync_s)[0]) == n_recorded
     assert one.read().Ntimes == n_recorded

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 import urllib.error
-import urllib.request
 import warnings
 
 import h5py
@@ -155,7 +154,7 @@ class Recorder:
         return self.log_path.read_text()
 
     def wait_until_recording(self):
-        wait_for(lambda: "recording" in self.log_text() or self.process.poll() is not None, self.log_text)
+        harness.until(lambda: "recording" in self.log_text() or self.process.poll() is not None, self.log_text)
         assert self.process.poll() is None, self.log_text()
 
     def n_dumps(self):
@@ -168,16 +167,14 @@ class Recorder:
 
     def metrics(self):
         """{name with labels: value}"""
-        listen = self.config["http"]["listen"]
-        with urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S) as reply:
-            lines = reply.read().decode().splitlines()
+        lines = harness.page(self.config["http"]["listen"], "metrics").splitlines()
         return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))}
 
     def health(self):
         """HTTP's status."""
         try:
-            with urllib.request.urlopen(f"http://{self.config['http']['listen']}/healthz", timeout=TIMEOUT_S) as reply:
-                return reply.status
+            harness.page(self.config["http"]["listen"], "healthz")
+            return 200
         except urllib.error.HTTPError as error:
             return error.code
 
@@ -189,7 +186,7 @@ class Recorder:
             return math.inf
 
     def wait_for_packets(self, n):
-        wait_for(lambda: self.n_packets() >= n or self.process.poll() is not None, self.log_text)
+        harness.until(lambda: self.n_packets() >= n or self.process.poll() is not None, self.log_text)
 
     def wait_until_taken(self, n):
         """Until 'n' dumps are written or counted as unwritten.  A dump that comes while the writer is busy with as many
@@ -197,10 +194,10 @@ class Recorder:
         def n_taken():
             metrics = self.metrics()
             return metrics["visrec_dumps_total"] + metrics["visrec_unwritten_dumps_total"]
-        wait_for(lambda: n_taken() >= n, self.log_text)
+        harness.until(lambda: n_taken() >= n, self.log_text)
 
     def wait_for_dumps(self, n):
-        wait_for(lambda: self.n_dumps() >= n or self.process.poll() is not None, self.log_text)
+        harness.until(lambda: self.n_dumps() >= n or self.process.poll() is not None, self.log_text)
 
     def read(self):
         """The file as pyuvdata sees it, every check on (sidereal times to 5 ms) and every warning an error but that its
@@ -219,13 +216,6 @@ class Recorder:
         if self.process and self.process.poll() is None:
             self.process.kill()
             self.process.communicate()
-
-
-def wait_for(condition, describe):
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, describe()
-        time.sleep(0.01)
 
 
 @pytest.fixture
