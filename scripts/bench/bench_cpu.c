@@ -41,12 +41,24 @@ struct work {
     double amount;
 };
 
+/* What alloc() gave since the last free_all(). */
+static struct {
+    size_t n;
+    void *items[20];
+} memories;
+
 static void *alloc(const struct bed *bed, size_t bytes)
 {
-    void *memory = bench_alloc(bed->device, bytes);
+    void *memory = memories.items[memories.n++] = bench_alloc(bed->device, bytes);
 
     memset(memory, 0, bytes); /* so that no page is touched first while the clock runs */
     return memory;
+}
+
+static void free_all(const struct bed *bed)
+{
+    while (memories.n > 0)
+        device_free(bed->device, memories.items[--memories.n]);
 }
 
 /* ---- Timing ------------------------------------------------------------------------------------------------------ */
@@ -95,26 +107,31 @@ static struct bench_stat measure(const struct bed *bed, const struct work *work)
     return bench_stat_of(rates, BENCH_REPETITIONS);
 }
 
-/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
-
-struct ceiling {
+struct launch {
     const struct kernel *kernel;
-    struct ceiling_args args;
+    const void *args;
 };
 
-static void enqueue_ceiling(const struct bed *bed, const void *what)
+static void enqueue_launch(const struct bed *bed, const void *what)
 {
-    const struct ceiling *ceiling = what;
+    const struct launch *l = what;
 
-    launch(bed, ceiling->kernel, &ceiling->args);
+    launch(bed, l->kernel, l->args);
 }
 
-/* Measures and prints one ceiling; returns its best. */
-static double find_ceiling(const struct bed *bed, struct ceiling *ceiling, double amount, const char *label,
-                           const char *what)
+static struct bench_stat measure_kernel(const struct bed *bed, const struct kernel *kernel, const void *args,
+                                        double amount)
 {
-    struct work work = {enqueue_ceiling, ceiling, amount};
-    struct bench_stat stat = measure(bed, &work);
+    return measure(bed, &(struct work){enqueue_launch, &(struct launch){kernel, args}, amount});
+}
+
+/* ---- Ceilings ---------------------------------------------------------------------------------------------------- */
+
+/* Measures and prints one ceiling; returns its best. */
+static double find_ceiling(const struct bed *bed, const struct kernel *kernel, const struct ceiling_args *args,
+                           double amount, const char *label, const char *what)
+{
+    struct bench_stat stat = measure_kernel(bed, kernel, args, amount);
 
     bench_print_row(label, stat, 0, what);
     return stat.max;
@@ -125,19 +142,17 @@ static void find_ceilings(struct bed *bed)
     float sink;
     char title[40];
     struct ceiling_args args = {alloc(bed, CEILING_COPY_BYTES), alloc(bed, CEILING_COPY_BYTES), &sink};
-    struct ceiling copy = {&ceiling_copy, args}, floats = {&ceiling_float, args}, int16 = {&ceiling_int16, args};
 
     snprintf(title, sizeof(title), "Ceilings, in vectors of %d bytes", ceiling_vector_bytes());
     bench_print_head(title, "10^6/s");
-    bed->copy_mbytes =
-        find_ceiling(bed, &copy, (double)CEILING_COPY_BYTES, "memory copy", "bytes read, and as many written");
-    bed->float_madds = find_ceiling(bed, &floats, bed->n_threads * ceiling_float_madds(), "float multiply and add",
-                                    "multiplications, and as many additions, in registers");
+    bed->copy_mbytes = find_ceiling(bed, &ceiling_copy, &args, (double)CEILING_COPY_BYTES, "memory copy",
+                                    "bytes read, and as many written");
+    bed->float_madds = find_ceiling(bed, &ceiling_float, &args, bed->n_threads * ceiling_float_madds(),
+                                    "float multiply and add", "multiplications, and as many additions, in registers");
     if (ceiling_int16_madds() > 0)
-        bed->int16_madds = find_ceiling(bed, &int16, bed->n_threads * ceiling_int16_madds(), "int16 multiply and add",
-                                        "multiplications (vpmaddwd, vpaddd), in registers");
-    device_free(bed->device, args.dst);
-    device_free(bed->device, (void *)args.src);
+        bed->int16_madds = find_ceiling(bed, &ceiling_int16, &args, bed->n_threads * ceiling_int16_madds(),
+                                        "int16 multiply and add", "multiplications (vpmaddwd, vpaddd), in registers");
+    free_all(bed);
 }
 
 /* ---- The F-engine ------------------------------------------------------------------------------------------------ */
@@ -182,13 +197,6 @@ static void enqueue_fft(const struct bed *bed, const void *what)
     const struct f_engine *f = what;
 
     device_fft_run(bed->stream, f->fft, f->filtered, f->transformed);
-}
-
-static void enqueue_postproc(const struct bed *bed, const void *what)
-{
-    const struct f_engine *f = what;
-
-    launch(bed, &postproc_kernel, &f->postproc);
 }
 
 static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_chan)
@@ -244,22 +252,6 @@ static void f_engine_init(struct f_engine *f, const struct bed *bed, unsigned n_
                                          .dither = true};
 }
 
-static void f_engine_fini(struct f_engine *f, const struct bed *bed)
-{
-    device_free(bed->device, (void *)f->pfb_fir.weights);
-    device_free(bed->device, f->transformed);
-    device_free(bed->device, f->filtered);
-    device_free(bed->device, f->gain);
-    for (size_t pol = 0; pol < N_POLS; pol++)
-        device_free(bed->device, (void *)f->input[pol]);
-    device_free(bed->device, f->buffer.rotation_device);
-    device_free(bed->device, f->buffer.rotation);
-    device_free(bed->device, f->buffer.saturated);
-    device_free(bed->device, f->buffer.voltages);
-    device_fft_destroy(f->fft);
-    channelise_destroy(f->channelise);
-}
-
 /* A stage's row: its ceiling, and its share of the time that the three stages take. */
 static void print_stage(const char *label, struct bench_stat stat, double stages_rate, double ceiling,
                         const char *bound)
@@ -282,14 +274,16 @@ static void bench_f_engine(const struct bed *bed, unsigned n_chan)
     chain = measure(bed, &(struct work){enqueue_chain, &f, n_samples});
     pfb_fir = measure(bed, &(struct work){enqueue_pfb_fir, &f, n_samples});
     fft = measure(bed, &(struct work){enqueue_fft, &f, n_samples});
-    postproc = measure(bed, &(struct work){enqueue_postproc, &f, n_samples});
+    postproc = measure_kernel(bed, &postproc_kernel, &f.postproc, n_samples);
     stages = 1 / (1 / pfb_fir.max + 1 / fft.max + 1 / postproc.max);
     snprintf(label, sizeof(label), "%u channels: channelise", n_chan);
     bench_print_row(label, chain, stages, "its stages by themselves");
     print_stage("    pfb_fir", pfb_fir, stages, bed->float_madds / (N_TAPS * N_POLS), "float multiply and add");
     print_stage("    FFT", fft, stages, bed->float_madds / fft_madds, "float multiply and add");
     print_stage("    postproc", postproc, stages, bed->copy_mbytes * 2 / (8 + 2), "memory copy"); /* 8 B in, 2 B out */
-    f_engine_fini(&f, bed);
+    device_fft_destroy(f.fft);
+    channelise_destroy(f.channelise);
+    free_all(bed);
 }
 
 /* ---- The X-engine ------------------------------------------------------------------------------------------------ */
@@ -300,32 +294,13 @@ struct x_engine {
     struct reduce_args reduce;
 };
 
-static void enqueue_correlate(const struct bed *bed, const void *what)
+/* A dump of one chunk. */
+static void enqueue_dump(const struct bed *bed, const void *what)
 {
     const struct x_engine *x = what;
 
     launch(bed, &correlate_kernel, &x->correlate);
-}
-
-static void enqueue_checksum(const struct bed *bed, const void *what)
-{
-    const struct x_engine *x = what;
-
-    launch(bed, &checksum_kernel, &x->checksum);
-}
-
-static void enqueue_reduce(const struct bed *bed, const void *what)
-{
-    const struct x_engine *x = what;
-
     launch(bed, &reduce_kernel, &x->reduce);
-}
-
-/* A dump of one chunk. */
-static void enqueue_dump(const struct bed *bed, const void *what)
-{
-    enqueue_correlate(bed, what);
-    enqueue_reduce(bed, what);
 }
 
 static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_ants, unsigned n_chan)
@@ -363,16 +338,6 @@ static void x_engine_init(struct x_engine *x, const struct bed *bed, unsigned n_
                                      .n_chan = n_chan};
 }
 
-static void x_engine_fini(struct x_engine *x, const struct bed *bed)
-{
-    device_free(bed->device, x->reduce.n_saturated);
-    device_free(bed->device, x->reduce.out.integer);
-    device_free(bed->device, x->correlate.sums.integer);
-    device_free(bed->device, x->checksum.rows.integer);
-    device_free(bed->device, (void *)x->reduce.weights);
-    device_free(bed->device, (void *)x->correlate.voltages);
-}
-
 static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_chan)
 {
     double n_jones = (double)N_BATCHES * n_ants * n_chan * N_SPECTRA;
@@ -383,16 +348,16 @@ static void bench_x_engine(const struct bed *bed, unsigned n_ants, unsigned n_ch
     char label[40];
 
     x_engine_init(&x, bed, n_ants, n_chan);
-    correlate = measure(bed, &(struct work){enqueue_correlate, &x, n_jones});
-    checksum = measure(bed, &(struct work){enqueue_checksum, &x, n_jones});
-    reduce = measure(bed, &(struct work){enqueue_reduce, &x, n_jones});
+    correlate = measure_kernel(bed, &correlate_kernel, &x.correlate, n_jones);
+    checksum = measure_kernel(bed, &checksum_kernel, &x.checksum, n_jones);
+    reduce = measure_kernel(bed, &reduce_kernel, &x.reduce, n_jones);
     dump = measure(bed, &(struct work){enqueue_dump, &x, n_jones});
     snprintf(label, sizeof(label), "%u antennas: correlate", n_ants);
     bench_print_row(label, correlate, bed->int16_madds / madds_per_jones, "int16 multiply and add");
     bench_print_row("    checksum", checksum, bed->int16_madds / (N_POLS * 2 * 2), "int16 multiply and add");
     bench_print_row("    reduce", reduce, bed->copy_mbytes / copies_per_jones, "memory copy");
     bench_print_row("    both", dump, 1 / (1 / correlate.max + 1 / reduce.max), "the two by themselves");
-    x_engine_fini(&x, bed);
+    free_all(bed);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */

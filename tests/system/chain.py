@@ -10,7 +10,6 @@ confirmed.
 import signal
 import socket
 import time
-import urllib.request
 
 import h5py
 import numpy as np
@@ -328,9 +327,7 @@ class Chain:
         for name in names:
             process = self.processes[name]
             assert process.process.poll() is None, f"{name} has ended:\n{process.tail()}"
-            url = f"http://{self.layout.listen[name]}/healthz"
-            with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
-                assert reply.status == 200
+            harness.page(self.layout.listen[name], "healthz")  # 200, or an HTTPError
             assert "STOPPING=1" not in notifications(process)
 
     def kill(self, name):

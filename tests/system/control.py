@@ -25,18 +25,21 @@ class Client:
     def _run(self, coroutine):
         return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(TIMEOUT_S)
 
+    def ask(self, name, *args):
+        """The arguments of the reply and of each inform, as text; FailReply and InvalidReply are raised."""
+        reply, informs = self._run(self.client.request(name, *args))
+        return [arg.decode() for arg in reply], [[arg.decode() for arg in inform.arguments] for inform in informs]
+
     def request(self, name, *args):
-        """The arguments of the reply, as text; FailReply and InvalidReply are raised."""
-        reply, _ = self._run(self.client.request(name, *args))
-        return [arg.decode() for arg in reply]
+        return self.ask(name, *args)[0]
 
     def informs(self, name, *args):
-        _, informs = self._run(self.client.request(name, *args))
-        return [[arg.decode() for arg in inform.arguments] for inform in informs]
+        return self.ask(name, *args)[1]
 
     def reading(self, name):
         """(UNIX time, status, value as text) of a sensor."""
-        (timestamp, _, _, status, value), = self.informs("sensor-value", name)
+        (timestamp, n, found, status, value), = self.informs("sensor-value", name)
+        assert (n, found) == ("1", name)
         return float(timestamp), status, value
 
     def value(self, name, kind=str):
@@ -72,8 +75,8 @@ class Client:
 class Lines:
     """A connection without any library; what the server says of itself has been read."""
 
-    def __init__(self, process):
-        port = int(process.config["katcp"]["listen"].split(":")[1])
+    def __init__(self, process, listen="listen"):
+        port = int(process.config["katcp"][listen].split(":")[1])
         self.socket = socket.create_connection((LOOPBACK, port), TIMEOUT_S)
         self.file = self.socket.makefile("rw", newline="\n")
 

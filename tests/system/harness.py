@@ -6,6 +6,7 @@ test's directory: NAME.yaml, NAME.in.pcap, NAME.out.pcap, NAME.log.
 import copy
 import http.client
 import itertools
+import json
 import os
 import select
 import shlex
@@ -444,6 +445,21 @@ class Metrics:
         return sum(found)
 
 
+def until(condition, what, timeout=TIMEOUT_S):
+    """Asks until condition(), which it returns; 'what' or what() says what did not come."""
+    deadline = time.monotonic() + timeout
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"{what() if callable(what) else what}: not within {timeout:g} s"
+        time.sleep(0.01)
+    return answer
+
+
+def page(where, path):
+    """The text of a page of the program that listens at 'where'."""
+    with urllib.request.urlopen(f"http://{where}/{path}", timeout=TIMEOUT_S) as reply:
+        return reply.read().decode()
+
+
 def wait_asleep(process, timeout=TIMEOUT_S):
     """Waits until a program's main thread sleeps, or it has ended.
 
@@ -550,9 +566,11 @@ class Daemon:
         return self
 
     def metrics(self):
-        listen = self.config["http"]["listen"]
-        with urllib.request.urlopen(f"http://{listen}/metrics", timeout=TIMEOUT_S) as reply:
-            return Metrics(reply.read().decode())
+        return Metrics(page(self.config["http"]["listen"], "metrics"))
+
+    def status(self, query=""):
+        """/status.json."""
+        return json.loads(page(self.config["http"]["listen"], f"status.json{query}"))
 
     def wait_metric(self, condition, what, timeout=TIMEOUT_S):
         """Scrapes until condition(metrics); counters follow the packets by an instant."""
@@ -569,6 +587,13 @@ class Daemon:
         does may have older values of what was read before."""
         self.wait_metric(condition, what, timeout)
         return self.metrics()
+
+    def __enter__(self):
+        return self.wait_ready()
+
+    def __exit__(self, error, *_):
+        if not error:
+            self.terminate().wait_end()
 
     def kill(self):
         if self.process.poll() is None:

@@ -9,12 +9,11 @@ import re
 import sys
 import tempfile
 import textwrap
-import urllib.request
 from pathlib import Path
 
 import control
 import harness
-from harness import LOOPBACK, TIMEOUT_S, merge
+from harness import LOOPBACK, merge
 
 DIRECTORY = harness.ROOT / "docs" / "reference"
 COLUMNS = 100
@@ -182,8 +181,7 @@ def ask(program, config, work):
             with control.Client(daemon) as client:
                 found["REQUESTS"] = requests(client)
                 found["SENSORS"] = sensors(client, [output["name"] for output in config.get("outputs", [])])
-        with urllib.request.urlopen(f"http://{config['http']['listen']}/metrics", timeout=TIMEOUT_S) as reply:
-            found["METRICS"] = metrics(reply.read().decode())
+        found["METRICS"] = metrics(harness.page(config["http"]["listen"], "metrics"))
     finally:
         daemon.kill()
     (work / f"{program}.notify").unlink()

@@ -58,6 +58,17 @@ class Report:
         assert len(found) == 1, f"{id} of '{subject}': {found or self.findings}"
         return found[0]
 
+    def check_words(self, words, *findings):
+        """All these words are in these findings, or in all that are bad."""
+        text = " ".join(v for f in findings or self.bad() for v in f.values())
+        assert all(word in text for word in words), (words, text)
+
+    def check(self, id, status, words):
+        """The one finding with this id is as it must be, and no other is bad."""
+        assert self.ids() == ({id} if status in ("fail", "warn") else set()), self.bad()
+        assert self.get(id)["status"] == status
+        self.check_words(words, self.get(id))
+
 
 def plant(root, files):
     """Writes a tree of the kernel's files."""
@@ -213,8 +224,7 @@ def test_planted_in_the_host(work, files, changes, id, status, words):
     assert report.ids() == {id}, report.bad()
     for finding in report.bad():
         assert finding["status"] == status
-        text = " ".join(finding.values())
-        assert all(word in text for word in words), (words, finding)
+        report.check_words(words, finding)
 
 
 # What ibverbs needs, beside a card's driver: the device of the interface, rdma_ucm, and the permission of a daemon.
@@ -242,12 +252,7 @@ def test_ibverbs(work, files, changes, id, status, words):
     paths = files(WITH_VERBS).write("fgpu0")
     # Its ring of frames is no socket buffer.
     root = planted_tree(work, {**VERBS, "proc/sys/net/core/rmem_max": 212992, **changes})
-    report = Report("host", *paths, root=root)
-    assert report.ids() == ({id} if status in ("fail", "warn") else set()), report.bad()
-    finding = report.get(id)
-    assert finding["status"] == status
-    text = " ".join(finding.values())
-    assert all(word in text for word in words), (words, finding)
+    Report("host", *paths, root=root).check(id, status, words)
 
 
 def test_sending_by_ibverbs(work, files):
@@ -321,11 +326,7 @@ def test_memory_of_the_gpu(work, files, key, changes, id, status, words):
     recv = {key: True} | ({"transport": "ibverbs"} if key == "gpudirect" else {})
     paths = files(merge(FAST, {"fgpu0": {"recv": recv}})).write("fgpu0")
     report = Report("host", *paths, root=planted_tree(work, {**DIRECT, **changes}))
-    assert report.ids() == ({id} if status in ("fail", "warn") else set()), report.bad()
-    finding = report.get(id)
-    assert finding["status"] == status
-    text = " ".join(finding.values())
-    assert all(word in text for word in words), (words, finding)
+    report.check(id, status, words)
     other = {"direct": "direct.dmabuf", "gpudirect": "direct.vulkan"}[key]
     assert other not in {f["id"] for f in report.findings}
 
@@ -407,13 +408,11 @@ def test_port_conflict(files, daemon):
 def test_daemon_without_monitoring(files, daemon):
     """It is known by its command line: the memory and the ports that it has are not missing."""
     files = files({"fgpu0": {"http": {"listen": []}}})
-    process = daemon("fgpu", files.config("fgpu0"), "unseen")
-    process.wait_ready()
-    report = Report("host", files.work / "unseen.yaml")
-    assert "1 daemon runs" in report.get("host.memory")["found"]
-    assert report.get("host.socket_buffers", "unseen")["status"] == "ok"
-    assert "no http.listen" in Report("loss", files.work / "unseen.yaml").get("loss.verdict")["found"]
-    process.terminate().wait_end()
+    with daemon("fgpu", files.config("fgpu0"), "unseen"):
+        report = Report("host", files.work / "unseen.yaml")
+        assert "1 daemon runs" in report.get("host.memory")["found"]
+        assert report.get("host.socket_buffers", "unseen")["status"] == "ok"
+        assert "no http.listen" in Report("loss", files.work / "unseen.yaml").get("loss.verdict")["found"]
     assert "1 daemon to be started" in Report("host", files.work / "unseen.yaml").get("host.memory")["found"]
 
 
@@ -505,8 +504,7 @@ def test_gpu(files, settings, device, ids, words):
     report = Report("host", *paths, environment={"CBF_CUDA_DEVICE": str(FAKE), "CBF_FAKE_CUDA": settings})
     found = {id for id in report.ids() if id.startswith("gpu.")}
     assert found == (ids if NO_DRIVER else ids - {"gpu.driver"}), report.bad()
-    text = " ".join(v for f in report.bad() for v in f.values())
-    assert all(word in text for word in words), report.bad()
+    report.check_words(words)
 
 
 # ---- F-engines against X-engines -------------------------------------------------------------------------------------
@@ -547,8 +545,7 @@ def test_files_that_fit(files):
 def test_f_x_mismatch(files, overrides, ids, words):
     report = Report("config", *files(overrides).write(*BOTH))
     assert report.ids() == set(ids), report.bad()
-    text = " ".join(v for f in report.bad() for v in f.values())
-    assert all(word in text for word in words), (words, report.bad())
+    report.check_words(words)
 
 
 def test_output_that_is_not_sent(files):
@@ -1141,8 +1138,7 @@ def test_help_and_version():
 
 def test_bundle(work, daemon, files):
     files = files()
-    process = daemon("fgpu", files.config("fgpu0"))
-    process.wait_ready()
+    daemon("fgpu", files.config("fgpu0")).wait_ready()
     paths = files.write("fgpu0")
     done = run("bundle", work / "out.tar.gz", *paths, "--seconds", "0.2",
                env={**os.environ, "CBF_SECRET_OF_MINE": "xyzzy-plugh"})

@@ -43,8 +43,7 @@ def test_files_that_do_not_fit(files, change, id, words):  # noqa: F811
     _, paths = write_all(files, change)
     report = Report("config", *paths)
     assert report.ids() == {id}, report.bad()
-    text = " ".join(" ".join(finding.values()) for finding in report.bad())
-    assert all(word in text for word in words), text
+    report.check_words(words)
 
 
 FIXES = {
@@ -199,8 +198,7 @@ def test_running_recorder(files, recorder_that_says, metrics, expected):  # noqa
     report = Report("loss", *made.write("visrec"), "--seconds", "0.1")
     assert recorder_ids(report) == set(expected), report.bad()
     for id, words in expected.items():
-        text = " ".join(report.get(id).values())
-        assert all(word in text for word in words), text
+        report.check_words(words, report.get(id))
 
 
 @pytest.mark.parametrize("joined", [True, False])

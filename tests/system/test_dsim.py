@@ -15,7 +15,7 @@ import spead2.recv
 import yaml
 
 import harness
-from harness import EXIT_CONFIG, TIMEOUT_S
+from harness import EXIT_CONFIG, TIMEOUT_S, until
 
 DSIM = harness.BUILD / "dsim"
 NET = os.getpid() % 250
@@ -327,10 +327,8 @@ class Receiver:
 
     def wait(self, n_heaps):
         """Until each input has 'n_heaps' data heaps."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while any(len(self.data(i)) < n_heaps for i in range(len(INPUTS))):
-            assert time.monotonic() < deadline, f"received {[len(self.data(i)) for i in range(len(INPUTS))]}"
-            time.sleep(0.01)
+        received = lambda: [len(self.data(i)) for i in range(len(INPUTS))]
+        until(lambda: min(received()) >= n_heaps, lambda: f"{n_heaps} heaps of each, but {received()}")
 
     def close(self):
         for stream in self.streams:

@@ -38,9 +38,8 @@ def check_switch(receiver, i, changes):
 def test_signals(n_threads, receiver, daemon):  # noqa: F811
     """A signal for each input; one for all; a short period that no heap is a multiple of; one that ends within heaps."""
     config = katcp_config(send={"threads": n_threads})
-    process = daemon("dsim", config).wait_ready()
     changes = [[(0, values)] for values in test_dsim.model(PERIOD, FS)]
-    with control.Client(process) as client:
+    with daemon("dsim", config) as process, control.Client(process) as client:
         assert client.value("signals-orig") == test_dsim.SPECIFICATION
         assert client.value("period", int) == client.value("max-period", int) == PERIOD
         receiver.wait(20)
@@ -65,7 +64,6 @@ def test_signals(n_threads, receiver, daemon):  # noqa: F811
             last = timestamp
             n = len(receiver.data(0)) + 60
             receiver.wait(n)
-    process.terminate().wait_end()
     for i in range(4):
         check_switch(receiver, i, changes[i])
 
@@ -73,24 +71,18 @@ def test_signals(n_threads, receiver, daemon):  # noqa: F811
 @pytest.mark.parametrize("specification", [test_dsim.SPECIFICATION, "track(cw(0.5, 300), 1, 1e-6);"], ids=["period", "live"])
 def test_loss(specification, receiver, daemon):  # noqa: F811
     """A quarter of one polarisation's heaps and all of the other's are left out, nothing else; then all come again."""
-    http = f"127.0.0.1:{harness.free_tcp_port()}"
-    process = daemon("dsim", katcp_config(signals={"specification": specification}, http={"listen": http})).wait_ready()
+    config = katcp_config(signals={"specification": specification}, http={"listen": f"127.0.0.1:{harness.free_tcp_port()}"})
     received = lambda i: {heap.immediate(TIMESTAMP) for heap, _ in receiver.data(i)}
-    with control.Client(process) as client:
+    with daemon("dsim", config) as process, control.Client(process) as client:
         receiver.wait(20)
         client.request("loss", "bv", 0.25)
         client.request("loss", "bh", 1)
         n = len(receiver.data(0))
-        while len(receiver.data(0)) < n + 400:
-            time.sleep(0.01)
+        harness.until(lambda: len(receiver.data(0)) >= n + 400, "400 heaps")
         client.request("loss", "b", 0)
         receiver.wait(len(receiver.data(3)) + 40)
         lost = process.metrics().get("dsim_lost_heaps_total")
-    process.terminate().wait_end()
-    deadline = time.monotonic() + harness.TIMEOUT_S
-    while len({max(received(i)) for i in range(4)}) > 1:  # the receivers are behind
-        assert time.monotonic() < deadline, [max(received(i)) for i in range(4)]
-        time.sleep(0.05)
+    harness.until(lambda: len({max(received(i)) for i in range(4)}) == 1, "what was sent before the end")
     end = max(received(0))
     sent = {t for t in received(0) if t <= end}
     assert sent == {t for t in received(1) if t <= end}
@@ -103,10 +95,9 @@ def test_loss(specification, receiver, daemon):  # noqa: F811
 def test_canonical_signals(receiver, daemon):  # noqa: F811
     """What the signals sensor says gives the same samples again: noise, too, and variables."""
     config = katcp_config()
-    process = daemon("dsim", config).wait_ready()
     specification = ("s = wgn(0.1); t = s + multicw(3, 0.1, -0.02, 700, 1100) * (0.5 - s * 2) - (1e-3 - delay(s, -3));"
                      "t; nodither(s * (t * 0.25)); comb(0.2, 1000) - 0.1 * wgn(0.2, 7); nodither(t);")
-    with control.Client(process) as client:
+    with daemon("dsim", config) as process, control.Client(process) as client:
         first, = map(int, client.request("signals", specification))
         canonical = client.value("signals")
         assert "s" not in re.sub("[a-z]{2,}", "", canonical), "there are no variables left"
@@ -115,7 +106,6 @@ def test_canonical_signals(receiver, daemon):  # noqa: F811
         second, = map(int, client.request("signals", canonical))
         assert client.value("signals") == canonical
         receiver.wait(len(receiver.data(0)) + 60)
-    process.terminate().wait_end()
     for i in range(4):
         by_place = {}
         n = 0
@@ -193,23 +183,22 @@ def test_what_cannot_be_replaced(daemon):
 
 def test_several_clients(receiver, daemon):  # noqa: F811
     """Requests that come together are carried out one after the other."""
-    process = daemon("dsim", katcp_config()).wait_ready()
-    lines = [control.Lines(process) for _ in range(5)]
-    for i, line in enumerate(lines):
-        line.file.write(f"?signals nodither(0.{i + 1});\n")
-        line.file.flush()
-    timestamps = []
-    for line in lines:
-        while not (got := line.file.readline()).startswith("!signals"):
-            assert got
-        timestamps.append(int(re.fullmatch(r"!signals ok (\d+)\n", got)[1]))
-        line.close()
-    assert len(set(timestamps)) == 5
-    with control.Client(process) as client:
-        assert client.value("steady-state-timestamp", int) == max(timestamps)
-        winner = timestamps.index(max(timestamps))
-        assert client.value("signals") == f"nodither(0.{winner + 1});"
-    receiver.wait(len(receiver.data(0)) + 60)
-    process.terminate().wait_end()
+    with daemon("dsim", katcp_config()) as process:
+        lines = [control.Lines(process) for _ in range(5)]
+        for i, line in enumerate(lines):
+            line.file.write(f"?signals nodither(0.{i + 1});\n")
+            line.file.flush()
+        timestamps = []
+        for line in lines:
+            while not (got := line.file.readline()).startswith("!signals"):
+                assert got
+            timestamps.append(int(re.fullmatch(r"!signals ok (\d+)\n", got)[1]))
+            line.close()
+        assert len(set(timestamps)) == 5
+        with control.Client(process) as client:
+            assert client.value("steady-state-timestamp", int) == max(timestamps)
+            winner = timestamps.index(max(timestamps))
+            assert client.value("signals") == f"nodither(0.{winner + 1});"
+        receiver.wait(len(receiver.data(0)) + 60)
     samples = [s for heap, s in receiver.data(0) if s is not None and heap.immediate(TIMESTAMP) >= max(timestamps)]
     assert samples and all((s == round((winner + 1) / 10 * 511)).all() for s in samples)

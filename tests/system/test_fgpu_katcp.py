@@ -2,12 +2,10 @@
 of a known input; every refusal; and what a restart keeps."""
 import ast
 import contextlib
-import json
 import math
 import os
 import re
 import time
-import urllib.request
 
 import numpy as np
 import pytest
@@ -379,17 +377,16 @@ TRANSCRIPT = [
 def test_refusals(daemon, work):
     """Each with its sentence, and none of it changes anything."""
     config = katcp_config(feng_ids=(0, 1), state={"directory": str(work)})
-    process = daemon("fgpu", config).wait_ready()
-    with control.Lines(process) as lines:
-        for line, expected in TRANSCRIPT:
-            got = lines.ask(line)
-            assert re.fullmatch(expected.replace("\\_", r"\\_"), got), f"{line[:100]}: {got}"
-        for i in range(4):
-            assert lines.ask(f"?gain wide0 {LABELS[i]}") == "!gain ok 0.40000000596046448+0j"
-    with control.Client(process) as client:
-        assert client.value("steady-state-timestamp") == "0"
-        assert client.value("wide0.input0.eq") == "[0.40000000596046448+0j]"
-    process.terminate().wait_end()
+    with daemon("fgpu", config) as process:
+        with control.Lines(process) as lines:
+            for line, expected in TRANSCRIPT:
+                got = lines.ask(line)
+                assert re.fullmatch(expected.replace("\\_", r"\\_"), got), f"{line[:100]}: {got}"
+            for i in range(4):
+                assert lines.ask(f"?gain wide0 {LABELS[i]}") == "!gain ok 0.40000000596046448+0j"
+        with control.Client(process) as client:
+            assert client.value("steady-state-timestamp") == "0"
+            assert client.value("wide0.input0.eq") == "[0.40000000596046448+0j]"
     assert not list(work.glob("*@*")), "what was refused was kept"
 
 
@@ -527,18 +524,14 @@ def test_status_of_delays(daemon, rng):
     config = katcp_config(http={"listen": f"127.0.0.1:{harness.free_tcp_port()}"})
     start, model = 2**40, (3e-6, 1e-4, 0.0, 0.3, 41.0, 7e3)
 
-    def status():
-        with urllib.request.urlopen(f"http://{config['http']['listen']}/status.json", timeout=harness.TIMEOUT_S) as reply:
-            return json.load(reply)
-
     with running(daemon, config, scenario.noise(rng, 1, CHUNK * 60, 10), start) as (process, client, feed, receiver):
         text = "{},{},{}:{},{},{}".format(*model)
         client.request("delays", "wide0", f"{SYNC + (start - 7654321) / RATE:.9f}", text, text)
         delays = []
         while not delays:
-            status()
+            process.status()
             feed.go(10)
-            delays = status()["delays"]
+            delays = process.status()["delays"]
         assert len(delays) == 2
         for found in delays:
             since = (found["now_delay_s"] - model[0]) / model[1]
@@ -649,15 +642,13 @@ def test_restart(how, daemon, work, rng, monkeypatch):
     kept = {path.name: path.read_text() for path in state.glob("*@*")}
 
     config = with_new_ports(config)
-    process = daemon("fgpu", config).wait_ready()
-    with control.Client(process) as client:
+    with daemon("fgpu", config) as process, control.Client(process) as client:
         assert {i: client.request("gain", s, i) for s in ("wide0", "wide1") for i in range(4)} == before
         assert client.request("gain", "wide0", 0) == gains_text([np.complex64(0.1 + 0.2j)])
         assert client.request("gain", "wide0", 1) == gains_text(vector)
         assert client.value("wide0.input1.eq") == "[" + ", ".join(gains_text(vector)) + "]"
         assert client.request("gain", "wide1", 1) == gains_text([np.float32(0.3)])
         assert client.request("gain", "wide1", 2) == ["0-1.25j"]
-    process.terminate().wait_end()
     assert {path.name: path.read_text() for path in state.glob("*@*")} == kept, "a restart changed what is kept"
 
 
@@ -666,12 +657,11 @@ def test_restart_takes_effect(daemon, work, rng):
     samples = scenario.noise(rng, 1, CHUNK * 24, 10)
     config = katcp_config(state={"directory": str(work)})
     start = 2**40
-    process = daemon("fgpu", config).wait_ready()
-    model = Delay(2**40 + 5 * CHUNK, 33.5, 1e-4, 0.3, 1e-4)
-    with control.Client(process) as client:
-        client.request("gain-all", "wide0", "0.2j")
-        client.request("delays", "wide0", at(model.start), delay_text(model), "0,0:0,0")
-    process.terminate().wait_end()
+    with daemon("fgpu", config) as process:
+        model = Delay(2**40 + 5 * CHUNK, 33.5, 1e-4, 0.3, 1e-4)
+        with control.Client(process) as client:
+            client.request("gain-all", "wide0", "0.2j")
+            client.request("delays", "wide0", at(model.start), delay_text(model), "0,0:0,0")
     config = with_new_ports(config)
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
@@ -705,15 +695,14 @@ def test_state_that_does_not_fit(name, text, why, daemon, work):
     """Ignored with one sentence and a sensor in error, until the next start; the next change puts the file right."""
     (work / name).write_text(text)
     config = katcp_config(state={"directory": str(work)})
-    process = daemon("fgpu", config).wait_ready()
-    log = [line for line in process.log.read_text().splitlines() if "is ignored" in line]
-    assert len(log) == 1 and name in log[0] and why in log[0], process.log.read_text()
-    with control.Client(process) as client:
-        assert client.request("gain", "wide0", 0) == gains_text([np.float32(0.4)])
-        client.request("gain-all", "wide0", "2")
-        client.request("delays", "wide0", 1800000000, "0,0:0,0", "0,0:0,0")
-        assert client.reading("state-status")[1:] == ("error", "ignored")
-    process.terminate().wait_end()
+    with daemon("fgpu", config) as process:
+        log = [line for line in process.log.read_text().splitlines() if "is ignored" in line]
+        assert len(log) == 1 and name in log[0] and why in log[0], process.log.read_text()
+        with control.Client(process) as client:
+            assert client.request("gain", "wide0", 0) == gains_text([np.float32(0.4)])
+            client.request("gain-all", "wide0", "2")
+            client.request("delays", "wide0", 1800000000, "0,0:0,0", "0,0:0,0")
+            assert client.reading("state-status")[1:] == ("error", "ignored")
     kept = (work / name).read_text()
     assert len(kept.splitlines()) > 1 and (not text or text not in kept)
 
@@ -722,15 +711,14 @@ def test_gains_of_many_turns(daemon, work):
     """Inputs of 6 x 65536 gains are set in more than one turn; the reply leaves once all are set, sensors included."""
     config = katcp_config([{"gain": 0.4, "taps": 2, "channels": 65536, "buffers": 4}], feng_ids=range(3), state={"directory": str(work)})
     config["recv"].update(chunks=5, window=1, chunk_samples=2 * 65536 * config["outputs"][0].get("spectra_per_heap", 16))
-    process = daemon("fgpu", config).wait_ready()
-    values = {"0.25-0.5j": np.complex64(0.25 - 0.5j), "default": np.float32(0.4), "2j": np.complex64(2j)}
-    with control.Client(process) as client:
-        for text, value in values.items():
-            client.request("gain-all", "wide0", text)
-            for i in reversed(range(6)):
-                assert client.request("gain", "wide0", i) == gains_text([value]), i
-                assert client.value(f"wide0.input{i}.eq") == f"[{gains_text([value])[0]}]", i
-    process.terminate().wait_end()
+    with daemon("fgpu", config) as process:
+        values = {"0.25-0.5j": np.complex64(0.25 - 0.5j), "default": np.float32(0.4), "2j": np.complex64(2j)}
+        with control.Client(process) as client:
+            for text, value in values.items():
+                client.request("gain-all", "wide0", text)
+                for i in reversed(range(6)):
+                    assert client.request("gain", "wide0", i) == gains_text([value]), i
+                    assert client.value(f"wide0.input{i}.eq") == f"[{gains_text([value])[0]}]", i
     assert sorted(path.name for path in work.glob("gains*")) == [f"gains.wide0@m00{a}" for a in range(3)]
 
 
@@ -739,10 +727,8 @@ def test_odd_name(daemon, work):
     config = katcp_config(state={"directory": str(work)})
     config["antennas"][0]["name"] = "m0\nwide0 0 0-63 7 0\n../\"\\\\"
     for _ in range(2):
-        process = daemon("fgpu", config).wait_ready()
-        with control.Client(process) as client:
+        with daemon("fgpu", config) as process, control.Client(process) as client:
             client.request("gain", "wide0", 0, "2")
-        process.terminate().wait_end()
         config = with_new_ports(config)
     assert "is ignored" not in process.log.read_text()
     assert "gains are those of" in process.log.read_text()

@@ -224,20 +224,19 @@ def test_time_that_is_set_forward(daemon, rng):
     starts = [100 * chunk, 100 * chunk + 2**40]
     samples = scenario.noise(rng, 1, 8 * chunk, 10)
     with harness.Receiver(destinations(config)):
-        process = daemon("fgpu", config).wait_ready()
-        for start in starts:
-            harness.send_live(scenario.digitiser_heaps(config, samples, start))
-            # The last that leaves because others come: as many as the window has stay open.
-            metrics = process.wait_counted(
-                lambda m: min(m.get("fgpu_input_newest_timestamp", pol=pol) for pol in ("0", "1")) >= start + 5 * chunk,
-                "the last chunk")
-        for pol in ("0", "1"):
-            assert metrics.get("fgpu_input_jumps_total", pol=pol) == 1
-            # All but the packets that were refused until the eighth was believed.
-            assert metrics.get("fgpu_input_gap_samples_total", pol=pol) == 2**40 - 8 * chunk + 7 * packet
-            assert metrics.get("fgpu_input_missing_heaps_total", pol=pol) == 0
-            assert metrics.get("fgpu_input_rejected_packets_total", pol=pol, reason="jump") == 7
-        process.terminate().wait_end()
+        with daemon("fgpu", config) as process:
+            for start in starts:
+                harness.send_live(scenario.digitiser_heaps(config, samples, start))
+                # The last that leaves because others come: as many as the window has stay open.
+                metrics = process.wait_counted(
+                    lambda m: min(m.get("fgpu_input_newest_timestamp", pol=pol) for pol in ("0", "1")) >= start + 5 * chunk,
+                    "the last chunk")
+            for pol in ("0", "1"):
+                assert metrics.get("fgpu_input_jumps_total", pol=pol) == 1
+                # All but the packets that were refused until the eighth was believed.
+                assert metrics.get("fgpu_input_gap_samples_total", pol=pol) == 2**40 - 8 * chunk + 7 * packet
+                assert metrics.get("fgpu_input_missing_heaps_total", pol=pol) == 0
+                assert metrics.get("fgpu_input_rejected_packets_total", pol=pol, reason="jump") == 7
     output = scenario.model_of(config["outputs"][0])
     n_batches = 2 * 8 * chunk // output.batch
     skipped = re.search(r"(\d+) skipped", process.log.read_text())

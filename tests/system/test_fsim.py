@@ -207,9 +207,8 @@ def test_stopped(daemon, work):
     config["stream"]["duration"] = 0
     to_unix = time.time() - time.monotonic()
     with harness.Receiver(config["stream"]["destinations"]) as receiver:
-        fsim = start(daemon, config).wait_ready()
-        receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 60, "60 heaps")
-        fsim.terminate().wait_end()
+        with start(daemon, config) as fsim:
+            receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 60, "60 heaps")
         receiver.wait_stops(6)
     for ant in range(3):
         heaps = scenario.in_order([h for h in receiver.heaps if h.cnt % 3 == ant], ant, 3, 2)
@@ -315,12 +314,9 @@ def test_live(send_threads, recv_threads, daemon, work):
     xbgpu["time"]["timebase"] = "clock"
     xbgpu["send"]["interface"] = harness.LOOPBACK
     with harness.Receiver(xbgpu["outputs"][0]["destination"]) as receiver:
-        x = daemon("xbgpu", xbgpu).wait_ready()
-        fsim = start(daemon, config).wait_ready()
-        receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 8, "8 dumps")
-        metrics = fsim.metrics()
-        fsim.terminate().wait_end()
-        x.terminate().wait_end()
+        with daemon("xbgpu", xbgpu) as x, start(daemon, config) as fsim:
+            receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= 8, "8 dumps")
+            metrics = fsim.metrics()
         receiver.wait_stops()
     assert metrics.get("fsim_output_heaps_total") >= 6 * 20 * 7
     assert " 0 packets failed" in fsim.log.read_text()

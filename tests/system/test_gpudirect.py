@@ -4,11 +4,9 @@ packets are the same, and what fails while it runs.
 
 On the cpu device the addresses of what is sent so are those of no memory: a processor that looks there is found out.
 """
-import json
 import math
 import re
 import subprocess
-import urllib.request
 
 import numpy as np
 import pytest
@@ -114,9 +112,8 @@ def test_more_packets_than_promised(daemon, work, ends):  # noqa: F811
     """Packets that carry less than recv.packet_payload find no room in their chunk, which is a counter, and not the end."""
     stream = stream_of("xbgpu", 64)
     config = live_config(stream, ends[0], work / "out", **GPUDIRECT, packet_payload=128, chunks=64)
-    process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
-    metrics = feed(process, stream, ends[1], undisturbed(stream))
-    process.terminate().wait_end()
+    with start(daemon, "xbgpu", config, ends[0]) as process:
+        metrics = feed(process, stream, ends[1], undisturbed(stream))
     reasons = counts(stream, metrics)
     assert len(stream.packets) / 4 < reasons["no_chunk"] <= len(stream.packets) / 2
     assert {reason for reason, n in reasons.items() if n} == {"no_chunk"}
@@ -216,9 +213,7 @@ def power_dbfs(voltages, limit):
 
 def look(process, antenna, stream):
     """What the status page has of a stream; the next look is asked for."""
-    url = f"http://{process.config['http']['listen']}/status.json?antenna={antenna}&stream={stream}"
-    with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
-        return json.load(reply)
+    return process.status(f"?antenna={antenna}&stream={stream}")
 
 
 def feed_chunks(process, config, samples, present):

@@ -360,11 +360,9 @@ def test_port_in_use(daemon, key):
 
 def test_networks(daemon):
     config = make_config("fgpu", allow="192.0.2.0/24")
-    process = daemon("fgpu", config).wait_ready()
-    with Line(address_of(config), greeted=False) as line:
+    with daemon("fgpu", config) as process, Line(address_of(config), greeted=False) as line:
         assert line.line().startswith("#disconnect ")
         assert line.line() == ""
-    process.terminate().wait_end()
 
 
 # ---- Many clients while data flow --------------------------------------------------------------------------------------

@@ -550,8 +550,7 @@ def test_counters_exist(recordings, daemon, work):
     configs = {"fgpu": recordings.fgpu, "xbgpu": recordings.xbgpu[0], "visrec": recordings.visrec_config(0, work)}
     for program, config in configs.items():
         http = {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}
-        process = daemon(program, merge(config, {"http": http, "recv": {"interface": "lo"}})).wait_ready()
-        have = {name for name, _, _ in process.metrics().samples}
-        named = set(re.findall(rf"`({program}_\w+)`", text))
-        assert len(named) > 5 and named <= have, named - have
-        process.terminate().wait_end()
+        with daemon(program, merge(config, {"http": http, "recv": {"interface": "lo"}})) as process:
+            have = {name for name, _, _ in process.metrics().samples}
+            named = set(re.findall(rf"`({program}_\w+)`", text))
+            assert len(named) > 5 and named <= have, named - have

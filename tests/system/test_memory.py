@@ -69,9 +69,8 @@ def run(daemon, work, config, program, monkeypatch, fake_cuda):
     fake_cuda("memory_mib=65536")
     monkeypatch.setenv("CBF_FAKE_CUDA_COUNTS", str(counts))
     monkeypatch.setenv("CBF_FAKE_VULKAN", "heap_mib=65536")
-    process = daemon(program, merge(config, {"device": {"kind": "cuda"}})).wait_ready()
-    device, pinned = (int(n) for n in np.fromfile(counts, dtype="<u8"))
-    process.terminate().wait_end()
+    with daemon(program, merge(config, {"device": {"kind": "cuda"}})) as process:
+        device, pinned = (int(n) for n in np.fromfile(counts, dtype="<u8"))
     *_, host, stated, direct = (int(n or 0) for n in STATED.search(process.log.read_text()).groups())
     assert not np.fromfile(counts, dtype="<u8").any(), "it left memory behind"
     drop_in = subprocess.run([harness.BUILD / "cbf-doctor", "--memory-max", work / f"{process.name}.yaml"],

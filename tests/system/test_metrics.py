@@ -1,14 +1,12 @@
 """/metrics as Prometheus reads it, with the reference's names; /status.json, which says the same; and that looking at a
 running correlator costs it nothing."""
 import contextlib
-import json
 import os
 import shutil
 import socket
 import subprocess
 import threading
 import time
-import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -53,21 +51,13 @@ def ended(tmp_path_factory):
             process.kill()
 
 
-def get(array, name, path):
-    with urllib.request.urlopen(array.url(name, path), timeout=harness.TIMEOUT_S) as reply:
-        return reply.read().decode()
-
-
 def still(array, name):
     """Waits until no input has got anything for a second, as /status.json says."""
-    deadline = time.monotonic() + harness.TIMEOUT_S
-    while True:
-        status = json.loads(get(array, name, "status.json"))
-        rates = [i["heaps"]["per_s"] for i in status["inputs"]]
-        if all(r == 0 for r in rates) and all(i["heaps"]["total"] > 0 for i in status["inputs"]):
-            return status
-        assert time.monotonic() < deadline, rates
-        time.sleep(0.05)  # between two looks
+    def look():
+        said = array[name].status()
+        return all(i["heaps"]["per_s"] == 0 and i["heaps"]["total"] > 0 for i in said["inputs"]) and said
+
+    return harness.until(look, lambda: [i["heaps"] for i in array[name].status()["inputs"]])
 
 
 def flat(value, name=""):
@@ -82,7 +72,7 @@ def flat(value, name=""):
 def test_names(ended):
     promtool = shutil.which("promtool")
     for name in ("fgpu0", "xbgpu0"):
-        text = get(ended, name, "metrics")
+        text = harness.page(ended[name].config["http"]["listen"], "metrics")
         metrics = harness.Metrics(text)
         have = {n for n, _, _ in metrics.samples}
         for metric in REFERENCE[name[:-1]]:
@@ -121,7 +111,7 @@ def test_status_equals_metrics(ended):
     sections = {"inputs": "input_", "fengs": "feng_", "receivers": "input_", "antennas": "", "other": ""}
     for name in demo_array.ENGINES:
         program = name[:-1]
-        status, metrics = json.loads(get(ended, name, "status.json")), ended[name].metrics()
+        status, metrics = ended[name].status(), ended[name].metrics()
         assert status["program"] == program and status["state"] == "running" and status["healthy"] is True
         assert status["pid"] == ended[name].process.pid
         n_compared = 0
@@ -147,14 +137,12 @@ def test_looking_costs_nothing(running):
     stop, counts, problems = threading.Event(), Counter(), []
 
     def look(name, which):
-        url = f"http://{correlator.layout.listen[name]}/status.json"
         for i in range(10**9):
             if stop.is_set():
                 return
             query = f"?baseline={i % 2},1" if which else ""
             try:
-                with urllib.request.urlopen(url + query, timeout=harness.TIMEOUT_S) as reply:
-                    spectrum = json.load(reply)["spectrum"]
+                spectrum = correlator[name].status(query)["spectrum"]
             except Exception as error:  # told by the test
                 problems.append(f"{name}: {error!r}")
                 return

@@ -4,13 +4,11 @@ stage, since when, and what to do; and is still in the history an hour later.
 The faults are made by scripts/demo, as its users make them.  CBF_NIGHT_LIMIT_S bounds the time from a fault to its name;
 without it the tests only say how long it took.
 """
-import json
 import os
 import re
 import signal
 import subprocess
 import time
-import urllib.request
 
 import pytest
 
@@ -38,8 +36,7 @@ class Night:
         self.demo, self.work = demo, work
 
     def status(self, name):
-        with urllib.request.urlopen(self.array.url(name, "status.json"), timeout=harness.TIMEOUT_S) as reply:
-            return json.load(reply)
+        return self.array[name].status()
 
     def totals(self):
         """What each engine has counted of each trouble."""
@@ -60,9 +57,7 @@ class Night:
         before, broken = self.totals(), time.monotonic()
         make()
         for name, where, stage in expected:
-            while not self.is_named(name, where, stage, before):
-                assert time.monotonic() < broken + harness.TIMEOUT_S, f"{what}: {name} does not name {where}"
-                time.sleep(0.1)
+            harness.until(lambda: self.is_named(name, where, stage, before), f"{what}: {name} names {where}")
         for page, words in pages:
             page.wait_for_function("words => document.getElementById('reason').textContent.includes(words) && "
                                    "['warn', 'bad'].includes(document.getElementById('banner').dataset.state)", arg=words)
@@ -72,10 +67,8 @@ class Night:
 
     def wait_received(self):
         """Waits until the first X-engine hears all antennas."""
-        deadline = time.monotonic() + harness.TIMEOUT_S
-        while any(f["state"] in ("silent", "dead") for f in self.status("xbgpu0")["fengs"]):
-            assert time.monotonic() < deadline, self.status("xbgpu0")["fengs"]
-            time.sleep(0.1)
+        fengs = lambda: self.status("xbgpu0")["fengs"]
+        harness.until(lambda: not any(f["state"] in ("silent", "dead") for f in fengs()), fengs)
 
     def doctor(self):
         """What cbf-doctor says of the running engines, in one text."""
@@ -162,17 +155,12 @@ def test_many_antennas(daemon, work):
                  "batches_per_chunk": 2},
         "outputs": [{"kind": "correlate", "name": "vis", "integration_time": 0.5, "send_enabled": True,
                      "destination": harness.groups()}]}).wait_ready()
-    url = f"http://{engine.config['http']['listen']}/"
 
     def states():
-        with urllib.request.urlopen(url + "status.json", timeout=harness.TIMEOUT_S) as reply:
-            return {f["antenna"]: f["state"] for f in json.load(reply)["fengs"]}
+        return {f["antenna"]: f["state"] for f in engine.status()["fengs"]}
 
     def wait_states(expected, what):
-        deadline = time.monotonic() + harness.TIMEOUT_S
-        while (got := states()) != expected:
-            assert time.monotonic() < deadline, f"{what}: {[a for a in got if got[a] != expected[a]]}, {got}"
-            time.sleep(0.1)
+        harness.until(lambda: states() == expected, lambda: f"{what}: {states()}")
 
     alive = dict.fromkeys(names, "receiving")
     fengs = daemon("fsim", first).wait_ready()
@@ -188,7 +176,7 @@ def test_many_antennas(daemon, work):
     daemon("fsim", {**config(62, drop=6200), "time": first["time"]}).wait_ready()
     wait_states({**alive, "a063": "dead", "a062": "silent", "a061": "losing"}, "62 antennas")
     with browser.page() as page:
-        page.goto(url)
+        page.goto(f"http://{engine.config['http']['listen']}/")
         page.wait_for_selector("#banner[data-state='warn']")
         for words in ("a062", "a063"):
             page.wait_for_function("words => document.getElementById('reason').textContent.includes(words)", arg=words)

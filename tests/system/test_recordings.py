@@ -280,10 +280,9 @@ def test_live(daemon, work, rng):
     config["send"] = {"interface": harness.LOOPBACK, "ttl": 0}
     config["http"] = {"listen": f"{harness.LOOPBACK}:{harness.free_tcp_port()}"}
     with harness.Listener(endpoints(antennas[0]["pol1"])[0]) as listener:
-        process = daemon("dsim", config).wait_ready()
-        heaps = next_heaps(listener, 100)
-        metrics = process.metrics()
-        process.terminate().wait_end()
+        with daemon("dsim", config) as process:
+            heaps = next_heaps(listener, 100)
+            metrics = process.metrics()
     assert metrics.get("dsim_zeroed_samples_total") == 0 and metrics.get("dsim_reader_late_total") >= 0
     first = heaps[0][0]
     assert first % 256 == 0

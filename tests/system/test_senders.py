@@ -47,21 +47,20 @@ def run_live(daemon, work, stream, senders, n_each):
     messages reach the program."""
     sink = work / "live.out"
     config = live_config(stream, SimpleNamespace(interface="lo"), sink, **senders)
-    process = daemon(stream.program, config, "live").wait_ready()
-    burst = BURST if stream.program != "visrec" else 8
-    n_dumps = n_written(stream, [(endpoint, p.bytes()) for endpoint, p in stream.packets])
-    with open_socket("127.0.0.1") as ours, open_socket(STRANGER) as stranger:
-        for i, (endpoint, good) in enumerate(stream.packets):
-            for forged in forgeries(stream, good):
-                stranger.sendto(forged, endpoint)
-            ours.sendto(good.bytes(), endpoint)
-            if i % burst != burst - 1 and i != len(stream.packets) - 1:
-                continue
-            n = (i + 1) * (1 + n_each)
-            metrics = process.wait_counted(lambda m: m.get(f"{stream.prefix}_packets_total") >= n, f"{n} packets taken")
-            if len(n_dumps):
-                process.wait_metric(lambda m: m.get("visrec_dumps_total") >= n_dumps[i], f"{n_dumps[i]} dumps written")
-    process.terminate().wait_end()
+    with daemon(stream.program, config, "live") as process:
+        burst = BURST if stream.program != "visrec" else 8
+        n_dumps = n_written(stream, [(endpoint, p.bytes()) for endpoint, p in stream.packets])
+        with open_socket("127.0.0.1") as ours, open_socket(STRANGER) as stranger:
+            for i, (endpoint, good) in enumerate(stream.packets):
+                for forged in forgeries(stream, good):
+                    stranger.sendto(forged, endpoint)
+                ours.sendto(good.bytes(), endpoint)
+                if i % burst != burst - 1 and i != len(stream.packets) - 1:
+                    continue
+                n = (i + 1) * (1 + n_each)
+                metrics = process.wait_counted(lambda m: m.get(f"{stream.prefix}_packets_total") >= n, f"{n} packets taken")
+                if len(n_dumps):
+                    process.wait_metric(lambda m: m.get("visrec_dumps_total") >= n_dumps[i], f"{n_dumps[i]} dumps written")
     sent = streams.read_file(sink) if stream.program == "visrec" else streams.read_sent(sink)
     return Outcome(sent, metrics, process.log.read_text())
 

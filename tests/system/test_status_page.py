@@ -5,7 +5,6 @@ import math
 import re
 import signal
 import time
-import urllib.request
 
 import numpy as np
 import pytest
@@ -78,11 +77,6 @@ def sweep(page, title, first_channel, wanted, n_chan=None):
     return curves, frequencies
 
 
-def status(array, name, query=""):
-    with urllib.request.urlopen(array.url(name, "status.json" + query), timeout=harness.TIMEOUT_S) as reply:
-        return json.load(reply)
-
-
 def expected_phase(channels, delay):
     """Degrees where the second antenna's sky is later by 'delay' samples. In pyuvdata's convention the phase is
     2 pi uvw . s f / c with uvw from the first antenna to the second. A wave reaches the second antenna earlier by uvw . s / c."""
@@ -122,7 +116,7 @@ def test_f_engine(array):
         browser.wait_shown(page, 2)
 
         # The tone is in its channel, and nowhere else.
-        for curve in status(array, "fgpu1", "?antenna=m003")["spectrum"]["curves"]:
+        for curve in array["fgpu1"].status("?antenna=m003")["spectrum"]["curves"]:
             powers = np.array(curve["mean"])
             assert len(powers) == demo_array.CHANNELS and powers.argmax() == demo_array.TONE_CHANNEL
             assert powers.max() > np.median(powers) + 8 and np.sort(powers)[-4] < np.median(powers) + 5
@@ -159,7 +153,7 @@ def test_f_engine(array):
 
         # KATCP's sensors are there for who opens them.
         page.locator("#sensors-card summary").click()
-        sensors = status(array, "fgpu1")["sensors"]
+        sensors = array["fgpu1"].status()["sensors"]
         assert {"steady-state-timestamp", "time.synchronised"} <= sensors.keys()
         for name in sensors:
             assert cell(page, "sensors", name, "status")[0] in ("nominal", "unknown", "warn", "error", "failure")
@@ -667,21 +661,18 @@ def test_phone(array):
 def test_served_alone(array):
     """The page asks no other host for anything."""
     for name in ("", "status.css", "status.js", "plot.js"):
-        with urllib.request.urlopen(array.url("fgpu0", name)) as reply:
-            text = reply.read().decode()
+        text = harness.page(array["fgpu0"].config["http"]["listen"], name)
         links = re.findall(r"(?:https?:)?//[\w.-]+", re.sub(r"http://www\.w3\.org/2000/svg", "", text))
         assert not [link for link in links if "." in link], links
 
 
 def wait_antennas(array, states):
     """Waits until the first X-engine says this of its antennas, some of which may lose heaps for a moment: its answer."""
-    deadline = time.monotonic() + harness.TIMEOUT_S
-    while True:
-        answer = status(array, "xbgpu0")
-        if [f["state"] for f in answer["fengs"]] == states:
-            return answer
-        assert time.monotonic() < deadline, answer["fengs"]
-        time.sleep(0.1)
+    def look():
+        said = array["xbgpu0"].status()
+        return [f["state"] for f in said["fengs"]] == states and said
+
+    return harness.until(look, lambda: array["xbgpu0"].status()["fengs"])
 
 
 def test_antennas_that_fall_silent(daemon, work):
@@ -703,7 +694,7 @@ def test_antennas_that_fall_silent(daemon, work):
         assert answer["sensors"]["m002.rx.state"]["value"] == "silent" and answer["sensors"]["m002.rx.state"]["status"] == "error"
         assert answer["sensors"]["m001.rx.state"]["status"] == "nominal"
         for _ in range(60):
-            silent = {t["where"]: t for t in status(array, "xbgpu0")["troubles"] if t["ongoing"]}
+            silent = {t["where"]: t for t in array["xbgpu0"].status()["troubles"] if t["ongoing"]}
             if set(silent) == {"m002", "m003"}:
                 break
             browser.wait_shown(page, 1)
@@ -718,7 +709,7 @@ def test_antennas_that_fall_silent(daemon, work):
         array.start("fgpu1")
         page.wait_for_selector("#state:has-text('Lost data')")
         assert re.match(r"m00\d: [\d\u2009]+ heaps missing, the last \d+ s ago", page.locator("#reason").text_content())
-        lost = {t["where"] for t in status(array, "xbgpu0")["troubles"] if t["what"] == "heaps missing" and t["n_minute"] > 0}
+        lost = {t["where"] for t in array["xbgpu0"].status()["troubles"] if t["what"] == "heaps missing" and t["n_minute"] > 0}
         assert {"m002", "m003"} <= lost
         assert page.locator("#banner").get_attribute("data-state") == "warn"
         assert not page.complaints, page.complaints

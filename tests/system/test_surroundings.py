@@ -162,6 +162,12 @@ class Case:
                 process.kill()
         return was_ready, process.returncode, out, err + rest
 
+    def run_well(self):
+        """A start that is ready, by its own account, and a clean end.  Returns what it says."""
+        was_ready, code, _, err = self.run()
+        assert was_ready and code == 0, err
+        return err
+
     def notify_socket(self):
         path = self.work / "notify"
         path.unlink(missing_ok=True)
@@ -653,62 +659,47 @@ def some_heaps(rng, program, config):
     return digitiser_heaps(config, samples, 0)
 
 
+def tighten(case, program, limits, *changes, prepare=lambda one: None):
+    """Starts under one limit after the other until one start is ready.  Returns how many were not."""
+    for n, at_most in enumerate(limits):
+        one = case(program)
+        output_file(one, program, exists=n % 2)
+        prepare(one)
+        one.write_file()
+        for change in (limit(**at_most), *changes):
+            change(one)
+        if attempt(one):
+            return n
+    raise AssertionError(f"not ready with {at_most}")
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_few_threads(case, program, work, rng):
     """However few threads are allowed: a sentence and no file, or an older one as it was; or a start, and then the
     threads that kernels take when the first data come are there, too."""
-    n = 0
-    ready = False
-    while not ready:
-        n += 1
-        assert n < 40
-        one = case(program)
-        output_file(one, program, exists=n % 2)
+    def prepare(one):
         if program in ("fgpu", "xbgpu"):
             one.set("device.threads", 5)
             one.set("recv.pcap_file", str(work / "in.pcap"))
             one.replay = True
-            sent = some_heaps(rng, program, one.config)
-            harness.write_heaps(work / "in.pcap", sent)
-        one.write_file()
-        limit(nproc=n)(one)
-        nobody(one)
-        ready = attempt(one)
-    assert n > 2, "the limit has no effect"
+            harness.write_heaps(work / "in.pcap", some_heaps(rng, program, one.config))
+
+    n_failed = tighten(case, program, [{"nproc": n} for n in range(1, 40)], nobody, prepare=prepare)
+    assert n_failed > 1, "the limit has no effect"
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_few_files(case, program):
-    n = 3
-    ready = False
-    while not ready:
-        n += 1
-        assert n < 60
-        one = case(program)
-        output_file(one, program, exists=n % 2)
-        one.write_file()
-        limit(nofile=n)(one)
-        ready = attempt(one)
-    assert n > 6, "the limit has no effect"
+    n_failed = tighten(case, program, [{"nofile": n} for n in range(4, 60)])
+    assert n_failed > 2, "the limit has no effect"
 
 
 @pytest.mark.skipif(SANITIZED, reason="sanitizers take address space for themselves")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_little_address_space(case, program):
     """From too little for the libraries to enough, in steps that fall everywhere in between."""
-    n_failed = 0
-    n = 0
-    ready = False
-    while not ready:
-        n += 1
-        size = int(12 * MIB * 1.2**n)
-        assert size < 1 << 36
-        one = case(program)
-        output_file(one, program, exists=n % 2)
-        one.write_file()
-        limit(**{"as": size})(one)
-        ready = attempt(one)
-        n_failed += not ready
+    sizes = [int(12 * MIB * 1.2**n) for n in range(1, 48)]  # below 64 GiB
+    n_failed = tighten(case, program, [{"as": size} for size in sizes])
     assert n_failed > 2, "the limit has no effect"
 
 
@@ -741,10 +732,8 @@ def test_buffers_that_are_not_granted(case, program, sides):
                              f'"sysctl {sysctl}={per_socket}"'))
     one.write_file()
     without_net_admin(one)
-    was_ready, code, _, err = one.run()
-    assert was_ready and code == 0, err
-    warnings = warnings_in(err)
-    assert len(warnings) == len(expected), err
+    warnings = warnings_in(one.run_well())
+    assert len(warnings) == len(expected), warnings
     for warning, texts in zip(warnings, expected):
         assert all(text in warning for text in texts), warning
 
@@ -759,10 +748,8 @@ def test_polling_that_is_not_allowed(case, program, allowed):
     one.write_file()
     if not allowed:
         without_net_admin(one)
-    was_ready, code, _, err = one.run()
-    assert was_ready and code == 0, err
-    warnings = [line for line in warnings_in(err) if "busy_poll" in line]
-    assert len(warnings) <= (0 if allowed and os.geteuid() == 0 else 1), err
+    warnings = [line for line in warnings_in(one.run_well()) if "busy_poll" in line]
+    assert len(warnings) <= (0 if allowed and os.geteuid() == 0 else 1), warnings
     assert all(re.search(r'recv\.busy_poll: .*"sysctl net\.core\.busy_read=50"', warning) for warning in warnings)
 
 
@@ -793,8 +780,7 @@ def test_no_init_system(case):
     one = case("fgpu")
     one.env["NOTIFY_SOCKET"] = str(one.work / "nowhere")
     one.write_file()
-    was_ready, code, _, err = one.run()
-    assert was_ready and code == 0, err  # ready by its own account: see run()
+    err = one.run_well()
     assert len(warnings_in(err)) == 1 and "the init system cannot be told so: No such file" in err
 
 
@@ -805,8 +791,7 @@ def test_a_fifo_that_nobody_writes(case, program):
     os.mkfifo(one.work / "in.fifo")
     one.set("recv.pcap_file", str(one.work / "in.fifo"))
     one.write_file()
-    was_ready, code, _, err = one.run()
-    assert was_ready and code == 0, err
+    one.run_well()
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -868,8 +853,7 @@ def test_overwritten_only_by_a_dump(case):
     output_file(one, "visrec", exists=True)
     one.write_file()
     before = files_in(one.work)
-    was_ready, code, _, err = one.run()
-    assert was_ready and code == 0, err
+    one.run_well()
     assert files_in(one.work) == before
 
 

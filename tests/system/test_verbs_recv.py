@@ -141,9 +141,8 @@ def run_live(daemon, work, ends, stream, frames, n_dumps, name, **recv):
     """Runs a program over frames, and ends it."""
     sink = work / f"{name}.out"
     config = live_config(stream, ends[0], sink, **recv)
-    process = start(daemon, stream.program, config, ends[0], name).wait_ready()
-    metrics = feed(process, stream, ends[1], frames, n_dumps=n_dumps)
-    process.terminate().wait_end()
+    with start(daemon, stream.program, config, ends[0], name) as process:
+        metrics = feed(process, stream, ends[1], frames, n_dumps=n_dumps)
     sent = streams.read_file(sink) if stream.program == "visrec" else streams.read_sent(sink)
     return Outcome(sent, metrics, process.log.read_text())
 
@@ -208,16 +207,15 @@ def test_many_groups(mtu, n, daemon, work, rng):
         groups = [f"{first}.{i}" for i in rng.permutation(250)[:n // 2]]
         config = live_config(stream, ends[0], work / "out", transport="ibverbs",
                              sources=",".join(f"{group}:{port}" for group in groups for port in (7148, 7149)))
-        process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
-        packets = [p.bytes() for _, p in stream.packets]
-        packets[7] += bytes(mtu - 28 - len(packets[7]))
-        frames = [(ip_packet(e, datagram(e, p)), True) for p in packets for e in
-                  [(groups[rng.integers(len(groups))], int(rng.choice([7148, 7149])))]]
-        assert max(len(frame) for frame, _ in frames) == mtu + 14
-        metrics = feed(process, stream, ends[1], frames)
-        assert counts(stream, metrics)["malformed: bad_length"] == 1
-        assert sum(counts(stream, metrics).values()) == 1
-        process.terminate().wait_end()
+        with start(daemon, "xbgpu", config, ends[0]) as process:
+            packets = [p.bytes() for _, p in stream.packets]
+            packets[7] += bytes(mtu - 28 - len(packets[7]))
+            frames = [(ip_packet(e, datagram(e, p)), True) for p in packets for e in
+                      [(groups[rng.integers(len(groups))], int(rng.choice([7148, 7149])))]]
+            assert max(len(frame) for frame, _ in frames) == mtu + 14
+            metrics = feed(process, stream, ends[1], frames)
+            assert counts(stream, metrics)["malformed: bad_length"] == 1
+            assert sum(counts(stream, metrics).values()) == 1
 
 
 def test_unicast(daemon, work, ends):
@@ -225,18 +223,17 @@ def test_unicast(daemon, work, ends):
     stream = STREAMS["xbgpu"]()
     sources = f"{ends[0].address}:7148"
     config = live_config(stream, ends[0], work / "out", transport="ibverbs", sources=sources)
-    process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
-    start(daemon, "xbgpu", live_config(stream, ends[0], work / "out", transport="ibverbs", sources=sources), ends[0],
-          "second").wait_end(1)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
-        raw.bind((ends[0].interface, 0))
-        mac = raw.getsockname()[4]
-        raw.bind((ends[1].interface, 0))
-        for _, p in stream.packets[:BURST]:
-            where = (ends[0].address, 7148)
-            raw.send(mac + ip_packet(where, datagram(where, p.bytes()))[6:])
-    process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") == BURST, "all packets")
-    process.terminate().wait_end()
+    with start(daemon, "xbgpu", config, ends[0]) as process:
+        start(daemon, "xbgpu", live_config(stream, ends[0], work / "out", transport="ibverbs", sources=sources), ends[0],
+              "second").wait_end(1)
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as raw:
+            raw.bind((ends[0].interface, 0))
+            mac = raw.getsockname()[4]
+            raw.bind((ends[1].interface, 0))
+            for _, p in stream.packets[:BURST]:
+                where = (ends[0].address, 7148)
+                raw.send(mac + ip_packet(where, datagram(where, p.bytes()))[6:])
+        process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") == BURST, "all packets")
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -244,17 +241,16 @@ def test_threads_that_share_a_group(transport, daemon, work, ends):
     """Each of two threads sees all packets of the group, and ignores those of the other's F-engines."""
     stream = STREAMS["xbgpu"]()
     config = live_config(stream, ends[0], work / "out", threads=2, window=8, **TRANSPORTS[transport])
-    process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
-    wire_end, n = Wire(ends[1]), len(stream.packets)
-    for i, (endpoint, packet) in enumerate(stream.packets):
-        wire_end.send(ip_packet(endpoint, datagram(endpoint, packet.bytes())))
-        if i % 16 == 15 or i == n - 1:
-            process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") == 2 * (i + 1), "both threads")
-    for thread, n_others in (("recv0", n * 2 // 3), ("recv1", n // 3)):
-        metrics = process.wait_metric(lambda m: m.get("xbgpu_input_ignored_packets_total", thread=thread,
-                                                      reason="other_thread") == n_others, "the other's ignored")
-    assert sum(counts(stream, metrics).values()) == n
-    process.terminate().wait_end()
+    with start(daemon, "xbgpu", config, ends[0]) as process:
+        wire_end, n = Wire(ends[1]), len(stream.packets)
+        for i, (endpoint, packet) in enumerate(stream.packets):
+            wire_end.send(ip_packet(endpoint, datagram(endpoint, packet.bytes())))
+            if i % 16 == 15 or i == n - 1:
+                process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") == 2 * (i + 1), "both threads")
+        for thread, n_others in (("recv0", n * 2 // 3), ("recv1", n // 3)):
+            metrics = process.wait_metric(lambda m: m.get("xbgpu_input_ignored_packets_total", thread=thread,
+                                                          reason="other_thread") == n_others, "the other's ignored")
+        assert sum(counts(stream, metrics).values()) == n
     packets = [(endpoint, packet.bytes()) for endpoint, packet in stream.packets]
     assert streams.read_sent(work / "out") == streams.replay(daemon, work, stream, packets, "replayed").sent
 
@@ -265,24 +261,23 @@ def test_ring_overflow(transport, daemon, work):
     with verbs.fake_wire(limits="max_qp_wr=8") as ends:
         stream = STREAMS["xbgpu"](payload_bytes=256)
         config = live_config(stream, ends[0], work / "out", **TRANSPORTS[transport])
-        process = start(daemon, "xbgpu", config, ends[0]).wait_ready()
-        wire_end, n, n_lost = Wire(ends[1]), 0, 0
-        for _ in range(50):  # the card and the thread both go on; who is faster is chance
-            process.process.send_signal(signal.SIGSTOP)
-            for endpoint, packet in stream.packets:
-                wire_end.send(ip_packet(endpoint, datagram(endpoint, packet.bytes())))
-            process.process.send_signal(signal.SIGCONT)
-            n += len(stream.packets)
-            process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") + m.get("xbgpu_input_kernel_drops") == n,
-                                "packets taken and dropped")
-            n_lost = ends[0].counter("out_of_buffer")
-            if n_lost > 0:
-                break
-        assert process.metrics().get("xbgpu_input_kernel_drops") == n_lost > 0
-        again = [(ip_packet(e, datagram(e, p.bytes())), True) for e, p in stream.packets[:4]]
-        for frame in again:
-            feed(process, stream, ends[1], [frame], n - n_lost + again.index(frame))
-        process.terminate().wait_end()
+        with start(daemon, "xbgpu", config, ends[0]) as process:
+            wire_end, n, n_lost = Wire(ends[1]), 0, 0
+            for _ in range(50):  # the card and the thread both go on; who is faster is chance
+                process.process.send_signal(signal.SIGSTOP)
+                for endpoint, packet in stream.packets:
+                    wire_end.send(ip_packet(endpoint, datagram(endpoint, packet.bytes())))
+                process.process.send_signal(signal.SIGCONT)
+                n += len(stream.packets)
+                process.wait_metric(lambda m: m.get("xbgpu_input_packets_total") + m.get("xbgpu_input_kernel_drops") == n,
+                                    "packets taken and dropped")
+                n_lost = ends[0].counter("out_of_buffer")
+                if n_lost > 0:
+                    break
+            assert process.metrics().get("xbgpu_input_kernel_drops") == n_lost > 0
+            again = [(ip_packet(e, datagram(e, p.bytes())), True) for e, p in stream.packets[:4]]
+            for frame in again:
+                feed(process, stream, ends[1], [frame], n - n_lost + again.index(frame))
 
 
 # ---- From real senders -----------------------------------------------------------------------------------------------
@@ -368,9 +363,8 @@ def errors(process):
 def calls_of(daemon, work, stream):
     with verbs.fake_wire() as ends:
         config = live_config(stream, ends[0], work / "out", transport="ibverbs", threads=2)
-        process = start(daemon, "fgpu", config, ends[0], "traced").wait_ready()
-        begin = [line.split()[0] for line in ends[0].trace]
-        process.terminate().wait_end()
+        with start(daemon, "fgpu", config, ends[0], "traced") as process:
+            begin = [line.split()[0] for line in ends[0].trace]
         end = [line.split()[0] for line in ends[0].trace][len(begin):]
         return begin, end
 
@@ -412,9 +406,8 @@ def test_packets_come_last(program, daemon, work, ends):
     config = live_config(stream, ends[0], work / "out", transport="ibverbs")
     if program != "visrec":
         config["send"] = {"interface": ends[0].interface, "transport": "ibverbs"}
-    process = start(daemon, program, config, ends[0]).wait_ready()
-    calls = [line.split()[0] for line in ends[0].trace]
-    process.terminate().wait_end()
+    with start(daemon, program, config, ends[0]) as process:
+        calls = [line.split()[0] for line in ends[0].trace]
     first = calls.index("ibv_create_flow")
     assert set(calls[first:]) == {"ibv_create_flow"}
     assert calls.count("ibv_create_qp") == {"fgpu": 2, "xbgpu": 3, "visrec": 1}[program]

@@ -372,10 +372,9 @@ def test_stop_in_the_middle(program, n, daemon, work, rng, ends):
                             "send": {"interface": ends[0].interface, "transport": "ibverbs"}})
     where = ",".join(destinations)
     with harness.Receiver(where, ends[1].address) as receiver:
-        process = start(daemon, program, config, ends[0]).wait_ready()
-        receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= n, f"{n} heaps")
-        began = time.monotonic()
-        process.terminate().wait_end()
+        with start(daemon, program, config, ends[0]) as process:
+            receiver.wait(lambda heaps: sum(h.kind == "data" for h in heaps) >= n, f"{n} heaps")
+            began = time.monotonic()
         took = time.monotonic() - began
         receiver.wait_stops(len(endpoints(where)) * (2 if program == "fgpu" else 1))
         heaps = receiver.data()
@@ -443,10 +442,7 @@ def test_dsim(daemon, work, ends):
 def wait_packets(recorder, where, n):
     """Waits until 'n' more packets have come to each destination."""
     wanted = {e: len(recorder.packets[e]) + n for e in endpoints(where)}
-    deadline = time.monotonic() + harness.TIMEOUT_S
-    while any(len(recorder.packets[e]) < wanted[e] for e in wanted):
-        assert time.monotonic() < deadline, f"{n} packets to each of {where}: not in time"
-        time.sleep(0.01)
+    harness.until(lambda: all(len(recorder.packets[e]) >= wanted[e] for e in wanted), f"{n} packets to each of {where}")
 
 
 def test_dsim_changes_its_signals(daemon, work, ends):
@@ -464,13 +460,11 @@ def test_dsim_changes_its_signals(daemon, work, ends):
     }
     begins = []
     with Recorder(where, ends[1]) as recorder:
-        process = start(daemon, "dsim", config, ends[0]).wait_ready()
-        with control.Client(process) as client:
+        with start(daemon, "dsim", config, ends[0]) as process, control.Client(process) as client:
             for level in levels[1:]:
                 wait_packets(recorder, where, 100)
                 begins.append(int(client.request("signals", f"nodither({level});")[0]) % harness.WIRE)
             wait_packets(recorder, where, 200)
-        process.terminate().wait_end()
     for packets in recorder.packets.values():
         seen = Counter()
         for _, packet in packets:

@@ -335,16 +335,15 @@ def test_other_thread(daemon, rng):
     (where,) = endpoints(config["outputs"][0]["destination"])
     sent = scenario.feng_heaps(config, 0, voltages)
     with harness.Receiver(config["outputs"][0]["destination"]) as receiver:
-        process = daemon("xbgpu", config).wait_ready()
-        harness.send_live(sent, rate=2e5)
-        metrics = process.wait_counted(
-            lambda m: m.get("xbgpu_input_packets_total") == 2 * len(sent)
-            and m.get("xbgpu_input_ignored_packets_total") >= len(sent), "all packets taken by both threads")
-        for thread, n in (("recv0", 2 * 64), ("recv1", 1 * 64)):
-            assert metrics.get("xbgpu_input_ignored_packets_total", thread=thread, reason="other_thread") == n
-        assert metrics.get("xbgpu_input_ignored_packets_total") == len(sent)
-        assert metrics.get("xbgpu_input_rejected_packets_total") == 0
-        process.terminate().wait_end()
+        with daemon("xbgpu", config) as process:
+            harness.send_live(sent, rate=2e5)
+            metrics = process.wait_counted(
+                lambda m: m.get("xbgpu_input_packets_total") == 2 * len(sent)
+                and m.get("xbgpu_input_ignored_packets_total") >= len(sent), "all packets taken by both threads")
+            for thread, n in (("recv0", 2 * 64), ("recv1", 1 * 64)):
+                assert metrics.get("xbgpu_input_ignored_packets_total", thread=thread, reason="other_thread") == n
+            assert metrics.get("xbgpu_input_ignored_packets_total") == len(sent)
+            assert metrics.get("xbgpu_input_rejected_packets_total") == 0
         receiver.wait_stops()
         found = scenario.by_endpoint(receiver.heaps)[where]
     expected = xmodel.dumps(0, voltages, np.ones((64, 3), bool), 4)

@@ -3,17 +3,12 @@
 Packets come through a FIFO, so that a test decides how far the stream is when it asks; nothing is ever lost.
 """
 import ast
-import asyncio
-import contextlib
-import json
 import os
-import socket
-import urllib.request
 
-import aiokatcp
 import numpy as np
 import pytest
 
+import control
 import harness
 import scenario
 import test_gates
@@ -31,10 +26,9 @@ class Fed:
         self.sink = work / f"{name}.out.pcap"
         self.fifo = work / f"{name}.fifo"
         self.empty = work / f"{name}.empty.pcap"
-        self.port = harness.free_tcp_port()
         self.config = merge(config, {"recv": {"pcap_file": str(self.fifo)}, "send": {"pcap_file": str(self.sink)},
                                      "http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"},
-                                     "katcp": {"listen": f"127.0.0.1:{self.port}"}})
+                                     "katcp": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
         os.mkfifo(self.fifo)
         both_ends = os.open(self.fifo, os.O_RDWR)  # so that neither side waits for the other to open it
         self.feed = open(self.fifo, "wb")
@@ -57,45 +51,13 @@ class Fed:
         scenario.check_audits(self.process.log.read_text())
         return harness.decode_pcap(self.sink)
 
-    @contextlib.asynccontextmanager
-    async def client(self):
-        client = await asyncio.wait_for(aiokatcp.Client.connect("127.0.0.1", self.port), harness.TIMEOUT_S)
-        try:
-            yield client
-        finally:
-            client.close()
-            await client.wait_closed()
+    def client(self):
+        return control.Client(self.process)
 
 
 def sending_from(fed):
     """What /status.json says of each output."""
-    url = f"http://{fed.config['http']['listen']}/status.json"
-    with urllib.request.urlopen(url, timeout=harness.TIMEOUT_S) as reply:
-        return [output["sending_from"] for output in json.load(reply)["outputs"]]
-
-
-async def reading(client, name):
-    """(UNIX time, status, value) of a sensor, as text."""
-    _, informs = await client.request("sensor-value", name)
-    (inform,) = informs
-    time_s, one, found, status, value = (a.decode() for a in inform.arguments)
-    assert one == "1" and found == name
-    return float(time_s), status, value
-
-
-async def value(client, name, kind=int):
-    return kind((await reading(client, name))[2])
-
-
-async def wait_for(client, name, condition, what):
-    """Asks until condition(text of the value)."""
-    async def ask():
-        while not condition((await reading(client, name))[2]):
-            await asyncio.sleep(0.01)
-    try:
-        await asyncio.wait_for(ask(), harness.TIMEOUT_S)
-    except TimeoutError:
-        raise AssertionError(f"{what}: not within {harness.TIMEOUT_S:g} s") from None
+    return [output["sending_from"] for output in fed.process.status()["outputs"]]
 
 
 def unix(samples):
@@ -121,12 +83,12 @@ class Run:
         self.n_fed += len(heaps)
         self.fed.write(heaps)
 
-    async def go(self, client, end_batch, seen_batch):
+    def go(self, client, end_batch, seen_batch):
         """Feeds, and waits until the engine has taken in the chunk that 'seen_batch' is in."""
         self.write(end_batch)
         chunk = (self.first_batch + seen_batch) // self.config["recv"]["batches_per_chunk"]
         samples = chunk * self.config["recv"]["batches_per_chunk"] * self.step
-        await wait_for(client, "rx.timestamp", lambda text: int(text) >= samples, f"chunk {chunk}")
+        client.wait("rx.timestamp", lambda _, text: int(text) >= samples, f"chunk {chunk}")
 
     def end(self):
         self.write(len(self.voltages))
@@ -175,18 +137,13 @@ def test_capture_start(where, daemon, work, rng):
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 3, "send_enabled": False}, {"integration_batches": 2},
                  {"integration_batches": 5, "send_enabled": False}], recv=CHANNELS)
-
-    async def drive(run):
-        async with run.fed.client() as client:
-            await run.go(client, 50, 16)
-            before = await value(client, "bcp0.tx.next-timestamp")
-            samples = {"on a dump": [60 * run.step], "a sample later": [60 * run.step + 1], "now": []}[where]
-            reply, informs = await client.request("capture-start", "bcp0", *samples)
-            assert reply == [] and informs == []
-            return samples[0] if samples else before, await value(client, "steady-state-timestamp")
-
     run = Run(Fed(daemon, config, work), rng, 200)
-    from_samples, steady = asyncio.run(drive(run))
+    with run.fed.client() as client:
+        run.go(client, 50, 16)
+        before = client.value("bcp0.tx.next-timestamp", int)
+        samples = {"on a dump": [60 * run.step], "a sample later": [60 * run.step + 1], "now": []}[where]
+        assert client.ask("capture-start", "bcp0", *samples) == ([], [])
+        from_samples, steady = samples[0] if samples else before, client.value("steady-state-timestamp", int)
     found = run.end()
     expected = [dumps_of(run, o, *run.shifted([(0, [0] * 6)])) for o in config["outputs"]]
     length = 3 * run.step
@@ -203,24 +160,19 @@ def test_capture_start(where, daemon, work, rng):
 def test_capture_stop(daemon, work, rng):
     """Nothing leaves that was not pushed yet; then a second capture begins at its own time."""
     config = scenario.xbgpu_config(outputs=[{"integration_batches": 2}, {"integration_batches": 3}], recv=CHANNELS)
-
-    async def drive(run):
-        async with run.fed.client() as client:
-            await run.go(client, 80, 20)
-            assert sending_from(run.fed) == [0, 0]
-            await client.request("capture-stop", "bcp0")
-            assert sending_from(run.fed) == [None, 0]
-            stopped = await value(client, "bcp0.tx.next-timestamp")
-            clipped = await value(client, "bcp0.xeng-clip-cnt")
-            await run.go(client, 170, 130)
-            assert await value(client, "bcp0.xeng-clip-cnt") == clipped
-            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) > 120 * run.step, "dumps go on")
-            await client.request("capture-start", "bcp0", 180 * run.step)
-            assert sending_from(run.fed) == [180 * run.step, 0]
-            return stopped
-
     run = Run(Fed(daemon, config, work), rng, 260)
-    stopped = asyncio.run(drive(run))
+    with run.fed.client() as client:
+        run.go(client, 80, 20)
+        assert sending_from(run.fed) == [0, 0]
+        client.request("capture-stop", "bcp0")
+        assert sending_from(run.fed) == [None, 0]
+        stopped = client.value("bcp0.tx.next-timestamp", int)
+        clipped = client.value("bcp0.xeng-clip-cnt", int)
+        run.go(client, 170, 130)
+        assert client.value("bcp0.xeng-clip-cnt", int) == clipped
+        client.wait("bcp0.tx.next-timestamp", lambda _, t: int(t) > 120 * run.step, "dumps go on")
+        client.request("capture-start", "bcp0", 180 * run.step)
+        assert sending_from(run.fed) == [180 * run.step, 0]
     found = run.end()
     expected = [dumps_of(run, o, *run.shifted([(0, [0] * 6)])) for o in config["outputs"]]
     length = 2 * run.step
@@ -249,31 +201,25 @@ def test_shifts(case, n_batches, daemon, work, rng):
               "shifts": [int(s) for s in shifts], "max_shift": 16, "threads": int(rng.integers(1, 4)),
               "input_labels": "m000h, m000v, m001h, m001v, m002h, m002v"})
     labels = config["recv"]["input_labels"].split(", ")
-
-    async def drive(run):
-        pieces = [(0, shifts)]
-        async with run.fed.client() as client:
-            async def set_shifts(pairs):
-                args = [x for i, s in pairs for x in (labels[i] if rng.random() < 0.5 else i, int(s))]
-                reply, _ = await client.request("input-shift", *args)
-                holds, new = int(reply[0]), pieces[-1][1].copy()
-                for i, s in pairs:
-                    new[i] = s
-                assert await value(client, "steady-state-timestamp") == holds
-                pieces.append((holds, new))
-                assert [int(x) for x in (await client.request("input-shift"))[0]] == new.tolist()
-                assert [int(x) for x in (await client.request("input-shift", labels[2]))[0]] == [new[2]]
-
-            if case == 2:  # before there are data
-                await set_shifts([(0, 5), (3, -16)])
-                assert pieces[-1][0] == 0
-            for part in range(1, 5):
-                await run.go(client, 80 * part, 80 * part - 60)
-                await set_shifts([(int(i), rng.integers(-16, 17)) for i in rng.permutation(6)[:rng.integers(1, 7)]])
-        return pieces
-
     run = Run(Fed(daemon, config, work), rng, 360, first_batch=int(rng.integers(0, 9)))
-    pieces = asyncio.run(drive(run))
+    pieces = [(0, shifts)]
+    with run.fed.client() as client:
+        def set_shifts(pairs):
+            args = [x for i, s in pairs for x in (labels[i] if rng.random() < 0.5 else i, int(s))]
+            holds, new = int(client.request("input-shift", *args)[0]), pieces[-1][1].copy()
+            for i, s in pairs:
+                new[i] = s
+            assert client.value("steady-state-timestamp", int) == holds
+            pieces.append((holds, new))
+            assert [int(x) for x in client.request("input-shift")] == new.tolist()
+            assert [int(x) for x in client.request("input-shift", labels[2])] == [new[2]]
+
+        if case == 2:  # before there are data
+            set_shifts([(0, 5), (3, -16)])
+            assert pieces[-1][0] == 0
+        for part in range(1, 5):
+            run.go(client, 80 * part, 80 * part - 60)
+            set_shifts([(int(i), rng.integers(-16, 17)) for i in rng.permutation(6)[:rng.integers(1, 7)]])
     assert [p[0] for p in pieces] == sorted(p[0] for p in pieces) and 0 < pieces[-1][0] < 330 * run.step
     batches = run.shifted(pieces)
     check(run, run.end(), [dumps_of(run, o, *batches) for o in config["outputs"]], str(pieces))
@@ -320,37 +266,32 @@ def test_gates_change(dispersed, daemon, work, rng):
                  {"integration_batches": 4, "gate": "cal"}], recv=CHANNELS, gates=[pulse, cal])
     pieces = {"pulse": [(0, pulse)], "cal": [(0, cal)]}
 
-    async def change(client, name, from_samples, **keys):
+    def change(client, name, from_samples, **keys):
         args = [f"{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in keys.items()]
-        reply, _ = await client.request("gate", name, from_samples, *args)
-        steady = await value(client, "steady-state-timestamp")
-        holds = int(reply[0])
-        assert holds == max(from_samples, steady)
+        holds = int(client.request("gate", name, from_samples, *args)[0])
+        assert holds == max(from_samples, client.value("steady-state-timestamp", int))
         pieces[name].append((holds, pieces[name][-1][1] | keys))
-        reply, _ = await client.request("gate", name)
-        said = dict(a.decode().split("=") for a in reply[1:])
+        reply = client.request("gate", name)
+        said = dict(a.split("=") for a in reply[1:])
         assert int(reply[0]) == from_samples
         for key, what in keys.items():
             found = ast.literal_eval("[" + said[key] + "]")
             assert found == (what if isinstance(what, list) else [ast.literal_eval(str(what))]), (key, said)
 
-    async def drive(run):
-        async with run.fed.client() as client:
-            assert (await client.request("gate"))[0] == [b"pulse", b"cal"]
-            await run.go(client, 80, 20)
-            await change(client, "pulse", 0, take=[0, 3, 8])
-            await change(client, "cal", 130 * run.step + 7 * 128 + 5, period=7777, on_from=100, on_until=4000)
-            await run.go(client, 200, 160)
-            await change(client, "cal", 0, on_until=300)
-            # A change that waits for its time gives way to the next one.
-            await client.request("gate", "pulse", 400 * run.step, "frequency=1", "take=0")
-            await change(client, "pulse", 260 * run.step + 3 * 128, frequency="54321.9876543", phase="-0.75", bins=12,
-                         take=[2, 11, 4], frequency_derivative="-123.25", epoch=123456)
-            await run.go(client, 350, 300)
-            assert await value(client, "steady-state-timestamp") <= 200 * run.step
-
     run = Run(Fed(daemon, config, work), rng, 420)
-    asyncio.run(drive(run))
+    with run.fed.client() as client:
+        assert client.request("gate") == ["pulse", "cal"]
+        run.go(client, 80, 20)
+        change(client, "pulse", 0, take=[0, 3, 8])
+        change(client, "cal", 130 * run.step + 7 * 128 + 5, period=7777, on_from=100, on_until=4000)
+        run.go(client, 200, 160)
+        change(client, "cal", 0, on_until=300)
+        # A change that waits for its time gives way to the next one.
+        client.request("gate", "pulse", 400 * run.step, "frequency=1", "take=0")
+        change(client, "pulse", 260 * run.step + 3 * 128, frequency="54321.9876543", phase="-0.75", bins=12,
+                     take=[2, 11, 4], frequency_derivative="-123.25", epoch=123456)
+        run.go(client, 350, 300)
+        assert client.value("steady-state-timestamp", int) <= 200 * run.step
     check_gates(run, run.end(), pieces)
 
 
@@ -362,18 +303,14 @@ def test_emulated(daemon, work, rng, fake_cuda):
                  {"integration_batches": 2, "audit_samples": 8}],
         recv=CHANNELS | {"channels_per_substream": 2, "max_shift": 16}, gates=[cal])
     config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
-
-    async def drive(run):
-        async with run.fed.client() as client:
-            await run.go(client, 60, 16)
-            first = int((await client.request("input-shift", 0, 5, 3, -16))[0][0])
-            changed = int((await client.request("gate", "cal", 90 * run.step + 1000, "on_from=700"))[0][0])
-            await run.go(client, 150, 100)
-            second = int((await client.request("input-shift", 0, 0, 2, 16, 5, -1))[0][0])
-        return [(0, [0] * 6), (first, [5, 0, 0, -16, 0, 0]), (second, [0, 0, 16, -16, 0, -1])], changed
-
     run = Run(Fed(daemon, config, work), rng, 200)
-    shifts, changed = asyncio.run(drive(run))
+    with run.fed.client() as client:
+        run.go(client, 60, 16)
+        first = int(client.request("input-shift", 0, 5, 3, -16)[0])
+        changed = int(client.request("gate", "cal", 90 * run.step + 1000, "on_from=700")[0])
+        run.go(client, 150, 100)
+        second = int(client.request("input-shift", 0, 0, 2, 16, 5, -1)[0])
+    shifts = [(0, [0] * 6), (first, [5, 0, 0, -16, 0, 0]), (second, [0, 0, 16, -16, 0, -1])]
     found = run.end()
     first, voltages, present, came = run.shifted(shifts)
     mask = masks(run, [(0, cal), (changed, cal | {"on_from": 700})])
@@ -397,29 +334,24 @@ def test_facts(daemon, work, rng):
                 for p2 in range(2):
                     ordering[4 * xmodel.baseline(a1, a2) + p1 + 2 * p2] = (labels[2 * a1 + p1], labels[2 * a2 + p2])
     step = 16 * 128
-
-    async def drive(fed):
-        async with fed.client() as client:
-            for stream, length in [("bcp0", 3), ("bcp1", 700)]:
-                for name, kind, expected in [
-                        ("chan-range", str, "(8,11)"), ("n-chans", int, 64), ("n-chans-per-substream", int, 4),
-                        ("n-xengs", int, 16), ("n-ants", int, 3), ("n-bls", int, 24), ("n-accs", int, 16 * length),
-                        ("int-time", float, length * step / RATE), ("bandwidth", float, RATE / 128 * 64),
-                        ("center-freq", float, 1284e6), ("sync-time", float, SYNC),
-                        ("scale-factor-timestamp", float, RATE), ("adc-sample-rate", float, RATE),
-                        ("bls-ordering", str, str(ordering)), ("input-labels", str, str(labels)), ("xeng-out-bits-per-sample", int, 32)]:
-                    _, status, text = await reading(client, f"{stream}.{name}")
-                    assert (status, kind(text)) == ("nominal", expected), name
-            _, informs = await client.request("sensor-list")
-            names = {i.arguments[0].decode(): i.arguments[3].decode() for i in informs}
-            assert {"rx.timestamp": "integer", "rx.unixtime": "timestamp", "rx.missing-unixtime": "timestamp",
-                    "rx.device-status": "discrete", "bcp0.rx.synchronised": "boolean", "bcp1.xeng-clip-cnt": "integer",
-                    "bcp0.tx.next-timestamp": "integer", "bcp0.audit-failure-cnt": "integer",
-                    "bcp0.wrong-dump-cnt": "integer",
-                    "device-status": "discrete", "steady-state-timestamp": "integer"}.items() <= names.items()
-
     fed = Fed(daemon, config, work)
-    asyncio.run(drive(fed))
+    with fed.client() as client:
+        for stream, length in [("bcp0", 3), ("bcp1", 700)]:
+            for name, kind, expected in [
+                    ("chan-range", str, "(8,11)"), ("n-chans", int, 64), ("n-chans-per-substream", int, 4),
+                    ("n-xengs", int, 16), ("n-ants", int, 3), ("n-bls", int, 24), ("n-accs", int, 16 * length),
+                    ("int-time", float, length * step / RATE), ("bandwidth", float, RATE / 128 * 64),
+                    ("center-freq", float, 1284e6), ("sync-time", float, SYNC),
+                    ("scale-factor-timestamp", float, RATE), ("adc-sample-rate", float, RATE),
+                    ("bls-ordering", str, str(ordering)), ("input-labels", str, str(labels)), ("xeng-out-bits-per-sample", int, 32)]:
+                _, status, text = client.reading(f"{stream}.{name}")
+                assert (status, kind(text)) == ("nominal", expected), name
+        names = {row[0]: row[3] for row in client.informs("sensor-list")}
+        assert {"rx.timestamp": "integer", "rx.unixtime": "timestamp", "rx.missing-unixtime": "timestamp",
+                "rx.device-status": "discrete", "bcp0.rx.synchronised": "boolean", "bcp1.xeng-clip-cnt": "integer",
+                "bcp0.tx.next-timestamp": "integer", "bcp0.audit-failure-cnt": "integer",
+                "bcp0.wrong-dump-cnt": "integer",
+                "device-status": "discrete", "steady-state-timestamp": "integer"}.items() <= names.items()
     fed.end()
 
 
@@ -437,36 +369,32 @@ def test_sensors(daemon, work, rng):
     n_clipped = xmodel.dumps(0, run.voltages, run.present, 8)[1][2]
     assert n_clipped == 4
     step = run.step
+    with fed.client() as client:
+        for name, expected in [("rx.timestamp", ("error", "-1")), ("rx.unixtime", ("error", "-1")),
+                               ("rx.missing-unixtime", ("nominal", "-1")), ("bcp0.rx.synchronised", ("error", "0")),
+                               ("bcp0.xeng-clip-cnt", ("nominal", "0")), ("bcp0.tx.next-timestamp", ("nominal", "0")),
+                               ("rx.device-status", ("warn", "degraded"))]:
+            _, status, text = client.reading(name)
+            assert (status, text.removesuffix(".000000")) == expected, name
 
-    async def drive():
-        async with fed.client() as client:
-            for name, expected in [("rx.timestamp", ("error", "-1")), ("rx.unixtime", ("error", "-1")),
-                                   ("rx.missing-unixtime", ("nominal", "-1")), ("bcp0.rx.synchronised", ("error", "0")),
-                                   ("bcp0.xeng-clip-cnt", ("nominal", "0")), ("bcp0.tx.next-timestamp", ("nominal", "0")),
-                                   ("rx.device-status", ("warn", "degraded"))]:
-                _, status, text = await reading(client, name)
-                assert (status, text.removesuffix(".000000")) == expected, name
+        run.write(21)  # closes the chunks with batches 0 to 15, so two dumps
+        client.wait("bcp0.tx.next-timestamp", lambda _, t: int(t) >= 16 * step, "the second dump")
+        time_s, status, text = client.reading("bcp0.rx.synchronised")
+        assert (status, text) == ("nominal", "1") and time_s == pytest.approx(unix(16 * step), abs=1e-6)
+        time_s, status, text = client.reading("rx.timestamp")
+        assert status in ("nominal", "error") and int(text) % (4 * step) == 0
+        assert time_s == pytest.approx(unix(int(text)), abs=1e-6)
 
-            run.write(21)  # closes the chunks with batches 0 to 15, so two dumps
-            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 16 * step, "the second dump")
-            time_s, status, text = await reading(client, "bcp0.rx.synchronised")
-            assert (status, text) == ("nominal", "1") and time_s == pytest.approx(unix(16 * step), abs=1e-6)
-            time_s, status, text = await reading(client, "rx.timestamp")
-            assert status in ("nominal", "error") and int(text) % (4 * step) == 0
-            assert time_s == pytest.approx(unix(int(text)), abs=1e-6)
-
-            run.write(48)
-            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 32 * step, "the dump with a loss")
-            await wait_for(client, "rx.timestamp", lambda t: int(t) >= 36 * step, "chunks behind it")
-            time_s, status, text = await reading(client, "bcp0.xeng-clip-cnt")
-            assert (status, int(text)) == ("nominal", n_clipped) and time_s >= unix(32 * step) - 1e-6
-            assert (await reading(client, "bcp1.xeng-clip-cnt"))[1:] == ("nominal", "0")
-            time_s, _, text = await reading(client, "rx.missing-unixtime")
-            assert float(text) == pytest.approx(unix(24 * step), abs=1e-6) and time_s == pytest.approx(float(text), abs=1e-6)
-            assert (await reading(client, "bcp0.audit-failure-cnt"))[1:] == ("nominal", "0")
-            assert (await reading(client, "bcp0.wrong-dump-cnt"))[1:] == ("nominal", "0")
-
-    asyncio.run(drive())
+        run.write(48)
+        client.wait("bcp0.tx.next-timestamp", lambda _, t: int(t) >= 32 * step, "the dump with a loss")
+        client.wait("rx.timestamp", lambda _, t: int(t) >= 36 * step, "chunks behind it")
+        time_s, status, text = client.reading("bcp0.xeng-clip-cnt")
+        assert (status, int(text)) == ("nominal", n_clipped) and time_s >= unix(32 * step) - 1e-6
+        assert client.reading("bcp1.xeng-clip-cnt")[1:] == ("nominal", "0")
+        time_s, _, text = client.reading("rx.missing-unixtime")
+        assert float(text) == pytest.approx(unix(24 * step), abs=1e-6) and time_s == pytest.approx(float(text), abs=1e-6)
+        assert client.reading("bcp0.audit-failure-cnt")[1:] == ("nominal", "0")
+        assert client.reading("bcp0.wrong-dump-cnt")[1:] == ("nominal", "0")
     run.end()
 
 
@@ -484,21 +412,17 @@ def test_silence(daemon, work, rng):
         if not seen[name.decode()] or seen[name.decode()][-1] != entry:
             seen[name.decode()].append(entry)
 
-    async def until(name, condition, what):
-        async with asyncio.timeout(harness.TIMEOUT_S):
-            while not condition(seen[name]):
-                await asyncio.sleep(0.01)
+    def until(name, condition, what):
+        harness.until(lambda: condition(seen[name]), lambda: f"{what}: {seen[name]}")
 
-    async def drive():
-        async with fed.client() as client:
-            client.add_inform_callback("sensor-status", note)
-            await client.request("sensor-sampling", ",".join(seen), "event")
-            run.write(400)
-            await until("rx.timestamp", lambda s: s[-1][0] == "error" and len(s) > 1, "silence")
-            await until("rx.missing-unixtime", lambda s: len(s) == 3, "forgiven")
-            # What was lost is forgiven as the silence begins, so in between all may be well for too short to be told.
-            await until("rx.device-status", lambda s: s[-1] == ("warn", "degraded"), "the aggregate")
-    asyncio.run(drive())
+    with fed.client() as client:
+        client.client.add_inform_callback("sensor-status", note)
+        client.request("sensor-sampling", ",".join(seen), "event")
+        run.write(400)
+        until("rx.timestamp", lambda s: s[-1][0] == "error" and len(s) > 1, "silence")
+        until("rx.missing-unixtime", lambda s: len(s) == 3, "forgiven")
+        # What was lost is forgiven as the silence begins, so in between all may be well for too short to be told.
+        until("rx.device-status", lambda s: s[-1] == ("warn", "degraded"), "the aggregate")
     run.end()
     assert seen["rx.timestamp"][0] == ("error", "-1") and seen["rx.timestamp"][-2] == ("nominal", seen["rx.timestamp"][-1][1])
     assert int(seen["rx.timestamp"][-1][1]) >= 350 * run.step
@@ -515,55 +439,28 @@ def test_synchronised(daemon, work, rng):
     run = Run(fed, rng, 400, loss=0)
     run.present[300:, 1] = False
     run.sent = scenario.feng_heaps(run.config, 0, run.voltages, run.present)
-
-    async def drive():
-        async with fed.client() as client:
-            run.write(200)
-            await wait_for(client, "bcp0.rx.synchronised", lambda t: t == "1", "dumps with all data")
-            run.write(400)
-            await wait_for(client, "bcp0.tx.next-timestamp", lambda t: int(t) >= 320 * run.step, "dumps without")
-            time_s, status, text = await reading(client, "bcp0.rx.synchronised")
-            assert (status, text) == ("error", "0")
-            ends = (time_s - SYNC) * RATE / run.step
-            assert ends == pytest.approx(round(ends), abs=0.01) and round(ends) % 4 == 0 and ends > 300
-            assert (await reading(client, "device-status"))[1:] == ("warn", "degraded")
-
-    asyncio.run(drive())
+    with fed.client() as client:
+        run.write(200)
+        client.wait("bcp0.rx.synchronised", lambda _, t: t == "1", "dumps with all data")
+        run.write(400)
+        client.wait("bcp0.tx.next-timestamp", lambda _, t: int(t) >= 320 * run.step, "dumps without")
+        time_s, status, text = client.reading("bcp0.rx.synchronised")
+        assert (status, text) == ("error", "0")
+        ends = (time_s - SYNC) * RATE / run.step
+        assert ends == pytest.approx(round(ends), abs=0.01) and round(ends) % 4 == 0 and ends > 300
+        assert client.reading("device-status")[1:] == ("warn", "degraded")
     run.end()
 
 
 # ---- By hand: every form of every error ------------------------------------------------------------------------------
 
 
-class Raw:
-    """A client without a library."""
-
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), harness.TIMEOUT_S)
-        self.lines = self.socket.makefile("rb")
-
-    def ask(self, text):
-        """Sends a request with an id.  Returns the reply without it."""
-        name, _, args = text.partition(" ")
-        self.socket.sendall(f"?{name}[77] {args}".rstrip().encode() + b"\n")
-        while True:
-            line = self.lines.readline()
-            assert line, f"closed at: {text}"
-            if line.startswith(b"!"):
-                assert line.startswith(f"!{name}[77] ".encode()), (text, line)
-                return line.decode().rstrip("\n").replace(f"{name}[77]", name)
-
-    def sensor(self, name):
-        """The inform that a request for a sensor's value brings."""
-        self.socket.sendall(f"?sensor-value {name}\n".encode())
-        while not (line := self.lines.readline()).startswith(b"#sensor-value "):
-            assert line, f"closed at: {name}"
-        assert self.lines.readline().startswith(b"!sensor-value ok 1")
-        return line.decode().rstrip("\n")
-
-    def close(self):
-        self.lines.close()
-        self.socket.close()
+def ask(lines, request):
+    """The reply to a request with an id, without the id."""
+    name, _, args = request.partition(" ")
+    reply = lines.ask(f"?{name}[77] {args}".rstrip())
+    assert reply.startswith(f"!{name}[77] "), (request, reply)
+    return reply.replace(f"{name}[77]", name)
 
 
 TRANSCRIPT = [
@@ -632,8 +529,12 @@ TRANSCRIPT = [
 ]
 
 
-def transcript_config():
+def transcript_config(work=None):
+    """With 'work', what is set is kept in a new directory there."""
+    if work:
+        (work / "state").mkdir()
     return scenario.xbgpu_config(
+        state={"directory": str(work / "state")} if work else {},
         outputs=[{"gate": "pulse"}, {"gate": "cal"}],
         gates=[{"kind": "phase", "name": "pulse", "frequency": 30, "bins": 4, "take": [0]},
                {"kind": "switch", "name": "cal", "period": 100, "on_until": 50}],
@@ -643,43 +544,39 @@ def transcript_config():
 def test_transcript(daemon, work):
     """What is asked and what is answered, byte for byte as far as it is said here; nothing refused changes anything."""
     fed = Fed(daemon, transcript_config(), work)
-    client = Raw(fed.port)
-    for request, expected in TRANSCRIPT:
-        reply = client.ask(request)
-        whole = " ok" in expected and expected.startswith("!")
-        assert reply == expected if whole else reply.startswith(expected), (request, reply)
-    client.close()
+    with control.Lines(fed.process) as lines:
+        for request, expected in TRANSCRIPT:
+            reply = ask(lines, request)
+            assert reply == expected if " ok" in expected else reply.startswith(expected), (request, reply)
     fed.end()
 
 
 def test_no_room(daemon, work):
     """Without shifts in the configuration there is room for none."""
     fed = Fed(daemon, scenario.xbgpu_config(), work)
-    client = Raw(fed.port)
-    assert client.ask("input-shift") == "!input-shift ok 0 0 0 0"
-    assert client.ask("input-shift 0 1").startswith(
-        "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_0\\_to\\_0\\_spectra")
-    assert client.ask("input-shift 0 0") == "!input-shift ok 0"
-    assert client.ask("gate") == "!gate ok"
-    assert client.ask("gate cal") == "!gate fail there\\_is\\_no\\_gate\\_'cal'"
-    client.close()
+    with control.Lines(fed.process) as lines:
+        assert ask(lines, "input-shift") == "!input-shift ok 0 0 0 0"
+        assert ask(lines, "input-shift 0 1").startswith(
+            "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_0\\_to\\_0\\_spectra")
+        assert ask(lines, "input-shift 0 0") == "!input-shift ok 0"
+        assert ask(lines, "gate") == "!gate ok"
+        assert ask(lines, "gate cal") == "!gate fail there\\_is\\_no\\_gate\\_'cal'"
     fed.end()
 
 
 def test_read_only(daemon, work):
     """Whoever may only look is told everything and changes nothing."""
-    config, port = transcript_config(), harness.free_tcp_port()
-    config["katcp"] = {"read_only_listen": f"127.0.0.1:{port}"}
+    config = transcript_config()
+    config["katcp"] = {"read_only_listen": f"127.0.0.1:{harness.free_tcp_port()}"}
     fed = Fed(daemon, config, work)
-    client = Raw(port)
-    for request in ("capture-start bcp0", "capture-start bcp0 5", "capture-stop bcp0", "input-shift 0 1",
-                    "gate cal 0 on_until=3", "gate cal 0"):
-        assert client.ask(request).startswith(f"!{request.split()[0]} fail "), request
-    assert client.ask("input-shift") == "!input-shift ok 0 0 3 0 0 0"
-    assert client.ask("input-shift a1v") == "!input-shift ok 3"
-    assert client.ask("gate") == "!gate ok pulse cal"
-    assert client.ask("gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
-    client.close()
+    with control.Lines(fed.process, "read_only_listen") as lines:
+        for request in ("capture-start bcp0", "capture-start bcp0 5", "capture-stop bcp0", "input-shift 0 1",
+                        "gate cal 0 on_until=3", "gate cal 0"):
+            assert ask(lines, request).startswith(f"!{request.split()[0]} fail "), request
+        assert ask(lines, "input-shift") == "!input-shift ok 0 0 3 0 0 0"
+        assert ask(lines, "input-shift a1v") == "!input-shift ok 3"
+        assert ask(lines, "gate") == "!gate ok pulse cal"
+        assert ask(lines, "gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
     fed.end()
 
 
@@ -688,27 +585,23 @@ def test_read_only(daemon, work):
 
 def test_state_survives(daemon, work, rng):
     """What was set holds from the first batch after a restart, and the YAML where nothing was set."""
-    config = transcript_config()
-    config["state"] = {"directory": str(work / "state")}
+    config = transcript_config(work)
     config["outputs"].append(merge(harness.XBGPU_OUTPUT, {"name": "plain", "destination": harness.groups()}))
     config["outputs"][0]["missing"] = "weights"
-    (work / "state").mkdir()
     fed = Fed(daemon, config, work, "before")
-    client = Raw(fed.port)
-    for request in ["input-shift a0h -8 5 8", "gate cal 0 on_until=99 period=1001 epoch=-7", "capture-stop bcp1",
-                    "gate pulse 0 frequency=99321.7 phase=0.1234 bins=9 take=1,2,5 epoch_time=1700000000.5",
-                    "capture-stop plain", f"capture-start plain {40 * 2048}", "capture-start bcp1"]:
-        assert " ok" in client.ask(request), request
-    client.close()
+    with control.Lines(fed.process) as lines:
+        for request in ["input-shift a0h -8 5 8", "gate cal 0 on_until=99 period=1001 epoch=-7", "capture-stop bcp1",
+                        "gate pulse 0 frequency=99321.7 phase=0.1234 bins=9 take=1,2,5 epoch_time=1700000000.5",
+                        "capture-stop plain", f"capture-start plain {40 * 2048}", "capture-start bcp1"]:
+            assert " ok" in ask(lines, request), request
     fed.end()
 
     fed = Fed(daemon, config, work, "after")
     run = Run(fed, rng, 120)
-    client = Raw(fed.port)
-    assert client.ask("input-shift") == "!input-shift ok 0 -8 3 0 0 8"
-    assert client.sensor("state-status").endswith(" nominal kept")
-    assert client.ask("gate cal") == "!gate ok 0 epoch=-7 period=1001 on_from=0 on_until=99"
-    client.close()
+    with control.Lines(fed.process) as lines, fed.client() as client:
+        assert ask(lines, "input-shift") == "!input-shift ok 0 -8 3 0 0 8"
+        assert client.reading("state-status")[1:] == ("nominal", "kept")
+        assert ask(lines, "gate cal") == "!gate ok 0 epoch=-7 period=1001 on_from=0 on_until=99"
     found = run.end()
     gates = {
         "cal": {"kind": "switch", "name": "cal", "period": 1001, "on_until": 99, "epoch": -7},
@@ -730,19 +623,16 @@ def test_state_survives(daemon, work, rng):
 
 def test_state_that_does_not_fit(daemon, work, rng):
     """What the configuration has no place for any more is left out, with a line each; the rest holds."""
-    config = transcript_config()
-    config["state"] = {"directory": str(work / "state")}
-    (work / "state").mkdir()
+    config = transcript_config(work)
     (work / "state" / "control").write_text(
         "# by hand\ncapture gone on 0\ncapture bcp0 maybe 0\ncapture bcp1 off 0\nshift 9 1\nshift 0 9\nshift 1 -2\n"
         "gate gone 0 bins 3\ngate pulse 0 bins 2\ngate pulse 0 take 3\ngate cal 0 bins 3\ncolour red\n")
     fed = Fed(daemon, config, work)
-    client = Raw(fed.port)
-    assert client.ask("input-shift") == "!input-shift ok 0 -2 3 0 0 0"
-    assert client.ask("gate pulse").startswith("!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0")
-    assert client.ask("gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
-    assert client.sensor("state-status").endswith(" error ignored")
-    client.close()
+    with control.Lines(fed.process) as lines, fed.client() as client:
+        assert ask(lines, "input-shift") == "!input-shift ok 0 -2 3 0 0 0"
+        assert ask(lines, "gate pulse").startswith("!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0")
+        assert ask(lines, "gate cal") == "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"
+        assert client.reading("state-status")[1:] == ("error", "ignored")
     fed.end()
     log = fed.process.log.read_text()
     for line in (2, 3, 5, 6, 8, 11, 12):
@@ -752,9 +642,8 @@ def test_state_that_does_not_fit(daemon, work, rng):
 
 def test_state_that_cannot_be_read(daemon, work):
     """Ignored with one sentence: an array that does not start is worse than one without its settings."""
-    config = transcript_config()
-    config["state"] = {"directory": str(work / "state")}
-    (work / "state" / "control").mkdir(parents=True)
+    config = transcript_config(work)
+    (work / "state" / "control").mkdir()
     process = daemon("xbgpu", config).wait_ready()
     process.terminate().wait_end()
     log = process.log.read_text()

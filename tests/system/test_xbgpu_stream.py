@@ -159,12 +159,11 @@ def test_time_that_is_set_forward(daemon, rng):
     batch = scenario.batch_samples(config)
     voltages = scenario.random_voltages(rng, config, 32)
     with harness.Receiver(destinations(config)) as receiver:
-        process = daemon("xbgpu", config).wait_ready()
-        for first in (64, 64 + 2**30):
-            harness.send_live(scenario.feng_heaps(config, first, voltages), rate=5e6)
-            wait_window(receiver, config, 0, first // 4 + 5)
-        metrics = process.wait_counted(lambda m: m.get("xbgpu_input_jumps_total") == 1, "the jump")
-        assert metrics.get("xbgpu_input_gap_samples_total") > 2**29 * batch
-        assert metrics.get("xbgpu_input_missing_heaps_total") < 100
-        assert metrics.get("xbgpu_output_x_absent_accs_total") == 0
-        process.terminate().wait_end()
+        with daemon("xbgpu", config) as process:
+            for first in (64, 64 + 2**30):
+                harness.send_live(scenario.feng_heaps(config, first, voltages), rate=5e6)
+                wait_window(receiver, config, 0, first // 4 + 5)
+            metrics = process.wait_counted(lambda m: m.get("xbgpu_input_jumps_total") == 1, "the jump")
+            assert metrics.get("xbgpu_input_gap_samples_total") > 2**29 * batch
+            assert metrics.get("xbgpu_input_missing_heaps_total") < 100
+            assert metrics.get("xbgpu_output_x_absent_accs_total") == 0

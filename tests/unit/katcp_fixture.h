@@ -171,14 +171,6 @@ static inline void open_server(void)
     ck_assert_msg(katcp_server_open(&config, loop, &served, &server, why, sizeof(why)) == 0, "%s", why);
 }
 
-static inline void close_server(void)
-{
-    katcp_server_close(server);
-    katcp_server_close(NULL);
-    sensors_destroy(sensors);
-    ev_loop_destroy(loop);
-}
-
 /* ---- Clients ----------------------------------------------------------------------------------------------------- */
 
 struct client {
@@ -186,7 +178,10 @@ struct client {
     char *bytes;
     size_t n, n_allocated;
     bool ended;
+    struct client *next;
 };
+
+static struct client *clients_here; /* that have not left */
 
 static inline void turn(void)
 {
@@ -199,6 +194,8 @@ static inline struct client *connect_to(unsigned port)
         .sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_port = htons((uint16_t)port)};
     struct client *client = calloc(1, sizeof(*client));
 
+    client->next = clients_here;
+    clients_here = client;
     client->fd = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(connect(client->fd, (struct sockaddr *)&address, sizeof(address)), 0);
     turn();
@@ -278,10 +275,30 @@ static inline struct client *connect_greeted(bool read_only)
 
 static inline void leave(struct client *client)
 {
+    struct client **at = &clients_here;
+
+    while (*at != client)
+        at = &(*at)->next;
+    *at = client->next;
     close(client->fd);
     free(client->bytes);
     free(client);
     turn();
+}
+
+static inline void leave_all(void)
+{
+    while (clients_here)
+        leave(clients_here);
+}
+
+static inline void close_server(void)
+{
+    leave_all();
+    katcp_server_close(server);
+    katcp_server_close(NULL);
+    sensors_destroy(sensors);
+    ev_loop_destroy(loop);
 }
 
 /* Nothing more has come, as the answer to a request shows; the sensors have been looked at in between. */

@@ -41,6 +41,7 @@ struct end {
 };
 
 static struct end ends[2];
+static struct ibv_flow *flow; /* to the first */
 
 static void set_up_world(void)
 {
@@ -116,6 +117,9 @@ static void close_end(struct end *end)
 
 static void close_wire(void)
 {
+    if (flow)
+        ibv_destroy_flow(flow);
+    flow = NULL;
     for (int i = 0; i < 2; i++)
         if (ends[i].id)
             close_end(&ends[i]);
@@ -255,7 +259,7 @@ TEST(frames_arrive_as_they_were_sent_in_their_order, .end = 3)
     static uint8_t sent[N_FRAMES][FRAME_BYTES], inlined[64];
 
     open_wire(2 * N_FRAMES, N_FRAMES);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     random_bytes(ends[1].memory, N_FRAMES * FRAME_BYTES);
     for (size_t i = 0; i < N_FRAMES; i++) {
         n_first[i] = 1 + random_below(FRAME_BYTES - 1);
@@ -299,12 +303,13 @@ TEST(frames_arrive_as_they_were_sent_in_their_order, .end = 3)
         ck_assert_msg(memcmp(frame, sent[i], n_bytes[i]) == 0, "frame %zu", i);
     }
     ck_assert_int_eq(ibv_destroy_flow(flow), 0);
+    flow = NULL;
 }
 
 TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
 {
     open_wire(8, 8);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     struct ibv_sge room = part(&ends[0], 0, 100), frame = part(&ends[1], 0, 45);
     ck_assert_int_eq(post_recv(ends[0].qp, 1, &room, 1), 0);
     put_headers(ends[1].memory, GROUP, PORT, 45);
@@ -316,7 +321,6 @@ TEST(a_wrong_sum_is_told_and_a_short_frame_filled)
     ck_assert_uint_eq(wc.byte_len, 60);
     ck_assert_int_eq(ends[0].memory[59], 0);
     ck_assert_int_eq(ends[0].memory[60], 0xEE);
-    ibv_destroy_flow(flow);
 }
 
 TEST(a_frame_goes_to_the_queue_of_its_flow_only)
@@ -378,7 +382,7 @@ TEST(frames_without_a_request_are_dropped_and_counted, .teardown = test_no_setup
     ck_assert(mkdtemp(directory));
     setenv("CBF_FAKE_VERBS_DIR", directory, 1);
     open_wire(64, 64);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     for (size_t i = 0; i < 13; i++) {
         struct ibv_sge room = part(&ends[0], i * FRAME_BYTES, FRAME_BYTES);
         if (i < 3)
@@ -395,7 +399,6 @@ TEST(frames_without_a_request_are_dropped_and_counted, .teardown = test_no_setup
     ck_assert_int_eq(send_frame(GROUP, PORT, 999), 0);
     ck_assert_uint_eq(wait_wc(ends[0].cq).byte_len, 999);
     ck_assert_uint_eq(counter(&ends[0]), 10);
-    ibv_destroy_flow(flow);
     close_wire();
     snprintf(command, sizeof(command), "rm -r %s", directory);
     ck_assert_int_eq(system(command), 0);
@@ -405,7 +408,7 @@ TEST(a_patient_device_keeps_frames_until_there_are_requests)
 {
     setenv("CBF_FAKE_VERBS_LIMITS", "patient=1", 1);
     open_wire(64, 64);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     for (size_t i = 0; i < 10; i++) {
         ck_assert_int_eq(send_frame(GROUP, PORT, 100 + i), 0);
         expect(ends[1].cq, 77, IBV_WC_SUCCESS);
@@ -417,7 +420,6 @@ TEST(a_patient_device_keeps_frames_until_there_are_requests)
         ck_assert_int_eq(post_recv(ends[0].qp, i, &room, 1), 0);
         ck_assert_uint_eq(wait_wc(ends[0].cq).byte_len, 100 + i);
     }
-    ibv_destroy_flow(flow);
 }
 
 /* ---- What is refused --------------------------------------------------------------------------------------------- */
@@ -459,7 +461,7 @@ TEST(memory_that_may_not_be_written_is_not, .end = N_WRONG)
     struct ibv_pd *pd;
 
     open_wire(8, 8);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     struct ibv_sge good = part(&ends[0], 0, FRAME_BYTES), bad = wrong_part(&ends[0], (enum wrong)_i, &mr, &pd);
     ck_assert_int_eq(post_recv(ends[0].qp, 1, &good, 1), 0);
     ck_assert_int_eq(post_recv(ends[0].qp, 2, &bad, 1), 0);
@@ -481,7 +483,6 @@ TEST(memory_that_may_not_be_written_is_not, .end = N_WRONG)
     ck_assert_int_eq(send_frame(GROUP, PORT, 100), 0);
     expect(ends[0].cq, 5, IBV_WC_SUCCESS);
     give_back(mr, pd);
-    ibv_destroy_flow(flow);
 }
 
 TEST(memory_that_may_not_be_read_is_not_sent, .end = N_WRONG)
@@ -506,7 +507,7 @@ TEST(memory_that_may_not_be_read_is_not_sent, .end = N_WRONG)
 TEST(a_frame_that_does_not_fit_is_an_error)
 {
     open_wire(8, 8);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     struct ibv_sge room[2] = {part(&ends[0], 0, 50), part(&ends[0], 100, 50)};
     ck_assert_int_eq(post_recv(ends[0].qp, 1, room, 2), 0);
     ck_assert_int_eq(post_recv(ends[0].qp, 2, room, 2), 0);
@@ -521,7 +522,6 @@ TEST(a_frame_that_does_not_fit_is_an_error)
     struct ibv_sge long_one = part(&ends[1], 0, FRAME_BYTES + 5); /* four bytes would be a tag */
     ck_assert_int_eq(post_send(ends[1].qp, 9, &long_one, 1, 0), 0);
     expect(ends[1].cq, 9, IBV_WC_LOC_LEN_ERR);
-    ibv_destroy_flow(flow);
 }
 
 /* A slot is free when the completion of its request, or of a later one, was polled. */
@@ -585,12 +585,13 @@ TEST(states_come_in_their_order)
 TEST(what_is_in_use_cannot_be_destroyed)
 {
     open_wire(8, 8);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     ck_assert_int_eq(ibv_destroy_qp(ends[0].qp), EBUSY);
     ck_assert_int_eq(ibv_destroy_cq(ends[0].cq), EBUSY);
     ck_assert_int_eq(ibv_destroy_comp_channel(ends[0].completions), EBUSY);
     ck_assert_int_eq(ibv_dealloc_pd(ends[0].pd), EBUSY);
     ibv_destroy_flow(flow);
+    flow = NULL;
     void *nowhere = (void *)16; /* no memory there */
     ck_assert_ptr_null(ibv_reg_mr(ends[0].pd, nowhere, 100, IBV_ACCESS_LOCAL_WRITE));
     ck_assert_int_eq(errno, EFAULT);
@@ -679,7 +680,7 @@ static void wait_link_up(struct end *end)
 TEST(an_interface_that_goes_takes_its_device_with_it)
 {
     open_wire(64, 64);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     struct ibv_sge room = part(&ends[0], 0, FRAME_BYTES);
     ck_assert_int_eq(post_recv(ends[0].qp, 1, &room, 1), 0);
     ck_assert_int_eq(system("ip link set veth0 down"), 0);
@@ -703,7 +704,6 @@ TEST(an_interface_that_goes_takes_its_device_with_it)
     expect(ends[0].cq, 2, IBV_WC_WR_FLUSH_ERR);
     ck_assert_ptr_null(ibv_alloc_pd(ends[0].id->verbs));
     ck_assert_int_eq(errno, EIO);
-    ibv_destroy_flow(flow);
 }
 
 TEST(failures_come_when_asked_for)
@@ -730,7 +730,7 @@ TEST(memory_of_a_file_descriptor_is_written_and_sent)
 
     ck_assert_int_eq(ftruncate(fd, AT + BYTES), 0);
     open_wire(64, 64);
-    struct ibv_flow *flow = steer(ends[0].qp, GROUP, PORT);
+    flow = steer(ends[0].qp, GROUP, PORT);
     struct ibv_mr *mr = ibv_reg_dmabuf_mr(ends[0].pd, AT, BYTES, IOVA, fd, IBV_ACCESS_LOCAL_WRITE);
     ck_assert_ptr_nonnull(mr);
     struct ibv_sge room[2] = {part(&ends[0], 0, HEADER), {.addr = IOVA + 7, .length = 5000, .lkey = mr->lkey}};
@@ -743,7 +743,6 @@ TEST(memory_of_a_file_descriptor_is_written_and_sent)
     ck_assert_mem_eq(got, ends[1].memory + HEADER, sizeof(got));
     ck_assert_int_eq(ibv_dereg_mr(mr), 0);
     close(fd);
-    ibv_destroy_flow(flow);
 }
 
 TEST(a_rate_is_kept)

@@ -33,7 +33,7 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: %s}\n"
                            "           dither: none, gain: 1, destinations: 239.2.0.0}]\n"
                            "send: {pcap_file: /dev/null}\n";
 
-struct fixture {
+static struct fixture {
     struct fgpu_config values;
     struct config *config;
     struct fgpu_layout layout;
@@ -48,9 +48,9 @@ struct fixture {
     int64_t n_chunks; /* that the walk has seen */
     struct fgpu_delays delays;
     struct sensors *sensors;
-};
+} f;
 
-static void load(struct fixture *f, const char *rate_hz)
+static void load(const char *rate_hz)
 {
     char path[] = "/tmp/check_fgpu_output.XXXXXX";
     int fd = mkstemp(path);
@@ -58,100 +58,104 @@ static void load(struct fixture *f, const char *rate_hz)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_gt(dprintf(fd, yaml, rate_hz), 0);
     close(fd);
-    int err = config_load(&fgpu_config_table, path, &f->values, &f->config);
+    int err = config_load(&fgpu_config_table, path, &f.values, &f.config);
     unlink(path);
-    config_print_errors(f->config, stdout);
+    config_print_errors(f.config, stdout);
     ck_assert_int_eq(err, 0);
 }
 
 /* Both polarisations, history and chunk: constant and all there. */
-static void make_input(struct fixture *f)
+static void make_input(void)
 {
-    size_t n_heaps = f->layout.history_heaps + f->layout.heaps_per_chunk, bytes = fgpu_device_input_bytes(&f->layout);
+    size_t n_heaps = f.layout.history_heaps + f.layout.heaps_per_chunk, bytes = fgpu_device_input_bytes(&f.layout);
     uint8_t *samples = malloc(bytes);
 
     memset(samples, SAMPLE, bytes);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        f->input.samples[pol] = device_alloc(f->device, bytes);
-        test_write(f->compute, f->input.samples[pol], samples, bytes);
-        f->input.present[pol] = malloc(n_heaps);
-        memset(f->input.present[pol], 1, n_heaps);
-        f->input.sums[pol] = calloc(n_heaps + 1, sizeof(uint32_t));
-        presence_sums(f->input.present[pol], n_heaps, f->input.sums[pol]);
+        f.input.samples[pol] = device_alloc(f.device, bytes);
+        test_write(f.compute, f.input.samples[pol], samples, bytes);
+        f.input.present[pol] = malloc(n_heaps);
+        memset(f.input.present[pol], 1, n_heaps);
+        f.input.sums[pol] = calloc(n_heaps + 1, sizeof(uint32_t));
+        presence_sums(f.input.present[pol], n_heaps, f.input.sums[pol]);
     }
     free(samples);
 }
 
-static void setup_at(struct fixture *f, const char *rate_hz)
+static void setup_at(const char *rate_hz)
 {
     static const struct fgpu_choice no_choice;
     char why[600] = "";
 
-    memset(f, 0, sizeof(*f));
-    load(f, rate_hz);
-    f->device = test_open_device(1);
-    fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->device), NULL, 0);
-    ck_assert_int_eq(device_stream_create(f->device, "compute", &f->compute), 0);
-    ck_assert_int_eq(device_stream_create(f->device, "download", &f->download), 0);
-    ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f->worker), 0);
-    ck_assert_int_eq(sensors_create(&f->sensors), 0);
+    memset(&f, 0, sizeof(f));
+    load(rate_hz);
+    f.device = test_open_device(1);
+    fgpu_layout_init(&f.layout, &f.values, device_shared_bytes(f.device), NULL, 0);
+    ck_assert_int_eq(device_stream_create(f.device, "compute", &f.compute), 0);
+    ck_assert_int_eq(device_stream_create(f.device, "download", &f.download), 0);
+    ck_assert_int_eq(inbox_create(2 * N_BUFFERS, &f.worker), 0);
+    ck_assert_int_eq(sensors_create(&f.sensors), 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        fgpu_delay_queue_init(&f->delays.pols[pol]);
-    f->engine =
-        (struct engine){.c = {.device = f->device, .sensors = f->sensors}, .inbox = f->worker, .download = f->download};
-    ck_assert_msg(fgpu_send_create(&f->values, &f->layout, &f->engine, &f->send, why, sizeof(why)) == 0, "%s", why);
-    f->stream = fgpu_send_stream(f->send, 0, 0);
-    const struct fgpu_output_config walk = {.config = &f->values,
-                                            .layout = &f->layout,
-                                            .device = f->device,
-                                            .compute = f->compute,
-                                            .download = f->download,
-                                            .stream = f->stream,
+        fgpu_delay_queue_init(&f.delays.pols[pol]);
+    f.engine =
+        (struct engine){.c = {.device = f.device, .sensors = f.sensors}, .inbox = f.worker, .download = f.download};
+    ck_assert_msg(fgpu_send_create(&f.values, &f.layout, &f.engine, &f.send, why, sizeof(why)) == 0, "%s", why);
+    f.stream = fgpu_send_stream(f.send, 0, 0);
+    const struct fgpu_output_config walk = {.config = &f.values,
+                                            .layout = &f.layout,
+                                            .device = f.device,
+                                            .compute = f.compute,
+                                            .download = f.download,
+                                            .stream = f.stream,
                                             .choice = &no_choice};
-    ck_assert_int_eq(fgpu_output_create(&walk, &f->walk), 0);
-    make_input(f);
+    ck_assert_int_eq(fgpu_output_create(&walk, &f.walk), 0);
+    make_input();
 }
 
-static void setup(struct fixture *f)
+static void setup(void)
 {
-    setup_at(f, "1e9"); /* a sample is a nanosecond */
+    setup_at("1e9"); /* a sample is a nanosecond */
 }
 
-static void teardown(struct fixture *f)
+static void setup_slow(void)
 {
-    device_stream_destroy(f->compute);
-    device_stream_destroy(f->download);
-    fgpu_output_destroy(f->walk);
-    fgpu_send_destroy(f->send);
+    setup_at("1e3");
+}
+
+static void teardown(void)
+{
+    device_stream_destroy(f.compute);
+    device_stream_destroy(f.download);
+    fgpu_output_destroy(f.walk);
+    fgpu_send_destroy(f.send);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        device_free(f->device, f->input.samples[pol]);
-        free(f->input.present[pol]);
-        free(f->input.sums[pol]);
+        device_free(f.device, f.input.samples[pol]);
+        free(f.input.present[pol]);
+        free(f.input.sums[pol]);
     }
-    sensors_destroy(f->sensors);
-    inbox_destroy(f->worker);
-    config_free(&fgpu_config_table, &f->values, f->config);
-    device_close(f->device);
+    sensors_destroy(f.sensors);
+    inbox_destroy(f.worker);
+    config_free(&fgpu_config_table, &f.values, f.config);
+    device_close(f.device);
 }
 
 /* A chunk, which may come behind another one. */
-static void advance_to(struct fixture *f, int64_t timestamp, bool has_history)
+static void advance_to(int64_t timestamp, bool has_history)
 {
-    f->input.timestamp_samples = timestamp - f->layout.history_samples;
-    f->input.has_history = has_history;
+    f.input.timestamp_samples = timestamp - f.layout.history_samples;
+    f.input.has_history = has_history;
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        f->input.first_samples[pol] = timestamp;
-        f->input.end_samples[pol] = timestamp + CHUNK;
+        f.input.first_samples[pol] = timestamp;
+        f.input.end_samples[pol] = timestamp + CHUNK;
     }
-    ck_assert_msg(fgpu_output_advance(f->walk, &f->input, true), "no buffer for the chunk at %lld",
-                  (long long)timestamp);
+    ck_assert_msg(fgpu_output_advance(f.walk, &f.input, true), "no buffer for the chunk at %lld", (long long)timestamp);
 }
 
 /* The next chunk. */
-static void advance(struct fixture *f)
+static void advance(void)
 {
-    advance_to(f, START_SAMPLES + f->n_chunks * CHUNK, f->n_chunks > 0);
-    f->n_chunks++;
+    advance_to(START_SAMPLES + f.n_chunks * CHUNK, f.n_chunks > 0);
+    f.n_chunks++;
 }
 
 /* Sum of the weights, from their definition. */
@@ -170,13 +174,13 @@ static double weights_sum(void)
 
 /* Takes the buffer that was finished next: it must begin at 'timestamp', and its spectra's first channel be 'expected'
  * in both polarisations. */
-static void check_buffer(struct fixture *f, int64_t timestamp, double complex expected)
+static void check_buffer(int64_t timestamp, double complex expected)
 {
     struct inbox_item item;
 
-    device_stream_wait(f->compute);
-    device_stream_wait(f->download);
-    ck_assert_int_eq(inbox_try_pop(f->worker, &item), 0);
+    device_stream_wait(f.compute);
+    device_stream_wait(f.download);
+    ck_assert_int_eq(inbox_try_pop(f.worker, &item), 0);
     struct fgpu_buffer *buffer = item.object;
     ck_assert_int_eq(buffer->timestamp_samples, timestamp);
     ck_assert(buffer->job.groups[0].send);
@@ -190,18 +194,18 @@ static void check_buffer(struct fixture *f, int64_t timestamp, double complex ex
     outbuf_give(&buffer->base);
 }
 
-static void check_no_buffer(struct fixture *f)
+static void check_no_buffer(void)
 {
     struct inbox_item item;
 
-    device_stream_wait(f->compute);
-    device_stream_wait(f->download);
-    ck_assert_int_eq(inbox_try_pop(f->worker, &item), -EAGAIN);
+    device_stream_wait(f.compute);
+    device_stream_wait(f.download);
+    ck_assert_int_eq(inbox_try_pop(f.worker, &item), -EAGAIN);
 }
 
-static int64_t set_gains(struct fixture *f, double complex gain)
+static int64_t set_gains(double complex gain)
 {
-    struct fgpu_gains *gains = fgpu_output_take_gains(f->walk);
+    struct fgpu_gains *gains = fgpu_output_take_gains(f.walk);
 
     ck_assert_ptr_nonnull(gains);
     ck_assert_uint_eq(gains->ant, 0);
@@ -210,29 +214,29 @@ static int64_t set_gains(struct fixture *f, double complex gain)
         gains->values[2 * i] = (float)creal(gain);
         gains->values[2 * i + 1] = (float)cimag(gain);
     }
-    return fgpu_output_set_gains(f->walk, gains);
+    return fgpu_output_set_gains(f.walk, gains);
 }
 
 /* Returns from when on it holds. */
-static int64_t set_delay_of(struct fixture *f, unsigned n_pols, int64_t start, double delay, double phase)
+static int64_t set_delay_of(unsigned n_pols, int64_t start, double delay, double phase)
 {
     const struct fgpu_delay_model model = {.start_samples = start, .delay_samples = delay, .phase_rad = phase};
 
     for (unsigned pol = 0; pol < n_pols; pol++)
-        ck_assert_int_eq(fgpu_delay_queue_add(&f->delays.pols[pol], &model), 0);
-    return fgpu_output_set_delays(f->walk, &f->delays);
+        ck_assert_int_eq(fgpu_delay_queue_add(&f.delays.pols[pol], &model), 0);
+    return fgpu_output_set_delays(f.walk, &f.delays);
 }
 
-static int64_t set_delay(struct fixture *f, int64_t start, double delay, double phase)
+static int64_t set_delay(int64_t start, double delay, double phase)
 {
-    return set_delay_of(f, N_POLS, start, delay, phase);
+    return set_delay_of(N_POLS, start, delay, phase);
 }
 
 /* The model in effect, since when, as the sensors say. */
-static void check_model(struct fixture *f, int64_t since, int64_t start, double delay)
+static void check_model(int64_t since, int64_t start, double delay)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
-        struct sensor_reading reading = sensor_read(fgpu_output_delay_sensor(f->walk, pol));
+        struct sensor_reading reading = sensor_read(fgpu_output_delay_sensor(f.walk, pol));
         if (start < 0) {
             ck_assert_int_eq(reading.unix_ns, 0); /* nobody has set it yet */
             continue;
@@ -245,177 +249,157 @@ static void check_model(struct fixture *f, int64_t since, int64_t start, double 
     }
 }
 
+static void check_buffers(int n, int64_t timestamp, double complex expected)
+{
+    for (int b = 0; b < n; b++)
+        check_buffer(timestamp + b * BATCH, expected);
+}
+
+/* The first chunk, with a gain that makes 100 of the constant. */
+static void start_walk(void)
+{
+    set_gains(100 / (SAMPLE * weights_sum()));
+    advance();
+    check_buffers(3, START_SAMPLES, 100);
+}
+
 /* A chunk has four batches; the last one's windows end in the next chunk.  So when gains come after a chunk one buffer is
  * being filled, and keeps the old ones. */
 TEST(gains_hold_from_the_next_buffer)
 {
-    struct fixture f;
     const double one = SAMPLE * weights_sum();
     const double complex g[] = {1.0 / one * 50, 1.0 / one * 90 * I, 1.0 / one * (-30 + 40 * I)};
 
-    setup(&f);
-    set_gains(&f, g[0]);
+    set_gains(g[0]);
     int64_t t = START_SAMPLES;
     for (int round = 0; round < 12; round++) {
-        advance(&f);
+        advance();
         device_stream_wait(f.compute); /* those of the round before are back */
         /* Posted twice before they hold: the second counts, and the first is back at once. */
-        set_gains(&f, 1.0);
-        int64_t holds = set_gains(&f, g[(round + 1) % 3]);
+        set_gains(1.0);
+        int64_t holds = set_gains(g[(round + 1) % 3]);
         ck_assert_int_eq(holds, START_SAMPLES + (round + 1) * CHUNK); /* behind the buffer that has been begun */
         for (int b = 0; b < (round ? 4 : 3); b++, t += BATCH) /* the first of a round was begun in the one before */
-            check_buffer(&f, t, g[(b == 0 && round ? round + 2 : round) % 3] * one);
-        check_no_buffer(&f);
+            check_buffer(t, g[(b == 0 && round ? round + 2 : round) % 3] * one);
+        check_no_buffer();
     }
-    teardown(&f);
 }
 
 TEST(gains_run_out)
 {
-    struct fixture f;
-
-    setup(&f);
     struct fgpu_gains *first = fgpu_output_take_gains(f.walk), *second = fgpu_output_take_gains(f.walk);
     ck_assert_ptr_nonnull(first);
     ck_assert_ptr_nonnull(second);
     ck_assert_ptr_null(fgpu_output_take_gains(f.walk));
     fgpu_output_set_gains(f.walk, second);
     ck_assert_ptr_null(fgpu_output_take_gains(f.walk)); /* not before a buffer has been begun */
-    advance(&f);
+    advance();
     device_stream_wait(f.compute);
     ck_assert_ptr_eq(fgpu_output_take_gains(f.walk), second);
-    teardown(&f);
 }
 
 /* From the spectrum that begins at a model's start. */
 TEST(delays_hold_from_their_start)
 {
-    struct fixture f;
     const double one = SAMPLE * weights_sum();
 
-    setup(&f);
-    check_model(&f, 0, -1, 0);
-    ck_assert_int_eq(set_gains(&f, 100 / one), 0); /* nothing is without it */
-    advance(&f);
+    check_model(0, -1, 0);
+    ck_assert_int_eq(set_gains(100 / one), 0); /* nothing is without it */
+    advance();
     int64_t t = START_SAMPLES;
     for (int b = 0; b < 3; b++, t += BATCH)
-        check_buffer(&f, t, 100);
+        check_buffer(t, 100);
     /* The next spectrum is the first whose window of 256 samples, at steps of 128, ends in the next chunk. */
-    ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + BATCH, 3.25, 0.5), START_SAMPLES + CHUNK - 128);
-    ck_assert_int_eq(set_delay(&f, START_SAMPLES + CHUNK + 2 * BATCH, -7, 0), START_SAMPLES + CHUNK - 128);
-    check_model(&f, 0, -1, 0);
-    advance(&f);
-    check_model(&f, START_SAMPLES + CHUNK + 2 * BATCH, START_SAMPLES + CHUNK + 2 * BATCH, -7);
+    ck_assert_int_eq(set_delay(START_SAMPLES + CHUNK + BATCH, 3.25, 0.5), START_SAMPLES + CHUNK - 128);
+    ck_assert_int_eq(set_delay(START_SAMPLES + CHUNK + 2 * BATCH, -7, 0), START_SAMPLES + CHUNK - 128);
+    check_model(0, -1, 0);
+    advance();
+    check_model(START_SAMPLES + CHUNK + 2 * BATCH, START_SAMPLES + CHUNK + 2 * BATCH, -7);
     const double complex expected[] = {100, 100, 100 * cexp(I * (M_PI / 2 * 3.25 + 0.5)),
                                        100 * cexp(-I * M_PI / 2 * 7)};
     for (int b = 0; b < 4; b++, t += BATCH)
-        check_buffer(&f, t, expected[b]);
+        check_buffer(t, expected[b]);
     /* In the middle of a buffer: in effect since its start; one that is late, since the first spectrum with it. */
     const int64_t middle = START_SAMPLES + 2 * CHUNK + BATCH + 300;
-    set_delay(&f, middle, 2, 0);
-    advance(&f);
-    check_model(&f, middle, middle, 2);
-    int64_t next = set_delay(&f, middle + 1, 5, 0);
-    advance(&f);
-    check_model(&f, next, middle + 1, 5);
-    teardown(&f);
+    set_delay(middle, 2, 0);
+    advance();
+    check_model(middle, middle, 2);
+    int64_t next = set_delay(middle + 1, 5, 0);
+    advance();
+    check_model(next, middle + 1, 5);
 }
 
 /* A delay of one polarisation that is far too large, and is then taken back, costs what came meanwhile and no more. */
-TEST(wrong_delays_can_be_taken_back)
-{
-    static const double wrong[] = {1e12, -1e12};
+static const double wrong[] = {1e12, -1e12};
 
-    for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
-        struct fixture f;
-        const double one = SAMPLE * weights_sum();
-        setup(&f);
-        set_gains(&f, 100 / one);
-        advance(&f);
-        for (int b = 0; b < 3; b++)
-            check_buffer(&f, START_SAMPLES + b * BATCH, 100);
-        set_delay_of(&f, 1, 0, wrong[i], 0);
-        for (int n = 0; n < 5; n++)
-            advance(&f);
-        check_no_buffer(&f);
-        set_delay(&f, 0, 0, 0);
-        advance(&f);
-        /* The sixth chunk after the first, and its history of 256 + 512 samples, which is less than a batch. */
-        for (int b = 0; b < 3; b++)
-            check_buffer(&f, START_SAMPLES + 6 * CHUNK + b * BATCH, 100);
-        check_no_buffer(&f);
-        if (wrong[i] < 0) /* one that grows skips at once what it must */
-            ck_assert_uint_eq(counter_get(&f.stream->skipped_heaps), 6 * CHUNK / BATCH - 3);
-        teardown(&f);
-    }
+TEST(wrong_delays_can_be_taken_back, .end = ARRAY_LEN(wrong))
+{
+    start_walk();
+    set_delay_of(1, 0, wrong[_i], 0);
+    for (int n = 0; n < 5; n++)
+        advance();
+    check_no_buffer();
+    set_delay(0, 0, 0);
+    advance();
+    /* The sixth chunk after the first, and its history of 256 + 512 samples, which is less than a batch. */
+    check_buffers(3, START_SAMPLES + 6 * CHUNK, 100);
+    check_no_buffer();
+    if (wrong[_i] < 0) /* one that grows skips at once what it must */
+        ck_assert_uint_eq(counter_get(&f.stream->skipped_heaps), 6 * CHUNK / BATCH - 3);
 }
 
-static enum sensor_status delay_status(struct fixture *f, unsigned pol)
+static enum sensor_status delay_status(unsigned pol)
 {
-    return sensor_read(fgpu_output_delay_sensor(f->walk, pol)).status;
+    return sensor_read(fgpu_output_delay_sensor(f.walk, pol)).status;
 }
 
 /* Behind a wrong delay of both polarisations timestamps are ahead; the output says by how much, and resumes at once when
  * told to.  Telling it again changes nothing. */
 TEST(an_output_resumes)
 {
-    struct fixture f;
-    const double one = SAMPLE * weights_sum();
-
-    setup(&f);
-    set_gains(&f, 100 / one);
-    advance(&f);
-    for (int b = 0; b < 3; b++)
-        check_buffer(&f, START_SAMPLES + b * BATCH, 100);
+    start_walk();
     ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 0);
-    set_delay(&f, 0, 20 * CHUNK, 0);
-    advance(&f);
-    for (int b = 0; b < 3; b++)
-        check_buffer(&f, START_SAMPLES + 21 * CHUNK + b * BATCH, 100);
+    set_delay(0, 20 * CHUNK, 0);
+    advance();
+    check_buffers(3, START_SAMPLES + 21 * CHUNK, 100);
     ck_assert_double_eq_tol(gauge_get(&f.stream->delay_ps) * 1e-3, 20 * CHUNK, 1e-2);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        ck_assert_int_eq(delay_status(&f, pol), SENSOR_NOMINAL);
-    set_delay(&f, 0, 0, 0);
-    advance(&f);
-    check_no_buffer(&f);
+        ck_assert_int_eq(delay_status(pol), SENSOR_NOMINAL);
+    set_delay(0, 0, 0);
+    advance();
+    check_no_buffer();
     /* The last window of two spectra ended with chunk 22; input has come up to chunk 3. */
     ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 19 * CHUNK - 2 * N_CHAN);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        ck_assert_int_eq(delay_status(&f, pol), SENSOR_ERROR);
+        ck_assert_int_eq(delay_status(pol), SENSOR_ERROR);
     f.delays.resumes = true;
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(fgpu_output_set_delays(f.walk, &f.delays), START_SAMPLES + 3 * CHUNK);
     ck_assert_int_eq(fgpu_output_steady_samples(f.walk), START_SAMPLES + 3 * CHUNK);
-    advance(&f);
-    for (int b = 0; b < 3; b++)
-        check_buffer(&f, START_SAMPLES + 3 * CHUNK + b * BATCH, 100);
+    advance();
+    check_buffers(3, START_SAMPLES + 3 * CHUNK, 100);
     ck_assert_int_eq(gauge_get(&f.stream->ahead_ns), 0);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        ck_assert_int_eq(delay_status(&f, pol), SENSOR_NOMINAL);
+        ck_assert_int_eq(delay_status(pol), SENSOR_NOMINAL);
     /* It waits for nothing now, so that the next batch is the one that follows. */
     fgpu_output_set_delays(f.walk, &f.delays);
-    advance(&f);
-    check_buffer(&f, START_SAMPLES + 3 * CHUNK + 3 * BATCH, 100);
-    teardown(&f);
+    advance();
+    check_buffer(START_SAMPLES + 3 * CHUNK + 3 * BATCH, 100);
 }
 
 /* A wrong delay of one polarisation skips batches, and gaps behind its correction lie among those: none counts twice. */
 TEST(skipped_batches_count_once)
 {
-    struct fixture f;
-
-    setup(&f);
-    advance(&f);
-    set_delay_of(&f, 1, 0, 20 * CHUNK, 0);
-    advance(&f);
+    advance();
+    set_delay_of(1, 0, 20 * CHUNK, 0);
+    advance();
     uint64_t n_skipped = counter_get(&f.stream->skipped_heaps);
     ck_assert_uint_ge(n_skipped, 19 * CHUNK / BATCH);
-    set_delay(&f, 0, 0, 0);
-    advance_to(&f, START_SAMPLES + 5 * CHUNK, false);
-    advance_to(&f, START_SAMPLES + 9 * CHUNK, false);
-    advance_to(&f, START_SAMPLES + 14 * CHUNK, false);
+    set_delay(0, 0, 0);
+    advance_to(START_SAMPLES + 5 * CHUNK, false);
+    advance_to(START_SAMPLES + 9 * CHUNK, false);
+    advance_to(START_SAMPLES + 14 * CHUNK, false);
     ck_assert_uint_eq(counter_get(&f.stream->skipped_heaps), n_skipped);
-    teardown(&f);
 }
 
 /* ---- Time that jumps ahead and back ------------------------------------------------------------------------------ */
@@ -430,13 +414,13 @@ struct made {
 };
 
 /* Takes all that has been finished, and keeps what is not far unless 'made' is NULL. */
-static void collect(struct fixture *f, struct made *made)
+static void collect(struct made *made)
 {
     struct inbox_item item;
 
-    device_stream_wait(f->compute);
-    device_stream_wait(f->download);
-    while (inbox_try_pop(f->worker, &item) == 0) {
+    device_stream_wait(f.compute);
+    device_stream_wait(f.download);
+    while (inbox_try_pop(f.worker, &item) == 0) {
         struct fgpu_buffer *buffer = item.object;
         int64_t t = buffer->timestamp_samples - START_SAMPLES;
         if (made && t < FAR_SAMPLES) {
@@ -450,37 +434,37 @@ static void collect(struct fixture *f, struct made *made)
 }
 
 /* Two chunks far ahead, as few packets can make them, and back. */
-static void go_far(struct fixture *f, int64_t far_samples)
+static void go_far(int64_t far_samples)
 {
-    advance_to(f, START_SAMPLES + far_samples, false);
-    advance_to(f, START_SAMPLES + far_samples + CHUNK, true);
+    advance_to(START_SAMPLES + far_samples, false);
+    advance_to(START_SAMPLES + far_samples + CHUNK, true);
 }
 
 /* Every second excursion, gains and delays are set while the time is far. */
-static void walk_on(struct fixture *f, bool jumps, struct made *made)
+static void walk_on(bool jumps, struct made *made)
 {
     const double one = SAMPLE * weights_sum();
     bool back = false;
 
-    set_gains(f, 100 / one);
-    set_delay(f, 0, 1.25, 0.25);
-    set_delay(f, START_SAMPLES + 6 * CHUNK + 700, 2.5, -1);
-    set_delay(f, START_SAMPLES + 13 * CHUNK, -3.75, 2);
-    set_delay(f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0); /* holds while the time is far, and never before */
-    for (f->n_chunks = 0; f->n_chunks < N_CHUNKS; f->n_chunks++) {
-        bool excursion = f->n_chunks % 4 == 3;
-        advance_to(f, START_SAMPLES + f->n_chunks * CHUNK, f->n_chunks > 0 && !back);
+    set_gains(100 / one);
+    set_delay(0, 1.25, 0.25);
+    set_delay(START_SAMPLES + 6 * CHUNK + 700, 2.5, -1);
+    set_delay(START_SAMPLES + 13 * CHUNK, -3.75, 2);
+    set_delay(START_SAMPLES + FAR_SAMPLES / 2, 500, 0); /* holds while the time is far, and never before */
+    for (f.n_chunks = 0; f.n_chunks < N_CHUNKS; f.n_chunks++) {
+        bool excursion = f.n_chunks % 4 == 3;
+        advance_to(START_SAMPLES + f.n_chunks * CHUNK, f.n_chunks > 0 && !back);
         back = jumps && excursion;
         if (back)
-            go_far(f, FAR_SAMPLES);
-        if (excursion && f->n_chunks % 8 == 7) {
-            set_gains(f, cexp(I * (double)f->n_chunks) * 90 / one);
-            set_delay(f, START_SAMPLES + (f->n_chunks + 3) * CHUNK + 5, (double)f->n_chunks, 0.5);
-            set_delay(f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
+            go_far(FAR_SAMPLES);
+        if (excursion && f.n_chunks % 8 == 7) {
+            set_gains(cexp(I * (double)f.n_chunks) * 90 / one);
+            set_delay(START_SAMPLES + (f.n_chunks + 3) * CHUNK + 5, (double)f.n_chunks, 0.5);
+            set_delay(START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
         }
         if (back)
-            fgpu_output_restart(f->walk);
-        collect(f, made);
+            fgpu_output_restart(f.walk);
+        collect(made);
     }
 }
 
@@ -488,15 +472,12 @@ static void walk_on(struct fixture *f, bool jumps, struct made *made)
 TEST(jumps_leave_all_as_it_was)
 {
     static struct made with, without;
-    struct fixture f;
     size_t n_lost = 0;
 
-    setup(&f);
-    walk_on(&f, false, &without);
-    teardown(&f);
-    setup(&f);
-    walk_on(&f, true, &with);
-    teardown(&f);
+    walk_on(false, &without);
+    teardown();
+    setup();
+    walk_on(true, &with);
     for (size_t b = 0; b < ARRAY_LEN(with.there); b++) {
         if (with.there[b])
             ck_assert_mem_eq(with.voltages[b], without.voltages[b], sizeof(with.voltages[b]));
@@ -509,65 +490,59 @@ TEST(jumps_leave_all_as_it_was)
 /* The sensors of the models, and from which timestamp on all that was set shows. */
 TEST(jumps_are_told)
 {
-    struct fixture f;
-
-    setup(&f);
-    set_delay(&f, START_SAMPLES - 5, 1, 0);
-    set_delay(&f, START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
-    advance(&f);
-    check_model(&f, START_SAMPLES + BATCH, START_SAMPLES - 5, 1); /* the first batch for which there is input */
+    set_delay(START_SAMPLES - 5, 1, 0);
+    set_delay(START_SAMPLES + FAR_SAMPLES / 2, 500, 0);
+    advance();
+    check_model(START_SAMPLES + BATCH, START_SAMPLES - 5, 1); /* the first batch for which there is input */
     ck_assert_int_eq(fgpu_output_steady_samples(f.walk), 0);
-    int64_t now = set_gains(&f, 1);
+    int64_t now = set_gains(1);
     ck_assert_int_eq(fgpu_output_steady_samples(f.walk), now);
 
-    go_far(&f, FAR_SAMPLES);
-    check_model(&f, START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
+    go_far(FAR_SAMPLES);
+    check_model(START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
     ck_assert_int_eq(fgpu_output_steady_samples(f.walk), now); /* as nothing was set since */
-    collect(&f, NULL);
-    ck_assert_int_gt(set_gains(&f, 1), START_SAMPLES + FAR_SAMPLES);
-    set_delay(&f, START_SAMPLES + CHUNK, 7, 0);
-    check_model(&f, START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
-    go_far(&f, FAR_SAMPLES + 2 * CHUNK);
+    collect(NULL);
+    ck_assert_int_gt(set_gains(1), START_SAMPLES + FAR_SAMPLES);
+    set_delay(START_SAMPLES + CHUNK, 7, 0);
+    check_model(START_SAMPLES + FAR_SAMPLES + BATCH, START_SAMPLES + FAR_SAMPLES / 2, 500);
+    go_far(FAR_SAMPLES + 2 * CHUNK);
     /* With a delay of 500 samples the spectra up to 256 samples behind the end had their input. */
-    check_model(&f, START_SAMPLES + FAR_SAMPLES + 2 * CHUNK + 256, START_SAMPLES + CHUNK, 7);
+    check_model(START_SAMPLES + FAR_SAMPLES + 2 * CHUNK + 256, START_SAMPLES + CHUNK, 7);
     ck_assert_int_gt(fgpu_output_steady_samples(f.walk), START_SAMPLES + FAR_SAMPLES);
 
-    collect(&f, NULL);
+    collect(NULL);
     /* The same model holds here, and what was set there shows from here on. */
     fgpu_output_restart(f.walk);
-    advance_to(&f, START_SAMPLES + 4 * CHUNK, false);
-    check_model(&f, START_SAMPLES + 4 * CHUNK + BATCH, START_SAMPLES + CHUNK, 7);
+    advance_to(START_SAMPLES + 4 * CHUNK, false);
+    check_model(START_SAMPLES + 4 * CHUNK + BATCH, START_SAMPLES + CHUNK, 7);
     ck_assert_int_eq(fgpu_output_steady_samples(f.walk), START_SAMPLES + 4 * CHUNK + BATCH);
-    teardown(&f);
 }
 
 /* Ten seconds of output confirm a time; at a kilohertz that are five batches.  Two chunks far ahead are less. */
-TEST(few_data_confirm_no_time)
+TEST(few_data_confirm_no_time, .setup = setup_slow)
 {
-    struct fixture f;
-
-    setup_at(&f, "1e3");
     for (int i = 0; i < 6; i++) {
-        advance(&f);
-        collect(&f, NULL);
+        advance();
+        collect(NULL);
         int64_t end = START_SAMPLES + f.n_chunks * CHUNK - 128; /* of the spectra that there is input for */
         ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), i == 0 ? 0 : end);
     }
     int64_t confirmed = fgpu_output_confirmed_samples(f.walk);
-    advance_to(&f, START_SAMPLES + FAR_SAMPLES, false); /* 8 s */
+    advance_to(START_SAMPLES + FAR_SAMPLES, false); /* 8 s */
     ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
-    advance_to(&f, START_SAMPLES + 3 * FAR_SAMPLES, false);
+    advance_to(START_SAMPLES + 3 * FAR_SAMPLES, false);
     ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
     fgpu_output_restart(f.walk);
-    collect(&f, NULL);
-    advance(&f);
+    collect(NULL);
+    advance();
     ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), confirmed);
-    advance(&f);
-    collect(&f, NULL);
+    advance();
+    collect(NULL);
     ck_assert_int_gt(fgpu_output_confirmed_samples(f.walk), confirmed);
     /* A time that is earlier than all before is safe at once. */
     fgpu_output_restart(f.walk);
-    advance_to(&f, START_SAMPLES - CHUNK, false);
+    advance_to(START_SAMPLES - CHUNK, false);
     ck_assert_int_eq(fgpu_output_confirmed_samples(f.walk), START_SAMPLES - CHUNK + BATCH);
-    teardown(&f);
 }
+
+SUITE(.setup = setup, .teardown = teardown);

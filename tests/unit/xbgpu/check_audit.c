@@ -136,7 +136,7 @@ static void launch_flipping(struct device_stream *stream, struct device_kernel *
     }
 }
 
-struct rig {
+static struct rig {
     struct xbgpu_config config;
     struct config *errors;
     struct xbgpu_layout layout;
@@ -153,9 +153,9 @@ struct rig {
     const uint8_t *heaps[N_BATCHES][N_ANTS];
     int64_t next_batch;
     uint64_t n_checked, n_wrong;
-};
+} rig;
 
-static void rig_open(struct rig *r, const char *format, int n_length, const char *checks)
+static void rig_open(const char *format, int n_length, const char *checks)
 {
     char path[] = "/tmp/check_audit.XXXXXX", text[1024], why[256];
     int fd = mkstemp(path);
@@ -164,44 +164,46 @@ static void rig_open(struct rig *r, const char *format, int n_length, const char
     snprintf(text, sizeof(text), yaml, format, n_length, checks);
     ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
-    int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
-    config_print_errors(r->errors, stderr);
+    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
+    config_print_errors(rig.errors, stderr);
     unlink(path);
     ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&r->layout, &r->config, false, 0);
-    vis_bytes = r->layout.vis_bytes;
-    rows_bytes = r->layout.rows_bytes;
-    voltages_bytes = N_BATCHES * N_ANTS * r->layout.heap_bytes;
+    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
+    vis_bytes = rig.layout.vis_bytes;
+    rows_bytes = rig.layout.rows_bytes;
+    voltages_bytes = N_BATCHES * N_ANTS * rig.layout.heap_bytes;
     struct device_config device_config = {DEVICE_CPU, 1};
-    ck_assert_int_eq(device_open(&device_config, &r->device, why, sizeof(why)), 0);
-    cpu_ops = r->device->ops;
+    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
+    cpu_ops = rig.device->ops;
     flipping_ops = *cpu_ops;
     flipping_ops.launch = launch_flipping;
-    r->device->ops = &flipping_ops;
-    ck_assert_int_eq(device_stream_create(r->device, "compute", &r->compute), 0);
-    ck_assert_int_eq(device_stream_create(r->device, "download", &r->download), 0);
-    ck_assert_int_eq(inbox_create(16, &r->inbox), 0);
-    ck_assert_int_eq(sensors_create(&r->sensors), 0);
-    r->engine =
-        (struct engine){.c = {.device = r->device, .sensors = r->sensors}, .inbox = r->inbox, .download = r->download};
-    ck_assert_msg(xbgpu_send_create(&r->config, &r->layout, &r->engine, &r->send, why, sizeof(why)) == 0, "%s", why);
-    ck_assert_int_eq(xbgpu_output_init(&r->correlation, &r->config, &r->layout, &r->engine, r->compute, NULL,
-                                       xbgpu_send_stream(r->send, 0)),
+    rig.device->ops = &flipping_ops;
+    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
+    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
+    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
+    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
+    rig.engine = (struct engine){
+        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
+    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
+                  why);
+    ck_assert_int_eq(xbgpu_output_init(&rig.correlation, &rig.config, &rig.layout, &rig.engine, rig.compute, NULL,
+                                       xbgpu_send_stream(rig.send, 0)),
                      0);
-    r->device_voltages = device_alloc(r->device, sizeof(r->voltages));
+    rig.device_voltages = device_alloc(rig.device, sizeof(rig.voltages));
 }
 
-static void rig_close(struct rig *r)
+static void rig_close(void)
 {
-    device_stream_destroy(r->compute);
-    device_stream_destroy(r->download);
-    xbgpu_output_fini(&r->correlation);
-    xbgpu_send_destroy(r->send);
-    device_free(r->device, r->device_voltages);
-    inbox_destroy(r->inbox);
-    sensors_destroy(r->sensors);
-    device_close(r->device);
-    config_free(&xbgpu_config_table, &r->config, r->errors);
+    device_stream_destroy(rig.compute);
+    device_stream_destroy(rig.download);
+    xbgpu_output_fini(&rig.correlation);
+    xbgpu_send_destroy(rig.send);
+    device_free(rig.device, rig.device_voltages);
+    inbox_destroy(rig.inbox);
+    sensors_destroy(rig.sensors);
+    device_close(rig.device);
+    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+    memset(&rig, 0, sizeof(rig));
 }
 
 /* A wrong dump becomes one of which no antenna was complete. */
@@ -220,13 +222,13 @@ static void check_flagging(struct xbgpu_dump *dump)
 }
 
 /* Takes home the dumps that have been downloaded, checked. */
-static void check_dumps(struct rig *r)
+static void check_dumps(void)
 {
     struct inbox_item item;
 
-    device_stream_wait(r->compute);
-    device_stream_wait(r->download);
-    while (inbox_try_pop(r->inbox, &item) == 0) {
+    device_stream_wait(rig.compute);
+    device_stream_wait(rig.download);
+    while (inbox_try_pop(rig.inbox, &item) == 0) {
         struct xbgpu_dump *dump = item.object;
         ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
         if (next_place == IN_HOST_MEMORY) {
@@ -234,78 +236,73 @@ static void check_dumps(struct rig *r)
             next_place = NOWHERE;
         }
         if (!xbgpu_output_check(dump)) {
-            r->n_wrong++;
+            rig.n_wrong++;
             check_flagging(dump);
         }
-        r->n_checked++;
+        rig.n_checked++;
         outbuf_give(item.object);
     }
 }
 
 /* Any bits are a voltage, but for half floats that are infinite or not a number; these are of any size within 2^8. */
-static void random_voltages(struct rig *r)
+static void random_voltages(void)
 {
-    uint16_t *halves = (uint16_t *)(void *)r->voltages;
+    uint16_t *halves = (uint16_t *)(void *)rig.voltages;
 
-    random_bytes(r->voltages, sizeof(r->voltages));
-    for (size_t i = 0; r->layout.format == VOLTAGES_16_BITS && i < sizeof(r->voltages) / 2; i++)
+    random_bytes(rig.voltages, sizeof(rig.voltages));
+    for (size_t i = 0; rig.layout.format == VOLTAGES_16_BITS && i < sizeof(rig.voltages) / 2; i++)
         halves[i] = (halves[i] & 0x9FFF) | 0x2000;
 }
 
 /* Correlates one more chunk of the voltages that there are, with a lost heap now and then if 'lossy'. */
-static void feed_voltages(struct rig *r, bool lossy)
+static void feed_voltages(bool lossy)
 {
-    size_t bytes = r->layout.heap_bytes;
+    size_t bytes = rig.layout.heap_bytes;
 
     for (size_t b = 0; b < N_BATCHES; b++)
         for (size_t a = 0; a < N_ANTS; a++) {
-            int8_t *heap = r->voltages + (b * N_ANTS + a) * bytes;
-            r->present[b][a] = !(lossy && random_below(8) == 0);
-            r->heaps[b][a] = r->present[b][a] ? (const uint8_t *)heap : NULL;
-            if (!r->present[b][a])
-                memset(heap, voltage_zero(r->layout.format), bytes);
+            int8_t *heap = rig.voltages + (b * N_ANTS + a) * bytes;
+            rig.present[b][a] = !(lossy && random_below(8) == 0);
+            rig.heaps[b][a] = rig.present[b][a] ? (const uint8_t *)heap : NULL;
+            if (!rig.present[b][a])
+                memset(heap, voltage_zero(rig.layout.format), bytes);
         }
-    memcpy(r->device_voltages, r->voltages, sizeof(r->voltages));
-    struct xbgpu_output_input input = {.first_batch = r->next_batch,
+    memcpy(rig.device_voltages, rig.voltages, sizeof(rig.voltages));
+    struct xbgpu_output_input input = {.first_batch = rig.next_batch,
                                        .n_batches = N_BATCHES,
-                                       .voltages = r->device_voltages,
-                                       .present = &r->present[0][0],
-                                       .heaps = &r->heaps[0][0]};
-    xbgpu_output_begin(&r->correlation, &input);
-    while (!xbgpu_output_correlate(&r->correlation, &input, true))
-        check_dumps(r);
-    check_dumps(r);
-    r->next_batch += N_BATCHES;
+                                       .voltages = rig.device_voltages,
+                                       .present = &rig.present[0][0],
+                                       .heaps = &rig.heaps[0][0]};
+    xbgpu_output_begin(&rig.correlation, &input);
+    while (!xbgpu_output_correlate(&rig.correlation, &input, true))
+        check_dumps();
+    check_dumps();
+    rig.next_batch += N_BATCHES;
 }
 
-static void feed_chunk(struct rig *r, bool lossy)
+static void feed_chunk(bool lossy)
 {
-    random_voltages(r);
-    feed_voltages(r, lossy);
+    random_voltages();
+    feed_voltages(lossy);
 }
 
 TEST(never_cries_wolf, .end = ARRAY_LEN(formats))
 {
-    static struct rig rig;
-
-    rig_open(&rig, formats[_i], N_LENGTH, BOTH);
+    rig_open(formats[_i], N_LENGTH, BOTH);
     for (int chunk = 0; chunk < 300; chunk++)
-        feed_chunk(&rig, true);
+        feed_chunk(true);
     ck_assert_uint_ge(rig.n_checked, 300 * N_BATCHES / N_LENGTH - 1);
     ck_assert_uint_eq(rig.n_wrong, 0);
-    rig_close(&rig);
 }
 
 /* 2 of the 24 (baseline, channel) pairs are drawn per dump, so a wrong one stays unseen for a dump with probability
  * (23/24)^2, and for 300 dumps with 8e-12. */
 TEST(finds_a_flipped_bit, .end = 8)
 {
-    static struct rig rig;
-
     for (int i = 0; i < _i; i++)
         random_u64(); /* each round is forked off the same state */
     size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
-    rig_open(&rig, formats[_i % ARRAY_LEN(formats)], N_LENGTH, AUDIT);
+    rig_open(formats[_i % ARRAY_LEN(formats)], N_LENGTH, AUDIT);
     if (rig.layout.format == VOLTAGES_16_BITS)
         sum -= sum % 2; /* an autocorrelation's imaginary part is 0, which such a flip leaves as good as 0 */
     /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a float one of those of
@@ -314,20 +311,19 @@ TEST(finds_a_flipped_bit, .end = 8)
     flipped_bit = (long)(sum * 32 + (rig.layout.format == VOLTAGES_16_BITS ? 24 + random_below(3) : random_below(20)));
     printf("bit %ld flips\n", flipped_bit);
     while (rig.n_wrong == 0 && rig.n_checked < 300)
-        feed_chunk(&rig, false);
+        feed_chunk(false);
     printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
     ck_assert_uint_gt(rig.n_wrong, 0);
     ck_assert_uint_eq(counter_get(&xbgpu_send_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
     ck_assert_uint_ge(counter_get(&xbgpu_send_stream(rig.send, 0)->audit_failures), 1);
-    rig_close(&rig);
 }
 
 /* Sums that go to totals are added to by nothing here, so totals of any value and their rows agree. */
-static void use_totals(struct rig *r)
+static void use_totals(void)
 {
-    r->correlation.totals = device_alloc(r->device, r->layout.totals_bytes);
-    ck_assert_ptr_nonnull(r->correlation.totals);
-    device_fill(r->compute, r->correlation.totals, 0, r->layout.totals_bytes);
+    rig.correlation.totals = device_alloc(rig.device, rig.layout.totals_bytes);
+    ck_assert_ptr_nonnull(rig.correlation.totals);
+    device_fill(rig.compute, rig.correlation.totals, 0, rig.layout.totals_bytes);
 }
 
 /* One of 10^4 bits flips in a dump: it is found in that dump, and nothing is found in the next.  Where sums are floats,
@@ -337,32 +333,30 @@ TEST(finds_every_flip, .end = ARRAY_LEN(formats))
     const enum place places[2][N_PLACES] = {
         {IN_SUMS, IN_SUMS_LATER, IN_TOTALS, IN_TOTALS_LATER, IN_ROWS, IN_OPERANDS, IN_DUMP, IN_COUNT, IN_HOST_MEMORY},
         {IN_DUMP, IN_COUNT, IN_HOST_MEMORY}};
-    static struct rig rig;
 
     log_init("check_audit", LOG_LEVEL_ERROR + 1);
-    rig_open(&rig, formats[_i], N_BATCHES, CHECKSUMS);
+    rig_open(formats[_i], N_BATCHES, CHECKSUMS);
     bool real = rig.layout.format == VOLTAGES_16_BITS;
     size_t n_places = real ? 3 : 9;
-    use_totals(&rig);
-    feed_chunk(&rig, false);
+    use_totals();
+    feed_chunk(false);
     for (size_t n = 0; n < 2500; n++) {
         enum place place = places[real][n % n_places];
         uint64_t n_wrong = rig.n_wrong;
         next_bit = random_below(SIZE_MAX);
         next_place = place;
-        feed_chunk(&rig, false);
+        feed_chunk(false);
         /* This chunk's dump has operands that were wrong, the last one's all else. */
         if (place == IN_OPERANDS)
-            feed_chunk(&rig, false);
+            feed_chunk(false);
         ck_assert_int_eq(next_place, NOWHERE);
         ck_assert_msg(rig.n_wrong == n_wrong + 1, "%s: bit %zu at place %d: %llu dumps were wrong", formats[_i],
                       next_bit, place, (unsigned long long)(rig.n_wrong - n_wrong));
         /* Flagged cells may hold anything, but not before they are compared with the rows. */
         enum place next = places[real][(n + 1) % n_places];
-        feed_chunk(&rig, next == IN_SUMS || next == IN_TOTALS || next == IN_ROWS);
+        feed_chunk(next == IN_SUMS || next == IN_TOTALS || next == IN_ROWS);
         ck_assert_uint_eq(rig.n_wrong, n_wrong + 1);
     }
-    rig_close(&rig);
 }
 
 /* Where time jumps back again and again in an accumulation that sums of 32 bits are just enough for, each jump ends a
@@ -371,24 +365,22 @@ TEST(time_stands_still, .end = ARRAY_LEN(formats))
 {
     static const int lengths[] = {4000, 4000, 4000, 500}; /* batches: a few less than sums hold */
     const unsigned n_jumps = 40;
-    static struct rig rig;
 
-    rig_open(&rig, formats[_i], lengths[_i], BOTH);
+    rig_open(formats[_i], lengths[_i], BOTH);
     ck_assert_ptr_null(rig.correlation.totals);
     if (rig.layout.format == VOLTAGES_16_BITS)
-        random_voltages(&rig);
+        random_voltages();
     else
         memset(rig.voltages, rig.layout.format == VOLTAGES_4_BITS ? 0x88 : 0x80, sizeof(rig.voltages));
     for (unsigned chunk = 0; chunk <= n_jumps; chunk++) {
         rig.next_batch = 0;
-        feed_voltages(&rig, false);
+        feed_voltages(false);
         ck_assert_uint_eq(rig.n_checked, chunk);
     }
     rig.next_batch = lengths[_i];
-    feed_voltages(&rig, false);
+    feed_voltages(false);
     ck_assert_uint_eq(rig.n_checked, n_jumps + 1);
     ck_assert_uint_eq(rig.n_wrong, 0);
-    rig_close(&rig);
 }
 
 static void start(void)
@@ -397,4 +389,4 @@ static void start(void)
     log_init("check_audit", LOG_LEVEL_ERROR);
 }
 
-SUITE(.timeout_s = 60, .start = start);
+SUITE(.timeout_s = 60, .teardown = rig_close, .start = start);

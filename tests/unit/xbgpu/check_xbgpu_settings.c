@@ -22,6 +22,7 @@ static const char yaml[] =
 static struct xbgpu_config config;
 static struct config *book;
 static struct xbgpu_layout layout;
+static struct labels labels;
 
 /* A file of the test's own. */
 static void write_file(char *path, const char *text)
@@ -33,14 +34,22 @@ static void write_file(char *path, const char *text)
     close(fd);
 }
 
-/* Loads with 'more' in the section recv.  Returns the first error, or NULL. */
+static void unload(void)
+{
+    labels_fini(&labels);
+    config_free(&xbgpu_config_table, &config, book);
+    memset(&config, 0, sizeof(config));
+    book = NULL;
+}
+
+/* Loads with 'more' in the section recv, in place of what was loaded before.  Returns the first error, or NULL. */
 static const char *load(const char *more)
 {
     char path[] = "/tmp/check_xbgpu_settings.XXXXXX", text[2000];
 
     snprintf(text, sizeof(text), yaml, more);
     write_file(path, text);
-    memset(&config, 0, sizeof(config));
+    unload();
     ck_assert_int_eq(config_load(&xbgpu_config_table, path, &config, &book), 0);
     unlink(path);
     xbgpu_config_check(&config, book);
@@ -49,48 +58,42 @@ static const char *load(const char *more)
     return config_first_error(book);
 }
 
-static void unload(void)
+/* Loads what must be right, with labels. */
+static void load_labels(const char *more)
 {
-    config_free(&xbgpu_config_table, &config, book);
+    ck_assert_ptr_null(load(more));
+    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
 }
 
-static char *written(void (*write)(const struct labels *labels, FILE *out), const struct labels *labels)
+static char *written(void (*write)(const struct labels *of, FILE *out))
 {
     char *text = NULL;
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
 
-    write(labels, out);
+    write(&labels, out);
     fclose(out);
     return text;
 }
 
 TEST(input_labels)
 {
-    struct labels labels;
-
-    ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    load_labels("");
     ck_assert_int_eq(labels_find(&labels, "a1v", strlen("a1v")), 2);
     ck_assert_int_eq(labels_find(&labels, "3", strlen("3")), 3);
     ck_assert_int_eq(labels_find(&labels, "4", strlen("4")), -1);
     ck_assert_int_eq(labels_find(&labels, "99999999999999999999999", strlen("99999999999999999999999")), -1);
     ck_assert_int_eq(labels_find(&labels, "", strlen("")), -1);
-    labels_fini(&labels);
-    unload();
 
-    ck_assert_ptr_null(load(", input_labels: 'mh,mv,  nh , nv'"));
-    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
-    char *text = written(labels_write, &labels);
+    load_labels(", input_labels: 'mh,mv,  nh , nv'");
+    char *text = written(labels_write);
     ck_assert_str_eq(text, "['mh', 'mv', 'nh', 'nv']");
     free(text);
-    text = written(labels_write_products, &labels);
+    text = written(labels_write_products);
     ck_assert_str_eq(text, "[('mh', 'mh'), ('mv', 'mh'), ('mh', 'mv'), ('mv', 'mv'), "
                            "('mh', 'nh'), ('mv', 'nh'), ('mh', 'nv'), ('mv', 'nv'), "
                            "('nh', 'nh'), ('nv', 'nh'), ('nh', 'nv'), ('nv', 'nv')]");
     free(text);
-    labels_fini(&labels);
-    unload();
 }
 
 /* What the labels of an antenna begin with is its name, if that tells the antennas apart. */
@@ -103,42 +106,27 @@ TEST(antennas_by_labels)
                                            {"1h, 1v, 2h, 2v", "a0", "a1"}};
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct labels labels;
         char text[100];
         snprintf(text, sizeof(text), ", input_labels: '%s'", cases[i][0]);
-        ck_assert_ptr_null(load(text));
-        ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+        load_labels(text);
         for (int a = 0; a < 2; a++)
             ck_assert_str_eq(labels.antennas[a], cases[i][1 + a]);
-        labels_fini(&labels);
-        unload();
     }
 }
 
 TEST(antenna_names)
 {
-    struct labels labels;
-
-    ck_assert_ptr_null(load(""));
-    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    load_labels("");
     ck_assert_str_eq(labels.antennas[1], "a1");
-    labels_fini(&labels);
-    unload();
 
-    ck_assert_ptr_null(load(", antenna_names: 'm017, s0103'"));
-    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    load_labels(", antenna_names: 'm017, s0103'");
     ck_assert_str_eq(labels.antennas[0], "m017");
     ck_assert_int_eq(labels_find(&labels, "m017h", strlen("m017h")), 1);
     ck_assert_int_eq(labels_find(&labels, "s0103v", strlen("s0103v")), 2);
-    labels_fini(&labels);
-    unload();
 
-    ck_assert_ptr_null(load(", antenna_names: 'm017, s0103', input_labels: 'a, b, c, d'"));
-    ck_assert_int_eq(labels_init(&labels, 2, config.recv.antenna_names, config.recv.input_labels), 0);
+    load_labels(", antenna_names: 'm017, s0103', input_labels: 'a, b, c, d'");
     ck_assert_str_eq(labels.antennas[1], "s0103");
     ck_assert_int_eq(labels_find(&labels, "c", strlen("c")), 2);
-    labels_fini(&labels);
-    unload();
 }
 
 TEST(labels_that_are_wrong)
@@ -161,7 +149,6 @@ TEST(labels_that_are_wrong)
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         ck_assert_str_eq(load(cases[i][0]), cases[i][1]);
-        unload();
     }
 }
 
@@ -263,7 +250,6 @@ TEST(settings_are_kept)
     free(text_again);
     xbgpu_settings_fini(&settings);
     xbgpu_settings_fini(&again);
-    unload();
 }
 
 /* Whatever of it has no place here is told. */
@@ -281,7 +267,6 @@ TEST(what_is_left_out)
         ck_assert_msg(read_text(&settings, table[i].text) == table[i].whole, "%s", table[i].text);
         xbgpu_settings_fini(&settings);
     }
-    unload();
 }
 
 /* Shifts go with their inputs, wherever these are now. */
@@ -295,7 +280,6 @@ TEST(shifts_follow_their_inputs)
     settings.shifts_set = true;
     char *text = text_of(&settings);
     xbgpu_settings_fini(&settings);
-    unload();
 
     ck_assert_ptr_null(load(", shifts: [7, 6, 5, 4], input_labels: 'm7v, m7h, m0v, m0h'"));
     read_text(&again, text);
@@ -306,7 +290,6 @@ TEST(shifts_follow_their_inputs)
     ck_assert_mem_eq(again.shifts, ((int64_t[]){7, 6, 5, -5}), 4 * sizeof(int64_t));
     xbgpu_settings_fini(&again);
     free(text);
-    unload();
 }
 
 /* An epoch in samples of another sync time is another time: what the configuration says of such a gate holds. */
@@ -324,7 +307,6 @@ TEST(epochs_of_another_sync_time)
     ck_assert_int_eq(again.gates[1].gate.epoch_samples, 3);
     ck_assert_int_eq(again.gates[1].gate.period_samples, 1000);
     xbgpu_settings_fini(&again);
-    unload();
 }
 
 /* A change as it was set. */
@@ -403,7 +385,6 @@ TEST(gates_change_hands)
     }
     ck_assert_uint_eq(n_back + n_held(entry), N + 1);
     xbgpu_gate_schedule_fini(&gating);
-    unload();
 }
 
 /* The gates in force before a jump ahead are in force behind it, whatever has been set meanwhile for the time there; the
@@ -439,7 +420,6 @@ TEST(gates_after_a_jump)
     ck_assert_ptr_eq(found(entry, 499), set[3]);
     ck_assert_ptr_eq(found(entry, 2 * far), last);
     xbgpu_gate_schedule_fini(&gating);
-    unload();
 }
 
-SUITE(.start = random_start);
+SUITE(.teardown = unload, .start = random_start);

@@ -24,7 +24,7 @@ static const char yaml[] =
     "  - {kind: correlate, name: first, integration_batches: 16, destination: 239.8.8.8}\n"
     "  - {kind: correlate, name: second, integration_batches: 16, destination: 239.8.8.9}\n";
 
-struct rig {
+static struct rig {
     struct xbgpu_config config;
     struct config *errors;
     struct xbgpu_layout layout;
@@ -33,9 +33,10 @@ struct rig {
     struct xbgpu_dump dump;
     int32_t visibilities[N_CHAN][N_BASELINES][N_POL_PRODUCTS][2];
     uint32_t weights[N_BASELINES];
-};
+    json_t *answer;
+} r;
 
-static void rig_open(struct rig *r)
+static void rig_open(void)
 {
     char path[] = "/tmp/check_xbgpu_status.XXXXXX";
     int fd = mkstemp(path);
@@ -43,51 +44,57 @@ static void rig_open(struct rig *r)
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
     close(fd);
-    int err = config_load(&xbgpu_config_table, path, &r->config, &r->errors);
-    config_print_errors(r->errors, stderr);
+    int err = config_load(&xbgpu_config_table, path, &r.config, &r.errors);
+    config_print_errors(r.errors, stderr);
     unlink(path);
     ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&r->layout, &r->config, false, 0);
-    ck_assert_uint_eq(r->layout.n_baselines, N_BASELINES);
-    ck_assert_int_eq(xbgpu_status_create(&r->config, &r->layout, &r->status), 0);
-    r->stream.output = xbgpu_config_output(&r->config, 0);
-    r->dump = (struct xbgpu_dump){.stream = &r->stream,
-                                  .visibilities = r->visibilities,
-                                  .weights = r->weights,
-                                  .min_weight = N_SUMMED,
-                                  .timestamp_samples = 96000};
+    xbgpu_layout_init(&r.layout, &r.config, false, 0);
+    ck_assert_uint_eq(r.layout.n_baselines, N_BASELINES);
+    ck_assert_int_eq(xbgpu_status_create(&r.config, &r.layout, &r.status), 0);
+    r.stream.output = xbgpu_config_output(&r.config, 0);
+    r.dump = (struct xbgpu_dump){.stream = &r.stream,
+                                 .visibilities = r.visibilities,
+                                 .weights = r.weights,
+                                 .min_weight = N_SUMMED,
+                                 .timestamp_samples = 96000};
     for (size_t c = 0; c < N_CHAN; c++)
         for (size_t b = 0; b < N_BASELINES; b++)
             for (size_t p = 0; p < N_POL_PRODUCTS; p++)
                 for (size_t part = 0; part < 2; part++)
-                    r->visibilities[c][b][p][part] = (int32_t)random_below(2000000) - 1000000;
+                    r.visibilities[c][b][p][part] = (int32_t)random_below(2000000) - 1000000;
     for (size_t b = 0; b < N_BASELINES; b++)
-        r->weights[b] = N_SUMMED;
+        r.weights[b] = N_SUMMED;
     for (size_t ant = 0; ant < N_ANTS; ant++)
         for (size_t c = 0; c < N_CHAN; c++)
             for (size_t p = 0; p < N_POL_PRODUCTS; p += 3) {
-                int32_t *v = r->visibilities[c][ant * (ant + 1) / 2 + ant][p];
+                int32_t *v = r.visibilities[c][ant * (ant + 1) / 2 + ant][p];
                 v[0] = abs(v[0]) + 1;
                 v[1] = 0;
             }
 }
 
-static void rig_close(struct rig *r)
+static void rig_close(void)
 {
-    xbgpu_status_destroy(r->status);
+    xbgpu_status_destroy(r.status);
     xbgpu_status_destroy(NULL);
-    config_free(&xbgpu_config_table, &r->config, r->errors);
+    json_decref(r.answer);
+    config_free(&xbgpu_config_table, &r.config, r.errors);
     stats_reset();
-    free(r);
+    r = (struct rig){0};
 }
 
-static json_t *ask(struct rig *r, const char *stream, const char *baseline)
+/* The answer is there until the next question. */
+static json_t *ask_about(const struct status_query *query)
 {
-    const struct status_query query = {.stream = stream, .baseline = baseline};
-    json_t *json = json_object();
+    json_decref(r.answer);
+    r.answer = json_object();
+    xbgpu_status_describe(r.status, query, r.answer);
+    return r.answer;
+}
 
-    xbgpu_status_describe(r->status, &query, json);
-    return json;
+static json_t *ask(const char *stream, const char *baseline)
+{
+    return ask_about(&(struct status_query){.stream = stream, .baseline = baseline});
 }
 
 /* Whether an answer has a spectrum, and if so of this baseline. */
@@ -122,7 +129,7 @@ static double dbfs(double power)
 }
 
 /* Compares a curve with the dump, of which every channel is a point. */
-static void check_curve(const struct rig *r, const json_t *curve, int ant1, int ant2, int product)
+static void check_curve(const json_t *curve, int ant1, int ant2, int product)
 {
     size_t baseline = (size_t)(ant2 * (ant2 + 1) / 2 + ant1);
     bool is_cross = !strcmp(json_string_value(json_object_get(curve, "kind")), "cross");
@@ -132,32 +139,29 @@ static void check_curve(const struct rig *r, const json_t *curve, int ant1, int 
     ck_assert_int_eq(json_integer_value(json_array_get(pols, 1)), product / 2);
     ck_assert_uint_eq(json_array_size(json_object_get(curve, "mean")), N_CHAN);
     for (size_t c = 0; c < N_CHAN; c++) {
-        double re = r->visibilities[c][baseline][product][0], im = r->visibilities[c][baseline][product][1];
+        double re = r.visibilities[c][baseline][product][0], im = r.visibilities[c][baseline][product][1];
         double magnitude = hypot(re, im) / N_SUMMED;
-        if (r->weights[baseline] < N_SUMMED)
+        if (r.weights[baseline] < N_SUMMED)
             re = im = magnitude = NAN;
         check_number(json_object_get(curve, "mean"), c, dbfs(magnitude), 0.006);
         check_number(json_object_get(curve, "most"), c, dbfs(magnitude), 0.006);
         if (!is_cross)
             continue;
         check_number(json_object_get(curve, "phase_deg"), c, atan2(-im, re) * 180 / M_PI, 0.06); /* of the conjugate */
-        double power1 = r->visibilities[c][ant1 * (ant1 + 1) / 2 + ant1][3 * (product % 2)][0];
-        double power2 = r->visibilities[c][ant2 * (ant2 + 1) / 2 + ant2][3 * (product / 2)][0];
+        double power1 = r.visibilities[c][ant1 * (ant1 + 1) / 2 + ant1][3 * (product % 2)][0];
+        double power2 = r.visibilities[c][ant2 * (ant2 + 1) / 2 + ant2][3 * (product / 2)][0];
         check_number(json_object_get(curve, "coherence"), c, magnitude * N_SUMMED / sqrt(power1 * power2), 1e-4);
     }
 }
 
 TEST(spectra)
 {
-    struct rig *r = calloc(1, sizeof(*r));
     static const int products[] = {0, 3, 0, 3, 0, 1, 2, 3};
 
-    rig_open(r);
-    json_t *json = ask(r, "first", "3,1"); /* either order */
+    json_t *json = ask("first", "3,1"); /* either order */
     ck_assert(!has_spectrum(json, 1, 3));
-    json_decref(json);
-    xbgpu_status_sample(r->status, &r->dump);
-    json = ask(r, "first", "3,1");
+    xbgpu_status_sample(r.status, &r.dump);
+    json = ask("first", "3,1");
     ck_assert(has_spectrum(json, 1, 3));
     json_t *spectrum = json_object_get(json, "spectrum"), *curves = json_object_get(spectrum, "curves");
     json_t *axis = json_object_get(spectrum, "axis");
@@ -169,22 +173,15 @@ TEST(spectra)
     ck_assert(json_is_false(json_object_get(spectrum, "relative")));
     ck_assert_uint_eq(json_array_size(curves), 8);
     for (size_t i = 0; i < 8; i++)
-        check_curve(r, json_array_get(curves, i), i == 2 || i == 3 ? 3 : 1, i < 2 ? 1 : 3, products[i]);
-    json_decref(json);
-    rig_close(r);
+        check_curve(json_array_get(curves, i), i == 2 || i == 3 ? 3 : 1, i < 2 ? 1 : 3, products[i]);
 }
 
 /* Some channels alone. */
 TEST(closer)
 {
-    struct rig *r = calloc(1, sizeof(*r));
-    const struct status_query query = {.baseline = "0,2", .channels = "50,54"};
-    json_t *json = json_object();
-
-    rig_open(r);
-    json_decref(ask(r, NULL, "0,2"));
-    xbgpu_status_sample(r->status, &r->dump);
-    xbgpu_status_describe(r->status, &query, json);
+    ask(NULL, "0,2");
+    xbgpu_status_sample(r.status, &r.dump);
+    json_t *json = ask_about(&(struct status_query){.baseline = "0,2", .channels = "50,54"});
     ck_assert(has_spectrum(json, 0, 2));
     json_t *spectrum = json_object_get(json, "spectrum"), *axis = json_object_get(spectrum, "axis");
     ck_assert_int_eq(json_integer_value(json_object_get(axis, "first_channel")), 50);
@@ -193,112 +190,81 @@ TEST(closer)
     const json_t *phases = json_object_get(json_array_get(json_object_get(spectrum, "curves"), 6), "phase_deg");
     ck_assert_uint_eq(json_array_size(phases), 5);
     for (size_t c = 0; c < 5; c++)
-        check_number(phases, c, atan2(-r->visibilities[c + 2][3][2][1], r->visibilities[c + 2][3][2][0]) * 180 / M_PI,
+        check_number(phases, c, atan2(-r.visibilities[c + 2][3][2][1], r.visibilities[c + 2][3][2][0]) * 180 / M_PI,
                      0.06);
-    json_decref(json);
-    rig_close(r);
 }
 
 /* What is flagged is nothing, not (-2^31, 1). */
 TEST(flagged)
 {
-    struct rig *r = calloc(1, sizeof(*r));
     const size_t baseline = 2 * 3 / 2 + 1; /* of 1 and 2 */
 
-    rig_open(r);
     for (size_t c = 0; c < N_CHAN; c++)
         for (size_t p = 0; p < N_POL_PRODUCTS; p++) {
-            r->visibilities[c][baseline][p][0] = REDUCE_MISSING_RE;
-            r->visibilities[c][baseline][p][1] = REDUCE_MISSING_IM;
+            r.visibilities[c][baseline][p][0] = REDUCE_MISSING_RE;
+            r.visibilities[c][baseline][p][1] = REDUCE_MISSING_IM;
         }
-    r->weights[baseline] = N_SUMMED - 32;
-    json_decref(ask(r, NULL, "1,2"));
-    xbgpu_status_sample(r->status, &r->dump);
-    json_t *json = ask(r, NULL, "1,2");
+    r.weights[baseline] = N_SUMMED - 32;
+    ask(NULL, "1,2");
+    xbgpu_status_sample(r.status, &r.dump);
+    json_t *json = ask(NULL, "1,2");
     ck_assert(has_spectrum(json, 1, 2));
     json_t *curves = json_object_get(json_object_get(json, "spectrum"), "curves");
-    check_curve(r, json_array_get(curves, 1), 1, 1, 3);
-    check_curve(r, json_array_get(curves, 4), 1, 2, 0);
-    json_decref(json);
-    rig_close(r);
+    check_curve(json_array_get(curves, 1), 1, 1, 3);
+    check_curve(json_array_get(curves, 4), 1, 2, 0);
 }
 
 TEST(levels)
 {
-    struct rig *r = calloc(1, sizeof(*r));
-
-    rig_open(r);
-    json_t *json = ask(r, NULL, NULL);
+    json_t *json = ask(NULL, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), 0);
     ck_assert(json_is_null(json_object_get(json, "levels_time")));
-    json_decref(json);
-    r->weights[5] = 0; /* antenna 2 with itself */
-    xbgpu_status_sample(r->status, &r->dump);
-    json = ask(r, NULL, NULL);
+    r.weights[5] = 0; /* antenna 2 with itself */
+    xbgpu_status_sample(r.status, &r.dump);
+    json = ask(NULL, NULL);
     ck_assert_uint_eq(json_array_size(json_object_get(json, "levels")), N_ANTS);
     ck_assert_double_eq(json_real_value(json_object_get(json, "levels_time")), 1002);
     for (size_t ant = 0; ant < N_ANTS; ant++)
         for (size_t pol = 0; pol < N_POLS; pol++) {
             double sum = 0;
             for (size_t c = 0; c < N_CHAN; c++)
-                sum += r->visibilities[c][ant * (ant + 1) / 2 + ant][3 * pol][0];
+                sum += r.visibilities[c][ant * (ant + 1) / 2 + ant][3 * pol][0];
             check_number(json_array_get(json_object_get(json, "levels"), ant), pol,
                          ant == 2 ? NAN : dbfs(sum / N_CHAN / N_SUMMED), 0.006);
         }
-    json_decref(json);
-    rig_close(r);
 }
 
 /* Several people look at different baselines; each gets his own, and one more than there are views takes turns. */
 TEST(several)
 {
-    struct rig *r = calloc(1, sizeof(*r));
     static const char *const baselines[] = {"0,0", "0,4", "1,2", "3,3", "2,4"};
-    json_t *json;
 
-    rig_open(r);
     for (int i = 0; i < XBGPU_N_VIEWS; i++)
-        json_decref(ask(r, NULL, baselines[i]));
-    xbgpu_status_sample(r->status, &r->dump);
-    for (int i = 0; i < XBGPU_N_VIEWS; i++) {
-        json = ask(r, NULL, baselines[i]);
-        ck_assert(has_spectrum(json, baselines[i][0] - '0', baselines[i][2] - '0'));
-        json_decref(json);
-    }
-    json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
-    ck_assert(!has_spectrum(json, 2, 4));
-    json_decref(json);
-    xbgpu_status_sample(r->status, &r->dump);
-    json = ask(r, NULL, baselines[XBGPU_N_VIEWS]);
-    ck_assert(has_spectrum(json, 2, 4));
-    json_decref(json);
-    json = ask(r, NULL, baselines[1]); /* still there, though another had to go */
-    ck_assert(has_spectrum(json, 0, 4));
-    json_decref(json);
-    rig_close(r);
+        ask(NULL, baselines[i]);
+    xbgpu_status_sample(r.status, &r.dump);
+    for (int i = 0; i < XBGPU_N_VIEWS; i++)
+        ck_assert(has_spectrum(ask(NULL, baselines[i]), baselines[i][0] - '0', baselines[i][2] - '0'));
+    ck_assert(!has_spectrum(ask(NULL, baselines[XBGPU_N_VIEWS]), 2, 4));
+    xbgpu_status_sample(r.status, &r.dump);
+    ck_assert(has_spectrum(ask(NULL, baselines[XBGPU_N_VIEWS]), 2, 4));
+    ck_assert(has_spectrum(ask(NULL, baselines[1]), 0, 4)); /* still there, though another had to go */
 }
 
 /* What makes no sense is the first baseline; an output that nobody asks for is not looked at. */
 TEST(other_questions)
 {
-    struct rig *r = calloc(1, sizeof(*r));
     static const char *const questions[] = {"",    "0",    "0,5",  "5,0", "-1,0", "0,1,2",
                                             "a,b", "0,1x", " 0,1", ",",   "0,1,", "99999999999999999999999,1"};
 
-    rig_open(r);
     for (size_t i = 0; i < ARRAY_LEN(questions); i++) {
-        json_decref(ask(r, "no such", questions[i]));
-        xbgpu_status_sample(r->status, &r->dump);
-        json_t *json = ask(r, "no such", questions[i]);
+        ask("no such", questions[i]);
+        xbgpu_status_sample(r.status, &r.dump);
+        json_t *json = ask("no such", questions[i]);
         ck_assert_msg(has_spectrum(json, 0, 1), "%s", questions[i]);
-        json_decref(json);
     }
-    r->stream.output = xbgpu_config_output(&r->config, 1);
-    xbgpu_status_sample(r->status, &r->dump);
-    json_t *json = ask(r, "second", "0,1");
-    ck_assert(!has_spectrum(json, 0, 1));
-    json_decref(json);
-    rig_close(r);
+    r.stream.output = xbgpu_config_output(&r.config, 1);
+    xbgpu_status_sample(r.status, &r.dump);
+    ck_assert(!has_spectrum(ask("second", "0,1"), 0, 1));
 }
 
-SUITE(.start = random_start);
+SUITE(.setup = rig_open, .teardown = rig_close, .start = random_start);

@@ -101,24 +101,38 @@ static void write_file(const char *text, size_t n)
     ck_assert_int_eq(fclose(out), 0);
 }
 
-/* Loads 'text'; the caller ends with config_free. */
-static int load(const char *text, size_t n, struct test_values *values, struct config **config)
+static struct test_values values;
+static struct config *config;
+static char *errors; /* of the configuration */
+
+static void unload(void)
 {
-    memset(values, 0, sizeof(*values));
-    write_file(text, n);
-    return config_load(&table, path, values, config);
+    free(errors);
+    errors = NULL;
+    config_free(&table, &values, config);
+    memset(&values, 0, sizeof(values));
+    config = NULL;
 }
 
-/* The errors as "line:column: sentence\n"..., with the file's name left out; caller frees. */
-static char *errors_of(const struct config *config)
+/* Loads 'text' in place of the one before. */
+static int load(const char *text, size_t n)
 {
-    char *printed = NULL, *errors = NULL;
+    unload();
+    write_file(text, n);
+    return config_load(&table, path, &values, &config);
+}
+
+/* The errors as "line:column: sentence\n"..., with the file's name left out. */
+static const char *errors_of(void)
+{
+    char *printed = NULL;
     size_t n, prefix = strlen(path) + 1;
     FILE *out = open_memstream(&printed, &n);
     FILE *stripped;
 
     config_print_errors(config, out);
     fclose(out);
+    free(errors);
     stripped = open_memstream(&errors, &n);
     for (char *line = printed, *end; *line; line = end + 1) {
         end = strchr(line, '\n');
@@ -133,15 +147,10 @@ static char *errors_of(const struct config *config)
 
 static void check_errors(const char *text, size_t n, const char *expected)
 {
-    struct test_values values;
-    struct config *config;
-    int err = load(text, n, &values, &config);
-    char *errors = errors_of(config);
+    int err = load(text, n);
 
-    ck_assert_msg(!strcmp(errors, expected), "file:\n%s\nerrors:\n%s\nexpected:\n%s", text, errors, expected);
+    ck_assert_msg(!strcmp(errors_of(), expected), "file:\n%s\nerrors:\n%s\nexpected:\n%s", text, errors, expected);
     ck_assert_int_eq(err, *expected ? -EINVAL : 0);
-    free(errors);
-    config_free(&table, &values, config);
 }
 
 /* ---- What is right ----------------------------------------------------------------------------------------------- */
@@ -173,10 +182,10 @@ static void check_endpoint(const struct endpoint *endpoint, const char *expected
     ck_assert_str_eq(endpoint_format(endpoint, text, sizeof(text)), expected);
 }
 
-static void check_good_values(const struct test_values *values)
+static void check_good_values(void)
 {
-    const struct test_basic *basic = &values->basic;
-    const struct test_item *items = values->items.items;
+    const struct test_basic *basic = &values.basic;
+    const struct test_item *items = values.items.items;
 
     ck_assert_int_eq(basic->count, INT64_C(4294967296));
     ck_assert_int_eq(basic->size, 64);
@@ -197,7 +206,7 @@ static void check_good_values(const struct test_values *values)
     ck_assert_double_eq(basic->position[1], -2000);
     ck_assert_double_eq(basic->position[2], 0.5);
 
-    ck_assert_uint_eq(values->items.n, 3);
+    ck_assert_uint_eq(values.items.n, 3);
     ck_assert_int_eq(items[0].kind, 0);
     ck_assert_str_eq(items[0].name, "x");
     ck_assert_int_eq(items[0].width, -5);
@@ -208,29 +217,23 @@ static void check_good_values(const struct test_values *values)
     ck_assert_int_eq(items[1].height, 8);
     ck_assert_str_eq(items[2].name, "x");
     ck_assert_ptr_ne(items[2].name, items[0].name);
-    ck_assert_uint_eq(values->http.listen.n, 1);
-    check_endpoint(&values->http.listen.items[0], "127.0.0.1:80");
+    ck_assert_uint_eq(values.http.listen.n, 1);
+    check_endpoint(&values.http.listen.items[0], "127.0.0.1:80");
 }
 
 TEST(every_type)
 {
-    struct test_values values;
-    struct config *config;
-
-    ck_assert_int_eq(load(good_file, strlen(good_file), &values, &config), 0);
+    ck_assert_int_eq(load(good_file, strlen(good_file)), 0);
     ck_assert_uint_eq(config_n_errors(config), 0);
-    check_good_values(&values);
+    check_good_values();
     ck_assert(config_given(config, &values.http.listen));
-    config_free(&table, &values, config);
 }
 
 TEST(defaults)
 {
     static const char file[] = "basic: {count: 2e0}\n";
-    struct test_values values;
-    struct config *config;
 
-    ck_assert_int_eq(load(file, strlen(file), &values, &config), 0);
+    ck_assert_int_eq(load(file, strlen(file)), 0);
     ck_assert_int_eq(values.basic.count, 2);
     ck_assert_int_eq(values.basic.size, 16);
     ck_assert_double_eq(values.basic.factor, 0.1);
@@ -249,30 +252,25 @@ TEST(defaults)
     ck_assert(config_given(config, &values.basic.count));
     ck_assert(!config_given(config, &values.basic.size));
     ck_assert(!config_given(config, &values.http.listen));
-    config_free(&table, &values, config);
 }
 
 /* What config_print writes loads again, to the same values and the same text. */
 TEST(print_is_a_fixed_point)
 {
-    struct test_values values;
-    struct config *config;
     char *first, *second;
     size_t first_bytes, second_bytes;
     FILE *out;
 
-    ck_assert_int_eq(load(good_file, strlen(good_file), &values, &config), 0);
+    ck_assert_int_eq(load(good_file, strlen(good_file)), 0);
     out = open_memstream(&first, &first_bytes);
     config_print(&table, &values, out);
     fclose(out);
-    config_free(&table, &values, config);
 
-    ck_assert_int_eq(load(first, first_bytes, &values, &config), 0);
-    check_good_values(&values);
+    ck_assert_int_eq(load(first, first_bytes), 0);
+    check_good_values();
     out = open_memstream(&second, &second_bytes);
     config_print(&table, &values, out);
     fclose(out);
-    config_free(&table, &values, config);
     ck_assert_str_eq(first, second);
     ck_assert_ptr_nonnull(strstr(first, "\n  to: [\"239.1.0.255+1:7148\", \"10.0.0.1+1:5\"]\n"));
     ck_assert_ptr_nonnull(strstr(first, "\n  rate: 1712000000.000000001  # Hz\n"));
@@ -283,8 +281,6 @@ TEST(print_is_a_fixed_point)
 
 TEST(example_loads)
 {
-    struct test_values values;
-    struct config *config;
     char *example;
     size_t n;
     FILE *out = open_memstream(&example, &n);
@@ -292,10 +288,9 @@ TEST(example_loads)
     config_print_example(&table, out);
     fclose(out);
     check_errors(example, n, "");
-    ck_assert_int_eq(load(example, n, &values, &config), 0);
+    ck_assert_int_eq(load(example, n), 0);
     ck_assert_int_eq(values.basic.count, 3);
     ck_assert_uint_eq(values.items.n, 1);
-    config_free(&table, &values, config);
     ck_assert_ptr_nonnull(strstr(example, "\n  # An integer from 2 to 4294967296 chunks.\n  count: 3\n"));
     ck_assert_ptr_nonnull(strstr(example, "\n  # True or false.\n  #flag: false\n"));
     ck_assert_ptr_nonnull(strstr(example, "\n  # Only with kind tall.\n  #height: 8\n"));
@@ -520,40 +515,28 @@ TEST(extent, .end = ARRAY_LEN(extents))
 TEST(many_errors)
 {
     enum { N_KEYS = 200000 };
-    char *text = repeat("basic:\n", "  cuont: 1\n", N_KEYS, ""), *errors, *last;
-    struct test_values values;
-    struct config *config;
+    char *text = repeat("basic:\n", "  cuont: 1\n", N_KEYS, "");
     size_t n_lines = 0;
 
-    ck_assert_int_eq(load(text, strlen(text), &values, &config), -EINVAL);
+    ck_assert_int_eq(load(text, strlen(text)), -EINVAL);
     ck_assert_uint_gt(config_n_errors(config), N_KEYS);
-    errors = errors_of(config);
-    for (const char *at = errors; (at = strchr(at, '\n')); at++)
+    for (const char *at = errors_of(); (at = strchr(at, '\n')); at++)
         n_lines++;
     ck_assert_uint_eq(n_lines, CONFIG_SAID_ERRORS + 1);
-    last = strrchr(errors, ' ') - strlen("and 123456 more");
+    const char *last = strrchr(errors, ' ') - strlen("and 123456 more");
     ck_assert_msg(strstr(last, "more errors") != NULL, "%s", last);
     ck_assert_msg(strstr(errors, "unknown key 'cuont' in basic; did you mean 'count'?") != NULL, "%s", errors);
-    free(errors);
-    config_free(&table, &values, config);
     free(text);
 }
 
 TEST(unreadable)
 {
-    struct test_values values = {0};
-    struct config *config;
-    char *errors;
-
     unlink(path);
     ck_assert_int_eq(config_load(&table, path, &values, &config), -ENOENT);
-    errors = errors_of(config);
-    ck_assert_str_eq(errors, " the file cannot be read: No such file or directory\n");
-    free(errors);
-    config_free(&table, &values, config);
+    ck_assert_str_eq(errors_of(), " the file cannot be read: No such file or directory\n");
+    unload();
     ck_assert_int_eq(config_load(&table, directory, &values, &config), -EISDIR);
     ck_assert_uint_eq(config_n_errors(config), 1);
-    config_free(&table, &values, config);
     config_free(&table, NULL, NULL);
 }
 
@@ -563,12 +546,9 @@ TEST(errors_of_checks)
 {
     static const char file[] = "items:\n  - {name: a, width: 1}\n  - {name: b, width: 2}\nbasic:\n  count: 2\n"
                                "  position: [0, 0, 0]\nhttp:\n";
-    struct test_values values;
     struct test_item *items;
-    struct config *config;
-    char *errors;
 
-    ck_assert_int_eq(load(file, strlen(file), &values, &config), 0);
+    ck_assert_int_eq(load(file, strlen(file)), 0);
     items = values.items.items;
     config_error(config, &values, "of nothing known %d", 1);
     config_error(config, &values.http.listen, "of a key that is defaulted");
@@ -578,18 +558,15 @@ TEST(errors_of_checks)
     config_error(config, &values.items, "of a list");
     config_error(config, &config, "of an address elsewhere");
     ck_assert_uint_eq(config_n_errors(config), 7);
-    errors = errors_of(config);
-    ck_assert_str_eq(errors, "1:1: of a list\n"
-                             "1:1: of an address elsewhere\n"
-                             "3:5: of an item\n"
-                             "3:22: of an item's key\n"
-                             "5:10: of nothing known 1\n"
-                             "6:13: of a part of a value\n"
-                             "7:1: of a key that is defaulted\n");
-    free(errors);
+    ck_assert_str_eq(errors_of(), "1:1: of a list\n"
+                                  "1:1: of an address elsewhere\n"
+                                  "3:5: of an item\n"
+                                  "3:22: of an item's key\n"
+                                  "5:10: of nothing known 1\n"
+                                  "6:13: of a part of a value\n"
+                                  "7:1: of a key that is defaulted\n");
     ck_assert(config_given(config, &items[1].width));
     ck_assert(!config_given(config, &items[1].kind));
-    config_free(&table, &values, config);
 }
 
 /* ---- Files that nobody wrote ------------------------------------------------------------------------------------- */
@@ -645,20 +622,15 @@ TEST(located)
         {"out of memory", ": "},
         {"", ": "},
     };
-    struct test_values values;
-    struct config *config;
     char text[128];
 
-    int err = load(yaml, sizeof(yaml) - 1, &values, &config);
-    char *errors = errors_of(config);
-    ck_assert_msg(!err, "%s", errors);
+    int err = load(yaml, sizeof(yaml) - 1);
+    ck_assert_msg(!err, "%s", errors_of());
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         config_locate(config, rows[i].sentence, text, sizeof(text));
         ck_assert(!strncmp(text, path, strlen(path)));
         ck_assert_msg(!strcmp(text + strlen(path), rows[i].place), "%s: %s", rows[i].sentence, text);
     }
-    free(errors);
-    config_free(&table, &values, config);
 }
 
 TEST(mutations)
@@ -668,18 +640,15 @@ TEST(mutations)
 
     for (int trial = 0; trial < 9000; trial++) {
         char text[sizeof(good_file) + 8];
-        struct test_values values;
-        struct config *config;
         int err;
 
         memcpy(text, good_file, n_good);
-        err = load(text, mutate(text, n_good), &values, &config);
+        err = load(text, mutate(text, n_good));
         ck_assert(err == 0 || err == -EINVAL);
         ck_assert((err != 0) == (config_n_errors(config) > 0));
-        free(errors_of(config));
+        errors_of();
         n_loaded += !err;
         n_refused += !!err;
-        config_free(&table, &values, config);
     }
     /* Both must happen, else the mutations prove little.  195 load as a rule, with a standard deviation of 15. */
     ck_assert_int_gt(n_loaded, 50);
@@ -691,13 +660,10 @@ TEST(noise)
     for (int trial = 0; trial < 500; trial++) {
         unsigned char text[200];
         size_t n = random_below(sizeof(text));
-        struct test_values values;
-        struct config *config;
 
         random_bytes(text, n);
-        ck_assert_int_eq(load((char *)text, n, &values, &config), -EINVAL);
+        ck_assert_int_eq(load((char *)text, n), -EINVAL);
         ck_assert_uint_gt(config_n_errors(config), 0);
-        config_free(&table, &values, config);
     }
 }
 
@@ -715,4 +681,4 @@ static void finish(void)
     rmdir(directory);
 }
 
-SUITE(.timeout_s = 60, .start = start, .finish = finish);
+SUITE(.timeout_s = 60, .teardown = unload, .start = start, .finish = finish);

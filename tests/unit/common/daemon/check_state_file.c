@@ -35,19 +35,22 @@ int fsync(int fd)
 }
 
 /* What a program would keep. */
-struct thing {
+static struct thing {
     const char *text; /* NULL: nothing */
     int n_written;
-};
+} thing;
+
+static struct state_files *files;
+static struct state_file *file; /* the thing's */
 
 static bool write_thing(FILE *text, void *arg)
 {
-    struct thing *thing = arg;
+    struct thing *what = arg;
 
-    thing->n_written++;
-    if (thing->text)
-        fputs(thing->text, text);
-    return thing->text;
+    what->n_written++;
+    if (what->text)
+        fputs(what->text, text);
+    return what->text;
 }
 
 static void setup(void)
@@ -57,29 +60,42 @@ static void setup(void)
     loop = ev_loop_new(EVFLAG_AUTO);
     unsetenv("STATE_DIRECTORY");
     umask(022); /* a file that a group may write to is not believed */
+    thing = (struct thing){"1\n", 0};
+}
+
+static void close_files(void)
+{
+    state_files_close(files);
+    files = NULL;
 }
 
 static void teardown(void)
 {
     char command[128];
 
+    close_files();
     snprintf(command, sizeof(command), "rm -rf %s", directory);
     ck_assert_int_eq(system(command), 0);
     ev_loop_destroy(loop);
 }
 
-static struct state_files *open_files(char *path)
+/* In place of those before. */
+static void open_files(char *path)
 {
-    struct state_files *files = NULL;
     struct config_state config = {path};
     char why[256] = "";
 
+    close_files();
     ck_assert_msg(state_files_open(&config, loop, sensors, &status, &files, why, sizeof(why)) == 0, "%s", why);
-    return files;
+}
+
+static void add_file(const char *name)
+{
+    ck_assert_int_eq(state_files_add(files, name, write_thing, &thing, &file), 0);
 }
 
 /* Whether the file's text is this; NULL: there is none. */
-static bool is_text(struct state_file *file, const char *expected)
+static bool is_text(const char *expected)
 {
     const char *path = state_file_path(file);
     char text[64] = "";
@@ -100,14 +116,14 @@ static void on_tick(struct ev_loop *l, ev_timer *timer, int events)
 }
 
 /* Runs the loop until the text is there; returns how long that took. */
-static int64_t wait_text(struct state_file *file, const char *expected)
+static int64_t wait_text(const char *expected)
 {
     int64_t start_ns = clock_monotonic_ns();
     ev_timer tick;
 
     ev_timer_init(&tick, on_tick, 0.005, 0.005);
     ev_timer_start(loop, &tick);
-    while (!is_text(file, expected)) {
+    while (!is_text(expected)) {
         ck_assert_msg(clock_monotonic_ns() < start_ns + 20 * NS_PER_S, "no %s", expected ? expected : "end of it");
         ev_run(loop, 0);
     }
@@ -117,75 +133,69 @@ static int64_t wait_text(struct state_file *file, const char *expected)
 
 TEST(written_and_read_again)
 {
-    struct state_files *files = open_files(directory);
-    struct state_file *file, *other;
-    struct thing thing = {"one\n", 0}, none = {"x\n", 0};
+    open_files(directory);
+    struct state_file *other;
+    struct thing none = {"x\n", 0};
 
-    ck_assert_int_eq(state_files_add(files, "a/b ä.txt", write_thing, &thing, &file), 0);
+    thing.text = "one\n";
+    add_file("a/b ä.txt");
     ck_assert_int_eq(state_files_add(files, ".other", write_thing, &none, &other), 0);
     ck_assert(!state_file_path(file));
     state_file_changed(file);
     ck_assert(thing.n_written == 0); /* not by the handler */
-    wait_text(file, "one\n");
+    wait_text("one\n");
     ck_assert_int_eq(thing.n_written, 1);
 
     /* Many changes are one write, a second later. */
     for (int i = 0; i < 100; i++)
         state_file_changed(file);
     thing.text = "two\n";
-    int64_t took_ns = wait_text(file, "two\n");
+    int64_t took_ns = wait_text("two\n");
     ck_assert_msg(took_ns > NS_PER_S / 2, "%lld ns", (long long)took_ns);
     ck_assert_int_eq(thing.n_written, 2);
 
     /* What is pending at the end is written; the other never changed. */
     thing.text = "three\n";
     state_file_changed(file);
-    state_files_close(files);
+    close_files();
     ck_assert_int_eq(thing.n_written, 3);
     ck_assert_int_eq(none.n_written, 0);
 
-    files = open_files(directory);
-    ck_assert_int_eq(state_files_add(files, "a/b ä.txt", write_thing, &thing, &file), 0);
-    ck_assert(is_text(file, "three\n"));
+    open_files(directory);
+    add_file("a/b ä.txt");
+    ck_assert(is_text("three\n"));
     ck_assert(strstr(state_file_path(file), "/a%2Fb%20%C3%A4.txt"));
     thing.text = NULL;
     state_file_changed(file);
-    wait_text(file, NULL);
-    state_files_close(files);
+    wait_text(NULL);
 }
 
 TEST(of_the_service)
 {
-    struct thing thing = {"1\n", 0};
-    struct state_file *file;
     char list[128];
 
     snprintf(list, sizeof(list), "%s:/nowhere", directory);
     setenv("STATE_DIRECTORY", list, 1);
-    struct state_files *files = open_files(NULL);
-    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    open_files(NULL);
+    add_file("f");
     state_file_changed(file);
-    wait_text(file, "1\n");
+    wait_text("1\n");
     ck_assert(strncmp(state_file_path(file), directory, strlen(directory)) == 0);
-    state_files_close(files);
 }
 
 TEST(nowhere)
 {
-    struct thing thing = {"1\n", 0};
-    struct state_file *file;
-    struct state_files *files = open_files(NULL);
+    open_files(NULL);
 
-    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    add_file("f");
     state_file_changed(file);
     ck_assert(!state_file_path(file));
-    state_files_close(files);
+    close_files();
     ck_assert_int_eq(thing.n_written, 0);
 }
 
 TEST(no_such_directory)
 {
-    struct state_files *files;
     char path[128], why[256] = "";
     struct config_state config = {path};
 
@@ -197,7 +207,6 @@ TEST(no_such_directory)
 /* Files that other users may have put there are not taken for the operator's settings. */
 static void assert_refused(void)
 {
-    struct state_files *files = NULL;
     struct config_state config = {directory};
     char why[300] = "";
 
@@ -221,7 +230,7 @@ TEST(directory_that_others_may_change)
         assert_refused();
         ck_assert_int_eq(chown(directory, 0, 0), 0);
     }
-    state_files_close(open_files(directory));
+    open_files(directory);
 }
 
 /* Whether the sensor has this status and word. */
@@ -235,20 +244,17 @@ static bool is_status(enum sensor_status expected, const char *word)
 }
 
 /* Opens 'path' with the file "f", and a sensor of its own. */
-static struct state_files *open_with_sensor(char *path, struct state_file **file)
+static void open_with_sensor(char *path)
 {
-    static struct thing thing = {"x\n", 0};
-
     ck_assert_int_eq(sensors_create(&sensors), 0);
     memset(&status, 0, sizeof(status));
-    struct state_files *files = open_files(path);
-    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, file), 0);
-    return files;
+    open_files(path);
+    add_file("f");
 }
 
-static void close_with_sensor(struct state_files *files)
+static void close_with_sensor(void)
 {
-    state_files_close(files);
+    close_files();
     sensors_destroy(sensors);
     sensors = NULL;
 }
@@ -273,8 +279,7 @@ TEST(ignored_files)
             ck_assert_int_eq(chmod(path, 0666), 0);
         if (i == LINK)
             ck_assert_int_eq(symlink(other, path), 0);
-        struct state_file *file;
-        struct state_files *files = open_with_sensor(directory, &file);
+        open_with_sensor(directory);
         ck_assert(is_status(SENSOR_NOMINAL, "kept"));
         bool found = state_file_path(file) != NULL;
         ck_assert_msg(found == (i == WHOLE || i == REFUSED), "case %d", i);
@@ -283,19 +288,18 @@ TEST(ignored_files)
         bool good = i == ABSENT || i == WHOLE;
         ck_assert_msg(good ? is_status(SENSOR_NOMINAL, "kept") : is_status(SENSOR_ERROR, "ignored"), "case %d", i);
         state_file_changed(file);
-        state_files_close(files);
+        close_files();
         ck_assert_msg(good || is_status(SENSOR_ERROR, "ignored"), "case %d", i);
         sensors_destroy(sensors);
 
         /* The file that was written since is good. */
-        files = open_with_sensor(directory, &file);
-        ck_assert_msg(is_text(file, "x\n") && is_status(SENSOR_NOMINAL, "kept"), "case %d", i);
-        close_with_sensor(files);
+        open_with_sensor(directory);
+        ck_assert_msg(is_text("1\n") && is_status(SENSOR_NOMINAL, "kept"), "case %d", i);
+        close_with_sensor();
     }
-    struct state_file *file;
-    struct state_files *files = open_with_sensor(NULL, &file);
+    open_with_sensor(NULL);
     ck_assert(!state_file_path(file) && is_status(SENSOR_NOMINAL, "none"));
-    close_with_sensor(files);
+    close_with_sensor();
 }
 
 /* As systemd makes it with DynamicUser=: a link to a directory that is the service's. */
@@ -305,22 +309,22 @@ TEST(directory_behind_a_link)
 
     snprintf(link_path, sizeof(link_path), "%s-link", directory);
     ck_assert_int_eq(symlink(directory, link_path), 0);
-    state_files_close(open_files(link_path));
+    open_files(link_path);
     ck_assert_int_eq(unlink(link_path), 0);
 }
 
 /* Two processes would take each other's files for their own; the second may have it once the first is gone. */
 TEST(directory_in_use)
 {
-    struct state_files *first = open_files(directory), *second = NULL;
+    struct state_files *second = NULL;
     struct config_state config = {directory};
     char why[256] = "";
 
+    open_files(directory);
     ck_assert_int_eq(state_files_open(&config, loop, NULL, NULL, &second, why, sizeof(why)), -EBUSY);
     ck_assert_ptr_nonnull(strstr(why, "another process keeps its files in"));
     ck_assert_ptr_null(second);
-    state_files_close(first);
-    state_files_close(open_files(directory));
+    open_files(directory);
 }
 
 /* What a process left that was killed while it wrote. */
@@ -332,19 +336,17 @@ TEST(stale_file)
     snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
     fclose(fopen(path, "w"));
     ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
-    state_files_close(open_files(directory));
+    open_files(directory);
     ck_assert_int_ne(access(path, F_OK), 0);
 }
 
 /* A directory that is gone while it runs costs the file, not the program; once it is back all is written. */
 TEST(lost_directory)
 {
-    struct thing thing = {"1\n", 0};
-    struct state_file *file;
     char moved[80];
-    struct state_files *files = open_files(directory);
+    open_files(directory);
 
-    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    add_file("f");
     snprintf(moved, sizeof(moved), "%s-moved", directory);
     ck_assert_int_eq(rename(directory, moved), 0);
     state_file_changed(file);
@@ -353,8 +355,7 @@ TEST(lost_directory)
     ck_assert_int_eq(rename(moved, directory), 0);
     thing.text = "2\n";
     state_file_changed(file);
-    wait_text(file, "2\n");
-    state_files_close(files);
+    wait_text("2\n");
 }
 
 static atomic_int n_refused;
@@ -374,11 +375,10 @@ int mkostemp(char *template, int flags)
 TEST(full_disk)
 {
     for (int stops = 0; stops < 2; stops++) {
-        struct thing thing = {stops ? "1\n" : "2\n", 0};
-        struct state_file *file;
-        struct state_files *files = open_files(directory);
+        thing.text = stops ? "1\n" : "2\n";
+        open_files(directory);
 
-        ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+        add_file("f");
         full = true;
         n_refused = 0;
         state_file_changed(file);
@@ -386,23 +386,19 @@ TEST(full_disk)
             ev_run(loop, EVRUN_NOWAIT);
         full = false;
         if (!stops)
-            wait_text(file, thing.text);
-        state_files_close(files);
-        files = open_files(directory);
-        ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
-        ck_assert(is_text(file, thing.text));
-        state_files_close(files);
+            wait_text(thing.text);
+        open_files(directory);
+        add_file("f");
+        ck_assert(is_text(thing.text));
     }
 }
 
 /* A disk that hangs is no reason to end an observation. */
 TEST(slow_disk)
 {
-    struct thing thing = {"1\n", 0};
-    struct state_file *file;
-    struct state_files *files = open_files(directory);
+    open_files(directory);
 
-    ck_assert_int_eq(state_files_add(files, "f", write_thing, &thing, &file), 0);
+    add_file("f");
     atomic_store(&disk_hangs, true);
     state_file_changed(file);
     while (!atomic_load(&disk_is_waited_for))
@@ -410,12 +406,11 @@ TEST(slow_disk)
     for (int i = 0; i < 20; i++)
         ck_assert_uint_eq(threads_find_stalled().n_looks, 0);
     atomic_store(&disk_hangs, false);
-    wait_text(file, "1\n");
+    wait_text("1\n");
 
     /* Then it is watched again: it waits for a job with a beat now and then, and looks are faster. */
     while (threads_find_stalled().n_looks < 3)
         ;
-    state_files_close(files);
 }
 
 static void start(void)

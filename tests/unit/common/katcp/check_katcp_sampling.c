@@ -35,7 +35,6 @@ TEST(automatic)
     expect(client, "!sensor-sampling ok integer none");
     set_integer(1);
     expect_nothing(client);
-    leave(client);
 }
 
 /* A fast sensor's 'auto' has a shortest interval of 1 s. */
@@ -57,7 +56,6 @@ TEST(automatic_rate)
     expect_nothing(client);
     pass(95); /* its time-out, 100 s after it was set */
     expect(client, "#sensor-status 1700000101.100000 1 slow error 6");
-    leave(client);
 }
 
 TEST(event)
@@ -82,7 +80,6 @@ TEST(event)
     expect(client, "!sensor-sampling-clear ok");
     set_integer(99);
     expect_nothing(client);
-    leave(client);
 }
 
 TEST(period)
@@ -100,7 +97,6 @@ TEST(period)
     pass(100); /* but beats that were missed are not made up for */
     expect(client, "#sensor-status 1700000000.000000 1 integer nominal 8");
     expect_nothing(client);
-    leave(client);
 }
 
 TEST(differential)
@@ -125,7 +121,6 @@ TEST(differential)
     expect(client, "#sensor-status 1700000000.000000 1 real nominal -0.75");
     sensor_set_real(&real, START_NS, SENSOR_NOMINAL, NAN);
     expect_begin(client, "#sensor-status 1700000000.000000 1 real nominal ");
-    leave(client);
 }
 
 TEST(event_rate)
@@ -150,7 +145,6 @@ TEST(event_rate)
     expect(client, "!sensor-sampling ok integer event-rate 0 inf");
     pass(1e6);
     expect_nothing(client);
-    leave(client);
 }
 
 TEST(differential_rate)
@@ -167,7 +161,6 @@ TEST(differential_rate)
     expect(client, "#sensor-status 1700000002.000000 1 integer nominal 12");
     pass(10);
     expect(client, "#sensor-status 1700000002.000000 1 integer nominal 12");
-    leave(client);
 }
 
 TEST(refused_sampling)
@@ -201,7 +194,6 @@ TEST(refused_sampling)
         expect_begin(client, requests_and_replies[i][1]);
         expect(client, "!sensor-sampling ok integer none"); /* nothing has changed */
     }
-    leave(client);
 }
 
 SUITE(.timeout_s = 120, .setup = open_server, .teardown = close_server);

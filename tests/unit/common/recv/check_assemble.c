@@ -44,15 +44,33 @@ static void poison(struct chunk *chunk)
     chunk->n_times = SIZE_MAX;
 }
 
-static void make_assembler(struct assemble_layout layout, unsigned window_chunks, size_t n_chunks)
+static size_t n_pool_chunks;
+
+static void destroy_assembler(void)
+{
+    if (!assembler)
+        return;
+    assembler_destroy(assembler);
+    assembler = NULL;
+    ck_assert_uint_eq(inbox_length(worker), 0);
+    ck_assert_uint_eq(inbox_length(return_to), n_pool_chunks);
+    chunk_pool_destroy(pool);
+    inbox_destroy(worker);
+    inbox_destroy(return_to);
+}
+
+/* All but the assembler itself, which create_assembler() makes as 'config' says. */
+static void prepare_assembler(struct assemble_layout layout, unsigned window_chunks, size_t n_chunks)
 {
     struct inbox_item item;
     char why[200];
     size_t n_heaps = layout.n_heaps_per_source * layout.n_sources;
 
+    destroy_assembler();
     memset(&stats, 0, sizeof(stats));
     ledger.n = 0;
     ledger.n_expected = 0;
+    n_pool_chunks = n_chunks;
     if (!device)
         ck_assert_int_eq(
             device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
@@ -77,17 +95,24 @@ static void make_assembler(struct assemble_layout layout, unsigned window_chunks
         .full_kind = FULL_CHUNK,
         .stats = &stats,
     };
+}
+
+static void create_assembler(void)
+{
     ck_assert_int_eq(assembler_create(&config, &assembler), 0);
 }
 
-static void destroy_assembler(size_t n_chunks)
+static void make_assembler(struct assemble_layout layout, unsigned window_chunks, size_t n_chunks)
 {
-    assembler_destroy(assembler);
-    ck_assert_uint_eq(inbox_length(worker), 0);
-    ck_assert_uint_eq(inbox_length(return_to), n_chunks);
-    chunk_pool_destroy(pool);
-    inbox_destroy(worker);
-    inbox_destroy(return_to);
+    prepare_assembler(layout, window_chunks, n_chunks);
+    create_assembler();
+}
+
+static void teardown(void)
+{
+    destroy_assembler();
+    device_close(device);
+    device = NULL;
 }
 
 /* Missing heaps that the chunks handed on have told of. */
@@ -520,10 +545,9 @@ static void check_run(unsigned *seed)
     };
     uint64_t n_rejects[N_REJECTS] = {0};
 
-    make_assembler(layout, 1 + below(seed, 3), 4);
+    prepare_assembler(layout, 1 + below(seed, 3), 4);
     config.jump_heaps = 1000; /* only the bare window here */
-    assembler_destroy(assembler);
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     memset(&model, 0, sizeof(model));
     model.first = -1;
     model.base = rand_r(seed);
@@ -566,7 +590,6 @@ static void check_run(unsigned *seed)
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), ledger.n_expected - model.n_heaps_on);
     /* Those behind the last chunk handed on are untold. */
     ck_assert_uint_le(n_missing_told, counter_get(&stats.missing_heaps));
-    destroy_assembler(4);
 }
 
 TEST(chunks_are_what_the_model_says)
@@ -576,7 +599,6 @@ TEST(chunks_are_what_the_model_says)
     fprintf(stderr, "seed %u\n", seed); /* at once: a failure ends the process */
     for (int i = 0; i < 400; i++)
         check_run(&seed);
-    device_close(device);
 }
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------- */
@@ -604,9 +626,7 @@ TEST(duplicate_never_completes_a_holed_heap)
         ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), 1);
         ck_assert_uint_eq(counter_get(&stats.missing_heaps), 1);
         ck_assert_uint_eq(counter_get(&stats.rejects[REJECT_DUPLICATE]), 2 * (N_PACKETS - 1) + 1);
-        destroy_assembler(2);
     }
-    device_close(device);
 }
 
 /* ---- Free chunks ------------------------------------------------------------------------------------------------- */
@@ -638,8 +658,6 @@ TEST(without_a_free_chunk_heaps_are_lost_and_counted)
     assembler_flush(assembler);
     ck_assert_uint_eq(drain(), 1);
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), 399 + (400 - (100 - n_lost)) + 400);
-    destroy_assembler(1);
-    device_close(device);
 }
 
 TEST(chunk_without_a_complete_heap_is_used_again)
@@ -656,8 +674,6 @@ TEST(chunk_without_a_complete_heap_is_used_again)
     ck_assert_uint_eq(counter_get(&stats.incomplete_heaps), 10);
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), 20);
     ck_assert_uint_eq(n_missing_told, 20);
-    destroy_assembler(1);
-    device_close(device);
 }
 
 TEST(waiting_ends_when_the_inbox_is_stopped)
@@ -665,17 +681,14 @@ TEST(waiting_ends_when_the_inbox_is_stopped)
     const struct assemble_layout layout = {
         .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 1, .n_sources = 1};
 
-    make_assembler(layout, 1, 1);
-    assembler_destroy(assembler);
+    prepare_assembler(layout, 1, 1);
     config.may_wait = true;
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     inbox_stop(return_to);
     ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
     ck_assert_int_eq(admit_heap(0, 16), REJECT_NO_CHUNK);
     assembler_flush(assembler);
     ck_assert_uint_eq(drain(), 1);
-    destroy_assembler(1);
-    device_close(device);
 }
 
 /* ---- Jumps ------------------------------------------------------------------------------------------------------- */
@@ -777,12 +790,11 @@ TEST(jumps_are_believed_when_they_should_be, .end = ARRAY_LEN(jump_scenarios))
     size_t n = 0;
     uint64_t n_heaps_on = 0;
 
-    make_assembler(layout, 2, 16);
-    assembler_destroy(assembler);
+    prepare_assembler(layout, 2, 16);
     config.jump_heaps = 3;
     config.jump_sources = scenario->jump_sources;
     config.may_wait = scenario->recording;
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     while (*in) {
         if (*in == '~') {
             arrival_ns += timebase_duration_ns(&config.timebase, 2 * assemble_chunk_samples(&layout));
@@ -825,8 +837,6 @@ TEST(jumps_are_believed_when_they_should_be, .end = ARRAY_LEN(jump_scenarios))
         n_heaps_on += drain_until(ledger_end());
         ck_assert_uint_eq(ledger.n_expected - n_heaps_on, scenario->n_missing);
     }
-    destroy_assembler(16);
-    device_close(device);
 }
 
 static const int64_t period = INT64_C(1) << TIMESTAMP_WIRE_BITS;
@@ -858,10 +868,9 @@ static const struct assemble_layout timed_layout = {
     .heap_samples = 16, .heap_bytes = 8, .n_heaps_per_source = 4, .n_sources = 1};
 
 /* Chunks of 64 samples, 64 ns; a window of 2. */
-static void make_timed_assembler(void)
+static void prepare_timed_assembler(void)
 {
-    make_assembler(timed_layout, 2, 8);
-    assembler_destroy(assembler);
+    prepare_assembler(timed_layout, 2, 8);
     config.jump_sources = 1;
     arrival_ns = 1000;
 }
@@ -876,10 +885,10 @@ TEST(silence_hands_on_what_came_before_it)
 {
     struct gauge group = {-1};
 
-    make_timed_assembler();
+    prepare_timed_assembler();
     config.group_timestamp = &group;
     config.patience_chunks = 3;
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     for (int64_t heap = 0; heap < 7; heap++)
         ck_assert_int_eq(admit_heap(0, 16 * heap), REJECT_NONE);
     /* Another member has gone on, but this one may only be late. */
@@ -907,8 +916,6 @@ TEST(silence_hands_on_what_came_before_it)
     ck_assert_uint_eq(drain(), 1);
     ck_assert_int_eq(counter_get(&stats.missing_heaps), resumed + 1 - 10);
     ck_assert_uint_eq(counter_get(&stats.gap_samples), 0);
-    destroy_assembler(8);
-    device_close(device);
 }
 
 /* Claims there and back, of a stream that fell silent, by a clock that is synchronised or not. */
@@ -926,11 +933,11 @@ TEST(claims_that_the_clock_contradicts_are_refused)
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        make_timed_assembler();
+        prepare_timed_assembler();
         config.timebase.from_packets = false;
         config.timebase.adc_sample_rate_hz = (struct decimal){1000000, 0};
         config.clock_tolerance_ns = 10 * NS_PER_S;
-        ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+        create_assembler();
         set_clock_state(cases[i].state);
         int64_t now = round_down(timebase_samples_at(&config.timebase, clock_unix_ns()), 64);
         for (int64_t heap = 0; heap < 8; heap++)
@@ -943,16 +950,14 @@ TEST(claims_that_the_clock_contradicts_are_refused)
         ck_assert_uint_eq(counter_get(&stats.rejects[REJECT_CLOCK]), reject == REJECT_CLOCK);
         assembler_flush(assembler);
         drain();
-        destroy_assembler(8);
     }
-    device_close(device);
 }
 
 /* A jump of 2^46 samples is one event, not billions of missing heaps. */
 TEST(jump_forward_is_not_missing)
 {
-    make_timed_assembler();
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    prepare_timed_assembler();
+    create_assembler();
     ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
     arrival_ns += 1000;
     for (int64_t heap = 0; heap < config.jump_heaps; heap++)
@@ -967,15 +972,13 @@ TEST(jump_forward_is_not_missing)
     ck_assert_uint_eq(counter_get(&stats.jumps), 1);
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), 0);
     ck_assert_uint_eq(counter_get(&stats.gap_samples), (UINT64_C(1) << 46) + 16 * 7 - 16);
-    destroy_assembler(8);
-    device_close(device);
 }
 
 /* The rest of a chunk that a silence ended is missing; a jump after it leaves out what is behind that chunk. */
 TEST(jump_after_silence_counts_each_heap_once)
 {
-    make_timed_assembler();
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    prepare_timed_assembler();
+    create_assembler();
     ck_assert_int_eq(admit_heap(0, 0), REJECT_NONE);
     arrival_ns += NS_PER_S + 256;
     ck_assert_uint_eq(pass_time(arrival_ns), 1);
@@ -987,8 +990,6 @@ TEST(jump_after_silence_counts_each_heap_once)
     ck_assert_uint_eq(counter_get(&stats.gap_samples), (UINT64_C(1) << 46) + 16 * 7 - 64);
     assembler_flush(assembler);
     drain();
-    destroy_assembler(8);
-    device_close(device);
 }
 
 /* Strangers' far heaps in bursts, while the source itself goes on: none is believed, and no heap of the source's is
@@ -998,8 +999,8 @@ TEST(bursts_of_a_stranger_cost_nothing)
     unsigned seed = (unsigned)getpid();
 
     fprintf(stderr, "seed %u\n", seed);
-    make_timed_assembler();
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    prepare_timed_assembler();
+    create_assembler();
     for (int64_t heap = 0; heap < 20000; heap++) {
         arrival_ns = 1000 + 16 * heap + below(&seed, 60); /* late by up to 4 heaps */
         ck_assert_int_eq(admit_heap(0, 16 * heap), REJECT_NONE);
@@ -1014,8 +1015,6 @@ TEST(bursts_of_a_stranger_cost_nothing)
     drain();
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), 0);
     ck_assert_uint_eq(counter_get(&stats.jumps), 0);
-    destroy_assembler(8);
-    device_close(device);
 }
 
 /* Timestamps that were unwrapped by a clock 10 years off are put right when the clock is. */
@@ -1023,10 +1022,10 @@ TEST(wrong_clock_at_the_start_is_put_right)
 {
     const int64_t ten_years = INT64_C(10) * 365 * 86400 * 1000000;
 
-    make_timed_assembler();
+    prepare_timed_assembler();
     config.timebase.from_packets = false;
     config.timebase.adc_sample_rate_hz = (struct decimal){1000000, 0};
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     set_clock_state(TIME_ERROR);
     int64_t now = round_down(timebase_samples_at(&config.timebase, clock_unix_ns()), 64);
     int64_t wrong = timebase_unwrap(on_the_wire(now), now + ten_years);
@@ -1055,8 +1054,6 @@ TEST(wrong_clock_at_the_start_is_put_right)
     ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(now + 128), arrival_ns), now + 128);
     assembler_flush(assembler);
     drain();
-    destroy_assembler(8);
-    device_close(device);
 }
 
 /* ---- First and last ---------------------------------------------------------------------------------------------- */
@@ -1127,8 +1124,6 @@ TEST(stream_goes_from_its_first_heap_to_its_newest, .end = ARRAY_LEN(end_scenari
                   (int)counter_get(&stats.missing_heaps));
     while (n_all > 0)
         put_full(all[--n_all]);
-    destroy_assembler(scenario->n_chunks);
-    device_close(device);
 }
 
 /* Each stream between flushes has its own first and last heap, even where there is no chunk for them. */
@@ -1160,8 +1155,6 @@ TEST(flush_ends_one_stream_and_begins_another)
     assembler_flush(assembler);
     ck_assert_uint_eq(drain_until(912), 1);
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), 4 + 2 * 5 - 1);
-    destroy_assembler(1);
-    device_close(device);
 }
 
 /* What a source claimed against the window of a stream that has ended supports no other's claim against the next. */
@@ -1180,8 +1173,6 @@ TEST(flush_forgets_claims)
         assembler_flush(assembler);
         drain();
     }
-    destroy_assembler(4);
-    device_close(device);
 }
 
 /* A stream that wanders, jumps and is cut off, with heaps that have holes, for a worker that is often behind. */
@@ -1198,10 +1189,9 @@ static void check_wandering(unsigned *seed)
     struct chunk *chunk, *held[POOL_MAX];
     uint64_t n_heaps_on = 0;
 
-    make_assembler(layout, 1 + below(seed, 4), n_chunks);
-    assembler_destroy(assembler);
+    prepare_assembler(layout, 1 + below(seed, 4), n_chunks);
     config.jump_heaps = 1 + below(seed, 3);
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     unsigned spread = 1 + below(seed, config.window_chunks * (unsigned)layout.n_heaps_per_source);
     for (unsigned i = 0; i < 1500; i++) {
         unsigned fate = below(seed, 500);
@@ -1231,7 +1221,6 @@ static void check_wandering(unsigned *seed)
     n_heaps_on += drain_until(ledger_end());
     ck_assert_uint_eq(counter_get(&stats.heaps), n_heaps_on);
     ck_assert_uint_eq(counter_get(&stats.missing_heaps), ledger.n_expected - n_heaps_on);
-    destroy_assembler(n_chunks);
 }
 
 TEST(every_heap_is_handed_on_or_missing)
@@ -1247,7 +1236,6 @@ TEST(every_heap_is_handed_on_or_missing)
     }
     ck_assert_uint_gt(n_jumps, 300);
     ck_assert_uint_gt(n_no_chunk, 300);
-    device_close(device);
 }
 
 /* ---- 48 bits ----------------------------------------------------------------------------------------------------- */
@@ -1269,17 +1257,14 @@ TEST(recording_goes_on_across_the_wrap)
                      period + half_period - 4096);
     assembler_flush(assembler);
     drain();
-    destroy_assembler(4);
-    device_close(device);
 }
 
 /* A stream that was silent for more than half a period comes back at the right time, whatever the clock says then. */
 TEST(long_silence_is_bridged_by_the_time_that_passed)
 {
-    make_assembler(wrap_layout, 2, 4);
-    assembler_destroy(assembler);
+    prepare_assembler(wrap_layout, 2, 4);
     config.timebase = (struct timebase){.adc_sample_rate_hz = {1000000000, 0}};
-    ck_assert_int_eq(assembler_create(&config, &assembler), 0);
+    create_assembler();
     int64_t now = round_down(timebase_samples_at(&config.timebase, clock_unix_ns()), 4 * 4096);
 
     ck_assert_int_eq(assembler_unwrap(assembler, on_the_wire(now), arrival_ns), now);
@@ -1300,8 +1285,6 @@ TEST(long_silence_is_bridged_by_the_time_that_passed)
     assembler_flush(assembler);
     ck_assert_uint_eq(drain(), 2);
     ck_assert_int_eq(gauge_get(&stats.newest_timestamp), round_down(later, 4 * 4096));
-    destroy_assembler(4);
-    device_close(device);
 }
 
 static void start(void)
@@ -1309,4 +1292,4 @@ static void start(void)
     log_init("check_assemble", LOG_LEVEL_ERROR);
 }
 
-SUITE(.timeout_s = 60, .start = start);
+SUITE(.timeout_s = 60, .teardown = teardown, .start = start);

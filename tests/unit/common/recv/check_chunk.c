@@ -12,22 +12,32 @@ static struct device *device;
 static struct inbox *return_to;
 static struct chunk_pool *pool;
 
-static void make_pool(size_t heap_bytes)
-{
-    char why[200];
+static char why[200];
 
+static void setup(void)
+{
     ck_assert_int_eq(
         device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
-    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = heap_bytes};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
+    pool = NULL;
 }
 
-static void destroy_pool(void)
+static void teardown(void)
 {
     chunk_pool_destroy(pool);
     inbox_destroy(return_to);
     device_close(device);
+}
+
+static int create_pool(struct chunk_shape shape)
+{
+    shape.n_chunks = N_CHUNKS;
+    return chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why));
+}
+
+static void make_pool(size_t heap_bytes)
+{
+    ck_assert_int_eq(create_pool((struct chunk_shape){.n_heaps = N_HEAPS, .heap_bytes = heap_bytes}), 0);
 }
 
 static struct chunk *take_chunk(void)
@@ -61,7 +71,6 @@ TEST(chunks_start_at_home)
         buffer_ref_put(&chunks[i]->ref);
         ck_assert_ptr_eq(take_chunk(), chunks[i]);
     }
-    destroy_pool();
 }
 
 TEST(reset_clears_all_but_the_payload)
@@ -87,19 +96,12 @@ TEST(reset_clears_all_but_the_payload)
     }
     for (size_t i = 0; i < N_HEAPS * heap_bytes; i++)
         ck_assert_uint_eq(chunk->payload[i], 0xa5);
-    destroy_pool();
 }
 
 /* What is written at one address is there at the other, which is what the device is given. */
 TEST(direct_payloads_have_two_addresses)
 {
-    char why[200] = "";
-
-    ck_assert_int_eq(
-        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
-    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = 1001, .direct = true};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_eq(create_pool((struct chunk_shape){.n_heaps = N_HEAPS, .heap_bytes = 1001, .direct = true}), 0);
     for (int i = 0; i < N_CHUNKS; i++) {
         struct chunk *chunk = take_chunk();
 
@@ -108,21 +110,12 @@ TEST(direct_payloads_have_two_addresses)
         for (size_t k = 0; k < N_HEAPS * 1001; k++)
             ck_assert_uint_eq(chunk->source[k], i + 1);
     }
-    destroy_pool();
 }
 
 TEST(direct_pool_that_cannot_be_had_says_why)
 {
-    char why[200] = "";
-
-    ck_assert_int_eq(
-        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
-    const struct chunk_shape shape = {.n_chunks = N_CHUNKS, .n_heaps = 1, .heap_bytes = SIZE_MAX / 4, .direct = true};
-    ck_assert_int_lt(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
+    ck_assert_int_lt(create_pool((struct chunk_shape){.n_heaps = 1, .heap_bytes = SIZE_MAX / 4, .direct = true}), 0);
     ck_assert_msg(strncmp(why, "recv.direct: ", 13) == 0 && strstr(why, "cannot be mapped twice"), "%s", why);
-    inbox_destroy(return_to);
-    device_close(device);
 }
 
 /* Heaps in frames of which the beginnings lie elsewhere than the rest, one wholly there; what is not noted stays. */
@@ -132,16 +125,11 @@ TEST(frames_are_gathered)
     struct device_stream *stream;
     struct device_kernel *gather;
     uint8_t first[N_HEAPS][HEAP_BYTES], rest[N_HEAPS][HEAP_BYTES];
-    char why[200] = "";
 
-    ck_assert_int_eq(
-        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
     ck_assert_int_eq(device_stream_create(device, "gather", &stream), 0);
     ck_assert_int_eq(chunk_create_gather(device, &gather), 0);
-    ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
-    const struct chunk_shape shape = {
-        .n_chunks = N_CHUNKS, .n_heaps = N_HEAPS, .heap_bytes = HEAP_BYTES, .n_frames_max = N_HEAPS - 1};
-    ck_assert_int_eq(chunk_pool_create(device, &shape, MEMBER, return_to, KIND, &pool, why, sizeof(why)), 0);
+    const struct chunk_shape shape = {.n_heaps = N_HEAPS, .heap_bytes = HEAP_BYTES, .n_frames_max = N_HEAPS - 1};
+    ck_assert_int_eq(create_pool(shape), 0);
     struct chunk *chunk = take_chunk();
     for (int life = 0; life < 2; life++) {
         memset(chunk->payload, 0xe7, N_HEAPS * HEAP_BYTES);
@@ -171,7 +159,6 @@ TEST(frames_are_gathered)
     }
     device_kernel_destroy(gather);
     device_stream_destroy(stream);
-    destroy_pool();
 }
 
 TEST(bytes_cover_the_payload)
@@ -196,3 +183,5 @@ TEST(bytes_cover_the_payload)
     ck_assert_uint_eq(chunk_pool_device_bytes(&direct), UINT64_MAX);
     chunk_pool_destroy(NULL);
 }
+
+SUITE(.setup = setup, .teardown = teardown);

@@ -97,7 +97,6 @@ static void rig_open(size_t n_endpoints, bool multicast)
     unsigned ports[ENDPOINTS_MAX];
     int fds[ENDPOINTS_MAX];
 
-    memset(&rig, 0, sizeof(rig));
     rig.busy_poll_ns = busy_polls_ns[random_below(ARRAY_LEN(busy_polls_ns))];
     for (size_t i = 0; i < sizeof(noise); i++)
         noise[i] = (uint8_t)random_u64();
@@ -124,6 +123,7 @@ static void rig_close(void)
     send_sink_close(rig.sink);
     recv_source_close(rig.source);
     endpoint_list_fini(&rig.list);
+    memset(&rig, 0, sizeof(rig));
 }
 
 /* Makes packet 'out' one of 'n_bytes', split between header and payload at random. */
@@ -320,7 +320,6 @@ TEST(any_packets_arrive_in_order, .end = 6)
     for (size_t e = 0; e < rig.list.n; e++)
         n_lent += rig.queues[e].n_lent;
     ck_assert_uint_gt(n_lent, rig.n_sent / 20); /* or this tests nothing */
-    rig_close();
 }
 
 /* The source goes from one way of receiving to the other and back, and loses nothing at the seams. */
@@ -346,7 +345,6 @@ TEST(phases_of_joined_and_single_packets, .end = 2)
         ck_assert(phase % 2 == 1 || (!rig.last_lent && !recv_source_is_zero_copy(rig.source)));
     }
     assert_all_came();
-    rig_close();
 }
 
 TEST(one_socket_joined_another_single)
@@ -364,7 +362,6 @@ TEST(one_socket_joined_another_single)
     ck_assert_uint_eq(rig.queues[0].n_lent, rig.queues[0].n_received);
     ck_assert_uint_eq(rig.queues[1].n_lent, 0);
     ck_assert_uint_gt(rig.queues[2].n_lent, 0);
-    rig_close();
 }
 
 TEST(joined_packets_starve_nobody)
@@ -384,7 +381,6 @@ TEST(joined_packets_starve_nobody)
         ck_assert(rig.queues[2].n_received == 1 || a + b <= 2 * n_slots * n_packets); /* one turn of each */
     }
     assert_all_came();
-    rig_close();
 }
 
 TEST(what_does_not_come_is_not_waited_for, .end = 2)
@@ -411,7 +407,6 @@ TEST(what_does_not_come_is_not_waited_for, .end = 2)
         ck_assert_uint_eq(receive(7, PATIENCE_NS), n_left < 7 ? n_left : 7);
     }
     ck_assert_int_lt(clock_monotonic_ns() - before_ns, PATIENCE_NS);
-    rig_close();
 }
 
 TEST(drops_of_joined_packets_are_told)
@@ -436,7 +431,6 @@ TEST(drops_of_joined_packets_are_told)
     ck_assert_uint_gt(n_lost, 0); /* or this tests nothing */
     ck_assert_msg(n_drops == n_lost / n_packets || n_drops == n_lost, "%" PRIu64 " drops, %" PRIu64 " packets lost",
                   n_drops, n_lost);
-    rig_close();
 }
 
 /* ---- What a sink joins ------------------------------------------------------------------------------------------- */
@@ -471,7 +465,6 @@ TEST(what_a_sink_joins, .end = ARRAY_LEN(joinings))
     struct packet_out *packets;
     size_t next = 0;
 
-    memset(&rig, 0, sizeof(rig));
     for (size_t i = 0; i < sizeof(noise); i++)
         noise[i] = (uint8_t)random_u64();
     ck_assert_int_eq(setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on)), 0);
@@ -508,8 +501,6 @@ TEST(what_a_sink_joins, .end = ARRAY_LEN(joinings))
         ck_assert_int_eq((ssize_t)at, n_bytes);
     }
     close(fd);
-    send_sink_close(rig.sink);
-    endpoint_list_fini(&rig.list);
 }
 
 /* Gives this process a network of its own, whose packets are no longer than 'mtu'.  Returns whether it may. */
@@ -556,7 +547,6 @@ TEST(joined_packets_too_long_for_the_route, .end = 2)
     ck_assert(!rig.last_lent);
     ck_assert_uint_eq(rig.queues[1].n_lent, 0);
     assert_all_came();
-    rig_close();
 }
 
 /* ---- A network that takes nothing -------------------------------------------------------------------------------- */
@@ -585,7 +575,6 @@ TEST(who_gives_up_does_not_wait_for_room, .end = 4)
     int last_errno;
     bool late = _i % 2;
 
-    memset(&rig, 0, sizeof(rig));
     refusal = _i / 2 ? ENOBUFS : EAGAIN;
     parse(&rig.list, "127.0.0.1:%u 127.0.0.1:%u 127.0.0.1:%u", free_port(), free_port(), free_port());
     open_sink();
@@ -603,9 +592,7 @@ TEST(who_gives_up_does_not_wait_for_room, .end = 4)
     ck_assert_int_eq(last_errno, late ? refusal : 0);
     ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
     n_refusals = 0;
-    send_sink_close(rig.sink);
     inbox_destroy(return_to);
-    endpoint_list_fini(&rig.list);
 }
 
 /* ---- Loans ------------------------------------------------------------------------------------------------------- */
@@ -641,7 +628,6 @@ TEST(a_loan_ends_when_all_have_left)
     int fds[3];
     unsigned ports[3];
 
-    memset(&rig, 0, sizeof(rig));
     for (size_t i = 0; i < 3; i++) {
         fds[i] = bound_socket(&address);
         ports[i] = ntohs(address.sin_port);
@@ -675,12 +661,10 @@ TEST(a_loan_ends_when_all_have_left)
     inbox_stop(buffer.return_to);
     thread_join(&thread);
     ck_assert_int_eq(inbox_try_pop(buffer.done, &item), -EAGAIN);
-    send_sink_close(rig.sink);
     for (size_t i = 0; i < 3; i++)
         close(fds[i]);
     inbox_destroy(buffer.return_to);
     inbox_destroy(buffer.done);
-    endpoint_list_fini(&rig.list);
 }
 
-SUITE(.timeout_s = 60, .start = random_start);
+SUITE(.timeout_s = 60, .teardown = rig_close, .start = random_start);

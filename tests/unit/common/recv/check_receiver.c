@@ -370,6 +370,21 @@ static enum reject identify(const void *context, unsigned endpoint, const struct
     return identity->member < shape.n_members ? REJECT_NONE : REJECT_BAD_SOURCE;
 }
 
+static void destroy_receiver(void)
+{
+    if (!receiver)
+        return;
+    receiver_destroy(receiver);
+    receiver = NULL;
+    ck_assert_uint_eq(inbox_length(worker), 0);
+    for (unsigned i = 0; i < shape.n_members; i++) {
+        ck_assert_uint_eq(inbox_length(return_to[i]), POOL_CHUNKS);
+        destroy_pool(i);
+        inbox_destroy(return_to[i]);
+    }
+    inbox_destroy(worker);
+}
+
 static void make_receiver(struct recv_source *source)
 {
     struct assembler_config members[MEMBERS_MAX];
@@ -413,16 +428,20 @@ static void make_receiver(struct recv_source *source)
     ck_assert_int_eq(receiver_create_from(&config, source, &receiver), 0);
 }
 
-static void destroy_receiver(void)
+/* Sends the stream of 'shape' whole by way of 'source', out of order by up to 'distance' packets. */
+static void start_stream(unsigned *seed, size_t distance, struct recv_source *source)
 {
-    receiver_destroy(receiver);
-    ck_assert_uint_eq(inbox_length(worker), 0);
-    for (unsigned i = 0; i < shape.n_members; i++) {
-        ck_assert_uint_eq(inbox_length(return_to[i]), POOL_CHUNKS);
-        destroy_pool(i);
-        inbox_destroy(return_to[i]);
-    }
-    inbox_destroy(worker);
+    make_stream(seed, true);
+    scramble(seed, distance);
+    make_receiver(source);
+    ck_assert_int_eq(receiver_start(receiver), 0);
+}
+
+static void teardown(void)
+{
+    destroy_receiver();
+    device_close(device);
+    device = NULL;
 }
 
 /* Looks at every heap that claims to be there, and, if 'exact', that just those are there which were sent whole. */
@@ -484,6 +503,24 @@ static void choose_shape(unsigned *seed)
     shape.first = (int64_t)shape.n_heaps_per_source * HEAP_SAMPLES * (1 + rand_r(seed) % 1000000);
 }
 
+static const struct shape large_shape = {.n_members = 2,
+                                         .n_sources = 3,
+                                         .heap_bytes = 1000,
+                                         .piece_bytes = 256,
+                                         .n_heaps_per_source = 16,
+                                         .n_times = TIMES_MAX};
+
+/* One source of one member, with heaps of a packet. */
+static struct shape small_shape(size_t n_heaps_per_source, size_t n_times)
+{
+    return (struct shape){.n_members = 1,
+                          .n_sources = 1,
+                          .heap_bytes = 64,
+                          .piece_bytes = 64,
+                          .n_heaps_per_source = n_heaps_per_source,
+                          .n_times = n_times};
+}
+
 static size_t packets_per_time(void)
 {
     return shape.n_members * shape.n_sources * ((shape.heap_bytes + shape.piece_bytes - 1) / shape.piece_bytes);
@@ -519,7 +556,6 @@ TEST(every_heap_sent_whole_arrives_as_sent, .end = 2)
             ck_assert_uint_gt(direct_guard_writes(), n_sent);
         destroy_receiver();
     }
-    device_close(device);
 }
 
 /* Sources that jump about, packets that overlap, everything far out of order: what is called present is right. */
@@ -561,7 +597,6 @@ TEST(nothing_false_is_called_present)
         work(false);
         destroy_receiver();
     }
-    device_close(device);
 }
 
 TEST(orderly_packets_land_in_place)
@@ -569,16 +604,8 @@ TEST(orderly_packets_land_in_place)
     unsigned seed = 1;
     uint64_t n_copied = 0;
 
-    shape = (struct shape){.n_members = 2,
-                           .n_sources = 3,
-                           .heap_bytes = 1000,
-                           .piece_bytes = 256,
-                           .n_heaps_per_source = 16,
-                           .n_times = TIMES_MAX};
-    make_stream(&seed, true);
-    scramble(&seed, 0);
-    make_receiver(make_source(&seed, 20, -ENODATA));
-    ck_assert_int_eq(receiver_start(receiver), 0);
+    shape = large_shape;
+    start_stream(&seed, 0, make_source(&seed, 20, -ENODATA));
     work(true);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_uint_eq(n_present[i], shape.n_sources * shape.n_times);
@@ -588,8 +615,6 @@ TEST(orderly_packets_land_in_place)
     /* At the start, and until a chunk is open. */
     ck_assert_uint_gt(n_copied, 0);
     ck_assert_uint_lt(n_copied, n_sent / 8);
-    destroy_receiver();
-    device_close(device);
 }
 
 /* Lent packets land nowhere, so each is copied, once. */
@@ -598,24 +623,14 @@ TEST(lent_packets_are_copied)
     unsigned seed = 1;
     uint64_t n_copied = 0;
 
-    shape = (struct shape){.n_members = 2,
-                           .n_sources = 3,
-                           .heap_bytes = 1000,
-                           .piece_bytes = 256,
-                           .n_heaps_per_source = 16,
-                           .n_times = TIMES_MAX};
-    make_stream(&seed, true);
-    scramble(&seed, 5);
-    make_receiver(make_lending_source(&seed, 20, -ENODATA, LENT));
-    ck_assert_int_eq(receiver_start(receiver), 0);
+    shape = large_shape;
+    start_stream(&seed, 5, make_lending_source(&seed, 20, -ENODATA, LENT));
     work(true);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_uint_eq(n_present[i], shape.n_sources * shape.n_times);
         n_copied += counter_get(&stats[i].copied_packets);
     }
     ck_assert_uint_eq(n_copied, n_sent);
-    destroy_receiver();
-    device_close(device);
 }
 
 /* Two jumps within a batch: the chunk in which a packet landed as predicted has gone, and a new one has its place. */
@@ -624,8 +639,7 @@ TEST(landing_is_given_up_when_the_window_jumps)
     unsigned seed = 1;
     const int64_t far = INT64_C(1) << 40;
 
-    shape = (struct shape){
-        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 64, .n_times = 1};
+    shape = small_shape(64, 1);
     n_sent = 0;
     for (int64_t i = 0; i < 9; i++) /* a batch, upon which twice as many slots are offered to the next */
         make_packet(0, 0, HEAP_SAMPLES * i, 0, 64, 0);
@@ -647,16 +661,13 @@ TEST(landing_is_given_up_when_the_window_jumps)
     ck_assert_uint_eq(counter_get(&stats[0].jumps), 2);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 1);
     ck_assert_uint_eq(n_present[0], 9 + 8 + 9);
-    destroy_receiver();
-    device_close(device);
 }
 
 TEST(refused_packets_are_counted_by_reason)
 {
     unsigned seed = 1;
 
-    shape = (struct shape){
-        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 4, .n_times = 1};
+    shape = small_shape(4, 1);
     n_sent = 0;
     make_packet(0, 0, 0, 0, 64, 0);
     make_packet(0, 0, 0, 0, 64, 0);  /* duplicate */
@@ -699,8 +710,6 @@ TEST(refused_packets_are_counted_by_reason)
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_ALIGNMENT]), 1);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 1);
     ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_HEAP_SIZE]), 1);
-    destroy_receiver();
-    device_close(device);
 }
 
 /* The worker keeps what it gets, so the receiver waits for a free chunk in the end; a stop must get it out of there. */
@@ -709,16 +718,8 @@ TEST(stop_ends_the_wait_for_a_chunk)
     unsigned seed = 1;
     struct inbox_item item;
 
-    shape = (struct shape){.n_members = 1,
-                           .n_sources = 1,
-                           .heap_bytes = 64,
-                           .piece_bytes = 64,
-                           .n_heaps_per_source = 2,
-                           .n_times = TIMES_MAX};
-    make_stream(&seed, true);
-    scramble(&seed, 0);
-    make_receiver(make_source(&seed, PACKET_BATCH_MAX, -ENODATA));
-    ck_assert_int_eq(receiver_start(receiver), 0);
+    shape = small_shape(2, TIMES_MAX);
+    start_stream(&seed, 0, make_source(&seed, PACKET_BATCH_MAX, -ENODATA));
     ck_assert_int_eq(inbox_pop(worker, &item), 0);
     receiver_stop(receiver);
     receiver_stop(receiver);
@@ -726,8 +727,6 @@ TEST(stop_ends_the_wait_for_a_chunk)
     while (inbox_try_pop(worker, &item) == 0)
         if (item.kind == FULL_CHUNK)
             check_chunk(item.object, false);
-    destroy_receiver();
-    device_close(device);
 }
 
 TEST(stop_flushes_what_is_open)
@@ -736,12 +735,7 @@ TEST(stop_flushes_what_is_open)
     struct inbox_item item;
 
     /* A chunk more than the window, so that the first one says that all packets are in, or will be in a moment. */
-    shape = (struct shape){.n_members = 1,
-                           .n_sources = 1,
-                           .heap_bytes = 64,
-                           .piece_bytes = 64,
-                           .n_heaps_per_source = 2,
-                           .n_times = 2 * WINDOW_CHUNKS + 1};
+    shape = small_shape(2, 2 * WINDOW_CHUNKS + 1);
     make_stream(&seed, true);
     scramble(&seed, 0);
     make_receiver(make_source(&seed, PACKET_BATCH_MAX, 0));
@@ -755,25 +749,17 @@ TEST(stop_flushes_what_is_open)
         check_chunk(item.object, true);
     }
     ck_assert_uint_eq(n_present[0], shape.n_times);
-    destroy_receiver();
-    device_close(device);
 }
 
 TEST(dead_source_is_told)
 {
     unsigned seed = 1;
 
-    shape = (struct shape){
-        .n_members = 1, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 2, .n_times = 5};
-    make_stream(&seed, true);
-    scramble(&seed, 0);
-    make_receiver(make_source(&seed, PACKET_BATCH_MAX, -ENETDOWN));
-    ck_assert_int_eq(receiver_start(receiver), 0);
+    shape = small_shape(2, 5);
+    start_stream(&seed, 0, make_source(&seed, PACKET_BATCH_MAX, -ENETDOWN));
     work(true);
     ck_assert_int_eq(receiver_get_error(receiver), -ENETDOWN);
     ck_assert_uint_eq(n_present[0], 5);
-    destroy_receiver();
-    device_close(device);
 }
 
 TEST(destroy_without_start)
@@ -783,9 +769,7 @@ TEST(destroy_without_start)
     shape = (struct shape){
         .n_members = 2, .n_sources = 1, .heap_bytes = 64, .piece_bytes = 64, .n_heaps_per_source = 2, .n_times = 5};
     make_receiver(make_source(&seed, 1, -ENODATA));
-    destroy_receiver();
     receiver_destroy(NULL);
-    device_close(device);
 }
 
 static void start(void)
@@ -793,4 +777,4 @@ static void start(void)
     log_init("check_receiver", LOG_LEVEL_ERROR);
 }
 
-SUITE(.timeout_s = 60, .start = start);
+SUITE(.timeout_s = 60, .teardown = teardown, .start = start);

@@ -102,6 +102,40 @@ static void make_landing(struct placement *placement, size_t header_bytes, size_
         };
 }
 
+/* Of the case that runs. */
+static struct {
+    struct endpoint_list list;
+    struct recv_source *source;
+    struct send_sink *sink;
+    struct placement placement;
+} rig;
+
+static void open_both(size_t buffer_bytes)
+{
+    rig.source = open_source(&rig.list, buffer_bytes, NULL);
+    rig.sink = open_sink(&rig.list, NULL);
+}
+
+static void close_source(void)
+{
+    recv_source_close(rig.source);
+    rig.source = NULL;
+}
+
+static void close_sink(void)
+{
+    send_sink_close(rig.sink);
+    rig.sink = NULL;
+}
+
+static void close_all(void)
+{
+    close_sink();
+    close_source();
+    endpoint_list_fini(&rig.list);
+    remove_file();
+}
+
 /* Receives into slots 'first' and on until 'n' packets have come. */
 static void receive_n(struct recv_source *source, struct packet_slot *slots, size_t n)
 {
@@ -158,43 +192,26 @@ static void send_landing_sizes(struct send_sink *sink)
 
 TEST(packets_fill_slots_in_order)
 {
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
-
-    parse(&list, "239.77.%d.%d:%d", random_octet(), random_octet(), free_port());
-    source = open_source(&list, 1 << 20, NULL);
-    sink = open_sink(&list, NULL);
-    ck_assert(!recv_source_can_wait(source));
-    send_landing_sizes(sink);
-    check_landing(source);
-    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
-    send_sink_close(sink);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    parse(&rig.list, "239.77.%d.%d:%d", random_octet(), random_octet(), free_port());
+    open_both(1 << 20);
+    ck_assert(!recv_source_can_wait(rig.source));
+    send_landing_sizes(rig.sink);
+    check_landing(rig.source);
+    ck_assert_uint_eq(recv_source_kernel_drops(rig.source), 0);
 }
 
 TEST(slots_may_lack_parts)
 {
-    static struct placement placement;
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
-
-    parse(&list, "127.0.0.1:%d", free_port());
-    source = open_source(&list, 0, NULL);
-    sink = open_sink(&list, NULL);
-    make_landing(&placement, 72, 0, 0);
-    ck_assert_uint_eq(send_one(sink, 0, 3, 100, NULL), 1);
-    receive_n(source, placement.slots, 1);
-    assert_slot(&placement.slots[0], 3, 100, 0);
-    make_landing(&placement, 72, 0, 200);
-    ck_assert_uint_eq(send_one(sink, 0, 4, 100, NULL), 1);
-    receive_n(source, placement.slots, 1);
-    assert_slot(&placement.slots[0], 4, 100, 0);
-    send_sink_close(sink);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    parse(&rig.list, "127.0.0.1:%d", free_port());
+    open_both(0);
+    make_landing(&rig.placement, 72, 0, 0);
+    ck_assert_uint_eq(send_one(rig.sink, 0, 3, 100, NULL), 1);
+    receive_n(rig.source, rig.placement.slots, 1);
+    assert_slot(&rig.placement.slots[0], 3, 100, 0);
+    make_landing(&rig.placement, 72, 0, 200);
+    ck_assert_uint_eq(send_one(rig.sink, 0, 4, 100, NULL), 1);
+    receive_n(rig.source, rig.placement.slots, 1);
+    assert_slot(&rig.placement.slots[0], 4, 100, 0);
 }
 
 TEST(copy_gathers_any_range)
@@ -233,122 +250,99 @@ TEST(copy_gathers_any_range)
 
 TEST(more_groups_than_a_socket_may_join)
 {
-    static struct placement placement;
     const int a = random_octet(), b = random_octet(), port = free_port();
     struct endpoint_list joined, sent;
-    struct recv_source *source;
-    struct send_sink *sink;
     bool seen[25] = {false};
 
     parse(&joined, "239.%d.%d.1+24:%d", a, b, port);
     /* Also a group that nobody joined, and a joined one at another port. */
     parse(&sent, "239.%d.%d.1+25:%d 239.%d.%d.1:%d", a, b, port, a, b, port - 1);
-    source = open_source(&joined, 1 << 22, NULL);
-    sink = open_sink(&sent, NULL);
-    make_landing(&placement, 16, 0, 0);
+    rig.source = open_source(&joined, 1 << 22, NULL);
+    rig.sink = open_sink(&sent, NULL);
+    make_landing(&rig.placement, 16, 0, 0);
     for (unsigned i = (unsigned)sent.n; i-- > 0;)
-        ck_assert_uint_eq(send_one(sink, i, i, 10, NULL), 1);
-    receive_n(source, placement.slots, 25);
+        ck_assert_uint_eq(send_one(rig.sink, i, i, 10, NULL), 1);
+    receive_n(rig.source, rig.placement.slots, 25);
     for (size_t i = 0; i < 25; i++) {
-        unsigned endpoint = placement.slots[i].endpoint;
+        unsigned endpoint = rig.placement.slots[i].endpoint;
 
         ck_assert_uint_lt(endpoint, 25);
         ck_assert(!seen[endpoint]);
         seen[endpoint] = true;
-        assert_slot(&placement.slots[i], endpoint, 10, endpoint);
+        assert_slot(&rig.placement.slots[i], endpoint, 10, endpoint);
     }
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 20 * NS_PER_MS), 0);
-    send_sink_close(sink);
-    recv_source_close(source);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 10, 20 * NS_PER_MS), 0);
+    close_sink();
+    close_source();
     endpoint_list_fini(&joined);
     endpoint_list_fini(&sent);
 }
 
 /* Three groups, of which the first two have 200 packets each. */
-static void open_busy_groups(struct endpoint_list *list, struct recv_source **source, struct send_sink **sink)
+static void open_busy_groups(void)
 {
-    parse(list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
-    *source = open_source(list, 3 << 20, NULL);
-    *sink = open_sink(list, NULL);
+    parse(&rig.list, "239.78.%d.%d+2:%d", random_octet(), random_octet(), free_port());
+    open_both(3 << 20);
     for (unsigned i = 0; i < 200; i++) {
-        send_one(*sink, 0, i, 8, NULL);
-        send_one(*sink, 1, i, 8, NULL);
+        send_one(rig.sink, 0, i, 8, NULL);
+        send_one(rig.sink, 1, i, 8, NULL);
     }
 }
 
 TEST(a_busy_group_starves_nobody)
 {
-    static struct placement placement;
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
     size_t n_before = 0;
     bool found = false;
 
-    open_busy_groups(&list, &source, &sink);
-    send_one(sink, 2, 0, 8, NULL);
+    open_busy_groups();
+    send_one(rig.sink, 2, 0, 8, NULL);
     while (!found) {
         int n;
 
-        make_landing(&placement, 16, 0, 0);
-        n = recv_source_recv(source, placement.slots, 16, NS_PER_S);
+        make_landing(&rig.placement, 16, 0, 0);
+        n = recv_source_recv(rig.source, rig.placement.slots, 16, NS_PER_S);
         ck_assert_int_gt(n, 0);
         for (int i = 0; i < n; i++)
-            found |= placement.slots[i].endpoint == 2;
+            found |= rig.placement.slots[i].endpoint == 2;
         n_before += (size_t)n;
     }
     ck_assert_uint_le(n_before, 3 * 16); /* one turn of each at most */
-    send_sink_close(sink);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
 }
 
 /* After the thread was held up all have a lot, but for one that was dry when it was asked which were ready. */
 TEST(who_has_packets_later_waits_for_a_turn_of_the_others)
 {
-    static struct placement placement;
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
     size_t n_before = 0;
     int n = 0;
 
-    open_busy_groups(&list, &source, &sink);
-    make_landing(&placement, 16, 0, 0);
-    receive_n(source, placement.slots, 16);
-    send_one(sink, 2, 0, 8, NULL);
-    while (n == 0 || placement.slots[0].endpoint != 2) {
-        make_landing(&placement, 16, 0, 0);
-        n = recv_source_recv(source, placement.slots, 16, NS_PER_S);
+    open_busy_groups();
+    make_landing(&rig.placement, 16, 0, 0);
+    receive_n(rig.source, rig.placement.slots, 16);
+    send_one(rig.sink, 2, 0, 8, NULL);
+    while (n == 0 || rig.placement.slots[0].endpoint != 2) {
+        make_landing(&rig.placement, 16, 0, 0);
+        n = recv_source_recv(rig.source, rig.placement.slots, 16, NS_PER_S);
         ck_assert_int_gt(n, 0);
         n_before += (size_t)n;
     }
     ck_assert_uint_le(n_before, 3 * 16 + 1); /* the other's turn, and one of each */
-    send_sink_close(sink);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
 }
 
 TEST(every_receiver_of_a_group_gets_a_copy)
 {
-    static struct placement placement;
-    struct endpoint_list list;
     struct recv_source *sources[2];
-    struct send_sink *sink;
 
-    parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
-    sources[0] = open_source(&list, 0, NULL);
-    sources[1] = open_source(&list, 0, NULL);
-    sink = open_sink(&list, NULL);
-    send_one(sink, 0, 5, 99, NULL);
+    parse(&rig.list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
+    sources[0] = open_source(&rig.list, 0, NULL);
+    sources[1] = open_source(&rig.list, 0, NULL);
+    rig.sink = open_sink(&rig.list, NULL);
+    send_one(rig.sink, 0, 5, 99, NULL);
     for (size_t i = 0; i < 2; i++) {
-        make_landing(&placement, 50, 50, 50);
-        receive_n(sources[i], placement.slots, 1);
-        assert_slot(&placement.slots[0], 5, 99, 0);
+        make_landing(&rig.placement, 50, 50, 50);
+        receive_n(sources[i], rig.placement.slots, 1);
+        assert_slot(&rig.placement.slots[0], 5, 99, 0);
         recv_source_close(sources[i]);
     }
-    send_sink_close(sink);
-    endpoint_list_fini(&list);
 }
 
 /* A SPEAD header of 'n_items' with this one at 'place', and 24 bytes of payload. */
@@ -393,42 +387,38 @@ TEST(sockets_share_a_group)
         {7, 5, 0xC102, 3, {true, true}},
         {0, 0, 0, 0, {true, true}},
     };
-    static struct placement placement;
-    struct endpoint_list list;
     struct recv_source *sources[2];
-    struct send_sink *sink;
     const size_t n_sent = ARRAY_LEN(packets) + 3;
 
-    parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
+    parse(&rig.list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
     for (size_t i = 0; i < 2; i++) {
-        const struct recv_source_config config = {.endpoints = &list, .interface = "lo", .share = &shares[i]};
+        const struct recv_source_config config = {.endpoints = &rig.list, .interface = "lo", .share = &shares[i]};
         ck_assert_msg(recv_source_open(&config, &sources[i], why, sizeof(why)) == 0, "%s", why);
     }
-    sink = open_sink(&list, NULL);
+    rig.sink = open_sink(&rig.list, NULL);
     for (size_t p = 0; p < n_sent; p++) {
         static uint8_t bytes[PACKET_MAX];
-        struct packet_out *out = send_sink_alloc(sink, 1);
+        struct packet_out *out = send_sink_alloc(rig.sink, 1);
         size_t n_bytes = p < ARRAY_LEN(packets)
                              ? make_item(bytes, packets[p].n_items, packets[p].place, packets[p].id, packets[p].value)
                              : 7 * (p - ARRAY_LEN(packets)); /* 0, 7 and 14 bytes of one */
         *out = (struct packet_out){.payload = bytes, .payload_bytes = n_bytes};
-        ck_assert_uint_eq(send_sink_send(sink, out, 1), 1);
+        ck_assert_uint_eq(send_sink_send(rig.sink, out, 1), 1);
     }
     for (size_t i = 0; i < 2; i++) {
-        make_landing(&placement, 8, 500, 0);
-        receive_n(sources[i], placement.slots, n_sent);
+        make_landing(&rig.placement, 8, 500, 0);
+        receive_n(sources[i], rig.placement.slots, n_sent);
         for (size_t p = 0; p < n_sent; p++) {
             size_t n_bytes = 7 * (p - ARRAY_LEN(packets));
             if (p < ARRAY_LEN(packets))
                 n_bytes = packets[p].whole[i] ? 8 + 8 * (size_t)packets[p].n_items + 24 : 0;
-            ck_assert_msg(placement.slots[p].packet_bytes == n_bytes, "packet %zu: socket %zu has %zu bytes, not %zu",
-                          p, i, placement.slots[p].packet_bytes, n_bytes);
+            ck_assert_msg(rig.placement.slots[p].packet_bytes == n_bytes,
+                          "packet %zu: socket %zu has %zu bytes, not %zu", p, i, rig.placement.slots[p].packet_bytes,
+                          n_bytes);
         }
         ck_assert_uint_eq(recv_source_kernel_drops(sources[i]), 0);
         recv_source_close(sources[i]);
     }
-    send_sink_close(sink);
-    endpoint_list_fini(&list);
 }
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
@@ -507,41 +497,38 @@ TEST(packets_of_others_are_cut_or_do_not_come, .end = ARRAY_LEN(sender_cases))
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
     struct access from;
-    struct endpoint_list list;
-    struct recv_source *source;
     int fds[ARRAY_LEN(senders)];
     uint32_t sender;
 
     if (sender_cases[_i].unicast)
-        parse(&list, "127.0.0.1:%d", free_port());
+        parse(&rig.list, "127.0.0.1:%d", free_port());
     else
-        parse(&list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
+        parse(&rig.list, "239.79.%d.%d:%d", random_octet(), random_octet(), free_port());
     ck_assert_int_eq(access_parse(sender_cases[_i].from, &from, why, sizeof(why)), 0);
-    list.items[0].from = &from;
-    const struct recv_source_config config = {.endpoints = &list, .interface = "lo", .share = sender_cases[_i].share};
-    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    rig.list.items[0].from = &from;
+    const struct recv_source_config config = {
+        .endpoints = &rig.list, .interface = "lo", .share = sender_cases[_i].share};
+    ck_assert_msg(recv_source_open(&config, &rig.source, why, sizeof(why)) == 0, "%s", why);
     for (size_t i = 0; i < N_MESSAGE_PACKETS; i++)
         make_item(bytes + i * JOINED_BYTES, 8, 3, 0xC101, 1);
     for (size_t i = 0; i < ARRAY_LEN(senders); i++) {
         fds[i] = open_sender(senders[i]);
-        send_message(fds[i], &list.items[0], bytes, JOINED_BYTES - i, 0);
-        send_message(fds[i], &list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
+        send_message(fds[i], &rig.list.items[0], bytes, JOINED_BYTES - i, 0);
+        send_message(fds[i], &rig.list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
     }
-    send_message(fds[0], &list.items[0], bytes, 50, 0);
+    send_message(fds[0], &rig.list.items[0], bytes, 50, 0);
     for (size_t i = 0; i < ARRAY_LEN(senders); i++) {
         enum gets gets = sender_cases[_i].gets[i];
         for (size_t k = 0; k < (gets == WHOLE ? 1 + N_MESSAGE_PACKETS : gets == CUT ? 2 : 0); k++) {
-            size_t n_bytes = next_packet(source, &sender);
+            size_t n_bytes = next_packet(rig.source, &sender);
             ck_assert_uint_eq(sender, inet_addr(senders[i]));
             ck_assert_uint_eq(n_bytes, gets == CUT ? 0 : k == 0 ? JOINED_BYTES - i : JOINED_BYTES);
         }
         close(fds[i]);
     }
-    ck_assert_uint_eq(next_packet(source, &sender), 50);
+    ck_assert_uint_eq(next_packet(rig.source, &sender), 50);
     ck_assert_uint_eq(sender, inet_addr(senders[0]));
-    ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    ck_assert_uint_eq(recv_source_kernel_drops(rig.source), 0);
 }
 
 /* Single messages in a row end the lending of joined ones; those of a stranger, which are cut, do not. */
@@ -549,75 +536,58 @@ TEST(strangers_do_not_end_joined_packets)
 {
     static uint8_t bytes[N_MESSAGE_PACKETS * JOINED_BYTES];
     struct access from;
-    struct endpoint_list list;
-    struct recv_source *source;
     uint32_t sender;
     int ours = open_sender(senders[0]), stranger = open_sender(senders[1]);
 
-    parse(&list, "127.0.0.1:%d", free_port());
+    parse(&rig.list, "127.0.0.1:%d", free_port());
     ck_assert_int_eq(access_parse(senders[0], &from, why, sizeof(why)), 0);
-    list.items[0].from = &from;
-    source = open_source(&list, 1 << 20, NULL);
-    send_message(ours, &list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
+    rig.list.items[0].from = &from;
+    rig.source = open_source(&rig.list, 1 << 20, NULL);
+    send_message(ours, &rig.list.items[0], bytes, sizeof(bytes), (int)JOINED_BYTES);
     for (size_t i = 0; i < N_MESSAGE_PACKETS; i++)
-        ck_assert_uint_eq(next_packet(source, &sender), JOINED_BYTES);
+        ck_assert_uint_eq(next_packet(rig.source, &sender), JOINED_BYTES);
     for (int i = 0; i < 200; i++) {
-        send_message(stranger, &list.items[0], bytes, JOINED_BYTES, 0);
-        ck_assert_uint_eq(next_packet(source, &sender), 0);
-        ck_assert(recv_source_is_zero_copy(source));
+        send_message(stranger, &rig.list.items[0], bytes, JOINED_BYTES, 0);
+        ck_assert_uint_eq(next_packet(rig.source, &sender), 0);
+        ck_assert(recv_source_is_zero_copy(rig.source));
     }
     for (int i = 0; i < 200; i++) {
-        send_message(ours, &list.items[0], bytes, JOINED_BYTES, 0);
-        ck_assert_uint_eq(next_packet(source, &sender), JOINED_BYTES);
+        send_message(ours, &rig.list.items[0], bytes, JOINED_BYTES, 0);
+        ck_assert_uint_eq(next_packet(rig.source, &sender), JOINED_BYTES);
     }
-    ck_assert(!recv_source_is_zero_copy(source));
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    ck_assert(!recv_source_is_zero_copy(rig.source));
     close(stranger);
     close(ours);
 }
 
 TEST(kernel_drops_are_counted)
 {
-    static struct placement placement;
     const unsigned n_sent = 300;
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
     uint64_t n_received = 0;
     int n;
 
-    parse(&list, "127.0.0.1:%d", free_port());
-    source = open_source(&list, 8192, NULL);
-    sink = open_sink(&list, NULL);
-    make_landing(&placement, 72, 1000, 0);
+    parse(&rig.list, "127.0.0.1:%d", free_port());
+    open_both(8192);
+    make_landing(&rig.placement, 72, 1000, 0);
     for (unsigned i = 0; i < n_sent; i++)
-        send_one(sink, 0, i, 1000, NULL);
-    while ((n = recv_source_recv(source, placement.slots, PACKET_BATCH_MAX, 50 * NS_PER_MS)) > 0)
+        send_one(rig.sink, 0, i, 1000, NULL);
+    while ((n = recv_source_recv(rig.source, rig.placement.slots, PACKET_BATCH_MAX, 50 * NS_PER_MS)) > 0)
         n_received += (uint64_t)n;
     ck_assert_uint_lt(n_received, n_sent); /* or this tests nothing */
-    ck_assert_uint_eq(n_received + recv_source_kernel_drops(source), n_sent);
-    send_sink_close(sink);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    ck_assert_uint_eq(n_received + recv_source_kernel_drops(rig.source), n_sent);
 }
 
 TEST(recv_waits_as_long_as_it_was_told)
 {
-    static struct placement placement;
-    struct endpoint_list list;
-    struct recv_source *source;
     int64_t before_ns;
 
-    parse(&list, "127.0.0.1:%d", free_port());
-    source = open_source(&list, 0, NULL);
-    make_landing(&placement, 72, 0, 0);
+    parse(&rig.list, "127.0.0.1:%d", free_port());
+    rig.source = open_source(&rig.list, 0, NULL);
+    make_landing(&rig.placement, 72, 0, 0);
     before_ns = clock_monotonic_ns();
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 0), 0);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 1500 * NS_PER_US), 0);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 1, 0), 0);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 1, 1500 * NS_PER_US), 0);
     ck_assert_int_ge(clock_monotonic_ns() - before_ns, 1500 * NS_PER_US);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
 }
 
 /* How often this thread has slept. */
@@ -631,32 +601,27 @@ static long n_sleeps(void)
 
 TEST(who_polls_does_not_sleep, .end = 2)
 {
-    static struct placement placement;
     const int64_t timeout_ns = 5 * NS_PER_MS;
-    struct endpoint_list list;
-    struct recv_source *source;
     long before;
 
-    parse(&list, _i == 0 ? "127.0.0.1:%d" : "127.0.0.1:%d 127.0.0.2:7148", free_port());
+    parse(&rig.list, _i == 0 ? "127.0.0.1:%d" : "127.0.0.1:%d 127.0.0.2:7148", free_port());
     struct recv_source_config config = {
-        .endpoints = &list, .buffer_bytes = 8 << 20, .busy_poll_ns = timeout_ns + NS_PER_US};
-    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
-    make_landing(&placement, 72, 0, 0);
+        .endpoints = &rig.list, .buffer_bytes = 8 << 20, .busy_poll_ns = timeout_ns + NS_PER_US};
+    ck_assert_msg(recv_source_open(&config, &rig.source, why, sizeof(why)) == 0, "%s", why);
+    make_landing(&rig.placement, 72, 0, 0);
     before = n_sleeps();
     for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, timeout_ns), 0);
+        ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 1, timeout_ns), 0);
     ck_assert_int_eq(n_sleeps(), before);
-    recv_source_close(source);
+    close_source();
 
     /* For as long as it is told, and then it sleeps. */
     config.busy_poll_ns = timeout_ns / 5;
-    ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_msg(recv_source_open(&config, &rig.source, why, sizeof(why)) == 0, "%s", why);
     int64_t before_ns = clock_monotonic_ns();
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, timeout_ns), 0);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 1, timeout_ns), 0);
     ck_assert_int_ge(clock_monotonic_ns() - before_ns, timeout_ns);
     ck_assert_int_gt(n_sleeps(), before);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
 }
 
 static void assert_no_source(const struct recv_source_config *config, int expected, const char *named)
@@ -672,13 +637,12 @@ static void assert_no_source(const struct recv_source_config *config, int expect
 TEST(sources_that_cannot_be)
 {
     struct endpoint_list own, foreign, group;
-    struct recv_source *source;
     char name[32];
 
     parse(&own, "127.0.0.1:%d", free_port());
     parse(&foreign, "192.0.2.1:7148");
     parse(&group, "239.80.1.1");
-    source = open_source(&own, 0, NULL);
+    rig.source = open_source(&own, 0, NULL);
     assert_no_source(&(struct recv_source_config){.endpoints = &own}, -EADDRINUSE,
                      endpoint_format(&own.items[0], name, sizeof(name)));
     assert_no_source(&(struct recv_source_config){.endpoints = &foreign}, -EADDRNOTAVAIL, "192.0.2.1:7148");
@@ -688,7 +652,7 @@ TEST(sources_that_cannot_be)
         assert_no_source(
             &(struct recv_source_config){.endpoints = &group, .interface = "lo", .transport = TRANSPORT_IBVERBS},
             -ENOTSUP, "built without ibverbs");
-    recv_source_close(source);
+    close_source();
     recv_source_close(NULL);
     endpoint_list_fini(&own);
     endpoint_list_fini(&foreign);
@@ -699,11 +663,8 @@ TEST(sources_that_cannot_be)
 
 TEST(a_refused_packet_costs_only_itself)
 {
-    static struct placement placement;
     static uint8_t byte[PACKET_SINK_BATCH_MAX];
-    struct endpoint_list list, good;
-    struct recv_source *source;
-    struct send_sink *sink;
+    struct endpoint_list good;
     struct packet_out *out;
     struct inbox *return_to;
     struct buffer_ref refs[PACKET_SINK_BATCH_MAX];
@@ -713,12 +674,12 @@ TEST(a_refused_packet_costs_only_itself)
 
     /* There is a way to port 0, but nothing can be sent there. */
     parse(&good, "127.0.0.1:%d", free_port());
-    parse(&list, "127.0.0.1:%u 127.0.0.1:7148", (unsigned)good.items[0].port);
-    list.items[1].port = 0;
-    source = open_source(&good, 1 << 20, NULL);
-    sink = open_sink(&list, NULL);
+    parse(&rig.list, "127.0.0.1:%u 127.0.0.1:7148", (unsigned)good.items[0].port);
+    rig.list.items[1].port = 0;
+    rig.source = open_source(&good, 1 << 20, NULL);
+    rig.sink = open_sink(&rig.list, NULL);
     ck_assert_int_eq(inbox_create(PACKET_SINK_BATCH_MAX, &return_to), 0);
-    out = send_sink_alloc(sink, PACKET_SINK_BATCH_MAX);
+    out = send_sink_alloc(rig.sink, PACKET_SINK_BATCH_MAX);
     for (unsigned i = 0; i < PACKET_SINK_BATCH_MAX; i++) {
         byte[i] = (uint8_t)i;
         buffer_ref_init(&refs[i], return_to, (struct inbox_item){.value = i});
@@ -730,133 +691,107 @@ TEST(a_refused_packet_costs_only_itself)
         out[i].destination = random_below(3) == 0;
         n_good += out[i].destination == 0;
     }
-    ck_assert_uint_eq(send_sink_send(sink, out, PACKET_SINK_BATCH_MAX), n_good);
-    ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), PACKET_SINK_BATCH_MAX - n_good);
+    ck_assert_uint_eq(send_sink_send(rig.sink, out, PACKET_SINK_BATCH_MAX), n_good);
+    ck_assert_uint_eq(send_sink_n_failed(rig.sink, &last_errno), PACKET_SINK_BATCH_MAX - n_good);
     ck_assert_int_eq(last_errno, EINVAL);
-    make_landing(&placement, 1, 0, 0);
-    receive_n(source, placement.slots, n_good);
+    make_landing(&rig.placement, 1, 0, 0);
+    receive_n(rig.source, rig.placement.slots, n_good);
     for (unsigned i = 0, k = 0; i < PACKET_SINK_BATCH_MAX; i++) {
         if (out[i].destination == 0)
-            ck_assert_uint_eq(placement.slots[k++].header[0], i);
+            ck_assert_uint_eq(rig.placement.slots[k++].header[0], i);
         if (i % 7 != 0) {
             ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
             ck_assert_int_eq(item.value, i);
         }
     }
     ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
-    send_sink_close(sink);
-    recv_source_close(source);
+    close_sink();
+    close_source();
     inbox_destroy(return_to);
-    endpoint_list_fini(&list);
     endpoint_list_fini(&good);
 }
 
 TEST(a_deaf_host_costs_nothing)
 {
-    struct endpoint_list list;
-    struct send_sink *sink;
     int last_errno;
 
     /* Nobody listens, so ICMP answers come back; they are about packets that left. */
-    parse(&list, "127.0.0.1:%d", free_port());
-    sink = open_sink(&list, NULL);
+    parse(&rig.list, "127.0.0.1:%d", free_port());
+    rig.sink = open_sink(&rig.list, NULL);
     for (unsigned i = 0; i < 20; i++)
-        ck_assert_uint_eq(send_one(sink, 0, i, 100, NULL), 1);
-    ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), 0);
-    send_sink_close(sink);
+        ck_assert_uint_eq(send_one(rig.sink, 0, i, 100, NULL), 1);
+    ck_assert_uint_eq(send_sink_n_failed(rig.sink, &last_errno), 0);
     send_sink_close(NULL);
-    endpoint_list_fini(&list);
 }
 
 TEST(sinks_that_cannot_be)
 {
-    struct endpoint_list list;
-    struct send_sink *sink;
-
-    parse(&list, "239.80.1.1");
-    ck_assert_int_eq(send_sink_open(&(struct send_sink_config){.destinations = &list, .interface = "no-such-if"}, &sink,
-                                    why, sizeof(why)),
+    parse(&rig.list, "239.80.1.1");
+    ck_assert_int_eq(send_sink_open(&(struct send_sink_config){.destinations = &rig.list, .interface = "no-such-if"},
+                                    &rig.sink, why, sizeof(why)),
                      -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
     ck_assert_int_eq(
-        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = "/no/such/directory/file"}, &sink,
-                       why, sizeof(why)),
+        send_sink_open(&(struct send_sink_config){.destinations = &rig.list, .pcap_file = "/no/such/directory/file"},
+                       &rig.sink, why, sizeof(why)),
         -ENOENT);
     ck_assert_ptr_nonnull(strstr(why, "/no/such/directory/file"));
-    ck_assert_int_eq(
-        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = "/tmp"}, &sink, why, sizeof(why)),
-        -EISDIR);
-    endpoint_list_fini(&list);
+    ck_assert_int_eq(send_sink_open(&(struct send_sink_config){.destinations = &rig.list, .pcap_file = "/tmp"},
+                                    &rig.sink, why, sizeof(why)),
+                     -EISDIR);
 }
 
 /* And says nothing about it, for what fails next to be blamed on. */
 TEST(a_capture_needs_no_interface)
 {
-    struct endpoint_list list;
-    struct send_sink *sink;
-
-    parse(&list, "239.80.1.1");
+    parse(&rig.list, "239.80.1.1");
     snprintf(why, sizeof(why), "untouched");
     ck_assert_int_eq(
         send_sink_open(
-            &(struct send_sink_config){.destinations = &list, .interface = "no-such-if", .pcap_file = "/dev/null"},
-            &sink, why, sizeof(why)),
+            &(struct send_sink_config){.destinations = &rig.list, .interface = "no-such-if", .pcap_file = "/dev/null"},
+            &rig.sink, why, sizeof(why)),
         0);
     ck_assert_str_eq(why, "untouched");
-    send_sink_close(sink);
-    endpoint_list_fini(&list);
 }
 
 TEST(a_full_disk_fails_from_the_first_packet_on)
 {
     struct inbox_item item;
-    struct endpoint_list list;
-    struct send_sink *sink;
     struct inbox *return_to;
     struct buffer_ref ref;
     int last_errno;
 
-    parse(&list, "239.80.1.1");
+    parse(&rig.list, "239.80.1.1");
     ck_assert_int_eq(inbox_create(1, &return_to), 0);
     buffer_ref_init(&ref, return_to, (struct inbox_item){.object = &ref});
     buffer_ref_set(&ref, 1);
-    sink = open_sink(&list, "/dev/full");
+    rig.sink = open_sink(&rig.list, "/dev/full");
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_uint_eq(send_one(sink, 0, i, 100, i == 0 ? &ref : NULL), 0);
-        ck_assert_uint_eq(send_sink_n_failed(sink, &last_errno), i + 1);
+        ck_assert_uint_eq(send_one(rig.sink, 0, i, 100, i == 0 ? &ref : NULL), 0);
+        ck_assert_uint_eq(send_sink_n_failed(rig.sink, &last_errno), i + 1);
         ck_assert_int_eq(last_errno, ENOSPC);
     }
     ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
-    send_sink_close(sink);
+    close_sink();
     inbox_destroy(return_to);
-    endpoint_list_fini(&list);
 }
 
 /* ---- Captures ---------------------------------------------------------------------------------------------------- */
 
-TEST(capture_of_landing_sizes, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(capture_of_landing_sizes, .timeout_s = 60)
 {
-    struct endpoint_list list;
-    struct recv_source *source;
-    struct send_sink *sink;
-
-    parse(&list, "239.1.2.3:7148");
-    sink = open_sink(&list, file);
-    send_landing_sizes(sink);
-    send_sink_close(sink);
-    source = open_source(&list, 0, file);
-    ck_assert(recv_source_can_wait(source));
-    check_landing(source);
-    recv_source_close(source);
-    endpoint_list_fini(&list);
+    parse(&rig.list, "239.1.2.3:7148");
+    rig.sink = open_sink(&rig.list, file);
+    send_landing_sizes(rig.sink);
+    close_sink();
+    rig.source = open_source(&rig.list, 0, file);
+    ck_assert(recv_source_can_wait(rig.source));
+    check_landing(rig.source);
 }
 
-TEST(capture_round_trip, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(capture_round_trip, .timeout_s = 60)
 {
-    static struct placement placement;
     struct endpoint_list sent, wanted;
-    struct recv_source *source;
-    struct send_sink *sink;
     unsigned numbers[600];
     size_t sizes[600];
     unsigned endpoints[600];
@@ -865,58 +800,56 @@ TEST(capture_round_trip, .timeout_s = 60, .setup = make_file, .teardown = remove
 
     parse(&sent, "239.1.2.3+3:7148 239.1.2.3:7149 10.0.0.1:7148");
     parse(&wanted, "10.0.0.1:7148 239.1.2.5:7148 239.1.2.3:7149 239.200.0.1+100:7148");
-    sink = open_sink(&sent, file);
+    rig.sink = open_sink(&sent, file);
     for (unsigned k = 0; k < 600; k++) {
         unsigned destination = (unsigned)random_below(sent.n);
         size_t size = random_below(200);
 
-        ck_assert_uint_eq(send_one(sink, destination, k, size, NULL), 1);
+        ck_assert_uint_eq(send_one(rig.sink, destination, k, size, NULL), 1);
         if (destination == 2 || destination >= 4) {
             numbers[n_wanted] = k;
             sizes[n_wanted] = size;
             endpoints[n_wanted++] = destination == 2 ? 1 : destination == 4 ? 2 : 0;
         }
     }
-    send_sink_close(sink);
+    close_sink();
 
-    source = open_source(&wanted, 0, file);
+    rig.source = open_source(&wanted, 0, file);
     for (;;) {
         size_t batch = 1 + random_below(PACKET_BATCH_MAX);
 
-        make_landing(&placement, 20, 100, 100);
-        n = recv_source_recv(source, placement.slots, batch, 0);
+        make_landing(&rig.placement, 20, 100, 100);
+        n = recv_source_recv(rig.source, rig.placement.slots, batch, 0);
         if (n < 0)
             break;
         ck_assert_int_gt(n, 0);
         for (size_t k = 0; k < (size_t)n; k++, i++) {
             ck_assert_uint_lt(i, n_wanted);
-            assert_slot(&placement.slots[k], numbers[i], sizes[i], endpoints[i]);
+            assert_slot(&rig.placement.slots[k], numbers[i], sizes[i], endpoints[i]);
         }
     }
     ck_assert_int_eq(n, -ENODATA);
     ck_assert_uint_eq(i, n_wanted);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 1, 0), -ENODATA);
-    recv_source_close(source);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 1, 0), -ENODATA);
+    close_source();
     endpoint_list_fini(&sent);
     endpoint_list_fini(&wanted);
 }
 
-TEST(frames_are_as_on_the_wire, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(frames_are_as_on_the_wire, .timeout_s = 60)
 {
-    struct endpoint_list list;
-    struct send_sink *sink;
     int64_t before_ns, after_ns;
     struct pcap_pkthdr *header;
     const uint8_t *frame;
     pcap_t *capture;
     uint32_t sum = 0;
 
-    parse(&list, "239.129.2.3:7150");
-    sink = open_sink(&list, file);
+    parse(&rig.list, "239.129.2.3:7150");
+    rig.sink = open_sink(&rig.list, file);
     before_ns = clock_unix_ns();
-    send_one(sink, 0, 9, 101, NULL);
+    send_one(rig.sink, 0, 9, 101, NULL);
     after_ns = clock_unix_ns();
-    send_sink_close(sink);
+    close_sink();
     capture = pcap_open_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, why);
     ck_assert_ptr_nonnull(capture);
     ck_assert_int_eq(pcap_next_ex(capture, &header, &frame), 1);
@@ -935,7 +868,6 @@ TEST(frames_are_as_on_the_wire, .timeout_s = 60, .setup = make_file, .teardown =
     for (size_t i = 0; i < 101; i++)
         ck_assert_uint_eq(frame[42 + i], pattern(9, i));
     pcap_close(capture);
-    endpoint_list_fini(&list);
 }
 
 /* A frame written by hand: link header, then IPv4 to 239.1.2.3:7148 with 'payload' bytes 0, 1, 2, ... */
@@ -1014,75 +946,62 @@ static void write_hand_made(const struct hand_made *made)
     pcap_close(format);
 }
 
-TEST(frames_of_every_kind, .end = ARRAY_LEN(hand_made), .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(frames_of_every_kind, .end = ARRAY_LEN(hand_made), .timeout_s = 60)
 {
-    static struct placement placement;
     const struct hand_made *made = &hand_made[_i];
-    struct endpoint_list list;
-    struct recv_source *source;
     int n;
 
     write_hand_made(made);
-    parse(&list, "239.1.2.2+1:7148");
-    source = open_source(&list, 0, file);
-    make_landing(&placement, 100, 0, 0);
-    n = recv_source_recv(source, placement.slots, 8, 0);
+    parse(&rig.list, "239.1.2.2+1:7148");
+    rig.source = open_source(&rig.list, 0, file);
+    make_landing(&rig.placement, 100, 0, 0);
+    n = recv_source_recv(rig.source, rig.placement.slots, 8, 0);
     ck_assert_msg(n == (made->accepted ? 1 : -ENODATA), "%s: %d", made->name, n);
     if (made->accepted) {
-        ck_assert_uint_eq(placement.slots[0].packet_bytes, HAND_MADE_PAYLOAD);
-        ck_assert_uint_eq(placement.slots[0].endpoint, 1);
+        ck_assert_uint_eq(rig.placement.slots[0].packet_bytes, HAND_MADE_PAYLOAD);
+        ck_assert_uint_eq(rig.placement.slots[0].endpoint, 1);
         for (size_t i = 0; i < HAND_MADE_PAYLOAD; i++)
-            ck_assert_uint_eq(placement.slots[0].header[i], i);
-        ck_assert_uint_eq(placement.slots[0].header[HAND_MADE_PAYLOAD], POISON);
+            ck_assert_uint_eq(rig.placement.slots[0].header[i], i);
+        ck_assert_uint_eq(rig.placement.slots[0].header[HAND_MADE_PAYLOAD], POISON);
     }
-    recv_source_close(source);
-    endpoint_list_fini(&list);
 }
 
-TEST(captures_that_cannot_be_read, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(captures_that_cannot_be_read, .timeout_s = 60)
 {
-    struct endpoint_list list;
-
-    parse(&list, "239.1.2.3");
-    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/no/such/file"}, -ENOENT,
+    parse(&rig.list, "239.1.2.3");
+    assert_no_source(&(struct recv_source_config){.endpoints = &rig.list, .pcap_file = "/no/such/file"}, -ENOENT,
                      "/no/such/file");
-    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/tmp"}, -EISDIR, "/tmp");
-    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = "/dev/zero"}, -EINVAL, "FIFO");
+    assert_no_source(&(struct recv_source_config){.endpoints = &rig.list, .pcap_file = "/tmp"}, -EISDIR, "/tmp");
+    assert_no_source(&(struct recv_source_config){.endpoints = &rig.list, .pcap_file = "/dev/zero"}, -EINVAL, "FIFO");
     ck_assert_int_eq(truncate(file, 0), 0);
-    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
+    assert_no_source(&(struct recv_source_config){.endpoints = &rig.list, .pcap_file = file}, -EINVAL, file);
     write_hand_made(&(struct hand_made){.link_type = DLT_IEEE802_11, .link = "", .change_at = -1});
-    assert_no_source(&(struct recv_source_config){.endpoints = &list, .pcap_file = file}, -EINVAL, file);
-    endpoint_list_fini(&list);
+    assert_no_source(&(struct recv_source_config){.endpoints = &rig.list, .pcap_file = file}, -EINVAL, file);
 }
 
 /* Neither end of a FIFO waits for the other when it is opened, and recv() for no longer than it may. */
-TEST(captures_through_a_fifo, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(captures_through_a_fifo, .timeout_s = 60)
 {
-    static struct placement placement;
     char path[80];
-    struct endpoint_list list;
-    struct send_sink *sink;
 
     snprintf(path, sizeof(path), "%s.fifo", file);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    parse(&list, "239.1.2.3");
-    ck_assert_int_eq(
-        send_sink_open(&(struct send_sink_config){.destinations = &list, .pcap_file = path}, &sink, why, sizeof(why)),
-        -ENXIO);
+    parse(&rig.list, "239.1.2.3");
+    ck_assert_int_eq(send_sink_open(&(struct send_sink_config){.destinations = &rig.list, .pcap_file = path}, &rig.sink,
+                                    why, sizeof(why)),
+                     -ENXIO);
     ck_assert_ptr_nonnull(strstr(why, "nobody reads this FIFO"));
-    struct recv_source *source = open_source(&list, 0, path);
-    make_landing(&placement, 72, 128, 64);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), 0);
-    sink = open_sink(&list, path);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), 0);
-    send_landing_sizes(sink);
-    send_sink_close(sink);
-    check_landing(source);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), -ENODATA);
-    ck_assert_int_eq(recv_source_recv(source, placement.slots, 10, 0), -ENODATA);
-    recv_source_close(source);
+    rig.source = open_source(&rig.list, 0, path);
+    make_landing(&rig.placement, 72, 128, 64);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 10, 0), 0);
+    rig.sink = open_sink(&rig.list, path);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 10, 0), 0);
+    send_landing_sizes(rig.sink);
+    close_sink();
+    check_landing(rig.source);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 10, 0), -ENODATA);
+    ck_assert_int_eq(recv_source_recv(rig.source, rig.placement.slots, 10, 0), -ENODATA);
     ck_assert_int_eq(unlink(path), 0);
-    endpoint_list_fini(&list);
 }
 
 /* A capture of a few packets, in memory. */
@@ -1140,7 +1059,7 @@ static void silence(void)
     ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
 }
 
-TEST(a_capture_cut_short_is_read_up_to_there, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(a_capture_cut_short_is_read_up_to_there, .timeout_s = 60)
 {
     uint8_t bytes[2048];
     size_t n_bytes = read_capture(bytes, sizeof(bytes));
@@ -1160,7 +1079,7 @@ TEST(a_capture_cut_short_is_read_up_to_there, .timeout_s = 60, .setup = make_fil
     ck_assert_int_eq(count_packets(bytes, file_header_bytes - 1, NULL), -1);
 }
 
-TEST(a_damaged_capture_does_no_harm, .timeout_s = 60, .setup = make_file, .teardown = remove_file)
+TEST(a_damaged_capture_does_no_harm, .timeout_s = 60)
 {
     uint8_t good[2048], bad[2048];
     size_t n_bytes = read_capture(good, sizeof(good));
@@ -1177,4 +1096,4 @@ TEST(a_damaged_capture_does_no_harm, .timeout_s = 60, .setup = make_file, .teard
     }
 }
 
-SUITE(.start = random_start);
+SUITE(.setup = make_file, .teardown = close_all, .start = random_start);

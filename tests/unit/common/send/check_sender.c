@@ -6,6 +6,7 @@
 #include "common/send/stream.h"
 #include "common/send/sender.h"
 #include "tests/unit/test_file.h"
+#include "tests/unit/test_packets.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -36,6 +37,7 @@ struct test_job {
 };
 
 static struct inbox *return_to;
+static struct test_job jobs[MAX_JOBS], copies[MAX_JOBS];
 
 static void make_job(struct test_job *t, size_t n_groups)
 {
@@ -80,6 +82,24 @@ static void free_job(struct test_job *t)
         free(t->job.groups[g].heaps);
     }
     free(t->job.groups);
+    *t = (struct test_job){0};
+}
+
+/* Gives the heap a payload of zeros. */
+static void set_payload(struct send_heap *heap, size_t n_bytes)
+{
+    free((void *)heap->payload);
+    heap->payload_bytes = n_bytes;
+    heap->payload = calloc(1, n_bytes);
+}
+
+/* The next job that comes home, within PATIENCE_NS. */
+static struct test_job *await_home(void)
+{
+    struct inbox_item item;
+
+    ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
+    return item.object;
 }
 
 /* Each of 'n' loans has come home, once. */
@@ -249,74 +269,84 @@ static const struct spead_descriptor descriptors[] = {
     {SPEAD_FENG_RAW, "feng_raw", "What.", .dtype = "|i1", .n_dims = 2, .shape = {7, 3}},
 };
 
-struct rig {
+static struct rig {
     struct endpoint_list destinations;
     struct send_stream_stats stats;
     struct send_stream_config config;
     struct sender *sender;
     struct send_stream *stream;
-};
+} rig;
 
-static void rig_init(struct rig *rig, size_t n_destinations, size_t packet_payload_bytes)
+static void rig_init(size_t n_destinations, size_t packet_payload_bytes)
 {
-    *rig = (struct rig){.destinations = {n_destinations, calloc(n_destinations, sizeof(struct endpoint))}};
+    rig = (struct rig){.destinations = {n_destinations, calloc(n_destinations, sizeof(struct endpoint))}};
     for (size_t i = 0; i < n_destinations; i++)
-        rig->destinations.items[i] = (struct endpoint){{htonl(0xef010203)}, (uint16_t)(FIRST_PORT + i)};
-    rig->config = (struct send_stream_config){
+        rig.destinations.items[i] = (struct endpoint){{htonl(0xef010203)}, (uint16_t)(FIRST_PORT + i)};
+    rig.config = (struct send_stream_config){
         .name = "test",
-        .sink = {.destinations = &rig->destinations, .pcap_file = file, .ttl = 1},
+        .sink = {.destinations = &rig.destinations, .pcap_file = file, .ttl = 1},
         .packet_payload_bytes = packet_payload_bytes,
         .run_packets = 1,
         .heap_cnt_start = SPEAD_VALUE_MASK - 20, /* wraps on the way */
         .heap_cnt_step = 3,
         .max_jobs = MAX_JOBS,
-        .stats = &rig->stats,
+        .stats = &rig.stats,
     };
     ck_assert_int_eq(inbox_create(MAX_JOBS * 2, &return_to), 0);
 }
 
-static void rig_open(struct rig *rig)
+static void rig_open(void)
 {
-    ck_assert_int_eq(sender_create("test-send", -1, 1, MAX_JOBS, &rig->sender), 0);
-    ck_assert_msg(sender_add_stream(rig->sender, &rig->config, &rig->stream, why, sizeof(why)) == 0, "%s", why);
+    ck_assert_int_eq(sender_create("test-send", -1, 1, MAX_JOBS, &rig.sender), 0);
+    ck_assert_msg(sender_add_stream(rig.sender, &rig.config, &rig.stream, why, sizeof(why)) == 0, "%s", why);
 }
 
-static void rig_fini(struct rig *rig)
+static void rig_start(void)
 {
-    sender_destroy(rig->sender);
+    rig_open();
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+}
+
+static void teardown(void)
+{
+    sender_destroy(rig.sender);
     inbox_destroy(return_to);
-    endpoint_list_fini(&rig->destinations);
+    endpoint_list_fini(&rig.destinations);
+    for (size_t j = 0; j < MAX_JOBS; j++) {
+        free_job(&jobs[j]);
+        free_job(&copies[j]);
+    }
+    rig = (struct rig){0};
+    return_to = NULL;
+    remove_file();
 }
 
-static struct model make_model(const struct rig *rig, size_t n_packets)
+static struct model make_model(size_t n_packets)
 {
     return (struct model){.n = n_packets,
-                          .packet_payload_bytes = rig->config.packet_payload_bytes,
-                          .run_packets = rig->config.run_packets,
-                          .heap_cnt = rig->config.heap_cnt_start,
-                          .heap_cnt_step = rig->config.heap_cnt_step};
+                          .packet_payload_bytes = rig.config.packet_payload_bytes,
+                          .run_packets = rig.config.run_packets,
+                          .heap_cnt = rig.config.heap_cnt_start,
+                          .heap_cnt_step = rig.config.heap_cnt_step};
 }
 
 TEST(packets_are_those_of_the_model, .end = 12)
 {
     size_t n_destinations, n_jobs;
     uint64_t n_heaps = 0, n_bytes = 0, n_clipped[N_POLS] = {0};
-    struct test_job jobs[MAX_JOBS];
     struct model model;
-    struct rig rig;
     size_t n_data_packets;
 
     random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
     n_destinations = 1 + random_below(5);
     n_jobs = 1 + random_below(MAX_JOBS);
-    rig_init(&rig, n_destinations, 8 * (1 + random_below(20)));
+    rig_init(n_destinations, 8 * (1 + random_below(20)));
     if (_i % 2)
         rig.config.rate_bytes_per_s = 50e6;
     rig.config.descriptors = descriptors;
     rig.config.n_descriptors = _i % 3 ? ARRAY_LEN(descriptors) : 0;
     rig.config.run_packets = 1 + random_below(5);
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    rig_start();
     for (size_t j = 0; j < n_jobs; j++) {
         make_job(&jobs[j], random_below(5));
         for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
@@ -339,16 +369,13 @@ TEST(packets_are_those_of_the_model, .end = 12)
     sender_stop(rig.sender);
     assert_home(n_jobs);
 
-    model = make_model(&rig, read_wire());
+    model = make_model(read_wire());
     expect_descriptors(&model, descriptors, rig.config.n_descriptors, rig.config.n_descriptors ? n_destinations : 0);
     n_data_packets = model.at;
-    for (size_t j = 0; j < n_jobs; j++) {
-        for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
+    for (size_t j = 0; j < n_jobs; j++)
+        for (size_t g = 0; g < jobs[j].job.n_groups; g++)
             if (jobs[j].job.groups[g].send)
                 expect_group(&model, &jobs[j].job.groups[g]);
-        }
-        free_job(&jobs[j]);
-    }
     n_data_packets = model.at - n_data_packets;
     expect_stops(&model, n_destinations);
     ck_assert_uint_eq(model.at, model.n);
@@ -359,32 +386,34 @@ TEST(packets_are_those_of_the_model, .end = 12)
     ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
     for (size_t pol = 0; pol < N_POLS; pol++)
         ck_assert_uint_eq(counter_get(&rig.stats.clipped[pol]), n_clipped[pol]);
-    rig_fini(&rig);
 }
 
 /* ---- The same over UDP, where packets are joined ----------------------------------------------------------------- */
 
-/* Points the rig's destinations at loopback and opens a source there. */
-static struct recv_source *rig_listen(struct rig *rig)
+static struct recv_source *open_source(const struct endpoint_list *list, size_t buffer_bytes)
 {
+    const struct recv_source_config config = {.endpoints = list, .buffer_bytes = buffer_bytes};
     struct recv_source *source;
-    int fds[DESTINATIONS_MAX];
 
-    for (size_t i = 0; i < rig->destinations.n; i++) {
-        struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t length = sizeof(address);
-
-        fds[i] = socket(AF_INET, SOCK_DGRAM, 0);
-        ck_assert_int_eq(bind(fds[i], (struct sockaddr *)&address, sizeof(address)), 0);
-        ck_assert_int_eq(getsockname(fds[i], (struct sockaddr *)&address, &length), 0);
-        rig->destinations.items[i] = (struct endpoint){address.sin_addr, ntohs(address.sin_port)};
-    }
-    for (size_t i = 0; i < rig->destinations.n; i++)
-        close(fds[i]);
-    rig->config.sink.pcap_file = NULL;
-    const struct recv_source_config config = {.endpoints = &rig->destinations, .buffer_bytes = 16 << 20};
     ck_assert_msg(recv_source_open(&config, &source, why, sizeof(why)) == 0, "%s", why);
     return source;
+}
+
+/* Points the rig's destinations at loopback and opens a source there. */
+static struct recv_source *rig_listen(void)
+{
+    int fds[DESTINATIONS_MAX];
+
+    for (size_t i = 0; i < rig.destinations.n; i++) {
+        struct sockaddr_in address;
+
+        fds[i] = bound_socket(&address);
+        rig.destinations.items[i] = (struct endpoint){address.sin_addr, ntohs(address.sin_port)};
+    }
+    for (size_t i = 0; i < rig.destinations.n; i++)
+        close(fds[i]);
+    rig.config.sink.pcap_file = NULL;
+    return open_source(&rig.destinations, 16 << 20);
 }
 
 /* Receives 'n' packets into wire[].  Returns how many of them were joined on the way. */
@@ -445,17 +474,14 @@ static void overwrite(struct test_job *t)
 TEST(substreams_arrive_complete, .end = DESTINATIONS_MAX)
 {
     const size_t n_destinations = 1 + (size_t)_i, n_jobs = MAX_JOBS, packet_payload_bytes = 400;
-    struct test_job jobs[MAX_JOBS], copies[MAX_JOBS];
     size_t n_packets = n_destinations; /* stop heaps */
     struct recv_source *source;
     struct model model;
-    struct rig rig;
 
     random_state += (uint64_t)_i * 1000003; /* each is forked with the same state */
-    rig_init(&rig, n_destinations, packet_payload_bytes);
-    source = rig_listen(&rig);
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    rig_init(n_destinations, packet_payload_bytes);
+    source = rig_listen();
+    rig_start();
     for (size_t j = 0; j < n_jobs; j++) {
         make_job(&jobs[j], 1 + random_below(3));
         for (size_t g = 0; g < jobs[j].job.n_groups; g++) {
@@ -469,32 +495,24 @@ TEST(substreams_arrive_complete, .end = DESTINATIONS_MAX)
     }
     for (size_t j = 0; j < n_jobs; j++)
         sender_push(rig.stream, &jobs[j].job);
-    for (size_t j = 0; j < n_jobs; j++) {
-        struct inbox_item item;
-
-        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
-        overwrite(item.object);
-    }
+    for (size_t j = 0; j < n_jobs; j++)
+        overwrite(await_home());
     sender_stop(rig.sender);
     assert_home(0);
 
     size_t n_joined = receive_wire(source, n_packets);
     ck_assert_uint_gt(n_joined, n_packets / 4); /* or this tests nothing */
-    model = make_model(&rig, n_packets);
+    model = make_model(n_packets);
     model.joined = true;
     begin_with_first_heap(&model);
-    for (size_t j = 0; j < n_jobs; j++) {
+    for (size_t j = 0; j < n_jobs; j++)
         for (size_t g = 0; g < copies[j].job.n_groups; g++)
             expect_group(&model, &copies[j].job.groups[g]);
-        free_job(&jobs[j]);
-        free_job(&copies[j]);
-    }
     expect_stops(&model, n_destinations);
     ck_assert_uint_eq(model.at, model.n);
     ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
     ck_assert_uint_eq(counter_get(&rig.stats.failed), 0);
     recv_source_close(source);
-    rig_fini(&rig);
 }
 
 /* ---- Time -------------------------------------------------------------------------------------------------------- */
@@ -596,27 +614,19 @@ TEST(a_squeeze_leaves_the_unpaced_alone)
 TEST(no_packet_leaves_early)
 {
     const double rate_bytes_per_s = 2e6;
-    struct test_job jobs[2];
-    struct rig rig;
     int64_t start_ns;
     size_t n, n_bytes = 0;
 
-    rig_init(&rig, 1, 1000);
+    rig_init(1, 1000);
     rig.config.rate_bytes_per_s = rate_bytes_per_s;
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    rig_start();
     start_ns = clock_unix_ns();
     for (size_t j = 0; j < 2; j++) {
         make_job(&jobs[j], 2);
         for (size_t g = 0; g < 2; g++) {
             make_group(&jobs[j].job.groups[g], 5, 1, 1, true);
-            for (size_t i = 0; i < 5; i++) {
-                struct send_heap *heap = &jobs[j].job.groups[g].heaps[i];
-
-                free((void *)heap->payload);
-                heap->payload_bytes = 4500;
-                heap->payload = calloc(1, heap->payload_bytes);
-            }
+            for (size_t i = 0; i < 5; i++)
+                set_payload(&jobs[j].job.groups[g].heaps[i], 4500);
         }
         sender_push(rig.stream, &jobs[j].job);
     }
@@ -631,9 +641,6 @@ TEST(no_packet_leaves_early)
         n_bytes += wire[i].n_bytes;
     }
     assert_home(2);
-    free_job(&jobs[0]);
-    free_job(&jobs[1]);
-    rig_fini(&rig);
 }
 
 /* What came to a sink, call by call, instead of being sent. */
@@ -673,13 +680,8 @@ static void make_large_job(struct test_job *job, size_t n_heaps, size_t heap_byt
 {
     make_job(job, 1);
     make_group(&job->job.groups[0], n_heaps, n_heaps, 1, true);
-    for (size_t i = 0; i < n_heaps; i++) {
-        struct send_heap *heap = &job->job.groups[0].heaps[i];
-
-        free((void *)heap->payload);
-        heap->payload_bytes = heap_bytes;
-        heap->payload = calloc(1, heap->payload_bytes);
-    }
+    for (size_t i = 0; i < n_heaps; i++)
+        set_payload(&job->job.groups[0].heaps[i], heap_bytes);
 }
 
 /* A stream so fast that a quantum has many pieces: each is no larger than it may be, and they leave apart, also behind
@@ -688,14 +690,12 @@ TEST(pieces_leave_apart, .end = 3)
 {
     const double rate_bytes_per_s = 2e9;
     size_t n_heaps = 1 + random_below(5), n_bytes = 0;
-    struct test_job jobs[MAX_JOBS];
-    struct send_sink_ops noting;
-    struct rig rig;
+    static struct send_sink_ops noting;
 
-    rig_init(&rig, n_heaps, 8 * (1 + random_below(500)));
+    rig_init(n_heaps, 8 * (1 + random_below(500)));
     rig.config.rate_bytes_per_s = rate_bytes_per_s;
     rig.config.run_packets = 1 + random_below(10);
-    rig_open(&rig);
+    rig_open();
     noting = *rig.stream->sink->ops;
     noting.send = note_piece;
     rig.stream->sink->ops = &noting;
@@ -724,9 +724,6 @@ TEST(pieces_leave_apart, .end = 3)
     }
     ck_assert_uint_eq(n_bytes, 0); /* all of it, with headers */
     assert_home(MAX_JOBS);
-    for (size_t j = 0; j < MAX_JOBS; j++)
-        free_job(&jobs[j]);
-    rig_fini(&rig);
 }
 
 TEST(pieces_are_apart_by_their_time)
@@ -796,13 +793,8 @@ static void make_slow_job(struct test_job *job, size_t heap_bytes)
     make_job(job, 2);
     for (size_t g = 0; g < 2; g++) {
         make_group(&job->job.groups[g], 3, 1, 1, true);
-        for (size_t i = 0; i < 3; i++) {
-            struct send_heap *heap = &job->job.groups[g].heaps[i];
-
-            free((void *)heap->payload);
-            heap->payload_bytes = (g == 0 ? heap_bytes : 1000) + i * 123;
-            heap->payload = calloc(1, heap->payload_bytes);
-        }
+        for (size_t i = 0; i < 3; i++)
+            set_payload(&job->job.groups[g].heaps[i], (g == 0 ? heap_bytes : 1000) + i * 123);
     }
 }
 
@@ -830,30 +822,28 @@ static void assert_drained_evenly(size_t n, int64_t stop_ns)
 TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, .end = 2)
 {
     int64_t stop_ns;
-    struct test_job slow[2], empty, skipped;
+    struct test_job *slow = jobs, *empty = &jobs[2], *skipped = &jobs[3];
     struct inbox_item item;
-    struct rig rig;
 
-    rig_init(&rig, 1, 1000);
+    rig_init(1, 1000);
     /* A minute and a half at its pace, nearly all of it in the group that is being sent at the stop. */
     rig.config.rate_bytes_per_s = 4000;
     make_slow_job(&slow[0], 100000);
     make_slow_job(&slow[1], 3000);
-    make_job(&empty, 0);
-    make_job(&skipped, 2);
-    make_group(&skipped.job.groups[0], 3, 1, 100, true);
-    skipped.job.groups[0].send = false;
-    make_group(&skipped.job.groups[1], 0, 1, 100, true);
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    make_job(empty, 0);
+    make_job(skipped, 2);
+    make_group(&skipped->job.groups[0], 3, 1, 100, true);
+    skipped->job.groups[0].send = false;
+    make_group(&skipped->job.groups[1], 0, 1, 100, true);
+    rig_start();
     sender_push(rig.stream, &slow[0].job);
     sender_push(rig.stream, &slow[1].job);
-    sender_push(rig.stream, &empty.job);
-    sender_push(rig.stream, &skipped.job);
+    sender_push(rig.stream, &empty->job);
+    sender_push(rig.stream, &skipped->job);
     ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
-    ck_assert_ptr_eq(item.object, &empty);
+    ck_assert_ptr_eq(item.object, empty);
     ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + 5 * NS_PER_S, &item), 0);
-    ck_assert_ptr_eq(item.object, &skipped);
+    ck_assert_ptr_eq(item.object, skipped);
     wait_for_file_bytes(24 + 4 * (16 + 42 + 1000)); /* into the second round of the first group */
     stop_ns = clock_unix_ns();
     if (_i == 1) {
@@ -866,36 +856,24 @@ TEST(empty_jobs_come_home_at_once_and_a_stop_bounds_the_drain, .end = 2)
     sender_stop(rig.sender);
     assert_home(_i == 1 ? 1 : 2);
     assert_drained_evenly(read_wire(), stop_ns);
-    free_job(&slow[0]);
-    free_job(&slow[1]);
-    free_job(&empty);
-    free_job(&skipped);
-    rig_fini(&rig);
 }
 
 /* A stream that would take hours: jobs before and after go home unsent, with their heaps counted, the one in progress
  * too; then it stops as ever. */
 TEST(what_a_drain_gives_up_comes_home_and_is_counted)
 {
-    struct test_job jobs[3];
-    struct rig rig;
-
-    rig_init(&rig, 1, 1000);
+    rig_init(1, 1000);
     rig.config.rate_bytes_per_s = 100;
     for (size_t i = 0; i < 3; i++)
         make_slow_job(&jobs[i], 100000);
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    rig_start();
     sender_push(rig.stream, &jobs[0].job);
     sender_push(rig.stream, &jobs[1].job);
     wait_for_file_bytes(24 + 16 + 42 + 1000);
     sender_set_deadline(rig.sender, clock_monotonic_ns());
     sender_push(rig.stream, &jobs[2].job);
-    for (size_t i = 0; i < 3; i++) {
-        struct inbox_item item;
-        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
-        ck_assert_ptr_eq(item.object, &jobs[i]);
-    }
+    for (size_t i = 0; i < 3; i++)
+        ck_assert_ptr_eq(await_home(), &jobs[i]);
     sender_stop(rig.sender);
     assert_home(0);
     ck_assert_uint_eq(sender_n_given_up(rig.sender), 3 * 6);
@@ -903,9 +881,6 @@ TEST(what_a_drain_gives_up_comes_home_and_is_counted)
     size_t n = read_wire();
     ck_assert_uint_lt(n, 10);
     ck_assert_uint_eq(wire[n - 1].n_bytes, SPEAD_STOP_PACKET_BYTES);
-    for (size_t i = 0; i < 3; i++)
-        free_job(&jobs[i]);
-    rig_fini(&rig);
 }
 
 static _Atomic bool is_stuck;
@@ -926,14 +901,12 @@ static size_t wait_until_given_up(struct send_sink *sink, struct packet_out *pac
 /* It waits for room before anybody says that there is an end to it: both of its jobs, one of a single piece, are counted. */
 TEST(who_is_stuck_already_learns_when_to_give_up)
 {
-    struct send_sink_ops stuck;
-    struct test_job jobs[2];
-    struct rig rig;
+    static struct send_sink_ops stuck;
 
-    rig_init(&rig, 1, 1000);
+    rig_init(1, 1000);
     make_large_job(&jobs[0], 1, 500);
     make_slow_job(&jobs[1], 100000);
-    rig_open(&rig);
+    rig_open();
     stuck = *rig.stream->sink->ops;
     stuck.send = wait_until_given_up;
     rig.stream->sink->ops = &stuck;
@@ -944,40 +917,29 @@ TEST(who_is_stuck_already_learns_when_to_give_up)
     while (!is_stuck)
         clock_sleep_until(clock_monotonic_ns() + NS_PER_MS);
     sender_set_deadline(rig.sender, clock_monotonic_ns());
-    for (size_t i = 0; i < 2; i++) {
-        struct inbox_item item;
-        ck_assert_int_eq(inbox_pop_until(return_to, clock_monotonic_ns() + PATIENCE_NS, &item), 0);
-        ck_assert_ptr_eq(item.object, &jobs[i]);
-    }
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_ptr_eq(await_home(), &jobs[i]);
     sender_stop(rig.sender);
     assert_home(0);
     ck_assert_uint_eq(sender_n_given_up(rig.sender), 1 + 6);
-    for (size_t i = 0; i < 2; i++)
-        free_job(&jobs[i]);
-    rig_fini(&rig);
 }
 
 TEST(latency_is_since_the_data_came)
 {
-    struct test_job job;
-    struct rig rig;
-
-    rig_init(&rig, 1, 8);
-    rig_open(&rig);
-    make_job(&job, 3);
+    rig_init(1, 8);
+    rig_open();
+    make_job(&jobs[0], 3);
     for (size_t g = 0; g < 3; g++)
-        make_group(&job.job.groups[g], 1, 1, 8, true);
-    job.job.groups[0].ready_ns = 1;
-    job.job.groups[1].ready_ns = clock_monotonic_ns() - NS_PER_S;
-    job.job.groups[2].ready_ns = 0; /* unknown: leaves the gauge alone */
+        make_group(&jobs[0].job.groups[g], 1, 1, 8, true);
+    jobs[0].job.groups[0].ready_ns = 1;
+    jobs[0].job.groups[1].ready_ns = clock_monotonic_ns() - NS_PER_S;
+    jobs[0].job.groups[2].ready_ns = 0; /* unknown: leaves the gauge alone */
     ck_assert_int_eq(sender_start(rig.sender), 0);
-    sender_push(rig.stream, &job.job);
+    sender_push(rig.stream, &jobs[0].job);
     sender_stop(rig.sender);
     ck_assert_int_ge(gauge_get(&rig.stats.latency_ns), NS_PER_S);
     ck_assert_int_lt(gauge_get(&rig.stats.latency_ns), NS_PER_S + PATIENCE_NS);
     assert_home(1);
-    free_job(&job);
-    rig_fini(&rig);
 }
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
@@ -991,21 +953,20 @@ TEST(descriptors_come_on_schedule)
     size_t packet_bytes = spead_built_header_bytes(ARRAY_LEN(descriptors)) +
                           spead_build_descriptors(descriptors, ARRAY_LEN(descriptors), payload, sizeof(payload), items);
     struct model model;
-    struct rig rig;
     int64_t start_ns;
 
-    rig_init(&rig, 1, 1000);
+    rig_init(1, 1000);
     rig.config.descriptors = descriptors;
     rig.config.n_descriptors = ARRAY_LEN(descriptors);
     rig.config.descriptor_first_ns = first_ns;
     rig.config.descriptor_interval_ns = interval_ns;
-    rig_open(&rig);
+    rig_open();
     start_ns = clock_unix_ns();
     ck_assert_int_eq(sender_start(rig.sender), 0);
     wait_for_file_bytes(24 + (long)(n_wanted * (16 + 42 + packet_bytes)));
     sender_stop(rig.sender);
 
-    model = make_model(&rig, read_wire());
+    model = make_model(read_wire());
     ck_assert_uint_gt(model.n, n_wanted); /* and the stop heap */
     for (size_t i = 0; i < model.n - 1; i++) {
         /* None before its time; some may be left out if the thread does not get to run. */
@@ -1014,31 +975,28 @@ TEST(descriptors_come_on_schedule)
         expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), 1);
     }
     expect_stops(&model, 1);
-    rig_fini(&rig);
 }
 
 TEST(descriptors_wait_for_the_end_of_a_group)
 {
-    struct test_job job;
     struct model model;
-    struct rig rig;
 
     /* Two groups of some 20 ms each, and descriptors due all the time. */
-    rig_init(&rig, 1, 200);
+    rig_init(1, 200);
     rig.config.descriptors = descriptors;
     rig.config.n_descriptors = ARRAY_LEN(descriptors);
     rig.config.descriptor_interval_ns = NS_PER_MS;
     rig.config.descriptor_first_ns = NS_PER_MS;
     rig.config.rate_bytes_per_s = 200e3;
-    rig_open(&rig);
-    make_job(&job, 2);
-    make_group(&job.job.groups[0], 10, 1, 400, false);
-    make_group(&job.job.groups[1], 10, 1, 400, false);
+    rig_open();
+    make_job(&jobs[0], 2);
+    make_group(&jobs[0].job.groups[0], 10, 1, 400, false);
+    make_group(&jobs[0].job.groups[1], 10, 1, 400, false);
     ck_assert_int_eq(sender_start(rig.sender), 0);
-    sender_push(rig.stream, &job.job);
+    sender_push(rig.stream, &jobs[0].job);
     sender_stop(rig.sender);
 
-    model = make_model(&rig, read_wire());
+    model = make_model(read_wire());
     for (size_t g = 0; g < 2; g++) {
         size_t n_heaps = 0;
 
@@ -1047,11 +1005,9 @@ TEST(descriptors_wait_for_the_end_of_a_group)
         ck_assert_uint_ge(n_heaps, 1);
         if (g > 0)
             ck_assert_uint_eq(n_heaps, 1); /* and then data, however often they are due */
-        expect_group(&model, &job.job.groups[g]);
+        expect_group(&model, &jobs[0].job.groups[g]);
     }
     assert_home(1);
-    free_job(&job);
-    rig_fini(&rig);
 }
 
 /* In many packets they are a piece after the other: at the stream's pace, or in the time that it may be late. */
@@ -1061,17 +1017,16 @@ TEST(descriptors_are_paced, .end = 2)
     const size_t n_destinations = 220;
     size_t n_bytes = 0, n_gone = 0;
     struct model model;
-    struct rig rig;
 
-    rig_init(&rig, n_destinations, 1000);
+    rig_init(n_destinations, 1000);
     rig.config.descriptors = descriptors;
     rig.config.n_descriptors = ARRAY_LEN(descriptors);
     rig.config.rate_bytes_per_s = rate_bytes_per_s;
-    rig_open(&rig);
+    rig_open();
     int64_t start_ns = clock_unix_ns();
     ck_assert_int_eq(sender_start(rig.sender), 0);
     sender_stop(rig.sender);
-    model = make_model(&rig, read_wire());
+    model = make_model(read_wire());
     expect_descriptors(&model, descriptors, ARRAY_LEN(descriptors), n_destinations);
     expect_stops(&model, n_destinations);
     for (size_t i = 0; i < n_destinations; i++)
@@ -1086,30 +1041,9 @@ TEST(descriptors_are_paced, .end = 2)
     }
     /* What they take of the data's time is no more than that. */
     ck_assert_double_le(rig.stream->pace.n_bytes / rate_bytes_per_s * 1e9, (double)SENDER_LATE_MAX_NS + 1);
-    rig_fini(&rig);
 }
 
 /* ---- Several streams, and sinks that fail ------------------------------------------------------------------------ */
-
-/* A socket on loopback, with the endpoint list that leads to it. */
-static struct recv_source *open_loopback(struct endpoint_list *list)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t length = sizeof(address);
-    struct recv_source *source;
-    char text[64];
-    int fd = socket(AF_INET, SOCK_DGRAM, 0);
-
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
-    close(fd);
-    snprintf(text, sizeof(text), "127.0.0.1:%d", ntohs(address.sin_port));
-    ck_assert_int_eq(endpoint_list_parse(text, list, why, sizeof(why)), 0);
-    ck_assert_msg(recv_source_open(&(struct recv_source_config){.endpoints = list, .buffer_bytes = 3 << 20}, &source,
-                                   why, sizeof(why)) == 0,
-                  "%s", why);
-    return source;
-}
 
 /* Receives all packets that have come.  Returns how many; owners[] has their heap counts modulo 2. */
 static size_t receive_owners(struct recv_source *source, unsigned *owners, size_t max_packets)
@@ -1137,20 +1071,18 @@ static size_t receive_owners(struct recv_source *source, unsigned *owners, size_
 
 TEST(streams_take_turns)
 {
-    struct endpoint_list list;
-    struct recv_source *source = open_loopback(&list);
     struct send_stream *streams[2];
-    struct send_stream_stats stats[2] = {{{0}}};
-    struct test_job jobs[2];
-    struct sender *sender;
+    static struct send_stream_stats stats[2];
     unsigned owners[512];
 
+    parse(&rig.destinations, "127.0.0.1:%d", free_port());
+    struct recv_source *source = open_source(&rig.destinations, 3 << 20);
     ck_assert_int_eq(inbox_create(2, &return_to), 0);
-    ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &sender), 0);
+    ck_assert_int_eq(sender_create("test-send", -1, 2, 2, &rig.sender), 0);
     for (size_t s = 0; s < 2; s++) {
         const struct send_stream_config config = {
             .name = "turns",
-            .sink = {.destinations = &list, .ttl = 1},
+            .sink = {.destinations = &rig.destinations, .ttl = 1},
             .packet_payload_bytes = 8,
             .heap_cnt_start = s,
             .heap_cnt_step = 2,
@@ -1158,41 +1090,33 @@ TEST(streams_take_turns)
             .stats = &stats[s],
         };
 
-        ck_assert_int_eq(sender_add_stream(sender, &config, &streams[s], why, sizeof(why)), 0);
+        ck_assert_int_eq(sender_add_stream(rig.sender, &config, &streams[s], why, sizeof(why)), 0);
         make_job(&jobs[s], 1);
         make_group(&jobs[s].job.groups[0], 250, 1, 8, false);
         sender_push(streams[s], &jobs[s].job);
     }
-    ck_assert_int_eq(sender_start(sender), 0);
-    sender_stop(sender);
+    ck_assert_int_eq(sender_start(rig.sender), 0);
+    sender_stop(rig.sender);
     ck_assert_uint_eq(receive_owners(source, owners, ARRAY_LEN(owners)), 502);
     for (size_t i = 0, run = 0; i < 500; i++) { /* while both have packets, no more than a batch of one at a time */
         run = i > 0 && owners[i] == owners[i - 1] ? run + 1 : 1;
         ck_assert_uint_le(run, PACKET_SINK_BATCH_MAX);
     }
     assert_home(2);
-    sender_destroy(sender);
     recv_source_close(source);
-    endpoint_list_fini(&list);
-    free_job(&jobs[0]);
-    free_job(&jobs[1]);
-    inbox_destroy(return_to);
 }
 
 TEST(what_cannot_be_sent_is_counted_and_gone)
 {
-    struct test_job jobs[4];
-    struct rig rig;
     uint64_t n_refused = 0, n_packets = 0;
 
-    rig_init(&rig, 2, 16);
+    rig_init(2, 16);
     rig.config.sink.pcap_file = NULL;
     rig.config.sink.interface = "lo";
     inet_pton(AF_INET, "127.0.0.1", &rig.destinations.items[0].address);
     inet_pton(AF_INET, "127.0.0.1", &rig.destinations.items[1].address);
     rig.destinations.items[1].port = 0; /* to which nothing can be sent */
-    rig_open(&rig);
-    ck_assert_int_eq(sender_start(rig.sender), 0);
+    rig_start();
     for (size_t j = 0; j < 4; j++) {
         make_job(&jobs[j], 1);
         make_group(&jobs[j].job.groups[0], 5, 2, 100, false);
@@ -1208,60 +1132,47 @@ TEST(what_cannot_be_sent_is_counted_and_gone)
     ck_assert_uint_eq(counter_get(&rig.stats.packets), n_packets);
     ck_assert_uint_eq(counter_get(&rig.stats.failed), n_refused + 1); /* and a stop heap */
     ck_assert_uint_eq(counter_get(&rig.stats.heaps), 20);
-    for (size_t j = 0; j < 4; j++)
-        free_job(&jobs[j]);
-    rig_fini(&rig);
 }
 
 TEST(a_full_disk_is_remembered)
 {
-    struct test_job job;
-    struct rig rig;
     size_t n_packets = 0;
 
-    rig_init(&rig, 2, 16);
+    rig_init(2, 16);
     rig.config.sink.pcap_file = "/dev/full";
-    rig_open(&rig);
+    rig_open();
     ck_assert_uint_eq(sender_n_failed(rig.sender), 0);
     ck_assert_int_eq(sender_start(rig.sender), 0);
-    make_job(&job, 1);
-    make_group(&job.job.groups[0], 5, 2, 100, false);
+    make_job(&jobs[0], 1);
+    make_group(&jobs[0].job.groups[0], 5, 2, 100, false);
     for (size_t i = 0; i < 5; i++)
-        n_packets += (job.job.groups[0].heaps[i].payload_bytes + 15) / 16;
-    sender_push(rig.stream, &job.job);
+        n_packets += (jobs[0].job.groups[0].heaps[i].payload_bytes + 15) / 16;
+    sender_push(rig.stream, &jobs[0].job);
     sender_stop(rig.sender);
     assert_home(1);
     ck_assert_uint_eq(counter_get(&rig.stats.packets), 0);
     ck_assert_uint_eq(counter_get(&rig.stats.failed), n_packets + 2); /* and the stop heaps */
     ck_assert_uint_eq(sender_n_failed(rig.sender), n_packets + 2);
-    free_job(&job);
-    rig_fini(&rig);
 }
 
 TEST(a_sender_that_never_started_gives_back)
 {
-    struct test_job job;
-    struct rig rig;
-
-    rig_init(&rig, 1, 8);
-    rig_open(&rig);
-    make_job(&job, 1);
-    make_group(&job.job.groups[0], 1, 1, 8, true);
-    sender_push(rig.stream, &job.job);
+    rig_init(1, 8);
+    rig_open();
+    make_job(&jobs[0], 1);
+    make_group(&jobs[0].job.groups[0], 1, 1, 8, true);
+    sender_push(rig.stream, &jobs[0].job);
     sender_stop(rig.sender);
     sender_destroy(rig.sender);
     rig.sender = NULL;
     assert_home(1);
-    free_job(&job);
-    rig_fini(&rig);
 }
 
 TEST(a_sink_that_cannot_be_opened)
 {
     struct send_stream *stream;
-    struct rig rig;
 
-    rig_init(&rig, 1, 8);
+    rig_init(1, 8);
     rig.config.sink.pcap_file = NULL;
     rig.config.sink.interface = "no-such-if";
     rig.config.descriptors = descriptors;
@@ -1269,7 +1180,6 @@ TEST(a_sink_that_cannot_be_opened)
     ck_assert_int_eq(sender_create("test-send", -1, 1, MAX_JOBS, &rig.sender), 0);
     ck_assert_int_eq(sender_add_stream(rig.sender, &rig.config, &stream, why, sizeof(why)), -ENODEV);
     ck_assert_ptr_nonnull(strstr(why, "no-such-if"));
-    rig_fini(&rig);
 }
 
-SUITE(.timeout_s = 60, .setup = make_file, .teardown = remove_file, .start = random_start);
+SUITE(.timeout_s = 60, .setup = make_file, .teardown = teardown, .start = random_start);

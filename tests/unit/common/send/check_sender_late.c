@@ -243,7 +243,6 @@ TEST(references_return_when_packets_have_left, .end = 2)
     ck_assert_uint_ge(n_reaps, 3); /* woken for it, each time */
     ck_assert_uint_le(n_reaps, (size_t)(elapsed_ns / PACKET_SINK_REAP_NS) + 3 * (5000 / 64 + 2)); /* but not busily */
     sender_stop(sender);
-    close_streams();
 }
 
 TEST(a_stop_waits_for_what_is_in_flight)
@@ -260,7 +259,6 @@ TEST(a_stop_waits_for_what_is_in_flight)
         ck_assert_int_eq(inbox_try_pop(return_to, &item), 0);
         free_job(item.object);
     }
-    close_streams();
 }
 
 TEST(who_is_busy_looks_all_the_same)
@@ -278,7 +276,6 @@ TEST(who_is_busy_looks_all_the_same)
     sender_stop(sender);
     free_job(busy);
     free_job(other);
-    close_streams();
 }
 
 TEST(what_fails_late_is_counted)
@@ -295,7 +292,6 @@ TEST(what_fails_late_is_counted)
     ck_assert_uint_eq(counter_get(&stats[0].failed), atomic_load(&cards[0].n_failed));
     ck_assert_uint_eq(sender_n_failed(sender), atomic_load(&cards[0].n_failed));
     ck_assert_uint_ge(atomic_load(&cards[0].n_failed), cards[0].n_sent / 3);
-    close_streams();
 }
 
 TEST(a_drain_that_is_hurried_lifts_the_rate, .end = 2)
@@ -312,7 +308,6 @@ TEST(a_drain_that_is_hurried_lifts_the_rate, .end = 2)
     sender_stop(sender);
     ck_assert_uint_eq(atomic_load(&cards[0].n_lifted) > 0, (size_t)_i);
     free_job(await_home());
-    close_streams();
 }
 
 TEST(what_is_given_up_comes_home_when_packets_have_left)
@@ -331,7 +326,6 @@ TEST(what_is_given_up_comes_home_when_packets_have_left)
     free_job(job);
     sender_stop(sender);
     ck_assert_uint_eq(sender_n_given_up(sender), 1);
-    close_streams();
 }
 
 TEST(what_a_failed_device_has_is_not_sent)
@@ -366,7 +360,6 @@ TEST(what_a_failed_device_has_is_not_sent)
     ck_assert_uint_eq(counter_get(&stats[1].packets), 1);
     for (size_t j = 0; j < 3; j++)
         free_job(jobs[j]);
-    close_streams();
 }
 
 TEST(a_card_without_room_keeps_nobody_else, .end = 2)
@@ -393,7 +386,6 @@ TEST(a_card_without_room_keeps_nobody_else, .end = 2)
     ck_assert_int_eq(inbox_try_pop(return_to, &item), -EAGAIN);
     free_job(stalled);
     free_job(other);
-    close_streams();
 }
 
 /* Of two packets of a heap of 100 bytes, with headers of 5 and 2 words of 8 bytes. */
@@ -432,7 +424,6 @@ TEST(a_sink_is_told_of_its_packets, .end = 2)
                                     (streams[1]->descriptors.heaps[0].payload_bytes + 63) / 64 * 8 * (5 + 1));
     ck_assert_uint_eq(cards[1].n_memories, _i);
     ck_assert_double_eq_tol(1e9 / streams[1]->pace.ns_per_byte, 1e6 + descriptor_bytes, 1e-3);
-    close_streams();
 }
 
 TEST(memory_is_passed_on)
@@ -442,7 +433,6 @@ TEST(memory_is_passed_on)
     ck_assert_int_eq(sender_add_memory(streams[0], why, 0, why, sizeof(why)), -EINVAL);
     ck_assert_str_eq(why, "no memory");
     ck_assert_uint_eq(cards[0].n_memories, 1);
-    close_streams();
 }
 
-SUITE(.timeout_s = 60, .start = random_start);
+SUITE(.timeout_s = 60, .teardown = close_streams, .start = random_start);

@@ -55,9 +55,55 @@ static const struct choice {
     {"gpus=2", "3b:00.0", 0, "GPU 1 of 2"},
 };
 
-/* Opens a device of 'kind'; returns the log, and the device if there is one. */
-static const char *open_and_listen(enum device_kind kind, const char *gpu, int *err, struct device **device, char *why,
-                                   size_t why_bytes)
+static struct device *device;
+static char why[600];
+
+static void close_device(void)
+{
+    device_close(device);
+    device = NULL;
+}
+
+static void setup(void)
+{
+    test_use_fake_cuda();
+    why[0] = '\0';
+}
+
+static _Atomic int n_failures;
+
+static void count_failure(void *arg)
+{
+    ck_assert_ptr_eq(arg, &n_failures);
+    n_failures++;
+}
+
+static void open_as(const char *fake, const struct device_config *config)
+{
+    setenv("CBF_FAKE_CUDA", fake, 1);
+    ck_assert_msg(device_open(config, &device, why, sizeof(why)) == 0, "%s", why);
+}
+
+static void open_with_cache(const char *path)
+{
+    open_as("gpus=1", &(struct device_config){.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = path});
+}
+
+/* Its failures are counted. */
+static void open_counted(const char *fake)
+{
+    open_as(fake,
+            &(struct device_config){.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures});
+}
+
+static void open_fake(const char *fake)
+{
+    setenv("CBF_FAKE_CUDA", fake, 1);
+    device = test_open_device(1);
+}
+
+/* Opens a device of 'kind'; returns the log. */
+static const char *open_and_listen(enum device_kind kind, const char *gpu, int *err)
 {
     static char said[4096];
     struct device_config config = {.kind = kind, .gpu = gpu, .n_threads = 1};
@@ -65,7 +111,7 @@ static const char *open_and_listen(enum device_kind kind, const char *gpu, int *
     int saved = dup(STDERR_FILENO);
 
     dup2(fileno(file), STDERR_FILENO);
-    *err = device_open(&config, device, why, why_bytes);
+    *err = device_open(&config, &device, why, sizeof(why));
     dup2(saved, STDERR_FILENO);
     close(saved);
     rewind(file);
@@ -87,12 +133,10 @@ static const char *no_vulkan(void)
 TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices), .skip = no_fake())
 {
     const struct choice *c = &choices[_i];
-    struct device *device = NULL;
-    char why[600] = "";
     int err;
 
     setenv("CBF_FAKE_CUDA", c->fake, 1);
-    const char *said = open_and_listen(DEVICE_CUDA, c->gpu, &err, &device, why, sizeof(why));
+    const char *said = open_and_listen(DEVICE_CUDA, c->gpu, &err);
     ck_assert_int_eq(err, c->err);
     ck_assert_msg(strstr(err ? why : said, c->words), "%s%s", why, said);
     ck_assert_int_eq(!device, err != 0);
@@ -100,7 +144,6 @@ TEST(the_gpu_is_chosen_or_missed_in_plain_words, .end = ARRAY_LEN(choices), .ski
         ck_assert_str_eq(said, "");
         ck_assert_msg(strncmp(why, "device.", 7) == 0, "%s", why);
     }
-    device_close(device);
 }
 
 /* Where there is no GPU that will do, and none is asked for by name; never where there is one that cannot be had
@@ -109,12 +152,10 @@ TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices), .skip
 {
     const struct choice *c = &choices[_i];
     bool falls_back = c->err == -ENODEV && !c->gpu;
-    struct device *device = NULL;
-    char why[600] = "";
     int err;
 
     setenv("CBF_FAKE_CUDA", c->fake, 1);
-    const char *said = open_and_listen(DEVICE_AUTO, c->gpu, &err, &device, why, sizeof(why));
+    const char *said = open_and_listen(DEVICE_AUTO, c->gpu, &err);
     ck_assert_int_eq(err, falls_back ? 0 : c->err);
     if (!err)
         ck_assert_str_eq(device_name(device), falls_back ? "cpu" : "cuda");
@@ -122,16 +163,13 @@ TEST(auto_does_without_a_gpu_that_there_is_not, .end = ARRAY_LEN(choices), .skip
         ck_assert_msg(strstr(said, "device: cpu, as ") && strstr(said, strchr(c->words, ' ')) &&
                           !strstr(said, "; install"),
                       "%s", said);
-    device_close(device);
 }
 
 TEST(builds_do_not_mix, .skip = no_fake())
 {
     struct device_host stranger = {.build_id = "another"};
     struct device_config config = {.kind = DEVICE_CUDA};
-    struct device *device = NULL;
     device_plugin_open_fn *open;
-    char why[300];
     void *plugin = dlopen(test_fake_cuda(), RTLD_NOW | RTLD_LOCAL);
     void *symbol = plugin ? dlsym(plugin, DEVICE_PLUGIN_OPEN) : NULL;
 
@@ -145,17 +183,14 @@ TEST(builds_do_not_mix, .skip = no_fake())
 TEST(the_cache_is_tidied, .skip = no_fake())
 {
     const struct timespec old[] = {{.tv_sec = 1}, {.tv_sec = 1}};
-    char directory[] = "/tmp/check_cuda_device-XXXXXX", path[64], why[300] = "";
-    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
-    struct device *device;
+    char directory[] = "/tmp/check_cuda_device-XXXXXX", path[64];
 
     ck_assert(mkdtemp(directory));
     snprintf(path, sizeof(path), "%s/cbf-new-abcdef", directory);
     fclose(fopen(path, "w"));
     ck_assert_int_eq(utimensat(AT_FDCWD, path, old, 0), 0);
-    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
-    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
-    device_close(device);
+    open_with_cache(directory);
+    close_device();
     ck_assert_int_ne(access(path, F_OK), 0);
     ck_assert_int_eq(rmdir(directory), 0);
 }
@@ -163,17 +198,14 @@ TEST(the_cache_is_tidied, .skip = no_fake())
 /* Code that others may have put there is not run; the start goes on. */
 TEST(a_shared_cache_is_not_used, .skip = no_fake())
 {
-    char directory[] = "/tmp/check_cuda_device-XXXXXX", why[300] = "";
-    struct device_config config = {.kind = DEVICE_CUDA, .n_threads = 1, .kernel_cache = directory};
-    struct device *device;
+    char directory[] = "/tmp/check_cuda_device-XXXXXX";
 
     ck_assert(mkdtemp(directory));
-    setenv("CBF_FAKE_CUDA", "gpus=1", 1);
     for (int shared = 0; shared < 2; shared++) {
         ck_assert_int_eq(chmod(directory, shared ? 0777 : 0755), 0);
-        ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+        open_with_cache(directory);
         ck_assert_int_eq(device_cache_directory(device) == NULL, shared);
-        device_close(device);
+        close_device();
     }
     ck_assert_int_eq(rmdir(directory), 0);
 }
@@ -182,8 +214,7 @@ TEST(a_shared_cache_is_not_used, .skip = no_fake())
 
 TEST(memory_that_cannot_be_registered_is_cudas_own, .skip = no_fake())
 {
-    setenv("CBF_FAKE_CUDA", "register=0", 1);
-    struct device *device = test_open_device(1);
+    open_fake("register=0");
     uint8_t *memory[3];
 
     for (size_t k = 0; k < ARRAY_LEN(memory); k++) {
@@ -194,22 +225,17 @@ TEST(memory_that_cannot_be_registered_is_cudas_own, .skip = no_fake())
     device_free_pinned(device, memory[1]);
     device_free_pinned(device, memory[0]);
     device_free_pinned(device, memory[2]);
-    device_close(device);
 }
 
 TEST(too_little_gpu_memory_is_said_with_both_sizes, .skip = no_fake())
 {
-    char why[300] = "";
-
-    setenv("CBF_FAKE_CUDA", "memory_mib=1000", 1);
-    struct device *device = test_open_device(1);
+    open_fake("memory_mib=1000");
     uint64_t mib = 1 << 20;
     ck_assert_int_eq(device_check_memory(device, mib, 500 * mib, "a.b", "lower it", why, sizeof(why)), 0);
     ck_assert_int_eq(device_check_memory(device, mib, 501 * mib, "a.b", "lower it", why, sizeof(why)), -ENOMEM);
     ck_assert_str_eq(why, "a.b: this configuration needs 501 MiB of GPU memory, and of 1000 MiB here 500 MiB are "
                           "available; lower it");
     ck_assert_int_eq(device_check_memory(device, mib, 1001 * mib, "a.b", "lower it", why, sizeof(why)), -E2BIG);
-    device_close(device);
 }
 
 /* ---- Direct memory ----------------------------------------------------------------------------------------------- */
@@ -219,12 +245,11 @@ TEST(direct_memory_is_vulkans, .skip = no_vulkan())
     struct device_direct direct[3];
     struct device_stream *stream;
     uint8_t expected[3000], found[3000];
-    char why[300] = "";
 
     setenv("CBF_FAKE_CUDA", "gpus=1", 1);
     setenv("CBF_FAKE_VULKAN", "", 1);
     test_use_fake_vulkan();
-    struct device *device = test_open_device(1);
+    device = test_open_device(1);
     ck_assert_int_eq(device_stream_create(device, "copies", &stream), 0);
     ck_assert_int_eq(device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why)), 0);
     for (size_t k = 0; k < ARRAY_LEN(direct); k++) {
@@ -239,7 +264,6 @@ TEST(direct_memory_is_vulkans, .skip = no_vulkan())
         device_free_direct(device, &direct[(k + 1) % 3]);
     device_free_direct(device, &(struct device_direct){0});
     device_stream_destroy(stream);
-    device_close(device);
 }
 
 static const struct {
@@ -262,19 +286,17 @@ static const struct {
 TEST(failure_of_direct_memory_is_said, .end = ARRAY_LEN(direct_failures), .skip = no_vulkan())
 {
     struct device_direct direct;
-    char why[400] = "";
 
     setenv("CBF_FAKE_CUDA", direct_failures[_i].cuda, 1);
     setenv("CBF_FAKE_VULKAN", direct_failures[_i].vulkan, 1);
     test_use_fake_vulkan();
-    struct device *device = test_open_device(1);
+    device = test_open_device(1);
     int err = device_check_direct(device, 256 << 20, "a.b", "lower it", why, sizeof(why));
     if (!err)
         err = device_alloc_direct(device, 1000, &direct, why, sizeof(why));
     ck_assert_int_eq(err, direct_failures[_i].err);
     ck_assert_str_eq(why, direct_failures[_i].words);
     ck_assert(device_ok(device));
-    device_close(device);
 }
 
 /* ---- Exported memory --------------------------------------------------------------------------------------------- */
@@ -308,49 +330,29 @@ static const struct {
 TEST(what_exporting_needs_is_checked, .end = ARRAY_LEN(export_checks), .skip = no_fake())
 {
     const char *words = export_checks[_i].words;
-    char why[400] = "";
 
-    setenv("CBF_FAKE_CUDA", export_checks[_i].fake, 1);
-    struct device *device = test_open_device(1);
+    open_fake(export_checks[_i].fake);
     ck_assert_int_eq(device_check_exported(device, "recv.gpudirect", why, sizeof(why)), words ? -ENODEV : 0);
     ck_assert_msg(words ? strstr(why, words) == why : why[0] == '\0', "%s", why);
-    device_close(device);
-}
-
-static _Atomic int n_failures;
-
-static void count_failure(void *arg)
-{
-    ck_assert_ptr_eq(arg, &n_failures);
-    n_failures++;
 }
 
 TEST(failure_to_export_is_said, .end = ARRAY_LEN(export_failures), .skip = no_fake())
 {
     struct device_exported exported;
-    char why[400] = "";
 
-    setenv("CBF_FAKE_CUDA", export_failures[_i].fake, 1);
-    struct device *device = test_open_device(1);
+    open_fake(export_failures[_i].fake);
     ck_assert_int_eq(device_alloc_exported(device, 1000, &exported, why, sizeof(why)), export_failures[_i].err);
     ck_assert_str_eq(why, export_failures[_i].words);
     ck_assert(device_ok(device));
-    device_close(device);
 }
 
 /* Where the GPU does not keep the order, what fails is the device's end. */
 TEST(writes_of_cards_are_flushed_where_they_must_be, .end = 2, .skip = no_fake())
 {
-    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
-    struct device *device;
-    char why[300] = "";
-
-    setenv("CBF_FAKE_CUDA", _i ? "ordering=0,flush=999" : "ordering=100,flush=999", 1);
-    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    open_counted(_i ? "ordering=0,flush=999" : "ordering=100,flush=999");
     device_flush_exported(device);
     ck_assert(device_ok(device) == (_i == 0));
     ck_assert_int_eq(n_failures, _i);
-    device_close(device);
 }
 
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
@@ -360,17 +362,13 @@ static const char *const tensor_fakes[] = {"", "tensor=-1", "tensor=1"};
 /* A driver that does not know of tensors, or refuses one, is the device's end. */
 TEST(tensors_are_described_by_the_driver, .end = ARRAY_LEN(tensor_fakes), .skip = no_fake())
 {
-    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     struct device_tensor tensor = {NULL, {100, 3, 20}, {1024, 4096}, {32, 2, 4}};
     struct device_tensor_map map;
     struct device_tensor got;
     struct device_stream *stream;
-    struct device *device;
-    char why[300] = "";
 
-    setenv("CBF_FAKE_CUDA", tensor_fakes[_i], 1);
     memset(&map, 0xA5, sizeof(map));
-    ck_assert_msg(device_open(&config, &device, why, sizeof(why)) == 0, "%s", why);
+    open_counted(tensor_fakes[_i]);
     ck_assert_int_eq(device_stream_create(device, "test", &stream), 0);
     device_map_tensor(stream, &tensor, &map);
     ck_assert(device_ok(device) == (_i == 0));
@@ -384,7 +382,6 @@ TEST(tensors_are_described_by_the_driver, .end = ARRAY_LEN(tensor_fakes), .skip 
         ck_assert_uint_eq(device_multiprocessors(device), 8); /* as the fake says */
     }
     device_stream_destroy(stream);
-    device_close(device);
 }
 
 /* ---- Failures ---------------------------------------------------------------------------------------------------- */
@@ -402,78 +399,74 @@ static void run_nothing(const void *args, int n_threads)
 
 static const struct kernel nothing = {.name = "nothing", .args_bytes = 8, .cpu = run_nothing};
 
-struct bed {
-    struct device *device;
+static struct bed {
     struct device_stream *streams[N_STREAMS];
     struct device_event *event;
     struct device_kernel *kernel;
     uint8_t *memory[N_STREAMS], *pinned[N_STREAMS]; /* nothing orders the streams */
     uint8_t called[N_OPERATIONS];                   /* one per callback, whose address is its argument */
     size_t n_callbacks;
-};
+} bed;
 
-static void create_bed_of(struct bed *bed, const char *fake, const struct kernel *kernel, struct device_kernel **made)
+static void create_bed_of(const char *fake, const struct kernel *kernel, struct device_kernel **made)
 {
-    struct device_config config = {.kind = DEVICE_CUDA, .on_failure = count_failure, .failure_arg = &n_failures};
     static const char *const names[N_STREAMS] = {"abc", "bc", "c"};
-    char why[300] = "";
 
-    setenv("CBF_FAKE_CUDA", fake, 1);
-    memset(bed, 0, sizeof(*bed));
     ck_assert_int_eq(inbox_create(N_OPERATIONS, &inbox), 0);
-    ck_assert_msg(device_open(&config, &bed->device, why, sizeof(why)) == 0, "%s", why);
+    open_counted(fake);
     for (int k = 0; k < N_STREAMS; k++) {
-        ck_assert_int_eq(device_stream_create(bed->device, names[k], &bed->streams[k]), 0);
-        bed->memory[k] = device_alloc(bed->device, 100);
-        bed->pinned[k] = device_alloc_pinned(bed->device, 100);
+        ck_assert_int_eq(device_stream_create(device, names[k], &bed.streams[k]), 0);
+        bed.memory[k] = device_alloc(device, 100);
+        bed.pinned[k] = device_alloc_pinned(device, 100);
     }
-    ck_assert_int_eq(device_event_create(bed->device, &bed->event), 0);
-    ck_assert_int_eq(device_kernel_create(bed->device, kernel, NULL, 0, made), 0);
+    ck_assert_int_eq(device_event_create(device, &bed.event), 0);
+    ck_assert_int_eq(device_kernel_create(device, kernel, NULL, 0, made), 0);
 }
 
-static void create_bed(struct bed *bed, const char *fake)
+static void create_bed(const char *fake)
 {
-    create_bed_of(bed, fake, &nothing, &bed->kernel);
+    create_bed_of(fake, &nothing, &bed.kernel);
 }
 
-static void destroy_bed(struct bed *bed)
+static void destroy_bed(void)
 {
-    device_event_destroy(bed->event);
+    device_event_destroy(bed.event);
     for (int k = 0; k < N_STREAMS; k++)
-        device_stream_destroy(bed->streams[k]);
+        device_stream_destroy(bed.streams[k]);
     for (int k = 0; k < N_STREAMS; k++) {
-        device_free(bed->device, bed->memory[k]);
-        device_free_pinned(bed->device, bed->pinned[k]);
+        device_free(device, bed.memory[k]);
+        device_free_pinned(device, bed.pinned[k]);
     }
-    device_kernel_destroy(bed->kernel);
-    device_close(bed->device);
+    device_kernel_destroy(bed.kernel);
+    close_device();
     inbox_destroy(inbox);
+    memset(&bed, 0, sizeof(bed));
 }
 
-static void enqueue_something(struct bed *bed)
+static void enqueue_something(void)
 {
     size_t s = random_below(N_STREAMS);
-    struct device_stream *stream = bed->streams[s];
+    struct device_stream *stream = bed.streams[s];
     uint64_t args = 0;
 
     switch (random_below(6)) {
-    case 0: device_copy(stream, bed->memory[s], bed->pinned[s], 100); break;
-    case 1: device_copy_2d(stream, bed->pinned[s], 20, bed->memory[s], 30, 10, 3); break;
-    case 2: device_fill(stream, bed->memory[s], 7, 100); break;
-    case 3: device_launch(stream, bed->kernel, &(struct kernel_grid){{1, 1, 1}, 32, 0}, &args); break;
-    case 4: device_event_record(bed->event, stream); break;
-    case 5: device_stream_wait_event(stream, bed->event); break;
+    case 0: device_copy(stream, bed.memory[s], bed.pinned[s], 100); break;
+    case 1: device_copy_2d(stream, bed.pinned[s], 20, bed.memory[s], 30, 10, 3); break;
+    case 2: device_fill(stream, bed.memory[s], 7, 100); break;
+    case 3: device_launch(stream, bed.kernel, &(struct kernel_grid){{1, 1, 1}, 32, 0}, &args); break;
+    case 4: device_event_record(bed.event, stream); break;
+    case 5: device_stream_wait_event(stream, bed.event); break;
     }
     if (random_below(3) == 0)
-        device_then(stream, push_arg, &bed->called[bed->n_callbacks++]);
+        device_then(stream, push_arg, &bed.called[bed.n_callbacks++]);
 }
 
 /* Each callback has come once, and none twice; waits for those that are on their way. */
-static void assert_all_called(struct bed *bed)
+static void assert_all_called(void)
 {
     struct inbox_item item;
 
-    for (size_t k = 0; k < bed->n_callbacks; k++) {
+    for (size_t k = 0; k < bed.n_callbacks; k++) {
         ck_assert_int_eq(inbox_pop(inbox, &item), 0);
         ck_assert_int_eq((*(uint8_t *)item.object)++, 0);
     }
@@ -483,46 +476,42 @@ static void assert_all_called(struct bed *bed)
 /* Wherever it happens. */
 TEST(a_failure_is_said_once_and_all_callbacks_come, .end = 40, .skip = no_fake())
 {
-    static struct bed bed;
     char fake[64];
 
     random_state += (uint64_t)_i;
     snprintf(fake, sizeof(fake), "%s=%d", _i % 2 ? "die" : "refuse", 1 + (int)random_below(N_OPERATIONS / 2));
-    create_bed(&bed, fake);
+    create_bed(fake);
     for (int k = 0; k < N_OPERATIONS; k++)
-        enqueue_something(&bed);
-    assert_all_called(&bed);
-    ck_assert(!device_ok(bed.device));
+        enqueue_something();
+    assert_all_called();
+    ck_assert(!device_ok(device));
     ck_assert_int_eq(n_failures, 1);
-    destroy_bed(&bed);
+    destroy_bed();
     ck_assert_int_eq(n_failures, 1);
 }
 
 /* Nobody calls the device any more; only the watch can notice. */
 TEST(a_gpu_that_dies_while_all_wait_is_noticed, .skip = no_fake())
 {
-    static struct bed bed;
-
-    create_bed(&bed, "die=3");
+    create_bed("die=3");
     device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
     device_fill(bed.streams[1], bed.memory[1], 7, 100);
     device_fill(bed.streams[2], bed.memory[2], 7, 100);
     device_then(bed.streams[2], push_arg, &bed.called[bed.n_callbacks++]);
-    assert_all_called(&bed);
-    ck_assert(!device_ok(bed.device));
+    assert_all_called();
+    ck_assert(!device_ok(device));
     ck_assert_int_eq(n_failures, 1);
-    destroy_bed(&bed);
+    destroy_bed();
 }
 
 static void fail_launch(void)
 {
-    struct bed bed;
     uint64_t args = 0;
 
-    create_bed(&bed, "");
+    create_bed("");
     device_fill(bed.streams[1], bed.memory[1], 7, 100);
     device_launch(bed.streams[0], bed.kernel, &(struct kernel_grid){{1, 2, 3}, 2000, 40}, &args);
-    destroy_bed(&bed);
+    destroy_bed();
 }
 
 TEST(the_sentence_names_call_stream_and_kernel, .skip = no_fake())
@@ -555,11 +544,10 @@ TEST(a_kernel_that_fails_ends_the_device, .end = 2 * (int)ARRAY_LEN(failing), .s
      .unless = !test_on_cuda())
 {
     const struct kernel_grid one = {{1, 1, 1}, 1, 0};
-    static struct bed bed;
     struct device_kernel *kernel;
     uint64_t where = 16;
 
-    create_bed_of(&bed, "", &failing[_i / 2], &kernel);
+    create_bed_of("", &failing[_i / 2], &kernel);
     for (int k = 0; k < 10; k++) {
         device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
         device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
@@ -572,17 +560,16 @@ TEST(a_kernel_that_fails_ends_the_device, .end = 2 * (int)ARRAY_LEN(failing), .s
         device_copy(bed.streams[0], bed.memory[0], bed.pinned[0], 100);
         device_then(bed.streams[0], push_arg, &bed.called[bed.n_callbacks++]);
     }
-    assert_all_called(&bed);
-    ck_assert(!device_ok(bed.device));
+    assert_all_called();
+    ck_assert(!device_ok(device));
     ck_assert_int_eq(n_failures, 1);
     device_kernel_destroy(kernel);
-    destroy_bed(&bed);
+    destroy_bed();
 }
 
 TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1, .skip = no_fake())
 {
-    setenv("CBF_FAKE_CUDA", "refuse=1", 1);
-    struct device *device = test_open_device(1);
+    open_fake("refuse=1");
     struct device_stream *stream;
     void *memory = device_alloc(device, 10);
 
@@ -590,4 +577,4 @@ TEST(without_anybody_to_tell_the_process_ends, .exit_status = 1, .skip = no_fake
     device_fill(stream, memory, 0, 10);
 }
 
-SUITE(.timeout_s = 60, .setup = test_use_fake_cuda, .start = random_start);
+SUITE(.timeout_s = 60, .setup = setup, .teardown = close_device, .start = random_start);
