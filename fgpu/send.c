@@ -173,7 +173,7 @@ static int create_voltages(struct fgpu_send *send, struct fgpu_buffer *buffer, c
 
     if (send->config->send.gpudirect) {
         buffer->parts.voltages = stream->exported.device + at;
-        *payloads = stream->exported.card + at;
+        *payloads = stream->exported.nic + at;
         return 0;
     }
     buffer->parts.voltages = device_alloc(send->engine->c.device, n_bytes);

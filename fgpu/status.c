@@ -15,7 +15,7 @@
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
 
 /* What a look finds beside powers. */
-struct facts {
+struct sample {
     int64_t timestamp_samples; /* of the first spectrum; -1: nothing yet */
     size_t n_spectra;
     int64_t next_samples; /* behind the buffer */
@@ -26,10 +26,10 @@ struct facts {
 /* One antenna's one output. */
 struct look {
     struct snapshot *turn;      /* [const] the stream's */
-    struct facts facts;         /* of whose turn it is, as the powers */
+    struct sample sampled;      /* of whose turn it is, as the powers */
     float *power[N_POLS];       /* [n_chan] */
     int64_t wanted_ns;          /* [HTTP] as all that follows */
-    struct facts found;         /* of the last look */
+    struct sample found;        /* of the last look */
     float *found_power[N_POLS]; /* [n_chan] */
 };
 
@@ -105,7 +105,7 @@ void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, 
     else
         fgpu_status_power(buffer->stream->preview_voltages, (int)output->sample_bits, (size_t)output->n_chan, n_spectra,
                           n_spectra, look->power);
-    look->facts = (struct facts){
+    look->sampled = (struct sample){
         .timestamp_samples = buffer->timestamp_samples + (int64_t)batch * fgpu_batch_samples(output),
         .n_spectra = n_spectra,
         .next_samples = buffer->timestamp_samples +
@@ -113,9 +113,9 @@ void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, 
     };
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct fgpu_delay_queue *queue = fgpu_output_delays(fgpu_antenna_output(antenna, o), pol);
-        const struct fgpu_delay_model *model = fgpu_delay_queue_model(queue, look->facts.next_samples);
-        look->facts.delays[pol] = *model;
-        look->facts.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);
+        const struct fgpu_delay_model *model = fgpu_delay_queue_model(queue, look->sampled.next_samples);
+        look->sampled.delays[pol] = *model;
+        look->sampled.n_later[pol] = queue->n - 1 - (size_t)(model - queue->models);
     }
     gauge_set(&status->look_ns, clock_monotonic_ns() - start_ns);
     snapshot_end(look->turn);
@@ -130,7 +130,7 @@ static void refresh(struct fgpu_status *status, size_t l, int64_t now_ns)
     struct look *look = &status->looks[l];
 
     if (snapshot_take(look->turn)) {
-        look->found = look->facts;
+        look->found = look->sampled;
         for (size_t pol = 0; pol < N_POLS; pol++)
             memcpy(look->found_power[pol], look->power[pol], (size_t)output_of(status, l)->n_chan * sizeof(float));
     }
@@ -179,7 +179,7 @@ static double level_of(const struct fgpu_status *status, size_t l, size_t pol)
 
 static json_t *describe_delay(const struct fgpu_status *status, size_t l, unsigned pol)
 {
-    const struct facts *found = &status->looks[l].found;
+    const struct sample *found = &status->looks[l].found;
     const struct fgpu_delay_model *model = &found->delays[pol];
     double rate_hz = timebase_decimal_to_double(status->config->time.adc_sample_rate_hz);
     struct fgpu_delay_values now = fgpu_delay_evaluate(model, found->next_samples);

@@ -89,7 +89,7 @@ static void on_answer(void *arg, struct command *base)
         katcp_ok(command->call, 0, NULL);
     else if (command->call)
         reply_number(command->call,
-                     command->from_samples > command->holds_samples ? command->from_samples : command->holds_samples);
+                     command->from_samples > command->effective_samples ? command->from_samples : command->effective_samples);
 }
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */

@@ -380,12 +380,12 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
     struct xbgpu_command *command = (struct xbgpu_command *)base;
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
-    command->holds_samples = x->next_samples;
+    command->effective_samples = x->next_samples;
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
         if (samples < x->next_samples) /* else a dump of before time went back is still to come */
-            command->holds_samples = samples;
+            command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)
@@ -396,7 +396,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
         break;
     }
     command_answer(engine->channel, base,
-                   command->holds_samples > steady_samples ? command->holds_samples : steady_samples);
+                   command->effective_samples > steady_samples ? command->effective_samples : steady_samples);
 }
 
 static bool is_rx(const char *name)

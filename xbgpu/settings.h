@@ -29,13 +29,13 @@ enum xbgpu_command_what { XBGPU_COMMAND_CAPTURE, XBGPU_COMMAND_SHIFTS, XBGPU_COM
 struct xbgpu_command {
     struct command base; /* first */
     enum xbgpu_command_what what;
-    size_t index;            /* of the output or the gate */
-    bool on;                 /* capture */
-    int64_t from_samples;    /* capture, gate */
-    uint32_t *delays;        /* shifts: [ant][pol], of the slot */
-    struct xbgpu_gate *gate; /* gate: what it is to be; back: what is to be destroyed, or NULL */
-    int64_t holds_samples;   /* back: data with this timestamp or a later one reflect it */
-    struct katcp_call *call; /* [main] who waits for it, or NULL */
+    size_t index;              /* of the output or the gate */
+    bool on;                   /* capture */
+    int64_t from_samples;      /* capture, gate */
+    uint32_t *delays;          /* shifts: [ant][pol], of the slot */
+    struct xbgpu_gate *gate;   /* gate: what it is to be; back: what is to be destroyed, or NULL */
+    int64_t effective_samples; /* back: data with this timestamp or a later one reflect it */
+    struct katcp_call *call;   /* [main] who waits for it, or NULL */
 };
 
 struct xbgpu_settings {

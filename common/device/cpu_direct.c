@@ -116,7 +116,7 @@ int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device
     }
     poison(aligned, whole_bytes);
     *exported = (struct device_exported){
-        .device = aligned, .card = aligned + whole_bytes, .bytes = whole_bytes, .fd = fd, .owned = space};
+        .device = aligned, .nic = aligned + whole_bytes, .bytes = whole_bytes, .fd = fd, .owned = space};
     return 0;
 }
 

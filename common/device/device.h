@@ -145,7 +145,7 @@ void device_free_direct(struct device *device, const struct device_direct *direc
  * a callback behind them, or behind an event that waited for them, has begun. */
 struct device_exported {
     uint8_t *device;
-    uint8_t *card; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */
+    uint8_t *nic; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */
     size_t bytes;
     int fd;      /* open until it is freed; a card keeps the memory that it has been given by itself */
     void *owned; /* the device's own */

@@ -96,8 +96,8 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
     }
 }
 
-/* Goes on with all lanes.  While draining: returns true once nothing is left to compute or to download. */
-static bool go_on(struct engine *e)
+/* Advances all lanes.  While draining: returns true once nothing is left to compute or to download. */
+static bool advance_lanes(struct engine *e)
 {
     bool idle = true, may_wait = e->draining || receiver_set_can_wait(e->receivers);
     bool late = e->draining && clock_monotonic_ns() >= e->give_up_ns;
@@ -121,7 +121,7 @@ static void *run_worker(void *arg)
 
     while (!done && inbox_pop(e->inbox, &item) == 0) {
         handle(e, &item);
-        done = go_on(e);
+        done = advance_lanes(e);
     }
     if (e->n_recv_ended == e->receivers->n)
         service_stop(e->c.service, 0);

@@ -199,7 +199,7 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
 static void point_landings(struct receiver *r)
 {
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
-        struct placement *placement = &r->landings[i];
+        struct placement *placement = &r->placements[i];
 
         placement->header = r->buffers + i * SLOT_BYTES;
         placement->own = placement->header + HEADER_BYTES;

@@ -46,14 +46,14 @@ struct receiver {
     _Atomic int error; /* why the source died; written by the thread before it tells of its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
-    struct placement landings[PACKET_BATCH_MAX];
+    struct placement placements[PACKET_BATCH_MAX];
 
     int64_t tick_ns; /* [const] a chunk's length, within bounds */
     int64_t ticked_ns;
     struct spead_shape shape; /* of the last good packet */
     size_t header_bytes;      /* of the last good packet: what is offered to the next */
     size_t n_offered;         /* slots of this batch */
-    size_t n_landed;          /* packets of it */
+    size_t n_placed;          /* packets of it */
 
     struct receiver_stats stats;
     uint32_t named; /* reasons of rejection named in this batch */

@@ -41,7 +41,7 @@ void receiver_offer_slots(struct receiver *r)
     bool predicts = !r->config.direct && predictor_begin_batch(&r->predictor);
 
     for (size_t i = 0; i < r->n_offered; i++) {
-        struct placement *placement = &r->landings[i];
+        struct placement *placement = &r->placements[i];
 
         placement->predicted.flow = NULL;
         r->slots[i] = (struct packet_slot){
@@ -177,8 +177,8 @@ static void make_way(struct receiver *r, const struct placement *placement, cons
 {
     const uint8_t *end = place + placement->packet.payload_length;
 
-    for (size_t i = (size_t)(placement - r->landings) + 1; i < r->n_landed; i++) {
-        struct placement *other = &r->landings[i];
+    for (size_t i = (size_t)(placement - r->placements) + 1; i < r->n_placed; i++) {
+        struct placement *other = &r->placements[i];
         const struct packet_slot *slot = &r->slots[i];
 
         if (other->as_predicted && slot->payload < end && slot->payload + slot->payload_bytes > place) {
@@ -359,7 +359,7 @@ static void prefetch_header(const uint8_t *header)
 
 void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns)
 {
-    struct placement *placement = &r->landings[0];
+    struct placement *placement = &r->placements[0];
 
     placement->predicted.flow = NULL;
     for (size_t i = 0; i < n_packets; i++) {
@@ -377,16 +377,16 @@ void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arr
 
 void receiver_handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns)
 {
-    r->n_landed = n_packets;
+    r->n_placed = n_packets;
     for (size_t i = 0; i < n_packets; i++) {
-        struct placement *placement = &r->landings[i];
+        struct placement *placement = &r->placements[i];
 
         placement->reject = inspect(r, &r->slots[i], placement);
         if (placement->reject)
             counter_add(&r->stats.rejects[placement->reject], 1);
     }
     for (size_t i = 0; i < n_packets; i++) {
-        struct placement *placement = &r->landings[i];
+        struct placement *placement = &r->placements[i];
 
         if (!placement->reject)
             placement->reject = admit(r, &r->slots[i], placement, arrival_ns);

@@ -34,7 +34,7 @@ int send_sink_add_memory(struct send_sink *sink, const void *base, size_t n_byte
 int send_sink_add_exported(struct send_sink *sink, const struct device_exported *memory, char *why, size_t why_bytes)
 {
     assert(sink->ops->add_memory); /* others would read it themselves */
-    return sink->ops->add_memory(sink, memory->card, memory->bytes, memory->fd, why, why_bytes);
+    return sink->ops->add_memory(sink, memory->nic, memory->bytes, memory->fd, why, why_bytes);
 }
 
 void send_sink_remove_memory(struct send_sink *sink)

@@ -19,32 +19,32 @@
 #include "kernels/ddc/ddc.h"
 #include "kernels/util/ptx.h"
 
-#define N_THREADS (32 * N_WARPS)
-#define ROWS      (16 * N_TILES * N_WARPS)
-#define ROW       (DDC_ROW_OUTPUTS * SUBSAMPLING) /* samples from row to row */
-#define WINDOW    (N_TAPS + (DDC_ROW_OUTPUTS - 1) * SUBSAMPLING)
-#define N_SHIFTS  ((WINDOW + ROW - 1) / ROW)
-#define N_CHUNKS  ((ROW + COLUMNS - 1) / COLUMNS)
-#define N_STEPS   (COLUMNS / 16)
-#define LOAD_ROWS (ROWS + N_SHIFTS - 1)
-#define PITCH     (COLUMNS + 8) /* halves from row to row: 8 rows' 16 bytes lie in different banks */
-#define N_PLANES  (SAMPLE_BITS > 12 ? 2 : 1)
-#define PLANE     (LOAD_ROWS * PITCH)
-#define N_SUMS    (N_TILES * 8)
+#define N_THREADS   (32 * N_WARPS)
+#define ROWS        (16 * N_TILES * N_WARPS)
+#define ROW_SAMPLES (DDC_ROW_OUTPUTS * SUBSAMPLING) /* samples from row to row */
+#define WINDOW      (N_TAPS + (DDC_ROW_OUTPUTS - 1) * SUBSAMPLING)
+#define N_SHIFTS    ((WINDOW + ROW_SAMPLES - 1) / ROW_SAMPLES)
+#define N_CHUNKS    ((ROW_SAMPLES + COLUMNS - 1) / COLUMNS)
+#define N_STEPS     (COLUMNS / 16)
+#define LOAD_ROWS   (ROWS + N_SHIFTS - 1)
+#define PITCH       (COLUMNS + 8) /* halves from row to row: 8 rows' 16 bytes lie in different banks */
+#define N_PLANES    (SAMPLE_BITS > 12 ? 2 : 1)
+#define PLANE       (LOAD_ROWS * PITCH)
+#define N_SUMS      (N_TILES * 8)
 
 /* Warps of a multiprocessor for which there are to be registers: 64, 80 or 128 of each thread. */
 #define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
 /* Samples that a thread unpacks at a time: they begin 'GROUP' samples apart, so at the same bit of a byte. */
-#define GROUP    (ROW % 16 == 0 ? 16 : 8)
+#define GROUP    (ROW_SAMPLES % 16 == 0 ? 16 : 8)
 #define N_GROUPS (COLUMNS / GROUP)                      /* of a row */
 #define STREAM   ((GROUP * SAMPLE_BITS + 31) / 32)      /* words, once they begin with the first sample */
 #define N_WORDS  ((GROUP * SAMPLE_BITS + 31 + 31) / 32) /* words that may have them */
 
 /* How the packed samples of a chunk lie in shared memory: one segment, or where rows are cut one for each. */
 #define N_SEGMENTS    (N_CHUNKS > 1 ? LOAD_ROWS : 1)
-#define SEGMENT       (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW + COLUMNS) /* samples */
+#define SEGMENT       (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW_SAMPLES + COLUMNS) /* samples */
 #define SEGMENT_QUADS DDC_SEGMENT_QUADS(SEGMENT *SAMPLE_BITS)
 #define N_QUADS       (N_SEGMENTS * SEGMENT_QUADS)
 
@@ -101,7 +101,7 @@ struct source {
 
 static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
 {
-    uint64_t first = (uint64_t)args.offset + (uint64_t)blockIdx.x * ROWS * ROW;
+    uint64_t first = (uint64_t)args.offset + (uint64_t)blockIdx.x * ROWS * ROW_SAMPLES;
     uint64_t end = (uint64_t)args.offset + (uint64_t)(args.n_out - 1) * SUBSAMPLING + N_TAPS;
     uint64_t last_quad = (end * SAMPLE_BITS - 1) / 128 - first * SAMPLE_BITS / 128;
     struct source source;
@@ -114,7 +114,7 @@ static __device__ __forceinline__ struct source make_source(const struct ddc_arg
 
 static __device__ __forceinline__ uint32_t bit_of(const struct source &source, uint32_t row, uint32_t column)
 {
-    return source.first_bit + (row * ROW + column) * SAMPLE_BITS;
+    return source.first_bit + (row * ROW_SAMPLES + column) * SAMPLE_BITS;
 }
 
 /* Begins to copy columns [column, column + COLUMNS) of all rows, packed.  What lies after the last sample is taken from
@@ -238,7 +238,7 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < (LOAD_ROWS + 7) / 8 * 8 * N_GROUPS; i += N_THREADS) {
         uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP, words[N_WORDS];
-        uint32_t segment = N_SEGMENTS > 1 ? row : 0, sample = (row - segment) * ROW + at;
+        uint32_t segment = N_SEGMENTS > 1 ? row : 0, sample = (row - segment) * ROW_SAMPLES + at;
         uint32_t bit = bit_of(source, segment, column) % 128 + sample * SAMPLE_BITS;
         if (row >= LOAD_ROWS)
             continue;
@@ -253,14 +253,14 @@ static __device__ __forceinline__ void unpack_in_place(const struct source &sour
 {
     const uint32_t step = N_THREADS / N_GROUPS, n_rounds = (LOAD_ROWS + step - 1) / step; /* rows of a round */
     uint32_t row = threadIdx.x / (8 * N_GROUPS) * 8 + threadIdx.x % 8, at = threadIdx.x / 8 % N_GROUPS * GROUP;
-    uint32_t bit = source.first_bit + (row * ROW + at) * SAMPLE_BITS, words[n_rounds][N_WORDS];
+    uint32_t bit = source.first_bit + (row * ROW_SAMPLES + at) * SAMPLE_BITS, words[n_rounds][N_WORDS];
     const uint32_t *from = (const uint32_t *)quads + bit / 32;
     uint16_t *to = (uint16_t *)quads + row * PITCH + at;
 
 #pragma unroll
     for (uint32_t i = 0; i < n_rounds; i++)
         if ((i + 1) * step <= LOAD_ROWS || row + i * step < LOAD_ROWS)
-            load_group(from + i * (step * ROW * SAMPLE_BITS / 32), words[i]);
+            load_group(from + i * (step * ROW_SAMPLES * SAMPLE_BITS / 32), words[i]);
     __syncthreads();
 #pragma unroll
     for (uint32_t i = 0; i < n_rounds; i++)

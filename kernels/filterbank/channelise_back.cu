@@ -1,24 +1,24 @@
 /* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
  *
- * A block works on TILES tiles, one after the other: PAIRS pairs of rows of S spectra each.  What it has quantised waits
- * in shared memory for the last tile, so that a warp stores longer pieces: each is a request to the L2 cache of its
- * own. */
+ * A block works on TILES tiles, one after the other: PAIRS pairs of rows of TILE_SPECTRA spectra each.  Quantised values
+ * wait in shared memory for the last tile, so that a warp stores longer pieces: each piece is a request to the L2 cache of
+ * its own. */
 #include "kernels/util/bulk_copy.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/util/keep.h"
 #include "kernels/filterbank/quantise.h"
 
-#define M         (2 * N_CHAN)
-#define M1        FRONT_ROWS
-#define M2        (M / M1)
-#define RADIX_A   BACK_RADIX
-#define RADIX_B   (M2 / RADIX_A)
-#define S         BACK_SPECTRA
-#define PAIRS     BACK_PAIRS
-#define TILES     BACK_TILES
-#define N_THREADS BACK_THREADS
-#define N_LINES   (PAIRS * 2 * S) /* transforms of a tile */
+#define POINTS       (2 * N_CHAN)
+#define M1           FRONT_ROWS
+#define M2           (POINTS / M1)
+#define RADIX_A      BACK_RADIX
+#define RADIX_B      (M2 / RADIX_A)
+#define TILE_SPECTRA BACK_SPECTRA
+#define PAIRS        BACK_PAIRS
+#define TILES        BACK_TILES
+#define N_THREADS    BACK_THREADS
+#define N_LINES      (PAIRS * 2 * TILE_SPECTRA) /* transforms of a tile */
 
 /* A line between its passes is [a][b], padded so that the lanes of a warp meet different banks in either; and [k] when it
  * is done. */
@@ -26,7 +26,7 @@
 #define LINE_PITCH (RADIX_A * PITCH_A)
 
 #define N_TOGETHER 4 /* spectra of a channel that are stored at once */
-#define N_GROUPS   (S / N_TOGETHER)
+#define N_GROUPS   (TILE_SPECTRA / N_TOGETHER)
 
 /* Each warp has whole lines of its own in both passes, which so wait for no other. */
 #define WARP_LINES (N_LINES / (N_THREADS / 32))
@@ -40,7 +40,7 @@ struct tile {
  * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
 #define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
-#define N_NEAR       (NEAR_SPECTRA / (TILES * S))
+#define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
 #define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
 
 /* The first tile of the block. */
@@ -48,7 +48,7 @@ static __device__ __forceinline__ struct tile find_tile(void)
 {
     const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
 
-    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * (TILES * S)};
+    return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * (TILES * TILE_SPECTRA)};
 }
 
 /* Row k1 of either kind, 'which', of a pair. */
@@ -60,7 +60,8 @@ static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
 /* Where line 'line' of the tile begins; lines are [pair][2][spectrum]. */
 static __device__ __forceinline__ const float2 *find_line(const float2 *in, struct tile tile, unsigned line)
 {
-    unsigned row = (tile.spectrum + line % S) * M1 + row_of(tile.pair + line / (2 * S), line / S % 2);
+    unsigned row = (tile.spectrum + line % TILE_SPECTRA) * M1 +
+                   row_of(tile.pair + line / (2 * TILE_SPECTRA), line / TILE_SPECTRA % 2);
 
     return in + (uint64_t)row * M2;
 }
@@ -229,7 +230,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
         quantise_tile(args, tile, t, lines, kept, task, n_clipped);
         if (t == TILES - 1)
             break;
-        tile.spectrum += S;
+        tile.spectrum += TILE_SPECTRA;
         if (BACK_BULK)
             fence_proxy_async();
         __syncthreads();

@@ -99,7 +99,7 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* The polarisations' channel, twice, out of the transform's points k and M - k. */
+/* The polarisations' channel, twice, out of the transform's points k and POINTS - k. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
@@ -148,8 +148,9 @@ static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned
     unsigned pair = tile.pair + i / 2, which = i % 2;
     bool alone = pair == 0; /* rows 0 and M1 / 2 are their own mirrors */
 
-    return {keep((i * S + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * S + s) * LINE_PITCH), keep(row_of(pair, which)),
-            keep(M2 - (alone && which == 0 ? 0u : 1u)), keep(row_of(pair, which) * (M2 / 2))};
+    return {keep((i * TILE_SPECTRA + s) * LINE_PITCH), keep(((alone ? i : i ^ 1) * TILE_SPECTRA + s) * LINE_PITCH),
+            keep(row_of(pair, which)), keep(M2 - (alone && which == 0 ? 0u : 1u)),
+            keep(row_of(pair, which) * (M2 / 2))};
 }
 
 /* Channel k2 of the row in N_TOGETHER spectra, of which 'spectrum' is the absolute index of the first. */
@@ -293,7 +294,7 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
     struct chunk *mine = kept + keep(t * (N_KEPT / TILES) + threadIdx.x);
 
     if (TILES > 1)
-        delivery = enable_delivery(tile.spectrum - t * S);
+        delivery = enable_delivery(tile.spectrum - t * TILE_SPECTRA);
 #pragma unroll 1
     for (unsigned n = 0; n < N_ROWS; n++) {
         const struct row row = find_row(tile, nth_row(task, n), task.s);

@@ -1,32 +1,32 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
  *
- * All warps filter, G spectra at a time, into one of two buffers, and transform what is in the other one: of two passes the
- * first half of the warps does the first, before it filters, and the second half the last, after it has filtered.  Of
- * one pass each half does half, at these times.  So no thread waits for what others have only just begun, and of all warps
- * some filter while others transform. */
+ * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
+ * buffer.  With two passes the first half of the warps does the first pass before it filters, and the second half does
+ * the last pass after it has filtered.  With one pass each half does half of the pass at these times.  So no thread
+ * waits for work that others have only just begun, and at any time some warps filter while others transform. */
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/util/keep.h"
 
-#define M          (2 * N_CHAN)
-#define M1         FRONT_ROWS
-#define M2         (M / M1)
-#define C          FRONT_COLUMNS
-#define G          FRONT_SPECTRA
-#define PER        FRONT_PER_THREAD
-#define RADIX_A    FRONT_RADIX
-#define RADIX_B    (M1 / RADIX_A)
-#define TWO_PASSES (RADIX_B > 1)
-#define RADIX_LAST (TWO_PASSES ? RADIX_B : RADIX_A)
-#define N_THREADS  (M1 * C / PER)
-#define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define PITCH      ((long)M * SAMPLE_BITS / 32) /* words from row to row */
-#define ROWS       2                            /* that are filtered together, and take the weights once */
-#define STAGES     FRONT_STAGES
-#define LEAD_ROWS  ((N_TAPS - 1 + G - 1) / G * G) /* before the first is done */
-#define SPARE_ROWS (LEAD_ROWS - (N_TAPS - 1))     /* of these, how many come before the window */
+#define POINTS         (2 * N_CHAN)
+#define M1             FRONT_ROWS
+#define M2             (POINTS / M1)
+#define COLUMNS        FRONT_COLUMNS
+#define STEP_SPECTRA   FRONT_SPECTRA
+#define THREAD_COLUMNS FRONT_PER_THREAD
+#define RADIX_A        FRONT_RADIX
+#define RADIX_B        (M1 / RADIX_A)
+#define TWO_PASSES     (RADIX_B > 1)
+#define RADIX_LAST     (TWO_PASSES ? RADIX_B : RADIX_A)
+#define N_THREADS      (M1 * COLUMNS / THREAD_COLUMNS)
+#define N_SUMS         (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words from row to row */
+#define ROWS           2                                 /* that are filtered together, and take the weights once */
+#define STAGES         FRONT_STAGES
+#define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* before the first is done */
+#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* of these, how many come before the window */
 
-#define FITS_FLOAT (PER * SAMPLE_BITS <= 22)
+#define FITS_FLOAT (THREAD_COLUMNS * SAMPLE_BITS <= 22)
 
 #include "kernels/filterbank/channelise_front_fetch.h"
 
@@ -43,16 +43,16 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 }
 
 /* Column i of a thread has its samples AT(i) bits up, and its weights so much less. */
-#define AT(i) (FITS_FLOAT ? (PER - 1 - (i)) * SAMPLE_BITS : 0)
+#define AT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
  * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
  * Otherwise they lie 'shift' bits from the top. */
-static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[PER],
-                                              float (&x)[PER])
+static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
+                                              float (&x)[THREAD_COLUMNS])
 {
 #pragma unroll
-    for (int i = 0; i < PER; i++) {
+    for (int i = 0; i < THREAD_COLUMNS; i++) {
         const uint32_t sign = 1u << (AT(i) + SAMPLE_BITS - 1);
 
         if (FITS_FLOAT)
@@ -63,8 +63,9 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
 }
 
 /* ROWS rows from 'row' of the stage on. */
-static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2], const uint32_t (&masks)[PER],
-                                                   const struct stage *from, int row, float (&x)[ROWS][2][PER])
+static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2],
+                                                   const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *from,
+                                                   int row, float (&x)[ROWS][2][THREAD_COLUMNS])
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
@@ -78,16 +79,16 @@ static __device__ __forceinline__ void unpack_rows(const struct place (&places)[
 }
 
 /* The squares of a thread's samples of ROWS rows, the first of which is 'row' of a section that has n_rows. */
-static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][PER], int row, int n_rows,
+static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THREAD_COLUMNS], int row, int n_rows,
                                                    uint64_t (&power)[2])
 {
 #pragma unroll
     for (int r = 0; r < ROWS; r++)
         if (row + r >= 0 && row + r < n_rows)
 #pragma unroll
-            for (int i = 0; i < 2 * PER; i++) {
-                int value = (int)x[r][i / PER][i % PER] / (1 << AT(i % PER));
-                power[i / PER] += (uint64_t)((int64_t)value * value);
+            for (int i = 0; i < 2 * THREAD_COLUMNS; i++) {
+                int value = (int)x[r][i / THREAD_COLUMNS][i % THREAD_COLUMNS] / (1 << AT(i % THREAD_COLUMNS));
+                power[i / THREAD_COLUMNS] += (uint64_t)((int64_t)value * value);
             }
 }
 
@@ -102,18 +103,20 @@ static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
 }
 
 /* Weights of two taps, which are taken from the last to the first. */
-struct __align__(2 * PER * 4) weights
+struct __align__(2 * THREAD_COLUMNS * 4) weights
 {
-    float of[2][PER];
+    float of[2][THREAD_COLUMNS];
 };
 
 /* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
  * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
  * weights pass by once, ROWS of them at a time. */
-static __device__ __forceinline__ void filter_rows(const struct weights *weights, const float (&x)[ROWS][2][PER],
-                                                   float (&sums)[N_SUMS][2][PER], float (&done)[ROWS][2][PER])
+static __device__ __forceinline__ void filter_rows(const struct weights *weights,
+                                                   const float (&x)[ROWS][2][THREAD_COLUMNS],
+                                                   float (&sums)[N_SUMS][2][THREAD_COLUMNS],
+                                                   float (&done)[ROWS][2][THREAD_COLUMNS])
 {
-    float w[ROWS][PER]; /* w[r]: of x[r] for the sum in hand */
+    float w[ROWS][THREAD_COLUMNS]; /* w[r]: of x[r] for the sum in hand */
     struct weights pair = {};
 
 #pragma unroll
@@ -123,17 +126,17 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
 #pragma unroll
         for (int r = ROWS - 1; r > 0; r--)
 #pragma unroll
-            for (int c = 0; c < PER; c++)
+            for (int c = 0; c < THREAD_COLUMNS; c++)
                 w[r][c] = w[r - 1][c];
         if (i % 2 == 0 && t0 >= 0)
             pair = weights[i / 2 * N_THREADS];
 #pragma unroll
-        for (int c = 0; c < PER; c++)
+        for (int c = 0; c < THREAD_COLUMNS; c++)
             w[0][c] = pair.of[i % 2][c];
 #pragma unroll
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
-            for (int c = 0; c < PER; c++) {
+            for (int c = 0; c < THREAD_COLUMNS; c++) {
                 float sum = i >= N_TAPS - 1 ? 0.0f : sums[i < N_SUMS ? i : 0][pol][c];
 #pragma unroll
                 for (int r = 0; r < ROWS; r++) {
@@ -149,10 +152,10 @@ static __device__ __forceinline__ void filter_rows(const struct weights *weights
     }
 }
 
-static __device__ __forceinline__ void store_points(const float (&done)[2][PER], float2 *to)
+static __device__ __forceinline__ void store_points(const float (&done)[2][THREAD_COLUMNS], float2 *to)
 {
-    if (PER == 2)
-        *(float4 *)to = make_float4(done[0][0], done[1][0], done[0][PER - 1], done[1][PER - 1]);
+    if (THREAD_COLUMNS == 2)
+        *(float4 *)to = make_float4(done[0][0], done[1][0], done[0][THREAD_COLUMNS - 1], done[1][THREAD_COLUMNS - 1]);
     else
         *to = make_float2(done[0][0], done[1][0]);
 }
@@ -162,15 +165,16 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][PER],
 /* Threads of a pass, and how many of its spectra they have at a time. */
 #define N_TEAM            (N_THREADS / 2)
 #define N_LAST            (TWO_PASSES ? N_TEAM : N_THREADS)
-#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*C))
-#define ROUNDS(at_once)   (((G) + (at_once)-1) / (at_once))
-#define HAS(at_once, s)   (G % (at_once) == 0 || (s) < G)
+#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*COLUMNS))
+#define ROUNDS(at_once)   (((STEP_SPECTRA) + (at_once)-1) / (at_once))
+#define HAS(at_once, s)   (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
 
-/* The first pass of G spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a team. */
+/* The first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a
+ * team. */
 static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner, unsigned t)
 {
-    const int n_rest = RADIX_B * C, at_once = AT_ONCE(RADIX_A, N_TEAM);
-    const unsigned column = t % n_rest, jb = column / C;
+    const int n_rest = RADIX_B * COLUMNS, at_once = AT_ONCE(RADIX_A, N_TEAM);
+    const unsigned column = t % n_rest, jb = column / COLUMNS;
     float2 turn[RADIX_A];
 
 #pragma unroll
@@ -179,7 +183,7 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
 #pragma unroll
     for (int round = 0; round < ROUNDS(at_once); round++) {
         int s = t / n_rest + round * at_once;
-        float2 *at = points + s * (M1 * C) + column, v[RADIX_A];
+        float2 *at = points + s * (M1 * COLUMNS) + column, v[RADIX_A];
         if (!HAS(at_once, s))
             break;
 #pragma unroll
@@ -193,13 +197,13 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
     }
 }
 
-/* The last pass, of the first n of G spectra to device memory: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
- * Thread t of N_LAST. */
-static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][C], float2 *out, int n,
-                                                 unsigned t)
+/* The last pass, of the first n of STEP_SPECTRA spectra to device memory: [spectrum][ka][jb][c] to
+ * [spectrum][k1 = ka + RADIX_A kb][j2].  Thread t of N_LAST. */
+static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][COLUMNS], float2 *out,
+                                                 int n, unsigned t)
 {
     const int n_first = M1 / RADIX_LAST, at_once = AT_ONCE(RADIX_LAST, N_LAST);
-    const unsigned ka = t / C % n_first, c = t % C;
+    const unsigned ka = t / COLUMNS % n_first, c = t % COLUMNS;
     float2 turn[RADIX_LAST];
 
 #pragma unroll
@@ -207,14 +211,14 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
         turn[kb] = outer[ka + n_first * kb][c];
 #pragma unroll
     for (int round = 0; round < ROUNDS(at_once); round++) {
-        int s = t / (n_first * C) + round * at_once;
-        const float2 *at = points + (s * M1 + ka * RADIX_LAST) * C + c;
-        float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX_LAST];
+        int s = t / (n_first * COLUMNS) + round * at_once;
+        const float2 *at = points + (s * M1 + ka * RADIX_LAST) * COLUMNS + c;
+        float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX_LAST];
         if (!HAS(at_once, s))
             break;
 #pragma unroll
         for (int i = 0; i < RADIX_LAST; i++)
-            v[i] = at[i * C];
+            v[i] = at[i * COLUMNS];
         fft_registers<RADIX_LAST>(v);
         if (s < n)
 #pragma unroll
@@ -228,7 +232,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 /* Shared memory of the block, behind its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    float2 outer[M1][C];
+    float2 outer[M1][COLUMNS];
     float2 inner[M1];
     /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
      * the stages. */
@@ -239,14 +243,16 @@ struct tables {
 /* Fills them, and makes the barriers of the buffers. */
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
 {
-    const float *mine = args.weights + threadIdx.x * PER / C * M2 + blockIdx.x * C + threadIdx.x * PER % C;
+    const float *mine = args.weights + threadIdx.x * THREAD_COLUMNS / COLUMNS * M2 + blockIdx.x * COLUMNS +
+                        threadIdx.x * THREAD_COLUMNS % COLUMNS;
 
     for (int i = 0; i < (N_TAPS + 1) / 2 * 2; i++)
-        for (int c = 0; c < PER; c++)
+        for (int c = 0; c < THREAD_COLUMNS; c++)
             tables->weights[i / 2][threadIdx.x].of[i % 2][c] =
-                i < N_TAPS ? mine[(N_TAPS - 1 - i) * M + c] / (float)(1 << AT(c)) : 0.0f;
-    for (unsigned i = threadIdx.x; i < M1 * C; i += N_THREADS)
-        tables->outer[i / C][i % C] = ((const float2 *)args.outer)[i / C * M2 + blockIdx.x * C + i % C];
+                i < N_TAPS ? mine[(N_TAPS - 1 - i) * POINTS + c] / (float)(1 << AT(c)) : 0.0f;
+    for (unsigned i = threadIdx.x; i < M1 * COLUMNS; i += N_THREADS)
+        tables->outer[i / COLUMNS][i % COLUMNS] =
+            ((const float2 *)args.outer)[i / COLUMNS * M2 + blockIdx.x * COLUMNS + i % COLUMNS];
     for (unsigned i = threadIdx.x; i < M1; i += N_THREADS)
         tables->inner[i] = ((const float2 *)args.inner)[i];
     if (threadIdx.x == 0)
@@ -259,7 +265,8 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
 
 /* The places of both polarisations' samples, and sums without any row. */
 static __device__ __forceinline__ void begin_section(const struct channelise_front_args &args, uint32_t begin,
-                                                     struct place (&places)[2], float (&sums)[N_SUMS][2][PER])
+                                                     struct place (&places)[2],
+                                                     float (&sums)[N_SUMS][2][THREAD_COLUMNS])
 {
 #pragma unroll
     for (int pol = 0; pol < 2; pol++) {
@@ -267,28 +274,29 @@ static __device__ __forceinline__ void begin_section(const struct channelise_fro
 #pragma unroll
         for (int i = 0; i < N_SUMS; i++)
 #pragma unroll
-            for (int c = 0; c < PER; c++)
+            for (int c = 0; c < THREAD_COLUMNS; c++)
                 sums[i][pol][c] = 0;
     }
 }
 
-/* Filters the G rows of a stage, the first of which is 'row' of the section's n, into points. */
-static __device__ __forceinline__ void filter_stage(const struct place (&places)[2], const uint32_t (&masks)[PER],
-                                                    const struct stage *stage, const struct weights *weights, int row,
-                                                    int n, float (&sums)[N_SUMS][2][PER], uint64_t (&power)[2],
+/* Filters the STEP_SPECTRA rows of a stage, the first of which is 'row' of the section's n, into points. */
+static __device__ __forceinline__ void filter_stage(const struct place (&places)[2],
+                                                    const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *stage,
+                                                    const struct weights *weights, int row, int n,
+                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS], uint64_t (&power)[2],
                                                     float2 *points)
 {
-    float done[ROWS][2][PER], x[ROWS][2][PER];
+    float done[ROWS][2][THREAD_COLUMNS], x[ROWS][2][THREAD_COLUMNS];
 
 #pragma unroll
-    for (int r = 0; r < G; r += ROWS) {
+    for (int r = 0; r < STEP_SPECTRA; r += ROWS) {
         unpack_rows(places, masks, stage, r, x);
         if (POWER)
             square_rows(x, row + r, n, power);
         filter_rows(weights, x, sums, done);
 #pragma unroll
         for (int j = 0; j < ROWS; j++)
-            store_points(done[j], points + (r + j) * (M1 * C) + threadIdx.x * PER);
+            store_points(done[j], points + (r + j) * (M1 * COLUMNS) + threadIdx.x * THREAD_COLUMNS);
     }
 }
 
@@ -296,21 +304,22 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
     extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
-    float2(*points)[G * M1 * C] = (float2(*)[G * M1 * C]) shared_memory; /* [buffer][spectrum][j1][c] */
+    float2(*points)[STEP_SPECTRA * M1 * COLUMNS] =
+        (float2(*)[STEP_SPECTRA * M1 * COLUMNS]) shared_memory; /* [buffer][spectrum][j1][c] */
     struct tables *tables = (struct tables *)(points + 2);
     const struct weights *weights = &tables->weights[0][threadIdx.x];
     const uint32_t begin = blockIdx.y * args.section_spectra;
     const int n = (int)min(args.section_spectra, args.n_spectra - begin);
-    const int n_stages = (n + LEAD_ROWS + G - 1) / G;
+    const int n_stages = (n + LEAD_ROWS + STEP_SPECTRA - 1) / STEP_SPECTRA;
     const bool is_early = uniform_warp() < N_WARPS / 2;
-    float2 *out = (float2 *)args.out + (uint64_t)begin * M;
-    float sums[N_SUMS][2][PER];
-    uint32_t masks[PER];
+    float2 *out = (float2 *)args.out + (uint64_t)begin * POINTS;
+    float sums[N_SUMS][2][THREAD_COLUMNS];
+    uint32_t masks[THREAD_COLUMNS];
     struct place places[2];
     uint64_t power[2] = {0, 0};
 
 #pragma unroll
-    for (int c = 0; c < PER; c++)
+    for (int c = 0; c < THREAD_COLUMNS; c++)
         masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
     struct fetcher fetcher =
         begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
@@ -321,8 +330,9 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
      * 'first'; before the first spectrum there are none. */
 #pragma unroll 1
     for (int i = 0; i <= n_stages; i++) {
-        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2, first = (i - 1) * G - LEAD_ROWS;
-        float2 *out_before = out + (int64_t)first * M;
+        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2,
+                  first = (i - 1) * STEP_SPECTRA - LEAD_ROWS;
+        float2 *out_before = out + (int64_t)first * POINTS;
 
         if (is_early && i > 0) {
             barrier_wait(&tables->filtered[before], opening_before);
@@ -337,7 +347,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
             const struct stage *stage = next_stage(args, fetcher);
             if (i >= 2)
                 barrier_wait(&tables->taken[now], i / 2 - 1);
-            filter_stage(places, masks, stage, weights, i * G - SPARE_ROWS, n, sums, power, points[now]);
+            filter_stage(places, masks, stage, weights, i * STEP_SPECTRA - SPARE_ROWS, n, sums, power, points[now]);
             barrier_arrive(&tables->filtered[now]);
         }
         if (!is_early && i > 0) {

@@ -1,35 +1,35 @@
 /* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
- * memory to shared memory, a ring of STAGES stages of G rows, and where they are then.
+ * memory to shared memory, a ring of STAGES stages of STEP_SPECTRA rows, and where they are then.
  *
- * Of a row and polarisation a block has M1 pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0 on) one
- * lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1 cache; otherwise
- * each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
+ * Of a row and polarisation a block has M1 pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
+ * on) one lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1
+ * cache; otherwise each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
 #include "kernels/util/bulk_copy.h"
 
-#define J       (32 * PER / C) /* pieces of a warp */
-#define N_WARPS (N_THREADS / 32)
+#define WARP_PIECES (32 * THREAD_COLUMNS / COLUMNS) /* pieces of a warp */
+#define N_WARPS     (N_THREADS / 32)
 
 #if FRONT_TENSORS
 
 /* ---- Boxes ------------------------------------------------------------------------------------------------------- */
 
 #define N_RINGS     1
-#define PIECE_BYTES ((C * SAMPLE_BITS + 254) / 128 * 16) /* a box begins at a multiple of 16 bytes */
+#define PIECE_BYTES ((COLUMNS * SAMPLE_BITS + 254) / 128 * 16) /* a box begins at a multiple of 16 bytes */
 #define PIECE_WORDS (PIECE_BYTES / 4)
-#define STAGE_BYTES (2 * G * M1 * PIECE_BYTES)
+#define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
 /* A box has the pieces of a row side by side.  But of 48 bytes the four pieces of a warp would meet in banks: then the same
  * piece of two rows lies side by side, so that pieces are 96 bytes apart, and there is a box for each two rows. */
-#define ROW_PAIRS   (J == 4 && PIECE_BYTES == 48)
-#define BOX_ROWS    (ROW_PAIRS ? 2 : G)
+#define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
+#define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
 #define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
 
 /* Words from one polarisation to the other in a stage. */
-#define POL_WORDS ((G * M1 * PIECE_WORDS + 31) / 32 * 32)
+#define POL_WORDS ((STEP_SPECTRA * M1 * PIECE_WORDS + 31) / 32 * 32)
 
 struct __align__(128) stage
 {
@@ -45,7 +45,7 @@ struct fetcher {
 /* The bit of the tensor's innermost axis in which the block's first sample begins. */
 static __device__ __forceinline__ uint32_t first_bit(const struct channelise_front_args &args, int pol)
 {
-    return args.first_bit[pol] + blockIdx.x * C * SAMPLE_BITS;
+    return args.first_bit[pol] + blockIdx.x * COLUMNS * SAMPLE_BITS;
 }
 
 #ifdef EMULATE_CUDA
@@ -90,7 +90,7 @@ static __device__ __forceinline__ void fetch_boxes(const struct channelise_front
                                                    int32_t row, uint64_t *landed)
 {
 #pragma unroll
-    for (int i = 0; i < G / BOX_ROWS; i++)
+    for (int i = 0; i < STEP_SPECTRA / BOX_ROWS; i++)
 #pragma unroll
         for (int pol = 0; pol < 2; pol++) {
             const int32_t byte = (int32_t)(first_bit(args, pol) / 128 * 16), first = row + i * BOX_ROWS;
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void fetch_boxes(const struct channelise_front
 static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
                                                    const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
 {
-    const int32_t row = (int32_t)begin - SPARE_ROWS + i * G;
+    const int32_t row = (int32_t)begin - SPARE_ROWS + i * STEP_SPECTRA;
 
     if (!elect_lane())
         return;
@@ -174,13 +174,13 @@ static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
 
 static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
 {
-    return threadIdx.x * PER / C * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
+    return threadIdx.x * THREAD_COLUMNS / COLUMNS * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
 /* The bit of its piece in which the thread's first sample of a polarisation begins. */
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
 {
-    return first_bit(args, pol) % 128 + threadIdx.x * PER % C * SAMPLE_BITS;
+    return first_bit(args, pol) % 128 + threadIdx.x * THREAD_COLUMNS % COLUMNS * SAMPLE_BITS;
 }
 
 #else
@@ -191,18 +191,18 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
  * then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
  * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
 #define N_RINGS     N_WARPS
-#define N_CHUNKS    ((C * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
-#define ROW_CHUNKS  (2 * N_CHUNKS * J)
+#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
+#define ROW_CHUNKS  (2 * N_CHUNKS * WARP_PIECES)
 #define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
-#define ROW_STEP    (LANE_ROWS < G ? LANE_ROWS : G)
+#define ROW_STEP    (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
 #define N_STEPS     ((ROW_CHUNKS + 31) / 32)
 
 /* Words from one polarisation to the other, and to a row. */
-#define POL_WORDS   (N_CHUNKS * J * 4)
+#define POL_WORDS   (N_CHUNKS * WARP_PIECES * 4)
 #define ROW_AT(row) ((row) * (2 * POL_WORDS))
 
 struct stage {
-    uint4 chunks[G][2][N_CHUNKS][J];
+    uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES];
 };
 
 /* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
@@ -226,7 +226,7 @@ struct fetcher {
 static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
                                                        uint32_t begin)
 {
-    return args.offset[pol] + (int64_t)begin * M + blockIdx.x * C;
+    return args.offset[pol] + (int64_t)begin * POINTS + blockIdx.x * COLUMNS;
 }
 
 /* The next rows into stages[at].  Only those of the window are fetched: the others add to no spectrum of the section, so
@@ -238,12 +238,12 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint3
 #pragma unroll
     for (int i = 0; i < N_STEPS; i++) {
 #pragma unroll
-        for (int row = 0; row < G; row += ROW_STEP)
+        for (int row = 0; row < STEP_SPECTRA; row += ROW_STEP)
             if (fetcher.active[i] && fetcher.row + row < fetcher.n_rows)
                 copy_async(to + row * ROW_CHUNKS + 32 * i, fetcher.from[i] + row * (PITCH / 4));
-        fetcher.from[i] += G * (PITCH / 4);
+        fetcher.from[i] += STEP_SPECTRA * (PITCH / 4);
     }
-    fetcher.row += G;
+    fetcher.row += STEP_SPECTRA;
     copies_commit();
 }
 
@@ -257,11 +257,11 @@ static __device__ __forceinline__ struct fetcher begin_fetches(const struct chan
 
 #pragma unroll
     for (unsigned i = 0; i < N_STEPS; i++) {
-        unsigned at = N_STEPS > 1 ? lane + 32 * i : lane % ROW_CHUNKS, chunk = at / J % N_CHUNKS;
-        unsigned j1 = threadIdx.x / 32 * J + at % J, pol = at / (J * N_CHUNKS);
+        unsigned at = N_STEPS > 1 ? lane + 32 * i : lane % ROW_CHUNKS, chunk = at / WARP_PIECES % N_CHUNKS;
+        unsigned j1 = threadIdx.x / 32 * WARP_PIECES + at % WARP_PIECES, pol = at / (WARP_PIECES * N_CHUNKS);
         int64_t piece = first_sample(args, pol == 1, begin) + (int64_t)j1 * M2;
         int64_t mine = chunk_of(piece) + chunk;
-        fetcher.active[i] = at < ROW_CHUNKS && row < ROW_STEP && mine <= chunk_of(piece + C, -1);
+        fetcher.active[i] = at < ROW_CHUNKS && row < ROW_STEP && mine <= chunk_of(piece + COLUMNS, -1);
         fetcher.from[i] =
             (const uint4 *)(pol == 1 ? args.in[1] : args.in[0]) + mine + ((int64_t)row - SPARE_ROWS) * (PITCH / 4);
     }
@@ -302,27 +302,27 @@ static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
 
 static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
 {
-    uint32_t piece = threadIdx.x % 32 * PER / C;
+    uint32_t piece = threadIdx.x % 32 * THREAD_COLUMNS / COLUMNS;
 
-    return (bit / 128 * J + piece) * 4 + bit / 32 % 4;
+    return (bit / 128 * WARP_PIECES + piece) * 4 + bit / 32 % 4;
 }
 
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol,
                                                          uint32_t begin)
 {
-    int64_t piece = first_sample(args, pol, begin) + (int64_t)(threadIdx.x * PER / C) * M2;
+    int64_t piece = first_sample(args, pol, begin) + (int64_t)(threadIdx.x * THREAD_COLUMNS / COLUMNS) * M2;
 
-    return (uint32_t)((piece + threadIdx.x * PER % C) * SAMPLE_BITS - chunk_of(piece) * 128);
+    return (uint32_t)((piece + threadIdx.x * THREAD_COLUMNS % COLUMNS) * SAMPLE_BITS - chunk_of(piece) * 128);
 }
 
 #endif
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* Where a thread's PER samples of a polarisation are.  'how', bits 0..15: how the four bytes that have them are selected,
- * turned round, out of two words; 16..20: 'shift' of unpack().  'words': which of a row's words of the polarisation these
- * are, the first in bits 0..15, the second, which with boxes is the next, in bits 16..31; what is selected of a second that is
- * not needed is not used. */
+/* The place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: how the four bytes of the
+ * samples are selected, turned round, out of two words; bits 16..20: 'shift' of unpack().  'words': the first of these
+ * words in a row of the polarisation in bits 0..15; the second, which is the next one with boxes, in bits 16..31.  A
+ * second word that is not needed is selected and not used. */
 struct place {
     uint32_t how, words;
 };
@@ -331,10 +331,11 @@ static __device__ __forceinline__ struct place find_samples(const struct channel
                                                             uint32_t begin)
 {
     const uint32_t bit = bit_of_thread(args, pol, begin), word = first_word(bit);
-    const uint32_t shift = FITS_FLOAT ? 32 - PER * SAMPLE_BITS - bit % 8 : bit % 8;
+    const uint32_t shift = FITS_FLOAT ? 32 - THREAD_COLUMNS * SAMPLE_BITS - bit % 8 : bit % 8;
 
     return {keep((0x0123 + 0x1111 * (bit / 8 - 4 * word)) | shift << 16),
-            keep(word_at(32 * word) | word_at(FRONT_TENSORS ? 32 * word + 32 : bit + PER * SAMPLE_BITS - 1) << 16)};
+            keep(word_at(32 * word) | word_at(FRONT_TENSORS ? 32 * word + 32 : bit + THREAD_COLUMNS * SAMPLE_BITS - 1)
+                                          << 16)};
 }
 
 /* The words of a stage in which a thread's samples are: of its row 0. */

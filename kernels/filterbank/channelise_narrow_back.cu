@@ -7,12 +7,12 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"
 
-#define M1         (N_BINS / M2)
-#define M2         (RADIX_A * RADIX_B)
-#define S          NARROW_BACK_SPECTRA
-#define PITCH      (RADIX_B + 1) /* odd, so that lanes meet different banks */
-#define LINE_PITCH (RADIX_A * PITCH)
-#define N_KEPT     (N_CHAN / M1) /* channels of a row */
+#define M1            (N_BINS / M2)
+#define M2            (RADIX_A * RADIX_B)
+#define BLOCK_SPECTRA NARROW_BACK_SPECTRA
+#define PITCH         (RADIX_B + 1) /* odd, so that lanes meet different banks */
+#define LINE_PITCH    (RADIX_A * PITCH)
+#define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
 /* Blocks of a multiprocessor, so that the loads of some are under way while others compute: three, of 80 registers a
  * thread and 66 KiB, where there is the shared memory for them.  Where half of the threads have no part in the first
@@ -25,12 +25,15 @@ extern __shared__ float4 shared_memory[];
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
 {
 #pragma unroll 1
-    for (int first = 0; first < 2 * S * RADIX_B; first += N_THREADS) {
+    for (int first = 0; first < 2 * BLOCK_SPECTRA * RADIX_B; first += N_THREADS) {
         uint32_t i = first + threadIdx.x;
-        if (2 * S * RADIX_B % N_THREADS > 0 && i >= 2 * S * RADIX_B)
+        if (2 * BLOCK_SPECTRA * RADIX_B % N_THREADS > 0 && i >= 2 * BLOCK_SPECTRA * RADIX_B)
             break;
         uint32_t rest = i % RADIX_B, line = i / RADIX_B;
-        int64_t row = ((int64_t)(line / S) * args.n_spectra + blockIdx.y * S + line % S) * M1 + blockIdx.x;
+        int64_t row =
+            ((int64_t)(line / BLOCK_SPECTRA) * args.n_spectra + blockIdx.y * BLOCK_SPECTRA + line % BLOCK_SPECTRA) *
+                M1 +
+            blockIdx.x;
         const float2 *from = (const float2 *)args.in + row * M2 + rest;
         const float2 *twiddles = (const float2 *)args.twiddles + rest;
         float2 *to = lines + line * LINE_PITCH + rest, v[RADIX_A];
@@ -55,9 +58,9 @@ static __device__ __forceinline__ constexpr bool is_kept(int b)
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
 #pragma unroll 1
-    for (int first = 0; first < 2 * S * RADIX_A; first += N_THREADS) {
+    for (int first = 0; first < 2 * BLOCK_SPECTRA * RADIX_A; first += N_THREADS) {
         uint32_t i = first + threadIdx.x;
-        if (2 * S * RADIX_A % N_THREADS > 0 && i >= 2 * S * RADIX_A)
+        if (2 * BLOCK_SPECTRA * RADIX_A % N_THREADS > 0 && i >= 2 * BLOCK_SPECTRA * RADIX_A)
             break;
         float2 *at = lines + i / RADIX_A * LINE_PITCH + i % RADIX_A * PITCH, v[RADIX_B];
 #pragma unroll
@@ -74,23 +77,25 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
 /* Channel k, whose points are line[pol][spectrum], into words[spectrum].  Adds to n_clipped what was clipped,
  * polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_narrow_back_args &args,
-                                                        const float2 *lines, uint32_t k, const float2 (&rotation)[2][S],
-                                                        uint32_t (&words)[S], uint32_t &n_clipped)
+                                                        const float2 *lines, uint32_t k,
+                                                        const float2 (&rotation)[2][BLOCK_SPECTRA],
+                                                        uint32_t (&words)[BLOCK_SPECTRA], uint32_t &n_clipped)
 {
     float4 gain = __ldg((const float4 *)args.gain + k);
     float slope = -3.14159265358979f / N_CHAN * (float)((int)k - N_CHAN / 2);
     uint32_t bits[4];
 
 #pragma unroll
-    for (int s = 0; s < S; s++) {
+    for (int s = 0; s < BLOCK_SPECTRA; s++) {
         float2 v0 = complex_multiply(lines[s * LINE_PITCH],
                                      complex_multiply(make_float2(gain.x, gain.y), turn_of(rotation[0][s], slope)));
-        float2 v1 = complex_multiply(lines[(S + s) * LINE_PITCH],
+        float2 v1 = complex_multiply(lines[(BLOCK_SPECTRA + s) * LINE_PITCH],
                                      complex_multiply(make_float2(gain.z, gain.w), turn_of(rotation[1][s], slope)));
         bool clipped0 = false, clipped1 = false;
         if (DITHER) {
             if (s % 2 == 0)
-                draw_dither(args.seed, args.stream_id, k, (args.first_spectrum + blockIdx.y * S + s) / 2, bits);
+                draw_dither(args.seed, args.stream_id, k, (args.first_spectrum + blockIdx.y * BLOCK_SPECTRA + s) / 2,
+                            bits);
             v0 = make_float2(v0.x + dither(bits[0], s % 2), v0.y + dither(bits[1], s % 2));
             v1 = make_float2(v1.x + dither(bits[2], s % 2), v1.y + dither(bits[3], s % 2));
         }
@@ -102,9 +107,9 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
 }
 
 /* To channel k of the heap, the block's spectra. */
-static __device__ __forceinline__ void store_spectra(uint8_t *out, uint32_t k, const uint32_t (&words)[S])
+static __device__ __forceinline__ void store_spectra(uint8_t *out, uint32_t k, const uint32_t (&words)[BLOCK_SPECTRA])
 {
-    uint32_t first = blockIdx.y * S, batch = first / SPECTRA_PER_HEAP;
+    uint32_t first = blockIdx.y * BLOCK_SPECTRA, batch = first / SPECTRA_PER_HEAP;
     int64_t at = ((int64_t)batch * N_CHAN + k) * SPECTRA_PER_HEAP + first % SPECTRA_PER_HEAP;
 
     if (OUT_BITS == 8)
@@ -117,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)
     channelise_narrow_back(const struct channelise_narrow_back_args args)
 {
     float2 *lines = (float2 *)shared_memory;
-    float2 rotation[2][S];
+    float2 rotation[2][BLOCK_SPECTRA];
     uint32_t n_clipped = 0;
 
     first_pass(lines, args);
@@ -125,14 +130,16 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)
     last_pass(lines);
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 2 * S; i++)
-        rotation[i / S][i % S] = ((const float2 *)args.rotation)[i / S * args.n_spectra + blockIdx.y * S + i % S];
+    for (int i = 0; i < 2 * BLOCK_SPECTRA; i++)
+        rotation[i / BLOCK_SPECTRA][i % BLOCK_SPECTRA] =
+            ((const float2 *)
+                 args.rotation)[i / BLOCK_SPECTRA * args.n_spectra + blockIdx.y * BLOCK_SPECTRA + i % BLOCK_SPECTRA];
     /* Of the row's bins, k1 + M1 k2, the channels are the first and the last. */
     for (uint32_t q = threadIdx.x; q < N_KEPT; q += N_THREADS) {
         uint32_t k2 = q < N_KEPT / 2 ? q : q + M2 - N_KEPT, bin = blockIdx.x + M1 * k2;
-        uint32_t k = (bin + N_CHAN / 2) & (N_BINS - 1), words[S];
+        uint32_t k = (bin + N_CHAN / 2) & (N_BINS - 1), words[BLOCK_SPECTRA];
         quantise_channel(args, lines + k2 % RADIX_A * PITCH + k2 / RADIX_A, k, rotation, words, n_clipped);
         store_spectra(args.out, k, words);
     }
-    count_clipped(n_clipped, args.saturated + blockIdx.y * S / SPECTRA_PER_HEAP * 2);
+    count_clipped(n_clipped, args.saturated + blockIdx.y * BLOCK_SPECTRA / SPECTRA_PER_HEAP * 2);
 }

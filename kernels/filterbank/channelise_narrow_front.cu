@@ -4,34 +4,37 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define M         N_BINS
-#define M1        (RADIX_A * RADIX_B)
-#define M2        (M / M1)
-#define C         NARROW_COLUMNS
-#define G         NARROW_TOGETHER
-#define N_THREADS (M1 * C)
-#define N_REST    (RADIX_B * C) /* points of an a */
-#define PITCH     (N_REST + (RADIX_B > 1 ? C : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
-#define SPECTRUM  (RADIX_A * PITCH)
-#define RADIX     (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
-#define KEEPS     (RADIX_A <= 8) /* a thread keeps its factors between the transform's factors, which takes registers */
-#define N_FIRST   (M1 / RADIX)
-#define N_LEAD    ((N_TAPS - 1 + G - 1) / G * G) /* rows before the first spectrum is done, a whole number of groups */
+#define POINTS       N_BINS
+#define M1           (RADIX_A * RADIX_B)
+#define M2           (POINTS / M1)
+#define COLUMNS      NARROW_COLUMNS
+#define STEP_SPECTRA NARROW_TOGETHER
+#define N_THREADS    (M1 * COLUMNS)
+#define N_REST       (RADIX_B * COLUMNS) /* points of an a */
+#define PITCH                                                                                                          \
+    (N_REST + (RADIX_B > 1 ? COLUMNS : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
+#define SPECTRUM (RADIX_A * PITCH)
+#define RADIX    (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
+#define KEEPS    (RADIX_A <= 8) /* a thread keeps its factors between the transform's factors, which takes registers */
+#define N_FIRST  (M1 / RADIX)
+#define N_LEAD                                                                                                         \
+    ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA *                                                                  \
+     STEP_SPECTRA) /* rows before the first spectrum is done, a whole number of groups */
 
 extern __shared__ float4 shared_memory[];
 
-/* Rows [row, row + G); instead of those that no spectrum of the section looks at, any. */
-static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[G])
+/* Rows [row, row + STEP_SPECTRA); instead of those that no spectrum of the section looks at, any. */
+static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[STEP_SPECTRA])
 {
-    if (row >= 0 && row + G <= n_rows) {
-        in += (int64_t)row * M;
+    if (row >= 0 && row + STEP_SPECTRA <= n_rows) {
+        in += (int64_t)row * POINTS;
 #pragma unroll
-        for (int i = 0; i < G; i++)
-            rows[i] = __ldg(in + i * M);
+        for (int i = 0; i < STEP_SPECTRA; i++)
+            rows[i] = __ldg(in + i * POINTS);
     } else {
 #pragma unroll
-        for (int i = 0; i < G; i++)
-            rows[i] = __ldg(in + (int64_t)min(max(row + i, 0), n_rows - 1) * M);
+        for (int i = 0; i < STEP_SPECTRA; i++)
+            rows[i] = __ldg(in + (int64_t)min(max(row + i, 0), n_rows - 1) * POINTS);
     }
 }
 
@@ -52,7 +55,7 @@ static __device__ __forceinline__ void wait_for_spectrum(void)
 /* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
 static __device__ __forceinline__ void first_pass(float2 *points)
 {
-    for (int i = threadIdx.x; i < G * N_REST; i += N_THREADS) {
+    for (int i = threadIdx.x; i < STEP_SPECTRA * N_REST; i += N_THREADS) {
         float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A];
 #pragma unroll
         for (int a = 0; a < RADIX_A; a++)
@@ -64,47 +67,48 @@ static __device__ __forceinline__ void first_pass(float2 *points)
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  'step' is
- * e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * C]. */
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  
+ * 'step' is e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * COLUMNS]. */
 static __device__ __forceinline__ void last_pass(const float2 *points, float2 step, const float2 *outer,
                                                  const float2 (&kept)[RADIX], float2 *out, int n)
 {
-    for (int i = threadIdx.x; i < n * N_FIRST * C; i += N_THREADS) {
-        int c = i % C, ka = i / C % N_FIRST, s = i / C / N_FIRST;
+    for (int i = threadIdx.x; i < n * N_FIRST * COLUMNS; i += N_THREADS) {
+        int c = i % COLUMNS, ka = i / COLUMNS % N_FIRST, s = i / COLUMNS / N_FIRST;
         const float2 *at = points + s * SPECTRUM + ka * PITCH + c;
-        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * C + c, v[RADIX], turn = step;
+        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX], turn = step;
         v[0] = at[0];
 #pragma unroll
         for (int b = 1; b < RADIX; b++) {
-            v[b] = RADIX_B > 1 ? complex_multiply(at[b * C], turn) : at[b * C];
+            v[b] = RADIX_B > 1 ? complex_multiply(at[b * COLUMNS], turn) : at[b * COLUMNS];
             turn = complex_multiply(turn, step);
         }
         fft_registers<RADIX>(v);
 #pragma unroll
         for (int b = 0; b < RADIX; b++)
-            to[(int64_t)b * N_FIRST * M2] = complex_multiply(v[b], KEEPS ? kept[b] : outer[(ka + N_FIRST * b) * C + c]);
+            to[(int64_t)b * N_FIRST * M2] =
+                complex_multiply(v[b], KEEPS ? kept[b] : outer[(ka + N_FIRST * b) * COLUMNS + c]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREADS <= 256 ? 2 : 1)
     channelise_narrow_front(const struct channelise_narrow_front_args args)
 {
-    float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * G * SPECTRUM;
-    int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * C + threadIdx.x % C;
+    float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * STEP_SPECTRA * SPECTRUM;
+    int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
     int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
-    int place = threadIdx.x / C * M2 + column; /* in a row */
+    int place = threadIdx.x / COLUMNS * M2 + column; /* in a row */
     int point = threadIdx.x / N_REST * PITCH + threadIdx.x % N_REST;
     const float2 *in = (const float2 *)(blockIdx.z ? args.in[1] : args.in[0]) +
-                       (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * M + place;
-    float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * M;
+                       (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * POINTS + place;
+    float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * POINTS;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], rows[G], kept[RADIX], step; /* rows: the next G */
+    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX], step; /* rows: the next STEP_SPECTRA */
 
     load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
-    sincospif(-2.0f * (threadIdx.x / C % N_FIRST) / M1, &step.y, &step.x);
+    sincospif(-2.0f * (threadIdx.x / COLUMNS % N_FIRST) / M1, &step.y, &step.x);
 #pragma unroll
     for (int i = 0; i < N_TAPS; i++)
-        weights[i] = args.weights[i * M + place];
+        weights[i] = args.weights[i * POINTS + place];
 #pragma unroll
     for (int i = 0; i < N_SUMS; i++)
         sums[i] = make_float2(0, 0);
@@ -112,17 +116,17 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     __syncthreads();
 #pragma unroll
     for (int b = 0; b < RADIX; b++)
-        kept[b] = outer[threadIdx.x % (N_FIRST * C) + b * N_FIRST * C];
-    for (int s = -N_LEAD; s < n; s += G) { /* spectra that these rows complete */
+        kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
+    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* spectra that these rows complete */
         /* Two buffers take turns: nothing waits for those that are still in the last pass of the other. */
-        float2 *points = buffers + (s & G) * SPECTRUM;
+        float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM;
 #pragma unroll
-        for (int i = 0; i < G; i++) {
+        for (int i = 0; i < STEP_SPECTRA; i++) {
             float2 done = filter(weights, rows[i], sums);
             if (s >= 0)
                 points[i * SPECTRUM + point] = done;
         }
-        load_rows(in, s + G + N_TAPS - 1, n_rows, rows);
+        load_rows(in, s + STEP_SPECTRA + N_TAPS - 1, n_rows, rows);
         if (s < 0)
             continue;
         __syncthreads();
@@ -130,6 +134,6 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
             first_pass(points);
             wait_for_spectrum();
         }
-        last_pass(points, step, outer, kept, out + (int64_t)s * M, min(G, n - s));
+        last_pass(points, step, outer, kept, out + (int64_t)s * POINTS, min(STEP_SPECTRA, n - s));
     }
 }

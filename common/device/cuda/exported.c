@@ -78,7 +78,7 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
         return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -ENODEV;
     }
     *exported =
-        (struct device_exported){.device = aligned, .card = aligned, .bytes = whole_bytes, .fd = fd, .owned = memory};
+        (struct device_exported){.device = aligned, .nic = aligned, .bytes = whole_bytes, .fd = fd, .owned = memory};
     return 0;
 }
 

@@ -373,9 +373,9 @@ TEST(exported_memory_is_the_files)
         ck_assert_msg(!err, "%s", why);
         ck_assert_uint_ge(exported[k].bytes, sizes[k]);
         ck_assert_uint_eq((uintptr_t)exported[k].device % 65536, 0);
-        ck_assert_uint_eq((uintptr_t)exported[k].card % 65536, 0);
-        ck_assert(test_on_cuda() || (is_readable(exported[k].device) && !is_readable(exported[k].card) &&
-                                     !is_readable(exported[k].card + exported[k].bytes - 1)));
+        ck_assert_uint_eq((uintptr_t)exported[k].nic % 65536, 0);
+        ck_assert(test_on_cuda() || (is_readable(exported[k].device) && !is_readable(exported[k].nic) &&
+                                     !is_readable(exported[k].nic + exported[k].bytes - 1)));
     }
     for (size_t k = 0; k < N; k++) {
         size_t at = random_below(exported[k].bytes - sizeof(sent));
