@@ -458,16 +458,17 @@ static void gate(struct katcp_call *call, void *arg)
 
 static const struct katcp_request requests[] = {
     {.name = "capture-start",
-     .help = "Sends the dumps of a stream.\n"
+     .help = "Sends the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
-             "Dumps that begin before TIMESTAMP, in ADC samples, are withheld; by default none.",
+             "STREAM is an output or a beam. Heaps that begin before TIMESTAMP, in ADC samples, are withheld; by "
+             "default none.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
     {.name = "capture-stop",
-     .help = "Sends no more dumps of a stream.\n"
+     .help = "Sends no more heaps of a stream.\n"
              "?capture-stop STREAM\n"
-             "They are made and counted as before, and descriptors are sent.",
+             "STREAM is an output or a beam. Its heaps are made as before, and descriptors are sent.",
      .min_args = 1,
      .max_args = 1,
      .handle = capture_stop},
