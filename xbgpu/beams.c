@@ -334,7 +334,7 @@ static int create_parameters(struct xbgpu_beams *b)
     size_t n_ants = b->layout->n_ants, n_chan = b->layout->n_chan;
     size_t parameters_bytes = b->n * sizeof(*b->parameters);
 
-    b->parameters = device_alloc_pinned(device, parameters_bytes);
+    b->parameters = calloc(b->n, sizeof(*b->parameters));
     b->steering = calloc(b->n * n_ants, sizeof(*b->steering));
     b->device_parameters = device_alloc(device, parameters_bytes);
     b->device_steering = device_alloc(device, b->n * n_ants * sizeof(*b->steering));
@@ -356,7 +356,14 @@ static int create_parameters(struct xbgpu_beams *b)
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
     }
-    return device_upload(device, b->device_parameters, b->parameters, parameters_bytes);
+    void *pinned = device_alloc_pinned(device, parameters_bytes);
+    int err = -ENOMEM;
+    if (pinned) {
+        memcpy(pinned, b->parameters, parameters_bytes);
+        err = device_upload(device, b->device_parameters, pinned, parameters_bytes);
+    }
+    device_free_pinned(device, pinned);
+    return err;
 }
 
 static int create_kernels(struct xbgpu_beams *b)
@@ -517,11 +524,11 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
         destroy_buffer(b, &b->buffers[i]);
     device_kernel_destroy(b->coefficients_kernel);
     device_kernel_destroy(b->beamform_kernel);
-    device_free_pinned(device, b->parameters);
     device_free(device, b->device_parameters);
     device_free(device, b->device_steering);
     device_free(device, b->coefficients);
     device_free(device, b->exponents);
+    free(b->parameters);
     free(b->steering);
     free(b->streams);
     free(b->destinations.items);

@@ -210,6 +210,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
     bytes_add(&l->memory.host_bytes, 1, steering);
     bytes_add(&l->memory.device_bytes, 1, steering);
+    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
     bytes_add(&l->memory.device_bytes, n_beams,
               bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
 }
