@@ -2,6 +2,9 @@
 #include "xbgpu/beam_settings.h"
 
 #include "common/base/units.h"
+#include "common/base/log.h"
+#include "common/config/table_file.h"
+#include "common/engine/labels.h"
 #include "common/katcp/python_number.h"
 #include "common/katcp/server.h"
 
@@ -48,6 +51,7 @@ bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, stru
         good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &weights[a]);
     if (good)
         memcpy(settings->weights, weights, settings->n_ants * sizeof(*weights));
+    settings->is_set = settings->is_set || good;
     free(weights);
     return good;
 }
@@ -87,6 +91,7 @@ bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struc
     if (good) {
         memcpy(settings->delays_s, read, n * sizeof(*read));
         memcpy(settings->phases_rad, read + n, n * sizeof(*read));
+        settings->is_set = true;
     }
     free(read);
     return good;
@@ -99,7 +104,127 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
     if (!read_limited(call, 1, "a gain", XBGPU_BEAM_MAX, &gain))
         return false;
     settings->gain = gain;
+    settings->is_set = true;
     return true;
+}
+
+/* ---- As text ----------------------------------------------------------------------------------------------------- */
+
+struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name)
+{
+    for (size_t b = 0; b < all->n; b++)
+        if (strcmp(all->items[b].name, name) == 0)
+            return &all->items[b];
+    return NULL;
+}
+
+bool xbgpu_beams_settings_write(FILE *text, void *arg)
+{
+    const struct xbgpu_beams_settings *all = arg;
+    bool any = false;
+
+    fputs("# Settings of beams by KATCP; xbgpu reads them when it starts, and they go before the YAML.\n", text);
+    for (size_t b = 0; b < all->n; b++) {
+        const struct xbgpu_beam_settings *s = &all->items[b];
+        if (s->capture_is_set)
+            fprintf(text, "capture %s %s %" PRId64 "\n", s->name, s->captures ? "on" : "off", s->capture_from_samples);
+        if (s->is_set)
+            fprintf(text, "gain %s %.17g\n", s->name, s->gain);
+        for (size_t a = 0; s->is_set && a < s->n_ants; a++)
+            fprintf(text, "antenna %s %s %.17g %.17g %.17g\n", s->name, all->labels->antennas[a], s->weights[a],
+                    s->delays_s[a], s->phases_rad[a]);
+        any = any || s->is_set || s->capture_is_set;
+    }
+    return any;
+}
+
+/* Reads numbers of limited magnitudes from field 'first' to the last. */
+static bool read_numbers(const struct table_row *row, size_t first, const double *limits, size_t n, double *numbers)
+{
+    bool good = row->n == first + n;
+
+    for (size_t i = 0; good && i < n; i++)
+        good = table_file_number(row->fields[first + i], &numbers[i]) && fabs(numbers[i]) <= limits[i];
+    return good;
+}
+
+static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
+                         const struct table_row *row)
+{
+    static const double limits[] = {XBGPU_BEAM_MAX, 1, HUGE_VAL};
+    double numbers[3];
+    size_t a = 0;
+
+    if (!read_numbers(row, 3, limits, 3, numbers))
+        return false;
+    while (a < s->n_ants && strcmp(all->labels->antennas[a], row->fields[2]) != 0)
+        a++;
+    if (a == s->n_ants)
+        return false;
+    s->weights[a] = numbers[0];
+    s->delays_s[a] = numbers[1];
+    s->phases_rad[a] = numbers[2];
+    s->is_set = true;
+    return true;
+}
+
+static bool read_gain(struct xbgpu_beam_settings *s, const struct table_row *row)
+{
+    static const double limit = XBGPU_BEAM_MAX;
+    double gain;
+
+    if (!read_numbers(row, 2, &limit, 1, &gain))
+        return false;
+    s->gain = gain;
+    s->is_set = true;
+    return true;
+}
+
+static bool read_capture(struct xbgpu_beam_settings *s, const struct table_row *row)
+{
+    char *end = NULL;
+    bool on = row->n == 4 && strcmp(row->fields[2], "on") == 0;
+    int64_t from_samples = row->n == 4 ? strtoll(row->fields[3], &end, 10) : -1;
+
+    if (from_samples < 0 || *end || (!on && strcmp(row->fields[2], "off") != 0))
+        return false;
+    s->capture_is_set = true;
+    s->captures = on;
+    s->capture_from_samples = from_samples;
+    return true;
+}
+
+struct reading {
+    struct xbgpu_beams_settings *all;
+    bool left_out;
+};
+
+static int read_row(const struct table_row *row, void *arg)
+{
+    struct reading *r = arg;
+    struct xbgpu_beam_settings *s = row->n > 1 ? xbgpu_beams_settings_find(r->all, row->fields[1]) : NULL;
+    const char *what = row->fields[0];
+    bool good = s && (strcmp(what, "antenna") == 0   ? read_antenna(r->all, s, row)
+                      : strcmp(what, "gain") == 0    ? read_gain(s, row)
+                      : strcmp(what, "capture") == 0 ? read_capture(s, row)
+                                                     : false);
+
+    if (!good) {
+        r->left_out = true;
+        log_warning("%s:%u: what was kept is left out: it fits no beam or no antenna, or is out of range", row->path,
+                    row->line);
+    }
+    return 0;
+}
+
+int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
+                              size_t why_bytes)
+{
+    struct reading r = {.all = all};
+    int err = table_file_read(path, read_row, &r, why, why_bytes);
+
+    *whole = !r.left_out;
+    return err;
 }
 
 /* ---- Steering ---------------------------------------------------------------------------------------------------- */

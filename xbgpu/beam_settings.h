@@ -5,7 +5,13 @@
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
  * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
  * 2^-63 turns.
- * Threads: main.   Blocking: never. */
+ * The text that is kept has rows for each beam that was set:
+ *
+ *     capture BEAM on|off FROM
+ *     gain    BEAM GAIN
+ *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
+ *
+ * Threads: main.   Blocking: never, but for reading the text. */
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
@@ -13,9 +19,12 @@
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
 
+#include <stdio.h>
+
 #define XBGPU_BEAM_MAX 1e6 /* the largest magnitude of a weight and of a gain; their product is at most 2^40 */
 
 struct katcp_call;
+struct labels;
 
 struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
@@ -26,6 +35,9 @@ struct xbgpu_beam_settings {
     double *delays_s;   /* [ant] */
     double *phases_rad; /* [ant] */
     double gain;        /* the quantiser's */
+    bool is_set;        /* weights, delays or gain */
+    bool capture_is_set, captures;
+    int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
 };
 
@@ -46,5 +58,23 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struc
 
 /* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns'. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
+
+/* All beams of an engine. */
+struct xbgpu_beams_settings {
+    struct xbgpu_beam_settings *items; /* [n] */
+    size_t n;
+    const struct labels *labels;
+};
+
+/* The beam of this name, or NULL. */
+struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
+
+/* Writes what is set; returns false where nothing is.  'all' is a struct xbgpu_beams_settings (state_file.h). */
+bool xbgpu_beams_settings_write(FILE *text, void *all);
+
+/* Takes in what was kept.  Rows that fit no beam or no antenna any more are left out, with a line in the log, and then
+ * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
+                              size_t why_bytes);
 
 #endif

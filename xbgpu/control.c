@@ -34,8 +34,8 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
-    struct xbgpu_beam_settings *beams; /* [n_beams] */
-    size_t n_beams;
+    struct xbgpu_beams_settings beams;
+    struct state_file *beams_file;
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -88,7 +88,7 @@ static void show_beam(struct xbgpu_control *c, const struct xbgpu_command *comma
     const struct timebase timebase = {c->config->time.sync_time_s, c->config->time.adc_sample_rate_hz, false};
     int64_t samples = command->effective_samples;
 
-    xbgpu_beam_settings_show(&c->beams[command->index], samples, timebase_unix_ns(&timebase, samples));
+    xbgpu_beam_settings_show(&c->beams.items[command->index], samples, timebase_unix_ns(&timebase, samples));
 }
 
 /* Answers a request whose command has been applied. */
@@ -163,14 +163,6 @@ static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, s
     return o >= 0;
 }
 
-static long find_beam(const struct xbgpu_control *c, const char *name)
-{
-    for (size_t b = 0; b < c->n_beams; b++)
-        if (strcmp(c->beams[b].name, name) == 0)
-            return (long)b;
-    return -1;
-}
-
 static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
 {
     int64_t value;
@@ -198,20 +190,28 @@ static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, in
 
 /* ---- Beams ------------------------------------------------------------------------------------------------------- */
 
+/* Posts what the settings have of a beam. */
+static void steer_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
+{
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM, call);
+
+    command->index = (size_t)(beam - c->beams.items);
+    xbgpu_beam_settings_steer(beam, command->steering);
+    command_post(c->engine->channel, &command->base);
+}
+
 /* Takes the arguments for a beam by 'take', and steers the beam. */
 static void set_beam(struct xbgpu_control *c, struct katcp_call *call,
                      bool (*take)(struct xbgpu_beam_settings *settings, struct katcp_call *call))
 {
-    long beam = find_beam(c, katcp_arg(call, 0));
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
 
-    if (beam < 0)
+    if (!beam)
         katcp_fail(call, "there is no beam '%s'", katcp_arg(call, 0));
-    if (beam < 0 || !has_slot(c, call) || !take(&c->beams[beam], call))
+    if (!beam || !has_slot(c, call) || !take(beam, call))
         return;
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM, call);
-    command->index = (size_t)beam;
-    xbgpu_beam_settings_steer(&c->beams[beam], command->steering);
-    command_post(c->engine->channel, &command->base);
+    steer_beam(c, beam, call);
+    state_file_changed(c->beams_file);
 }
 
 static void beam_weights(struct katcp_call *call, void *arg)
@@ -229,15 +229,19 @@ static void beam_quant_gains(struct katcp_call *call, void *arg)
     set_beam(arg, call, xbgpu_beam_settings_take_gain);
 }
 
-static void set_beam_capture(struct xbgpu_control *c, size_t beam, bool on, int64_t from_samples,
+static void set_beam_capture(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, bool on, int64_t from_samples,
                              struct katcp_call *call)
 {
     struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM_CAPTURE, call);
 
-    command->index = beam;
+    command->index = (size_t)(beam - c->beams.items);
     command->on = on;
     command->from_samples = from_samples;
+    beam->capture_is_set = true;
+    beam->captures = on;
+    beam->capture_from_samples = from_samples;
     command_post(c->engine->channel, &command->base);
+    state_file_changed(c->beams_file);
 }
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
@@ -250,9 +254,9 @@ static void capture_start(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
         return;
-    long beam = find_beam(c, katcp_arg(call, 0));
-    if (beam >= 0)
-        set_beam_capture(c, (size_t)beam, true, from_samples, call);
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    if (beam)
+        set_beam_capture(c, beam, true, from_samples, call);
     else if (arg_output(c, call, &output))
         set_capture(c, output, true, from_samples, call);
 }
@@ -264,9 +268,9 @@ static void capture_stop(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call))
         return;
-    long beam = find_beam(c, katcp_arg(call, 0));
-    if (beam >= 0)
-        set_beam_capture(c, (size_t)beam, false, 0, call);
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    if (beam)
+        set_beam_capture(c, beam, false, 0, call);
     else if (arg_output(c, call, &output))
         set_capture(c, output, false, 0, call);
 }
@@ -546,13 +550,38 @@ static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams
 {
     int err = 0;
 
-    c->beams = calloc(c->config->beams.n + 1, sizeof(*c->beams));
-    if (!c->beams)
+    c->beams.labels = c->labels;
+    c->beams.items = calloc(c->config->beams.n + 1, sizeof(*c->beams.items));
+    if (!c->beams.items)
         return -ENOMEM;
-    for (; !err && c->n_beams < c->config->beams.n; c->n_beams++)
-        err = xbgpu_beam_settings_init(&c->beams[c->n_beams], c->config, c->n_beams,
-                                       xbgpu_beams_seed(beams, c->n_beams), c->engine->c.sensors);
+    for (; !err && c->beams.n < c->config->beams.n; c->beams.n++)
+        err = xbgpu_beam_settings_init(&c->beams.items[c->beams.n], c->config, c->beams.n,
+                                       xbgpu_beams_seed(beams, c->beams.n), c->engine->c.sensors);
     return err;
+}
+
+/* Posts what was kept of beams, if that can be read. */
+static int restore_beams(struct xbgpu_control *c)
+{
+    const char *path = state_file_path(c->beams_file);
+    char why[512] = "";
+    bool whole = true;
+    int err = path ? xbgpu_beams_settings_read(&c->beams, path, &whole, why, sizeof(why)) : 0;
+
+    if (!path || err == -ENOMEM)
+        return err;
+    if (err || !whole)
+        state_file_ignored(c->beams_file);
+    if (err)
+        log_warning("%s; the file is ignored", why);
+    for (size_t b = 0; b < c->beams.n; b++) {
+        struct xbgpu_beam_settings *beam = &c->beams.items[b];
+        if (beam->is_set)
+            steer_beam(c, beam, NULL);
+        if (beam->capture_is_set)
+            set_beam_capture(c, beam, beam->captures, beam->capture_from_samples, NULL);
+    }
+    return 0;
 }
 
 /* Posts what was kept, if that can be read. */
@@ -615,8 +644,12 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
                                &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
+    if (!err && config->beams.n > 0)
+        err = state_files_add(c->files, "beams", xbgpu_beams_settings_write, &c->beams, &c->beams_file);
     if (!err)
         err = restore(c);
+    if (!err && config->beams.n > 0)
+        err = restore_beams(c);
     if (err) {
         xbgpu_control_destroy(c);
         return err;
@@ -636,9 +669,9 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
         free(command_of(control, i)->delays);
         free(command_of(control, i)->steering);
     }
-    for (size_t b = 0; b < control->n_beams; b++)
-        xbgpu_beam_settings_fini(&control->beams[b]);
-    free(control->beams);
+    for (size_t b = 0; b < control->beams.n; b++)
+        xbgpu_beam_settings_fini(&control->beams.items[b]);
+    free(control->beams.items);
     stream_info_fini(&control->info);
     xbgpu_settings_fini(&control->settings);
     free(control);

@@ -553,7 +553,7 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
     struct engine_sizes sizes = {
         .n_lanes = 1,
         .n_chunks = layout->n_members * (size_t)config->recv.base.n_chunks,
-        .n_commands = config->outputs.n + config->gates.n + config->beams.n + 1 /* shifts */ + N_SPARE_COMMANDS,
+        .n_commands = config->outputs.n + config->gates.n + 2 * config->beams.n + 1 /* shifts */ + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct xbgpu_command),
         .n_recv_threads = layout->n_recv_threads,
     };

@@ -90,6 +90,34 @@ def test_wrong_requests(daemon, work):
     fed.end()
 
 
+def test_settings_survive(daemon, work, rng):
+    """What was set of a beam holds from the first batch after a restart; a row that fits no antenna any more is left out."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    first_batch, n = 60, 12
+    voltages, steering = random_voltages(rng, config, n, 100), random_steering(rng, N_ANTS)
+    present = np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work, "before")
+
+    async def ask():
+        async with fed.client() as client:
+            await steer(client, "beam1", *steering)
+            await client.request("capture-start", "beam0", (first_batch + 7) * scenario.batch_samples(config))
+    asyncio.run(ask())
+    fed.end()
+    path = work / "state" / "beams"
+    path.write_text(path.read_text() + "antenna beam1 m999 1 0 0\ngain beam7 1\ngain beam1 x\n")
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    assert fed.process.log.read_text().count("what was kept is left out: it fits no beam or no antenna") == 3
+    coefficients = [beammodel.coefficients(config, *steering)] * n
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, coefficients) >= 0.999
+    first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]
+    assert first[0] == (first_batch + 7) * scenario.batch_samples(config) and len(first) == n - 7
+
+
 def test_capture(daemon, work, rng):
     """A beam that is not enabled sends descriptors only, until ?capture-start with a timestamp; ?capture-stop ends it."""
     config = beams_config([{"send_enabled": False, "dither": "none"}, {"dither": "none"}])
