@@ -5,6 +5,7 @@
 
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};
+static const char *const dither_choices[] = {"uniform", "none", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
 static const char *const missing_dump_choices[] = {"send", "skip", NULL};
 
@@ -91,6 +92,23 @@ static const struct config_key output_keys[] = {
 };
 #undef KEYS_OF
 
+#define KEYS_OF struct xbgpu_config_beam
+static const struct config_key beam_keys[] = {
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
+    KEY_INT("pol", pol, KEY_REQUIRED, UNIT_NONE, 0, 1, "The polarisation of the antennas that are added up."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the beam's voltages are sent to."),
+    KEY_ENUM("dither", dither, "uniform", dither_choices,
+             "What is added before rounding: uniform in half a step either way, or none."),
+    KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
+            "Seed of the dither; -1 chooses one at random."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "Send data from the start; with false not before ?capture-start asks for it."),
+};
+#undef KEYS_OF
+
+static const char beam_example[] = "  - name: tied-array-channelised-voltage-0x\n"
+                                   "    pol: 0\n"
+                                   "    destination: 239.10.3.0:7148\n";
 static const char output_example[] = "  - kind: correlate\n"
                                      "    name: baseline-correlation-products\n"
                                      "    integration_time: 0.5\n"
@@ -105,7 +123,10 @@ static const struct config_section sections[] = {
                 "Which spectra there may be outputs of.", .optional = true, .example = xbgpu_gate_example),
     CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
                 "Streams made of the voltages.", .example = output_example),
-    CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities out.", CONFIG_N_SEND_KEYS),
+    CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
+                "Tied-array beams made of the voltages, of one polarisation each.", .optional = true,
+                .example = beam_example),
+    CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),
     CONFIG_STATE_SECTION(struct daemon_config),

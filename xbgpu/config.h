@@ -17,8 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define XBGPU_BEAMS_MAX 1024
+
 enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
+enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
 
@@ -57,12 +60,23 @@ struct xbgpu_config_output {
     char *gate;        /* name; NULL: all spectra */
 };
 
+/* A tied-array beam of one polarisation. */
+struct xbgpu_config_beam {
+    char *name;
+    int64_t pol;
+    struct endpoint_list destination; /* one */
+    int dither;                       /* enum xbgpu_dither */
+    int64_t dither_seed;              /* -1: chosen at random and published */
+    bool send_enabled;
+};
+
 struct xbgpu_config {
     struct daemon_config daemon; /* first */
     struct config_time time;
     struct xbgpu_config_recv recv;
     struct config_array gates;   /* struct xbgpu_config_gate */
     struct config_array outputs; /* struct xbgpu_config_output */
+    struct config_array beams;   /* struct xbgpu_config_beam */
     struct config_send send;
 };
 
@@ -74,6 +88,11 @@ void xbgpu_config_check(void *values, struct config *config);
 static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu_config *config, size_t i)
 {
     return (struct xbgpu_config_output *)config->outputs.items + i;
+}
+
+static inline struct xbgpu_config_beam *xbgpu_config_beam(const struct xbgpu_config *config, size_t i)
+{
+    return (struct xbgpu_config_beam *)config->beams.items + i;
 }
 
 #endif

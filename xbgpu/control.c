@@ -9,6 +9,8 @@
 #include "common/daemon/state_file.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
+#include "xbgpu/beam_settings.h"
+#include "xbgpu/beams.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 #include "xbgpu/settings.h"
@@ -32,6 +34,8 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
+    struct xbgpu_beams_settings beams;
+    struct state_file *beams_file;
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -58,7 +62,8 @@ static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_co
     struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->engine->channel);
 
     assert(command);
-    *command = (struct xbgpu_command){.what = what, .call = call, .delays = command->delays};
+    *command =
+        (struct xbgpu_command){.what = what, .call = call, .delays = command->delays, .steering = command->steering};
     return command;
 }
 
@@ -77,6 +82,15 @@ static void show_steady(void *arg)
     katcp_sensors_steady_state(c->engine->c.katcp_sensors, command_steady_samples(c->engine->channel));
 }
 
+/* The sensors of a beam that has been steered. */
+static void show_beam(struct xbgpu_control *c, const struct xbgpu_command *command)
+{
+    const struct timebase timebase = {c->config->time.sync_time_s, c->config->time.adc_sample_rate_hz, false};
+    int64_t samples = command->effective_samples;
+
+    xbgpu_beam_settings_show(&c->beams.items[command->index], samples, timebase_unix_ns(&timebase, samples));
+}
+
 /* Answers a request whose command has been applied. */
 static void on_answer(void *arg, struct command *base)
 {
@@ -85,11 +99,14 @@ static void on_answer(void *arg, struct command *base)
     xbgpu_gate_destroy(command->gate);
     command->gate = NULL;
     show_steady(arg);
-    if (command->call && command->what == XBGPU_COMMAND_CAPTURE)
+    if (command->what == XBGPU_COMMAND_BEAM)
+        show_beam(arg, command);
+    if (command->call && (command->what == XBGPU_COMMAND_CAPTURE || command->what == XBGPU_COMMAND_BEAM_CAPTURE ||
+                          command->what == XBGPU_COMMAND_BEAM))
         katcp_ok(command->call, 0, NULL);
     else if (command->call)
-        reply_number(command->call,
-                     command->from_samples > command->effective_samples ? command->from_samples : command->effective_samples);
+        reply_number(command->call, command->from_samples > command->effective_samples ? command->from_samples
+                                                                                       : command->effective_samples);
 }
 
 /* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
@@ -171,6 +188,62 @@ static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, in
     return found >= 0;
 }
 
+/* ---- Beams ------------------------------------------------------------------------------------------------------- */
+
+/* Posts what the settings have of a beam. */
+static void steer_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
+{
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM, call);
+
+    command->index = (size_t)(beam - c->beams.items);
+    xbgpu_beam_settings_steer(beam, command->steering);
+    command_post(c->engine->channel, &command->base);
+}
+
+/* Takes the arguments for a beam by 'take', and steers the beam. */
+static void set_beam(struct xbgpu_control *c, struct katcp_call *call,
+                     bool (*take)(struct xbgpu_beam_settings *settings, struct katcp_call *call))
+{
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+
+    if (!beam)
+        katcp_fail(call, "there is no beam '%s'", katcp_arg(call, 0));
+    if (!beam || !has_slot(c, call) || !take(beam, call))
+        return;
+    steer_beam(c, beam, call);
+    state_file_changed(c->beams_file);
+}
+
+static void beam_weights(struct katcp_call *call, void *arg)
+{
+    set_beam(arg, call, xbgpu_beam_settings_take_weights);
+}
+
+static void beam_delays(struct katcp_call *call, void *arg)
+{
+    set_beam(arg, call, xbgpu_beam_settings_take_delays);
+}
+
+static void beam_quant_gains(struct katcp_call *call, void *arg)
+{
+    set_beam(arg, call, xbgpu_beam_settings_take_gain);
+}
+
+static void set_beam_capture(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, bool on, int64_t from_samples,
+                             struct katcp_call *call)
+{
+    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM_CAPTURE, call);
+
+    command->index = (size_t)(beam - c->beams.items);
+    command->on = on;
+    command->from_samples = from_samples;
+    beam->capture_is_set = true;
+    beam->captures = on;
+    beam->capture_from_samples = from_samples;
+    command_post(c->engine->channel, &command->base);
+    state_file_changed(c->beams_file);
+}
+
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
 static void capture_start(struct katcp_call *call, void *arg)
@@ -179,8 +252,12 @@ static void capture_start(struct katcp_call *call, void *arg)
     int64_t from_samples = 0;
     size_t output;
 
-    if (has_slot(c, call) && arg_output(c, call, &output) &&
-        (katcp_n_args(call) < 2 || arg_timestamp(call, 1, &from_samples)))
+    if (!has_slot(c, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
+        return;
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    if (beam)
+        set_beam_capture(c, beam, true, from_samples, call);
+    else if (arg_output(c, call, &output))
         set_capture(c, output, true, from_samples, call);
 }
 
@@ -189,7 +266,12 @@ static void capture_stop(struct katcp_call *call, void *arg)
     struct xbgpu_control *c = arg;
     size_t output;
 
-    if (has_slot(c, call) && arg_output(c, call, &output))
+    if (!has_slot(c, call))
+        return;
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    if (beam)
+        set_beam_capture(c, beam, false, 0, call);
+    else if (arg_output(c, call, &output))
         set_capture(c, output, false, 0, call);
 }
 
@@ -380,19 +462,41 @@ static void gate(struct katcp_call *call, void *arg)
 
 static const struct katcp_request requests[] = {
     {.name = "capture-start",
-     .help = "Sends the dumps of a stream.\n"
+     .help = "Sends the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
-             "Dumps that begin before TIMESTAMP, in ADC samples, are withheld; by default none.",
+             "STREAM is an output or a beam. Heaps that begin before TIMESTAMP, in ADC samples, are withheld; by "
+             "default none.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
     {.name = "capture-stop",
-     .help = "Sends no more dumps of a stream.\n"
+     .help = "Sends no more heaps of a stream.\n"
              "?capture-stop STREAM\n"
-             "They are made and counted as before, and descriptors are sent.",
+             "STREAM is an output or a beam. Its heaps are made as before, and descriptors are sent.",
      .min_args = 1,
      .max_args = 1,
      .handle = capture_stop},
+    {.name = "beam-weights",
+     .help = "Sets the weights of a beam.\n"
+             "?beam-weights BEAM WEIGHT...\n"
+             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit.",
+     .min_args = 2,
+     .max_args = 1 + 4096,
+     .handle = beam_weights},
+    {.name = "beam-delays",
+     .help = "Sets the delays of a beam.\n"
+             "?beam-delays BEAM DELAY:PHASE...\n"
+             "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream.",
+     .min_args = 2,
+     .max_args = 1 + 4096,
+     .handle = beam_delays},
+    {.name = "beam-quant-gains",
+     .help = "Sets the gain of a beam before it is rounded to 8 bits.\n"
+             "?beam-quant-gains BEAM GAIN\n"
+             "GAIN is a real number without unit.",
+     .min_args = 2,
+     .max_args = 2,
+     .handle = beam_quant_gains},
     {.name = "input-shift",
      .help =
          "Says by how many spectra inputs are made later, or sets it.\n"
@@ -434,10 +538,49 @@ static int create_commands(struct xbgpu_control *c)
 {
     for (size_t i = 0; i < command_n_slots(c->engine->channel); i++) {
         command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
-        if (!command_of(c, i)->delays)
+        command_of(c, i)->steering = calloc(c->layout->n_ants, sizeof(*command_of(c, i)->steering));
+        if (!command_of(c, i)->delays || !command_of(c, i)->steering)
             return -ENOMEM;
     }
     command_start(c->engine->channel, on_answer, show_steady, c);
+    return 0;
+}
+
+static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams)
+{
+    int err = 0;
+
+    c->beams.labels = c->labels;
+    c->beams.items = calloc(c->config->beams.n + 1, sizeof(*c->beams.items));
+    if (!c->beams.items)
+        return -ENOMEM;
+    for (; !err && c->beams.n < c->config->beams.n; c->beams.n++)
+        err = xbgpu_beam_settings_init(&c->beams.items[c->beams.n], c->config, c->beams.n,
+                                       xbgpu_beams_seed(beams, c->beams.n), c->engine->c.sensors);
+    return err;
+}
+
+/* Posts what was kept of beams, if that can be read. */
+static int restore_beams(struct xbgpu_control *c)
+{
+    const char *path = state_file_path(c->beams_file);
+    char why[512] = "";
+    bool whole = true;
+    int err = path ? xbgpu_beams_settings_read(&c->beams, path, &whole, why, sizeof(why)) : 0;
+
+    if (!path || err == -ENOMEM)
+        return err;
+    if (err || !whole)
+        state_file_ignored(c->beams_file);
+    if (err)
+        log_warning("%s; the file is ignored", why);
+    for (size_t b = 0; b < c->beams.n; b++) {
+        struct xbgpu_beam_settings *beam = &c->beams.items[b];
+        if (beam->is_set)
+            steer_beam(c, beam, NULL);
+        if (beam->capture_is_set)
+            set_beam_capture(c, beam, beam->captures, beam->capture_from_samples, NULL);
+    }
     return 0;
 }
 
@@ -478,8 +621,8 @@ static int restore(struct xbgpu_control *c)
 }
 
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                         const struct labels *labels, struct engine *engine, struct xbgpu_control **control, char *why,
-                         size_t why_bytes)
+                         const struct labels *labels, struct engine *engine, const struct xbgpu_beams *beams,
+                         struct xbgpu_control **control, char *why, size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
@@ -493,14 +636,20 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     if (!err)
         err = create_commands(c);
     if (!err)
+        err = create_beams(c, beams);
+    if (!err)
         err = xbgpu_stream_info_init(&c->info, config, layout, labels, engine->c.sensors);
     if (!err)
         err = state_files_open(&config->daemon.state, service_loop(engine->c.service), engine->c.sensors,
                                &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
+    if (!err && config->beams.n > 0)
+        err = state_files_add(c->files, "beams", xbgpu_beams_settings_write, &c->beams, &c->beams_file);
     if (!err)
         err = restore(c);
+    if (!err && config->beams.n > 0)
+        err = restore_beams(c);
     if (err) {
         xbgpu_control_destroy(c);
         return err;
@@ -518,7 +667,11 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
     for (size_t i = 0; i < command_n_slots(control->engine->channel); i++) {
         xbgpu_gate_destroy(command_of(control, i)->gate);
         free(command_of(control, i)->delays);
+        free(command_of(control, i)->steering);
     }
+    for (size_t b = 0; b < control->beams.n; b++)
+        xbgpu_beam_settings_fini(&control->beams.items[b]);
+    free(control->beams.items);
     stream_info_fini(&control->info);
     xbgpu_settings_fini(&control->settings);
     free(control);

@@ -6,7 +6,8 @@
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],
- * ?gate [NAME [FROM KEY=VALUE...]]; docs/katcp.md. */
+ * ?gate [NAME [FROM KEY=VALUE...]], ?beam-weights BEAM WEIGHT..., ?beam-delays BEAM DELAY:PHASE..., ?beam-quant-gains
+ * BEAM GAIN; docs/katcp.md. */
 #ifndef XBGPU_CONTROL_H
 #define XBGPU_CONTROL_H
 
@@ -14,14 +15,15 @@
 
 struct engine;
 struct katcp_device;
+struct xbgpu_beams;
 struct xbgpu_control;
 struct labels;
 
 /* Posts what was kept, which the worker so applies before it sees any data; the engine's channel has slots of struct
  * xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                         const struct labels *labels, struct engine *engine, struct xbgpu_control **control, char *why,
-                         size_t why_bytes);
+                         const struct labels *labels, struct engine *engine, const struct xbgpu_beams *beams,
+                         struct xbgpu_control **control, char *why, size_t why_bytes);
 
 /* What requests are answered. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);

@@ -45,7 +45,7 @@ struct xbgpu_feng {
 struct xbgpu_fengs {
     size_t n;                             /* [const] */
     int64_t silent_ns;                    /* [const] */
-    const struct labels *labels;    /* [const] */
+    const struct labels *labels;          /* [const] */
     struct assembler_source_stats *stats; /* [n] [const] the assemblers' */
     struct xbgpu_feng *items;             /* [n] [const] */
     struct ev_loop *loop;                 /* [const] */

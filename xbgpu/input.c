@@ -11,6 +11,7 @@
 #include "kernels/correlate/select_spectra.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/gate_schedule.h"
+#include "xbgpu/beams.h"
 #include "xbgpu/output.h"
 
 #include <errno.h>
@@ -44,6 +45,7 @@ struct xbgpu_inputs {
     struct input *current;
     struct xbgpu_output_input shown; /* what outputs correlate of the current one */
     struct xbgpu_outputs outputs;
+    struct xbgpu_beams *beams;    /* NULL: none */
     struct device_kernel *select; /* where inputs are shifted, with what follows */
     uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
     uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
@@ -360,6 +362,7 @@ bool xbgpu_inputs_begin(struct lane *lane, bool ended)
         return false;
     for (size_t o = 0; o < x->outputs.n; o++)
         xbgpu_output_begin(&x->outputs.items[o], &x->shown);
+    xbgpu_beams_begin(x->beams);
     return true;
 }
 
@@ -370,7 +373,7 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
 
     for (size_t o = 0; o < x->outputs.n; o++)
         done = xbgpu_output_correlate(&x->outputs.items[o], &x->shown, may_wait) && done;
-    return done;
+    return xbgpu_beams_process(x->beams, x->lane.compute, &x->shown, may_wait) && done;
 }
 
 /* A setting holds from the first timestamp that no input has yet. */
@@ -387,6 +390,12 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
         if (samples < x->next_samples) /* else a dump of before time went back is still to come */
             command->effective_samples = samples;
         break;
+    case XBGPU_COMMAND_BEAM_CAPTURE:
+        samples = xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples);
+        if (samples < x->next_samples) /* batches that have not been pushed yet */
+            command->effective_samples = samples;
+        break;
+    case XBGPU_COMMAND_BEAM: xbgpu_beams_steer(x->beams, command->index, command->steering); break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)
             memcpy(x->delays, command->delays, x->layout->n_ants * N_POLS * sizeof(*x->delays));
@@ -517,7 +526,7 @@ static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
 }
 
 int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
-                        struct xbgpu_send *send, struct xbgpu_inputs **inputs)
+                        struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_inputs **inputs)
 {
     struct xbgpu_inputs *x = calloc(1, sizeof(*x));
     const struct xbgpu_layout *l = layout;
@@ -527,6 +536,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
         return -ENOMEM;
     x->config = config;
     x->layout = l;
+    x->beams = beams;
     x->readable = !config->recv.base.direct && !config->recv.base.gpudirect;
     if (!x->readable)
         log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",

@@ -11,6 +11,8 @@
 #include "common/config/transport_keys.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
+#include "common/send/sender.h"
+#include "kernels/beamform/beam_coefficients.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/settings.h"
@@ -128,6 +130,17 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    size_t heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    size_t payload = (size_t)config->send.packet_payload_bytes;
+    size_t n_packets = (heap_bytes + payload - 1) / payload;
+    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(4 + config->send.crc));
+    double batch_s = (double)layout->batch_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
+}
+
 static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
 {
     if (recv->sample_bits == 4)
@@ -179,6 +192,27 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
                   bytes_plus(device_pinned_bytes(list, on_gpu), device_pinned_bytes(ends, on_gpu)));
         bytes_add(&l->memory.device_bytes, LANE_N_INPUTS, bytes_plus(list, ends));
     }
+}
+
+/* What beams take (beams.c). */
+static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
+{
+    size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
+    uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
+    uint64_t steering = bytes_times(n_beams, l->n_ants * sizeof(struct beam_steering));
+
+    if (n_beams == 0)
+        return;
+    uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
+                                 device_pinned_bytes(steering, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+    bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
+    bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
+    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
+    bytes_add(&l->memory.host_bytes, 1, steering);
+    bytes_add(&l->memory.device_bytes, 1, steering);
+    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
+    bytes_add(&l->memory.device_bytes, n_beams,
+              bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
 }
 
 /* What an output takes: its dumps (send.c), sums and counts (output.c). */
@@ -287,6 +321,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     for (size_t o = 0; o < l.n_outputs; o++)
         add_output(&l, config, on_gpu, xbgpu_config_output(config, o));
     add_gates(&l, config, on_gpu);
+    add_beams(&l, config, on_gpu);
     *layout = l;
 }
 
@@ -454,6 +489,31 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
                      "output %s integrates longer than a quarter of what 48-bit timestamps tell apart", out->name);
 }
 
+static void check_beam(const struct xbgpu_config *config, size_t i, struct config *errors)
+{
+    const struct xbgpu_config_beam *beam = xbgpu_config_beam(config, i);
+
+    for (size_t o = 0; o < config->outputs.n; o++)
+        if (strcmp(beam->name, xbgpu_config_output(config, o)->name) == 0)
+            config_error(errors, &beam->name, "an output and a beam are called %s", beam->name);
+    for (size_t j = 0; j < i; j++) {
+        const struct xbgpu_config_beam *other = xbgpu_config_beam(config, j);
+        if (strcmp(beam->name, other->name) == 0)
+            config_error(errors, &beam->name, "two beams are called %s", beam->name);
+        if (endpoint_equal(&beam->destination.items[0], &other->destination.items[0]))
+            config_error(errors, &beam->destination, "beams %s and %s have the same destination", other->name,
+                         beam->name);
+    }
+    if (!labels_is_name(beam->name))
+        config_error(errors, &beam->name, "a beam's name has letters, digits, '.', '-' and '_', but '%s' is given",
+                     beam->name);
+    if (config->recv.sample_bits == 16)
+        config_error(errors, &beam->name, "beams need recv.sample_bits of 4 or 8, not 16");
+    send_keys_check_destinations(&config->send, &beam->destination, errors);
+    if (!config->recv.base.pcap_file && !config->send.pcap_file)
+        send_keys_check_loop(&config->recv.sources, &beam->destination, errors);
+}
+
 static void check_sizes(const struct xbgpu_config *config, struct config *errors)
 {
     struct xbgpu_layout layout;
@@ -478,6 +538,8 @@ void xbgpu_config_check(void *values, struct config *errors)
             send_keys_check_loop(&config->recv.sources, &xbgpu_config_output(config, o)->destination, errors);
         check_audit(config, xbgpu_config_output(config, o), errors);
     }
+    for (size_t b = 0; b < config->beams.n; b++)
+        check_beam(config, b, errors);
     xbgpu_gates_check(config, errors);
     labels_check((const char *const *)&config->recv.antenna_names, (const char *const *)&config->recv.input_labels,
                  (size_t)config->recv.n_ants, errors);
@@ -491,13 +553,14 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
     struct engine_sizes sizes = {
         .n_lanes = 1,
         .n_chunks = layout->n_members * (size_t)config->recv.base.n_chunks,
-        .n_commands = config->outputs.n + config->gates.n + 1 /* shifts */ + N_SPARE_COMMANDS,
+        .n_commands = config->outputs.n + config->gates.n + 2 * config->beams.n + 1 /* shifts */ + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct xbgpu_command),
         .n_recv_threads = layout->n_recv_threads,
     };
 
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += xbgpu_output_buffers(config, xbgpu_config_output(config, o));
+    sizes.n_outbufs += config->beams.n ? XBGPU_BEAM_BUFFERS : 0;
     return sizes;
 }
 

@@ -104,6 +104,12 @@ size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu
 /* Sizes that each launch of correlate has, of all spectra or of those that gates take. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
+/* Buffers that beams share, each for the batches of a chunk. */
+#define XBGPU_BEAM_BUFFERS 4
+
+/* Bytes per second, headers included, at which all beams together leave; 0: unpaced. */
+double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
+
 /* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output);

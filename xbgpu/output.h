@@ -62,7 +62,7 @@ struct xbgpu_output {
     struct device_kernel *select;
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
-    uint8_t *audited;  /* [2][spectrum][pol] what the audit sums, where it is not as received */
+    uint8_t *audited; /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
 /* 'selected' is what outputs with a gate use by turns: NULL where there are none.  'compute' is the lane's. */

@@ -4,6 +4,7 @@
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
+#include "xbgpu/beams.h"
 #include "xbgpu/control.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
@@ -24,6 +25,7 @@ struct xbgpu_pipeline {
     struct xbgpu_fengs fengs;
     struct xbgpu_recv *recv;
     struct xbgpu_send *send;
+    struct xbgpu_beams *beams;
     struct xbgpu_inputs *inputs;
     struct xbgpu_control *control;
     struct xbgpu_status *status;
@@ -34,6 +36,10 @@ static void downloaded(struct engine *engine, struct outbuf *base)
     struct xbgpu_pipeline *p = (struct xbgpu_pipeline *)engine;
     struct xbgpu_dump *dump = (struct xbgpu_dump *)base;
 
+    if (xbgpu_beams_own(p->beams, base)) {
+        xbgpu_beams_push(base);
+        return;
+    }
     if (!xbgpu_output_check(dump))
         xbgpu_send_flag(p->send, dump);
     xbgpu_status_sample(p->status, dump);
@@ -65,10 +71,12 @@ static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
     if (err)
         return err;
     why[0] = '\0';
-    err = xbgpu_inputs_create(p->config, l, e, p->send, &p->inputs);
+    err = xbgpu_beams_create(p->config, l, e, &p->beams, why, why_bytes);
+    if (!err)
+        err = xbgpu_inputs_create(p->config, l, e, p->send, p->beams, &p->inputs);
     if (!err)
         err = xbgpu_status_create(p->config, l, &p->status);
-    return err ? err : xbgpu_control_create(p->config, l, &p->labels, e, &p->control, why, why_bytes);
+    return err ? err : xbgpu_control_create(p->config, l, &p->labels, e, p->beams, &p->control, why, why_bytes);
 }
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
@@ -118,6 +126,7 @@ bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns)
     bool complete = engine_stop(&p->engine, give_up_ns);
     xbgpu_recv_log(p->recv);
     xbgpu_inputs_log(p->inputs);
+    xbgpu_beams_log(p->beams);
     xbgpu_send_log(p->send);
     return complete;
 }
@@ -128,6 +137,7 @@ void xbgpu_pipeline_destroy(void *pipeline)
 
     xbgpu_control_destroy(p->control);
     xbgpu_inputs_destroy(p->inputs);
+    xbgpu_beams_destroy(p->beams);
     xbgpu_recv_destroy(p->recv);
     xbgpu_fengs_fini(&p->fengs);
     labels_fini(&p->labels);

@@ -376,9 +376,10 @@ static int create_stream(struct xbgpu_send *send, size_t index, char *why, size_
 
 static int create_senders(struct xbgpu_send *send)
 {
-    size_t n_streams = send->layout->n_outputs, max_jobs = 0;
+    bool has_beams = send->config->beams.n > 0;
+    size_t n_streams = send->layout->n_outputs + has_beams, max_jobs = has_beams ? XBGPU_BEAM_BUFFERS : 0;
 
-    for (size_t o = 0; o < n_streams; o++)
+    for (size_t o = 0; o < send->layout->n_outputs; o++)
         max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->engine->senders);
 }

@@ -24,23 +24,23 @@ struct xbgpu_stream;
 /* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
  * gate [visibilities][gate_weights][gate_spectra]. */
 struct xbgpu_dump {
-    struct outbuf base;            /* first */
-    struct xbgpu_stream *stream;        /* [const] */
-    void *device_visibilities;     /* [const] int32, or float32 of half floats */
-    uint32_t *device_weights;      /* [const] [baseline] */
-    uint64_t *device_n_saturated;  /* [const] [1] */
-    void *visibilities;            /* [const] pinned */
-    uint32_t *weights;             /* [const] pinned [baseline] what decides about flags; written by the host */
-    uint32_t *gate_weights;        /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
-    size_t gate_weights_bytes;     /* [const] */
-    uint32_t *gate_spectra;        /* [const] pinned [chan] that the gate took; NULL: no gate */
-    uint64_t *n_saturated;         /* [const] pinned */
-    int64_t timestamp_samples;     /* first sample of the accumulation */
-    uint32_t min_weight;           /* baselines below it are flagged */
-    size_t n_weighted;             /* baselines that are not */
-    struct xbgpu_audit_sample *audit;    /* [audit_samples] the host's sums */
-    uint64_t *device_checks;       /* [const] what checksums say of it (checksums.h); NULL: there are none */
-    uint64_t *checks;              /* [const] pinned, the same */
+    struct outbuf base;               /* first */
+    struct xbgpu_stream *stream;      /* [const] */
+    void *device_visibilities;        /* [const] int32, or float32 of half floats */
+    uint32_t *device_weights;         /* [const] [baseline] */
+    uint64_t *device_n_saturated;     /* [const] [1] */
+    void *visibilities;               /* [const] pinned */
+    uint32_t *weights;                /* [const] pinned [baseline] what decides about flags; written by the host */
+    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    size_t gate_weights_bytes;        /* [const] */
+    uint32_t *gate_spectra;           /* [const] pinned [chan] that the gate took; NULL: no gate */
+    uint64_t *n_saturated;            /* [const] pinned */
+    int64_t timestamp_samples;        /* first sample of the accumulation */
+    uint32_t min_weight;              /* baselines below it are flagged */
+    size_t n_weighted;                /* baselines that are not */
+    struct xbgpu_audit_sample *audit; /* [audit_samples] the host's sums */
+    uint64_t *device_checks;          /* [const] what checksums say of it (checksums.h); NULL: there are none */
+    uint64_t *checks;                 /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
     struct send_job job;
@@ -55,7 +55,7 @@ struct xbgpu_stream {
     int64_t from_samples;                     /* [worker] ...that begin here or later */
     int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: they are not */
-    struct xbgpu_dump *dumps;                      /* [const] [n_dumps] */
+    struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
     struct outbuf_pool pool;                  /* [worker] */
     struct send_stream *send;

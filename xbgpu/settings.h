@@ -19,23 +19,31 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+struct beam_steering;
 struct katcp_call;
 struct xbgpu_gate;
 
 /* A setting on its way to the worker, and from when on it holds (common/engine/command.h).  A gate is exchanged for one
  * that the worker does not need any more. */
-enum xbgpu_command_what { XBGPU_COMMAND_CAPTURE, XBGPU_COMMAND_SHIFTS, XBGPU_COMMAND_GATE };
+enum xbgpu_command_what {
+    XBGPU_COMMAND_CAPTURE,
+    XBGPU_COMMAND_SHIFTS,
+    XBGPU_COMMAND_GATE,
+    XBGPU_COMMAND_BEAM_CAPTURE,
+    XBGPU_COMMAND_BEAM
+};
 
 struct xbgpu_command {
     struct command base; /* first */
     enum xbgpu_command_what what;
-    size_t index;              /* of the output or the gate */
-    bool on;                   /* capture */
-    int64_t from_samples;      /* capture, gate */
-    uint32_t *delays;          /* shifts: [ant][pol], of the slot */
-    struct xbgpu_gate *gate;   /* gate: what it is to be; back: what is to be destroyed, or NULL */
-    int64_t effective_samples; /* back: data with this timestamp or a later one reflect it */
-    struct katcp_call *call;   /* [main] who waits for it, or NULL */
+    size_t index;                   /* of the output, the gate or the beam */
+    bool on;                        /* capture */
+    int64_t from_samples;           /* capture, gate */
+    uint32_t *delays;               /* shifts: [ant][pol], of the slot */
+    struct beam_steering *steering; /* beam: [ant], of the slot */
+    struct xbgpu_gate *gate;        /* gate: what it is to be; back: what is to be destroyed, or NULL */
+    int64_t effective_samples;      /* back: data with this timestamp or a later one reflect it */
+    struct katcp_call *call;        /* [main] who waits for it, or NULL */
 };
 
 struct xbgpu_settings {

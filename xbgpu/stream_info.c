@@ -37,20 +37,27 @@ static void add_list(struct stream_info *info, const struct labels *labels, size
         stream_info_written(info, name, write, labels, description);
 }
 
+/* The channels of this engine. */
+static void add_range(struct stream_info *info, const struct xbgpu_config *config, const char *stream)
+{
+    int64_t first = config->recv.chan_offset, last = first + config->recv.n_chan_substream - 1;
+    char range[64];
+
+    info->stream = stream;
+    snprintf(range, sizeof(range), "(%" PRId64 ",%" PRId64 ")", first, last);
+    stream_info_text(info, "chan-range", range,
+                     "The first and the last channel that this engine processes, as (first,last).");
+}
+
 static void add_stream(struct stream_info *info, const struct xbgpu_config *config, const struct xbgpu_layout *l,
                        const struct xbgpu_config_output *output, const struct labels *labels)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     int64_t n_batches = xbgpu_integration_batches(config, output);
-    int64_t first = recv->chan_offset, last = first + recv->n_chan_substream - 1;
     size_t n_products = l->n_baselines * N_POL_PRODUCTS;
-    char range[64];
 
-    info->stream = output->name;
-    snprintf(range, sizeof(range), "(%" PRId64 ",%" PRId64 ")", first, last);
-    stream_info_text(info, "chan-range", range,
-                     "The first and the last channel that this engine processes, as (first,last).");
+    add_range(info, config, output->name);
     stream_info_real(info, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s),
                      "UNIX time of ADC sample 0.");
     stream_info_real(info, "scale-factor-timestamp", "Hz", rate_hz,
@@ -81,8 +88,10 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors)
 {
-    stream_info_init(info, layout->n_outputs * MAX_PER_STREAM, sensors);
+    stream_info_init(info, layout->n_outputs * MAX_PER_STREAM + config->beams.n, sensors);
     for (size_t o = 0; o < layout->n_outputs; o++)
         add_stream(info, config, layout, xbgpu_config_output(config, o), labels);
+    for (size_t b = 0; b < config->beams.n; b++)
+        add_range(info, config, xbgpu_config_beam(config, b)->name);
     return info->err;
 }

@@ -12,7 +12,6 @@ struct labels;
 
 /* Makes 'info' and adds them all.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
-                           const struct xbgpu_layout *layout, const struct labels *labels,
-                           struct sensors *sensors);
+                           const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors);
 
 #endif

@@ -38,6 +38,8 @@ enum spead_item_id {
     SPEAD_FENG_ID = 0x4101,
     SPEAD_FREQUENCY = 0x4103,
     SPEAD_FENG_RAW = 0x4300,
+    SPEAD_BF_RAW = 0x5000,
+    SPEAD_BEAM_ANTS = 0x5004,
 };
 
 #define SPEAD_CTRL_STOP        2

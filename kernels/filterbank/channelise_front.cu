@@ -304,8 +304,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
     extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
-    float2(*points)[STEP_SPECTRA * M1 * COLUMNS] =
-        (float2(*)[STEP_SPECTRA * M1 * COLUMNS]) shared_memory; /* [buffer][spectrum][j1][c] */
+    typedef float2 buffer[STEP_SPECTRA * M1 * COLUMNS]; /* [spectrum][j1][c] */
+    buffer *points = (buffer *)shared_memory;           /* [2] */
     struct tables *tables = (struct tables *)(points + 2);
     const struct weights *weights = &tables->weights[0][threadIdx.x];
     const uint32_t begin = blockIdx.y * args.section_spectra;
@@ -326,12 +326,11 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     begin_section(args, begin, places, sums);
     load_tables(args, tables);
     __syncthreads();
-    /* Stage i is filtered into buffer i % 2, and that of stage i - 1 is transformed, whose first row completes spectrum
-     * 'first'; before the first spectrum there are none. */
+    /* Stage i is filtered into buffer i % 2.  Stage i - 1 is transformed; its first row completes spectrum 'first'. */
 #pragma unroll 1
     for (int i = 0; i <= n_stages; i++) {
-        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2,
-                  first = (i - 1) * STEP_SPECTRA - LEAD_ROWS;
+        const int now = i % 2, before = 1 - now, opening_before = (i - 1) / 2;
+        const int first = (i - 1) * STEP_SPECTRA - LEAD_ROWS;
         float2 *out_before = out + (int64_t)first * POINTS;
 
         if (is_early && i > 0) {

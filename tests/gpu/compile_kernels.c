@@ -7,6 +7,7 @@
  * a function like note_size(). */
 #include "common/device/cuda/nvrtc.h"
 #include "common/base/units.h"
+#include "kernels/beamform/beamform.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate_shape.h"
@@ -332,6 +333,24 @@ static void note_select_spectra(struct device *device, struct device_stream *str
     }
 }
 
+static void note_beams(struct device *device, struct device_stream *stream)
+{
+    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS};
+    const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
+
+    ants_now = coefficients.n_ants;
+    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
+        const struct beamform_args args = {
+            .format = formats[i], .n_beams = 8, .n_ants = 80, .n_chan = 128, .n_spectra = 256, .n_batches = 8};
+        struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
+        format_now = formats[i];
+        beamform_constants(&args, constants);
+        note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
+    }
+    note_launched(device, stream, &beam_coefficients_kernel, NULL, 0, beam_coefficients_grid(&coefficients));
+    ants_now = 0;
+}
+
 static void note_correlate(struct device *device, struct device_stream *stream, const struct correlate_args *args,
                            const struct correlate_shape *shape)
 {
@@ -456,6 +475,7 @@ static void note_all(void)
             note_power(device, stream, ddc_bits[i]);
         note_gather(device, stream);
         note_select_spectra(device, stream);
+        note_beams(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
         for (size_t i = 0; i < ARRAY_LEN(variants); i++)

@@ -26,6 +26,7 @@ INTRODUCTIONS = {
 }
 MORE = {
     "{stream}": "{stream} is an output's name.",
+    "{beam}": "{beam} is a beam's name.",
     "{antenna}.": "{antenna} is the name of an antenna (recv.antenna_names).",
     "input{i}": "{i} is the number of an input: 2 * the place of its antenna among those of the program + "
                 "polarisation.",
@@ -55,7 +56,8 @@ def xbgpu():
     gates = [{"name": "diode", "kind": "switch", "period": 1 << 20, "on_until": 1 << 19}]
     return merge(harness.XBGPU, {"time": {"timebase": "clock"}, "recv": {"interface": LOOPBACK, "sources": harness.groups(),
                                           "centre_frequency": 1284e6},
-                                 "send": {"interface": LOOPBACK, "ttl": 0}, "gates": gates, "outputs": outputs})
+                                 "send": {"interface": LOOPBACK, "ttl": 0}, "gates": gates, "outputs": outputs,
+                                 "beams": [{"name": "beam", "pol": 0, "destination": harness.groups()}]})
 
 
 def dsim(digitiser, **signals):
@@ -113,12 +115,12 @@ def requests(client):
     return items
 
 
-def sensors(client, streams):
+def sensors(client, streams, beams):
     """{name (type, unit): text}"""
     items = {}
     for name, description, unit, kind, *words in client.informs("sensor-list"):
         stream, _, rest = name.partition(".")
-        name = f"{{stream}}.{rest}" if stream in streams else name
+        name = f"{{stream}}.{rest}" if stream in streams else f"{{beam}}.{rest}" if stream in beams else name
         name = re.sub(r"\binput\d+\b", "input{i}", name)
         name = re.sub(r"^a\d+\.", "{antenna}.", name)
         what = ", ".join(filter(None, [f"{kind}: {' | '.join(words)}" if words else kind, unit]))
@@ -180,7 +182,8 @@ def ask(program, config, work):
         if "katcp" in config:
             with control.Client(daemon) as client:
                 found["REQUESTS"] = requests(client)
-                found["SENSORS"] = sensors(client, [output["name"] for output in config.get("outputs", [])])
+                found["SENSORS"] = sensors(client, *([item["name"] for item in config.get(key, [])]
+                                                     for key in ("outputs", "beams")))
         found["METRICS"] = metrics(harness.page(config["http"]["listen"], "metrics"))
     finally:
         daemon.kill()

@@ -60,6 +60,9 @@ def random_xbgpu(rng, recv):
     if rng.random() < 0.5:
         config["gates"] = [{"kind": "switch", "name": "s", "period": 1000, "on_until": 500}]
         config["outputs"][0]["gate"] = "s"
+    if rng.random() < 0.5:
+        config["beams"] = [{"name": f"beam{i}", "pol": i % 2, "destination": harness.groups()}
+                           for i in range(rng.integers(1, 40))]
     return merge(config, {"recv": recv})
 
 

@@ -525,7 +525,7 @@ TRANSCRIPT = [
     ("gate cal 12345 on_until=99 period=101", "!gate ok 12345"),
     ("gate cal", "!gate ok 12345 epoch=0 period=101 on_from=0 on_until=99"),
     ("gate pulse 0 bins=8 take=7,6,5 phase=-0.25 frequency=0.125", "!gate ok 0"),
-    ("beam-weights bcp0 1 1 1", "!beam-weights invalid "),
+    ("beam-weights bcp0 1 1 1", "!beam-weights fail there\\_is\\_no\\_beam\\_'bcp0'"),
 ]
 
 

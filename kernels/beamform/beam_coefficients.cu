@@ -1,0 +1,31 @@
+/* beam_coefficients.cu - see beam_coefficients.h.
+ *
+ * A warp has one beam in one channel: its lanes take the antennas by turns, once for the largest part, and once more for
+ * the coefficients.  The largest part is the same in any order. */
+#include "kernels/beamform/beam_coefficients.h"
+
+extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args args)
+{
+    const uint64_t row = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const uint32_t beam = (uint32_t)(row % args.n_beams), chan = (uint32_t)(row / args.n_beams);
+    float most = 0;
+
+    if (chan >= args.n_chan)
+        return;
+    for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
+        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
+    }
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+        most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lanes));
+    const int32_t exponent = beam_exponent(most);
+    const float scale = beam_power_of_two(exponent);
+    if (threadIdx.x % 32 == 0)
+        args.exponents[row] = exponent;
+    for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
+        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        ((short2 *)args.coefficients)[row * args.n_ants + ant] =
+            make_short2((short)__float2int_rn(c.re * scale), (short)__float2int_rn(c.im * scale));
+    }
+}

@@ -1,0 +1,100 @@
+/* beam_coefficients - what each antenna's voltages are multiplied by, for each beam and channel, as 16-bit integers.
+ *   steering      [beam][ant]                  phase, its slope over channels, amplitude (weight times gain)
+ *   beams         [beam]                       the polarisation is used here
+ *   calibration   float [ant][pol][chan][re, im]   NULL: 1
+ *   coefficients  int16 [chan][beam][ant][re, im]
+ *   exponents     int32 [chan][beam]
+ *
+ * With c = amplitude * calibration * e^{2 pi j (phase + chan * slope)} in single precision (beam_phasor.h),
+ *     coefficient = c * 2^exponent, rounded half to even;
+ * the exponent is the largest for which no part of the beam's coefficients in the channel is above BEAM_COEFFICIENT_MAX,
+ * and BEAM_EXPONENT_MAX at most.  So a channel whose calibration is far off spoils no other channel.  Parts that are whole
+ * numbers, up to 2^14 times apart, stay whole numbers.
+ *
+ * Exactness: CUDA and the twin agree in every bit.  A part's error is 2^-15 of the largest part of the channel, at most.
+ * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
+ * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
+ * Bound by:  arithmetic; about 60 operations a coefficient, twice.  Made anew for some thousand spectra. */
+#ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
+#define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
+
+#include "common/device/device.h"
+#include "kernels/beamform/beam_phasor.h"
+
+#define BEAM_COEFFICIENT_MAX 32639 /* 256 * 127 + 127 */
+#define BEAM_EXPONENT_MAX    100
+
+struct beam_steering {
+    uint64_t phase; /* at channel 0 of this slice of the band, in 2^-64 turns */
+    uint64_t slope; /* from a channel to the next one, likewise */
+    float amplitude;
+    uint32_t unused;
+};
+
+/* A beam of one polarisation. */
+struct beam {
+    uint64_t seed; /* of its dither */
+    uint32_t pol;
+    uint32_t dither; /* 0: none */
+};
+
+struct beam_coefficients_args {
+    const struct beam_steering *steering;
+    const struct beam *beams;
+    const float *calibration;
+    int16_t *coefficients;
+    int32_t *exponents;
+    uint32_t n_beams;
+    uint32_t n_ants;
+    uint32_t n_chan;
+};
+
+/* The coefficient before it is scaled. */
+static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args, uint32_t beam,
+                                                   uint32_t ant, uint32_t chan)
+{
+    const struct beam_steering *s = args->steering + (uint64_t)beam * args->n_ants + ant;
+    struct beam_complex gain = {s->amplitude, 0}, calibration;
+
+    if (args->calibration) {
+        const float *at = args->calibration + (((uint64_t)ant * 2 + args->beams[beam].pol) * args->n_chan + chan) * 2;
+        calibration.re = at[0];
+        calibration.im = at[1];
+        gain = beam_multiply(gain, calibration);
+    }
+    return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
+}
+
+/* The exponent where the largest part is 'most' >= 0. */
+static inline int32_t beam_exponent(float most)
+{
+    union {
+        float value;
+        uint32_t bits;
+    } scaled;
+    int32_t exponent;
+
+    scaled.value = most;
+    exponent = 141 - (int32_t)(scaled.bits >> 23); /* most * 2^exponent is from 2^14 on, and less than 2^15 */
+    scaled.bits = (scaled.bits & 0x7fffffu) | (141u << 23);
+    exponent -= scaled.value > (float)BEAM_COEFFICIENT_MAX;
+    return exponent < BEAM_EXPONENT_MAX ? exponent : BEAM_EXPONENT_MAX;
+}
+
+/* 2^exponent, of -126 to 127. */
+static inline float beam_power_of_two(int32_t exponent)
+{
+    union {
+        uint32_t bits;
+        float value;
+    } power;
+
+    power.bits = (uint32_t)(exponent + 127) << 23;
+    return power.value;
+}
+
+extern const struct kernel beam_coefficients_kernel;
+
+struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args);
+
+#endif

@@ -1,0 +1,178 @@
+/* beamform.c - plain C twin of beamform: each batch that reaches the X-engine, beside correlate.
+ *
+ * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over blocks
+ * of antennas in which they cannot overflow, and int64 over the blocks. */
+#include "kernels/beamform/beamform.h"
+
+#include "common/base/units.h"
+#include "kernels/util/clones.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 of each: below 2^31 */
+#define BLOCK_SPECTRA 64
+#define BLOCK_BEAMS   16
+
+/* [ant][pol][re or im][spectrum] of a block. */
+struct widened {
+    int16_t parts[BLOCK_ANTS][N_POLS][2][BLOCK_SPECTRA];
+};
+
+struct sums {
+    int64_t re[BLOCK_SPECTRA], im[BLOCK_SPECTRA];
+};
+
+/* Widens 'n' spectra of [spectrum][pol] from 'in'. */
+KERNEL_CLONES static void widen(const uint8_t *in, enum voltage_format format, size_t n,
+                                int16_t (*out)[2][BLOCK_SPECTRA])
+{
+    uint8_t flip = voltage_zero(format);
+
+    for (size_t s = 0; s < n; s++)
+        for (size_t pol = 0; pol < N_POLS; pol++) {
+            size_t i = s * N_POLS + pol;
+            if (format == VOLTAGES_8_BITS) {
+                out[pol][0][s] = (int8_t)in[2 * i];
+                out[pol][1][s] = (int8_t)in[2 * i + 1];
+            } else {
+                uint8_t byte = in[i] ^ flip;
+                out[pol][0][s] = (int16_t)((int8_t)byte >> 4);
+                out[pol][1][s] = (int16_t)((int8_t)(uint8_t)(byte << 4) >> 4);
+            }
+        }
+}
+
+/* Adds the antennas of a block, of one polarisation, to the sums of a beam. */
+KERNEL_CLONES static void add_block(const struct widened *block, size_t n_ants, size_t pol, const int16_t *coefficients,
+                                    struct sums *sums)
+{
+    int32_t re[BLOCK_SPECTRA] = {0}, im[BLOCK_SPECTRA] = {0};
+
+    for (size_t ant = 0; ant < n_ants; ant++) {
+        int32_t a = coefficients[2 * ant], b = coefficients[2 * ant + 1];
+        const int16_t *x = block->parts[ant][pol][0], *y = block->parts[ant][pol][1];
+        for (size_t s = 0; s < BLOCK_SPECTRA; s++) {
+            re[s] += a * x[s] - b * y[s];
+            im[s] += a * y[s] + b * x[s];
+        }
+    }
+    for (size_t s = 0; s < BLOCK_SPECTRA; s++) {
+        sums->re[s] += re[s];
+        sums->im[s] += im[s];
+    }
+}
+
+static int8_t quantise(float v, bool *clipped)
+{
+    *clipped = *clipped || !(fabsf(v) <= BEAMFORM_LIMIT);
+    v = v == v ? v : 0;
+    return (int8_t)lrintf(v < -BEAMFORM_LIMIT ? -BEAMFORM_LIMIT : v > BEAMFORM_LIMIT ? BEAMFORM_LIMIT : v);
+}
+
+/* Quantises 'n' spectra of a batch from 'first' on.  Returns how many samples were clipped. */
+static uint32_t finish(const struct beamform_args *a, const struct sums *sums, size_t batch, uint32_t beam,
+                       uint32_t chan, size_t first, size_t n)
+{
+    const struct beam *of = &a->beams[beam];
+    float scale = beam_power_of_two(-a->exponents[(size_t)chan * a->n_beams + beam]);
+    float renormalise = a->renormalise ? a->renormalise[batch] : 1;
+    uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
+    int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
+    uint32_t bits[4] = {0}, n_clipped = 0;
+
+    for (size_t s = 0; s < n; s++) {
+        struct beam_complex v = beamform_scale(sums->re[s], sums->im[s], scale, renormalise);
+        bool clipped = false;
+        if (of->dither && s % 4 == 0)
+            beamform_dither(of->seed, a->chan_offset + chan, (spectrum + s) / 4, bits);
+        if (of->dither) {
+            v.re += philox_dither(bits[s % 4], 0);
+            v.im += philox_dither(bits[s % 4], 1);
+        }
+        out[2 * s] = quantise(v.re, &clipped);
+        out[2 * s + 1] = quantise(v.im, &clipped);
+        n_clipped += clipped;
+    }
+    return n_clipped;
+}
+
+/* Some beams, from 'beam' on, in a block of spectra of one channel. */
+static void form_block(const struct beamform_args *a, size_t batch, uint32_t chan, size_t first, uint32_t beam,
+                       struct widened *block)
+{
+    size_t n = a->n_spectra - first < BLOCK_SPECTRA ? a->n_spectra - first : BLOCK_SPECTRA;
+    uint32_t n_beams = a->n_beams - beam < BLOCK_BEAMS ? a->n_beams - beam : BLOCK_BEAMS;
+    struct sums sums[BLOCK_BEAMS] = {0};
+
+    for (size_t ant = 0; ant < a->n_ants; ant += BLOCK_ANTS) {
+        size_t n_ants = a->n_ants - ant < BLOCK_ANTS ? a->n_ants - ant : BLOCK_ANTS;
+        for (size_t i = 0; i < n_ants; i++) {
+            size_t at = ((batch * a->n_ants + ant + i) * a->n_chan + chan) * a->n_spectra + first;
+            widen((const uint8_t *)a->voltages + at * N_POLS * voltage_bytes(a->format), a->format, n, block->parts[i]);
+        }
+        for (uint32_t b = 0; b < n_beams; b++) {
+            size_t row = (size_t)chan * a->n_beams + beam + b;
+            add_block(block, n_ants, a->beams[beam + b].pol, a->coefficients + (row * a->n_ants + ant) * 2, &sums[b]);
+        }
+    }
+    for (uint32_t b = 0; b < n_beams; b++) {
+        size_t heap = batch * a->n_beams + beam + b;
+        uint32_t n_clipped = finish(a, &sums[b], batch, beam + b, chan, first, n);
+#pragma omp atomic
+        a->saturated[heap] += n_clipped;
+    }
+}
+
+static void beamform_cpu(const void *args, int n_threads)
+{
+    const struct beamform_args *a = args;
+
+    assert(a->n_spectra % 4 == 0 && a->first_spectrum % 4 == 0 && a->n_ants <= BEAMFORM_MAX_ANTS);
+    assert(a->format != VOLTAGES_16_BITS);
+#pragma omp parallel num_threads(n_threads)
+    {
+        struct widened block = {0};
+#pragma omp for collapse(2)
+        for (size_t batch = a->first_batch; batch < a->first_batch + a->n_batches; batch++)
+            for (uint32_t chan = 0; chan < a->n_chan; chan++)
+                for (size_t first = 0; first < a->n_spectra; first += BLOCK_SPECTRA)
+                    for (uint32_t beam = 0; beam < a->n_beams; beam += BLOCK_BEAMS)
+                        form_block(a, batch, chan, first, beam, &block);
+    }
+}
+
+const struct kernel beamform_kernel = {
+    .name = "beamform",
+    .args_bytes = sizeof(struct beamform_args),
+    .cpu = beamform_cpu,
+};
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+#define N_THREADS    128
+#define THREAD_BEAMS 4
+
+void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
+{
+    const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
+        {"SAMPLE_BYTES", voltage_bytes(args->format)},
+        {"FLIP", voltage_zero(args->format)},
+        {"N_THREADS", N_THREADS},
+        {"THREAD_BEAMS", THREAD_BEAMS},
+        {"BLOCK_ANTS", BLOCK_ANTS},
+    };
+
+    memcpy(constants, all, sizeof(all));
+}
+
+struct kernel_grid beamform_grid(const struct beamform_args *args)
+{
+    uint32_t n_pieces = (args->n_spectra + N_THREADS - 1) / N_THREADS;
+
+    return (struct kernel_grid){
+        .blocks = {args->n_chan, args->n_batches * n_pieces, (args->n_beams + THREAD_BEAMS - 1) / THREAD_BEAMS},
+        .threads = N_THREADS,
+        .shared_bytes = THREAD_BEAMS * BLOCK_ANTS * 2 * sizeof(int16_t)};
+}

@@ -1,0 +1,76 @@
+/* beamform - voltages to tied-array beams: for each beam the weighted sum over the antennas of one polarisation.
+ *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
+ *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h
+ *   exponents     int32 [chan][beam]
+ *   beams         [beam]
+ *   renormalise   float [batch]                               NULL: 1
+ *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
+ *   saturated     uint32 [batch][beam]                        added to
+ *
+ * For each part: v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise, then
+ *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the number of the
+ *      spectrum (philox.h); a whole number stays itself;
+ *   2. v is clipped to +-127, and rounded half to even; 0 if it is not a number.
+ * A complex sample of which any part was clipped, by however little, counts in 'saturated'.
+ *
+ * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
+ *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
+ * Requires:  n_spectra a multiple of 4; 1 to 4096 antennas; voltages aligned to 4 bytes, out to 2.
+ * Bound by:  CUDA: 8 integer multiply-adds for each voltage and beam.  The twin: the same. */
+#ifndef KERNELS_BEAMFORM_BEAMFORM_H
+#define KERNELS_BEAMFORM_BEAMFORM_H
+
+#include "common/device/device.h"
+#include "kernels/beamform/beam_coefficients.h"
+#include "kernels/util/philox.h"
+#include "kernels/util/voltages.h"
+
+#define BEAMFORM_LIMIT    127.0f
+#define BEAMFORM_MAX_ANTS 4096
+
+struct beamform_args {
+    const void *voltages;
+    const int16_t *coefficients;
+    const int32_t *exponents;
+    const struct beam *beams;
+    const float *renormalise;
+    int8_t *out;
+    uint32_t *saturated;
+    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages'; a multiple of 4 */
+    enum voltage_format format;
+    uint32_t n_beams;
+    uint32_t n_ants;
+    uint32_t n_chan;
+    uint32_t n_spectra;   /* of a heap */
+    uint32_t chan_offset; /* in the band, of channel 0 */
+    uint32_t first_batch;
+    uint32_t n_batches;
+};
+
+/* Two parts of a sample, before the dither. */
+static inline struct beam_complex beamform_scale(int64_t re, int64_t im, float scale, float renormalise)
+{
+    struct beam_complex v;
+
+    v.re = BEAM_TIMES(BEAM_TIMES((float)re, scale), renormalise);
+    v.im = BEAM_TIMES(BEAM_TIMES((float)im, scale), renormalise);
+    return v;
+}
+
+/* The dither's bits of spectra 4 i to 4 i + 3 of a channel of the band: philox_dither(bits[s], part). */
+static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, uint32_t bits[4])
+{
+    const uint32_t counter[4] = {chan, (uint32_t)four, (uint32_t)(four >> 32), 0};
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+
+    philox4x32(counter, key, bits);
+}
+
+extern const struct kernel beamform_kernel;
+
+/* For the CUDA variant: what it is compiled with, and the shape of a launch. */
+#define BEAMFORM_N_CONSTANTS 5
+void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
+struct kernel_grid beamform_grid(const struct beamform_args *args);
+
+#endif

@@ -1,0 +1,40 @@
+"""Tied-array beams in numpy, double precision: written from kernels/beamform/*.h, not from the C code.
+
+Voltages are int8 [batch][ant][channel][spectrum][pol][re, im]; presence is bool [batch][ant].
+"""
+import numpy as np
+
+import fsimmodel
+
+LIMIT = 127
+
+
+def coefficients(config, weights, delays, phases, gain):
+    """complex128 [ant][channel of this engine]."""
+    recv = config["recv"]
+    chan_hz = config["time"]["adc_sample_rate"] / recv["samples_between_spectra"]
+    chan = np.arange(recv["channels_per_substream"]) + recv["channel_offset"] - recv["channels"] / 2
+    turns = np.asarray(phases)[:, None] / (2 * np.pi) - np.multiply.outer(np.asarray(delays), chan * chan_hz)
+    return np.asarray(weights)[:, None] * gain * np.exp(2j * np.pi * turns)
+
+
+def dither(config, seed, first_spectrum, n_spectra):
+    """float64 [channel][spectrum][re, im] in (-1/2, 1/2), of spectra counted from timestamp 0."""
+    recv = config["recv"]
+    chan = np.arange(recv["channels_per_substream"])[:, None] + recv["channel_offset"]
+    spectrum = first_spectrum + np.arange(n_spectra)[None]
+    words = np.stack(fsimmodel.philox([chan, spectrum // 4 & 0xFFFFFFFF, spectrum // 4 >> 32, 0], seed), -1)
+    word = np.take_along_axis(words, (spectrum % 4)[..., None] + np.zeros_like(words[..., :1], np.int64), -1)[..., 0]
+    halves = np.stack([word & np.uint64(0xFFFF), word >> np.uint64(16)], -1).astype(np.int64) | 1
+    return np.where(halves >= 2**15, halves - 2**16, halves) / 2**16
+
+
+def beam(voltages, present, pol, coefficient):
+    """complex128 [batch][channel][spectrum]."""
+    v = np.where(present[:, :, None, None, None], voltages[..., pol, :], 0).astype(np.float64)
+    return np.einsum("bacs,ac->bcs", v[..., 0] + 1j * v[..., 1], coefficient)
+
+
+def quantise(values):
+    """int8 [...][re, im] of float64, and bool [...] of which samples were clipped."""
+    return np.rint(np.clip(values, -LIMIT, LIMIT)).astype(np.int8), (np.abs(values) > LIMIT).any(-1)

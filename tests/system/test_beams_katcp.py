@@ -1,0 +1,137 @@
+"""Voltage beams of xbgpu under control of KATCP, by aiokatcp: exact to the batch."""
+import asyncio
+
+import numpy as np
+import pytest
+
+import beammodel
+import scenario
+import test_xbgpu_katcp
+from test_beams import N_ANTS, beams_config, check_beam, check_correlation, heaps_of, ones, random_voltages
+from test_xbgpu_katcp import Fed, reading
+
+
+def random_steering(rng, n):
+    """weights, delays, phases, gain"""
+    return rng.uniform(-1, 1, n), rng.uniform(-1e-5, 1e-5, n), rng.uniform(-np.pi, np.pi, n), rng.uniform(0.2, 0.6)
+
+
+async def steer(client, name, weights, delays, phases, gain):
+    await client.request("beam-weights", name, *map(float, weights))
+    await client.request("beam-delays", name, *(f"{float(d)!r}:{float(p)!r}" for d, p in zip(delays, phases)))
+    await client.request("beam-quant-gains", name, float(gain))
+
+
+async def change_in_the_middle(fed, config, voltages, first_batch, first, second, n_before):
+    """Feeds a part, steers beam 0 anew, feeds the rest.  Returns the batch that steady-state-timestamp says."""
+    present = np.ones(voltages.shape[:2], bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    async with fed.client() as client:
+        await steer(client, "beam0", *first)
+        fed.write(sent[:n_before * N_ANTS])
+        await test_xbgpu_katcp.wait_for(client, "rx.timestamp", lambda v: int(v) >= 0, "data")
+        await steer(client, "beam0", *second)
+        steady = int((await reading(client, "steady-state-timestamp"))[2])
+        time_s, status, text = await reading(client, "beam0.delay")
+        shown = [float(x) for x in text.strip("()").split(",")]
+        np.testing.assert_array_equal(shown[1:], np.stack(second[1:3], -1).ravel())
+        assert status == "nominal" and shown[0] == steady
+        assert (await reading(client, "beam0.weight"))[2] == str([float(w) for w in second[0]])
+        assert float((await reading(client, "beam0.quantiser-gain"))[2]) == second[3]
+        assert (await reading(client, "beam0.dither-seed"))[2] == "11"
+        fed.write(sent[n_before * N_ANTS:])
+    return steady // scenario.batch_samples(config) - first_batch
+
+
+def test_steering_holds_from_a_batch(daemon, work, rng):
+    """Weights, delays and gains by KATCP: exact to the batch that steady-state-timestamp says, and 99.9 % of the components
+    as double precision has them."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
+    first_batch, n = 300, 30
+    voltages = random_voltages(rng, config, n, 100)
+    present = np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work)
+    first, second = random_steering(rng, N_ANTS), random_steering(rng, N_ANTS)
+    changed = asyncio.run(change_in_the_middle(fed, fed.config, voltages, first_batch, first, second, 15))
+    found = fed.end()
+    assert 0 < changed <= 15
+    coefficients = [beammodel.coefficients(config, *(first if b < changed else second)) for b in range(n)]
+    assert check_beam(config, 0, heaps_of(config, found, 0), first_batch, voltages, present, coefficients) >= 0.999
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, [ones(config)] * n) >= 0.999
+    check_correlation(config, found, first_batch, voltages, present)
+
+
+WRONG = [
+    ("beam-weights", ["nothing", *"11111"], "there is no beam 'nothing'"),
+    ("beam-weights", ["bcp0", *"11111"], "there is no beam 'bcp0'"),
+    ("beam-weights", ["beam0", *"1111"], "there must be 5 weights, one for each antenna, not 4"),
+    ("beam-weights", ["beam0", *"1111", "x"], "a weight"),
+    ("beam-weights", ["beam0", *"1111", "1e7"], "a weight must be at most 1e+06 either way: '1e7'"),
+    ("beam-delays", ["beam0", *["0:0"] * 4], "there must be 5 delays, one for each antenna, not 4"),
+    ("beam-delays", ["beam0", *["0:0"] * 4, "0"], "a delay must be DELAY:PHASE in s and rad, not '0'"),
+    ("beam-delays", ["beam0", *["0:0"] * 4, "2:0"], "a delay must be at most 1 s either way: '2:0'"),
+    ("beam-quant-gains", ["beam0", "nan"], "a gain must be"),
+]
+
+
+def test_wrong_requests(daemon, work):
+    """Each is refused with a sentence, and changes nothing."""
+    fed = Fed(daemon, beams_config([{"dither_seed": 1}]), work)
+
+    async def ask():
+        async with fed.client() as client:
+            for name, args, words in WRONG:
+                with pytest.raises(Exception) as refused:
+                    await client.request(name, *args)
+                assert words in str(refused.value), (name, args)
+            assert (await reading(client, "beam0.weight"))[2] == str([1.0] * N_ANTS)
+            assert (await reading(client, "beam0.delay"))[2] == "(0" + ", 0.0, 0.0" * N_ANTS + ")"
+    asyncio.run(ask())
+    fed.end()
+
+
+def test_settings_survive(daemon, work, rng):
+    """What was set of a beam holds from the first batch after a restart; a row that fits no antenna any more is left out."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    first_batch, n = 60, 12
+    voltages, steering = random_voltages(rng, config, n, 100), random_steering(rng, N_ANTS)
+    present = np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work, "before")
+
+    async def ask():
+        async with fed.client() as client:
+            await steer(client, "beam1", *steering)
+            await client.request("capture-start", "beam0", (first_batch + 7) * scenario.batch_samples(config))
+    asyncio.run(ask())
+    fed.end()
+    path = work / "state" / "beams"
+    path.write_text(path.read_text() + "antenna beam1 m999 1 0 0\ngain beam7 1\ngain beam1 x\n")
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    assert fed.process.log.read_text().count("what was kept is left out: it fits no beam or no antenna") == 3
+    coefficients = [beammodel.coefficients(config, *steering)] * n
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, coefficients) >= 0.999
+    first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]
+    assert first[0] == (first_batch + 7) * scenario.batch_samples(config) and len(first) == n - 7
+
+
+def test_capture(daemon, work, rng):
+    """A beam that is not enabled sends descriptors only, until ?capture-start with a timestamp; ?capture-stop ends it."""
+    config = beams_config([{"send_enabled": False, "dither": "none"}, {"dither": "none"}])
+    first_batch, n = 30, 12
+    voltages = random_voltages(rng, config, n)
+    present = np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work)
+
+    async def ask():
+        async with fed.client() as client:
+            await client.request("capture-start", "beam0", (first_batch + 5) * scenario.batch_samples(config))
+            fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    asyncio.run(ask())
+    found = fed.end()
+    first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]
+    assert first == [(first_batch + b) * scenario.batch_samples(config) for b in range(5, n)]
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, [ones(config)] * n) == 1

@@ -1,0 +1,235 @@
+/* check_beam_coefficients - phasors and coefficients of the twin and of the CUDA variant against double precision; both in
+ * the same bits. */
+#include "kernels/beamform/beam_coefficients.h"
+
+#include "common/base/units.h"
+#include "tests/unit/test_kernel.h"
+#include "tests/unit/test_random.h"
+#include "tests/unit/test_main.h"
+
+#include <complex.h>
+#include <math.h>
+
+static double turns_of(uint64_t phase)
+{
+    return ldexp((double)(int64_t)phase, -64);
+}
+
+TEST(phasors)
+{
+    for (int i = 0; i < 200000; i++) {
+        uint64_t phase = i < 64 ? UINT64_C(1) << i : i < 128 ? -(UINT64_C(1) << (i - 64)) : random_u64();
+        struct beam_complex found = beam_phasor(phase);
+        double complex expected = cexp(2 * I * M_PI * turns_of(phase));
+        ck_assert_msg(fabs(found.re - creal(expected)) < 0x1p-23 && fabs(found.im - cimag(expected)) < 0x1p-23,
+                      "phase %016llx: %.9g %.9g, not %.9g %.9g", (unsigned long long)phase, (double)found.re,
+                      (double)found.im, creal(expected), cimag(expected));
+    }
+}
+
+TEST(quarter_turns_are_exact)
+{
+    static const float re[] = {1, 0, -1, 0}, im[] = {0, 1, 0, -1};
+
+    for (unsigned quarter = 0; quarter < 4; quarter++) {
+        struct beam_complex found = beam_phasor((uint64_t)quarter << 62);
+        ck_assert(found.re == re[quarter] && found.im == im[quarter]);
+    }
+}
+
+TEST(largest_exponents)
+{
+    ck_assert_int_eq(beam_exponent(0), BEAM_EXPONENT_MAX);
+    ck_assert_int_eq(beam_exponent(1), 14);
+    for (int i = 0; i < 200000; i++) {
+        float most = ldexpf((float)(1 + random_below(1 << 24)), (int)random_below(80) - 60);
+        int32_t exponent = beam_exponent(most);
+        ck_assert_double_le(ldexp((double)most, exponent), BEAM_COEFFICIENT_MAX);
+        ck_assert(exponent == BEAM_EXPONENT_MAX || ldexp((double)most, exponent + 1) > BEAM_COEFFICIENT_MAX);
+        ck_assert(ldexp(1, -exponent) == (double)beam_power_of_two(-exponent));
+    }
+}
+
+/* ---- Coefficients ------------------------------------------------------------------------------------------------ */
+
+struct work {
+    struct beam_coefficients_args args;
+    size_t n_steering, n_calibration, n_coefficients, n_exponents;
+    struct beam_steering *steering;
+    struct beam *beams;
+    float *calibration;
+    int16_t *coefficients;
+    int32_t *exponents;
+};
+
+static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_t n_chan, bool calibrated)
+{
+    *w = (struct work){.args = {.n_beams = n_beams, .n_ants = n_ants, .n_chan = n_chan},
+                       .n_steering = (size_t)n_beams * n_ants,
+                       .n_calibration = calibrated ? (size_t)n_ants * N_POLS * n_chan * 2 : 0,
+                       .n_coefficients = (size_t)n_chan * n_beams * n_ants * 2,
+                       .n_exponents = (size_t)n_chan * n_beams};
+    w->steering = calloc(w->n_steering, sizeof(*w->steering));
+    w->beams = calloc(n_beams, sizeof(*w->beams));
+    w->calibration = calloc(w->n_calibration + 1, sizeof(*w->calibration));
+    w->coefficients = malloc((w->n_coefficients + 1) * sizeof(*w->coefficients));
+    w->exponents = malloc((w->n_exponents + 1) * sizeof(*w->exponents));
+    memset(w->coefficients, 0xa5, (w->n_coefficients + 1) * sizeof(*w->coefficients));
+    memset(w->exponents, 0xa5, (w->n_exponents + 1) * sizeof(*w->exponents));
+    for (size_t i = 0; i < w->n_steering; i++)
+        w->steering[i] = (struct beam_steering){random_u64(), random_u64(), (float)random_below(1000) / 64, 0};
+    for (size_t b = 0; b < n_beams; b++)
+        w->beams[b].pol = (uint32_t)random_below(2);
+    for (size_t i = 0; i < w->n_calibration; i++)
+        w->calibration[i] = ldexpf((float)random_below(20000) / 10000 - 1, i / 2 % n_chan == 0 ? 20 : 0);
+}
+
+static void work_fini(struct work *w)
+{
+    free(w->steering);
+    free(w->beams);
+    free(w->calibration);
+    free(w->coefficients);
+    free(w->exponents);
+}
+
+static double complex model(const struct work *w, size_t beam, size_t ant, size_t chan)
+{
+    const struct beam_steering *s = &w->steering[beam * w->args.n_ants + ant];
+    const float *at = w->calibration + ((ant * N_POLS + w->beams[beam].pol) * w->args.n_chan + chan) * 2;
+    double complex gain = w->n_calibration ? at[0] + I * at[1] : 1;
+
+    return s->amplitude * gain * cexp(2 * I * M_PI * turns_of(s->phase + chan * s->slope));
+}
+
+/* Every coefficient is the model's to half a step and what single precision loses; the largest has all its bits. */
+static void check(const struct work *w)
+{
+    for (size_t row = 0; row < w->n_exponents; row++) {
+        size_t beam = row % w->args.n_beams, chan = row / w->args.n_beams;
+        int most = 0;
+        for (size_t ant = 0; ant < w->args.n_ants; ant++) {
+            const int16_t *found = w->coefficients + (row * w->args.n_ants + ant) * 2;
+            double complex expected = model(w, beam, ant, chan);
+            double re = ldexp(creal(expected), w->exponents[row]), im = ldexp(cimag(expected), w->exponents[row]);
+            ck_assert_msg(fabs(found[0] - re) < 0.5 + 0x1p-6 && fabs(found[1] - im) < 0.5 + 0x1p-6,
+                          "beam %zu, channel %zu, antenna %zu: %d %d, not %g %g", beam, chan, ant, found[0], found[1],
+                          re, im);
+            most = abs(found[0]) > most ? abs(found[0]) : most;
+            most = abs(found[1]) > most ? abs(found[1]) : most;
+        }
+        ck_assert_int_le(most, BEAM_COEFFICIENT_MAX);
+        ck_assert(most == 0 || w->exponents[row] == BEAM_EXPONENT_MAX || most >= (BEAM_COEFFICIENT_MAX + 1) / 2 - 1);
+    }
+    ck_assert_int_eq(w->coefficients[w->n_coefficients], (int16_t)0xa5a5);
+    ck_assert_int_eq(w->exponents[w->n_exponents], (int32_t)0xa5a5a5a5);
+}
+
+static void run_twin(struct work *w)
+{
+    w->args.steering = w->steering;
+    w->args.beams = w->beams;
+    w->args.calibration = w->n_calibration ? w->calibration : NULL;
+    w->args.coefficients = w->coefficients;
+    w->args.exponents = w->exponents;
+    beam_coefficients_kernel.cpu(&w->args, 1 + (int)random_below(3));
+}
+
+static const struct {
+    uint32_t n_beams, n_ants, n_chan;
+} sizes[] = {{1, 1, 1}, {2, 3, 5}, {5, 33, 7}, {16, 80, 3}, {1, 127, 64}, {3, 257, 4}};
+
+TEST(twin, .end = 2 * ARRAY_LEN(sizes))
+{
+    struct work w;
+
+    work_init(&w, sizes[_i / 2].n_beams, sizes[_i / 2].n_ants, sizes[_i / 2].n_chan, _i % 2);
+    run_twin(&w);
+    check(&w);
+    work_fini(&w);
+}
+
+/* Weights that are whole numbers give coefficients of which the sums are whole. */
+TEST(whole_numbers_stay_whole)
+{
+    struct work w;
+
+    work_init(&w, 3, 20, 4, false);
+    for (size_t i = 0; i < w.n_steering; i++)
+        w.steering[i] = (struct beam_steering){(uint64_t)random_below(4) << 62, 0, (float)random_below(300), 0};
+    run_twin(&w);
+    for (size_t row = 0; row < w.n_exponents; row++)
+        for (size_t ant = 0; ant < w.args.n_ants; ant++) {
+            const int16_t *found = w.coefficients + (row * w.args.n_ants + ant) * 2;
+            double whole = ldexp(abs(found[0]) + abs(found[1]), -w.exponents[row]);
+            ck_assert(whole == (double)w.steering[row % 3 * w.args.n_ants + ant].amplitude);
+        }
+    work_fini(&w);
+}
+
+/* A calibration that is far off in one channel leaves all others as they are. */
+TEST(a_wild_channel_spoils_no_other)
+{
+    struct work w, wild;
+
+    work_init(&w, 2, 9, 6, true);
+    run_twin(&w);
+    wild = w;
+    wild.coefficients = malloc(w.n_coefficients * sizeof(*w.coefficients));
+    wild.exponents = malloc(w.n_exponents * sizeof(*w.exponents));
+    w.calibration[(4 * N_POLS * 6 + 3) * 2] = 0x1p30f; /* antenna 4, polarisation 0, channel 3 */
+    w.beams[0].pol = w.beams[1].pol = 0;
+    run_twin(&w);
+    w.calibration[(4 * N_POLS * 6 + 3) * 2] = 1;
+    run_twin(&wild);
+    for (size_t row = 0; row < w.n_exponents; row++) {
+        bool same = memcmp(w.coefficients + row * 9 * 2, wild.coefficients + row * 9 * 2, 9 * 2 * sizeof(int16_t)) == 0;
+        ck_assert(same == (row / 2 != 3) && (w.exponents[row] == wild.exponents[row]) == (row / 2 != 3));
+    }
+    free(wild.coefficients);
+    free(wild.exponents);
+    work_fini(&w);
+}
+
+TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
+{
+    struct test_device d;
+    struct device_kernel *kernel;
+    struct work w;
+
+    if (!test_device_open(&d))
+        return;
+    work_init(&w, sizes[_i / 2].n_beams, sizes[_i / 2].n_ants, sizes[_i / 2].n_chan, _i % 2);
+    run_twin(&w);
+    struct beam_coefficients_args args = w.args;
+    size_t coefficients_bytes = w.n_coefficients * sizeof(*w.coefficients),
+           exponents_bytes = w.n_exponents * sizeof(*w.exponents);
+    int16_t *coefficients = malloc(coefficients_bytes);
+    int32_t *exponents = malloc(exponents_bytes);
+    args.steering = test_upload(&d, w.steering, w.n_steering * sizeof(*w.steering), w.n_steering * sizeof(*w.steering));
+    args.beams = test_upload(&d, w.beams, w.args.n_beams * sizeof(*w.beams), w.args.n_beams * sizeof(*w.beams));
+    if (args.calibration)
+        args.calibration =
+            test_upload(&d, w.calibration, w.n_calibration * sizeof(float), w.n_calibration * sizeof(float));
+    args.coefficients = test_upload(&d, "", 0, coefficients_bytes);
+    args.exponents = test_upload(&d, "", 0, exponents_bytes);
+    ck_assert_int_eq(device_kernel_create(d.device, &beam_coefficients_kernel, NULL, 0, &kernel), 0);
+    struct kernel_grid grid = beam_coefficients_grid(&args);
+    device_launch(d.stream, kernel, &grid, &args);
+    test_download(&d, coefficients, args.coefficients, coefficients_bytes);
+    test_download(&d, exponents, args.exponents, exponents_bytes);
+    ck_assert_int_eq(memcmp(coefficients, w.coefficients, coefficients_bytes), 0);
+    ck_assert_int_eq(memcmp(exponents, w.exponents, exponents_bytes), 0);
+    device_kernel_destroy(kernel);
+    device_free(d.device, (void *)args.steering);
+    device_free(d.device, (void *)args.beams);
+    device_free(d.device, (void *)args.calibration);
+    device_free(d.device, args.coefficients);
+    device_free(d.device, args.exponents);
+    free(coefficients);
+    free(exponents);
+    work_fini(&w);
+    test_device_close(&d);
+}
+
+SUITE(.timeout_s = 60, .start = random_start);

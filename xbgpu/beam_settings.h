@@ -1,0 +1,80 @@
+/* beam_settings.h - weights, delays and gain of one beam as they were set last: their arguments, their sensors, and the
+ * steering that the device makes coefficients of.
+ *
+ * The phase of antenna a in channel k of the stream is, in turns,
+ *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
+ * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
+ * 2^-63 turns.
+ * The text that is kept has rows for each beam that was set:
+ *
+ *     capture BEAM on|off FROM
+ *     gain    BEAM GAIN
+ *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
+ *
+ * Threads: main.   Blocking: never, but for reading the text. */
+#ifndef XBGPU_BEAM_SETTINGS_H
+#define XBGPU_BEAM_SETTINGS_H
+
+#include "common/telemetry/sensor.h"
+#include "kernels/beamform/beam_coefficients.h"
+#include "xbgpu/layout.h"
+
+#include <stdio.h>
+
+#define XBGPU_BEAM_MAX 1e6 /* the largest magnitude of a weight and of a gain; their product is at most 2^40 */
+
+struct katcp_call;
+struct labels;
+
+struct xbgpu_beam_settings {
+    const struct xbgpu_config *config;
+    const char *name;
+    size_t n_ants;
+    struct sensors *sensors;
+    double *weights;    /* [ant] */
+    double *delays_s;   /* [ant] */
+    double *phases_rad; /* [ant] */
+    double gain;        /* the quantiser's */
+    bool is_set;        /* weights, delays or gain */
+    bool capture_is_set, captures;
+    int64_t capture_from_samples;
+    struct sensor weight, delay, quantiser_gain, dither_seed;
+};
+
+/* Weights of 1, no delays, gain 1; and the sensors.  Returns 0 or negative errno. */
+int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
+                             uint64_t seed, struct sensors *sensors);
+
+/* Zeros are accepted. */
+void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
+
+/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call. */
+bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
+bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call);
+bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct katcp_call *call);
+
+/* Writes [ant]. */
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struct beam_steering *steering);
+
+/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns'. */
+void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
+
+/* All beams of an engine. */
+struct xbgpu_beams_settings {
+    struct xbgpu_beam_settings *items; /* [n] */
+    size_t n;
+    const struct labels *labels;
+};
+
+/* The beam of this name, or NULL. */
+struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
+
+/* Writes what is set; returns false where nothing is.  'all' is a struct xbgpu_beams_settings (state_file.h). */
+bool xbgpu_beams_settings_write(FILE *text, void *all);
+
+/* Takes in what was kept.  Rows that fit no beam or no antenna any more are left out, with a line in the log, and then
+ * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
+                              size_t why_bytes);
+
+#endif

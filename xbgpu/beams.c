@@ -1,0 +1,536 @@
+/* beams.c - from batches to the heaps of beams. */
+#include "xbgpu/beams.h"
+
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "common/device/device.h"
+#include "common/engine/engine.h"
+#include "common/net/spead.h"
+#include "common/telemetry/stats.h"
+#include "kernels/beamform/beamform.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+
+enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, N_ITEMS };
+
+/* The beams of an input. */
+struct beam_buffer {
+    struct outbuf base; /* first */
+    struct xbgpu_beams *beams;
+    struct beam_steering *steering; /* [const] pinned [beam][ant], on its way to the device */
+    int8_t *device_voltages;        /* [const] [batch][beam][chan][spectrum][re, im] */
+    uint32_t *device_saturated;     /* [const] [batch][beam] */
+    int8_t *voltages;               /* [const] pinned, the same */
+    uint32_t *saturated;            /* [const] pinned, the same */
+    uint32_t *n_present;            /* [const] [batch] antennas */
+    int64_t first_batch;            /* number of batch 0 */
+    size_t begin, end;              /* batches that were made */
+    int64_t last_arrival_ns;
+    struct send_heap *heaps;   /* [const] [batch][beam] those of all beams */
+    struct send_heap *sent;    /* [batch][beam] of these the ones that leave, of each batch the first ones */
+    struct send_group *groups; /* [const] [batch] */
+    struct send_job job;
+};
+
+struct beam_stream {
+    const struct xbgpu_config_beam *config; /* [const] */
+    bool capture;                           /* [worker] */
+    int64_t from_samples;                   /* [worker] */
+    uint64_t n_clipped;                     /* [worker] samples, sent or not */
+    struct counter heaps, bytes, samples;   /* sent */
+    struct counter clipped_samples;         /* sent */
+    struct sensor clip_cnt;
+    struct sensor next_timestamp;
+};
+
+struct xbgpu_beams {
+    const struct xbgpu_config *config;
+    const struct xbgpu_layout *layout;
+    struct engine *engine;
+    size_t n;          /* [const] beams */
+    size_t heap_bytes; /* [const] */
+    struct timebase timebase;
+    struct beam *parameters;        /* [n] on the host */
+    struct beam *device_parameters; /* [n] */
+    struct beam_steering *steering; /* [n][ant] as set last */
+    struct beam_steering *device_steering;
+    int16_t *coefficients; /* device */
+    int32_t *exponents;    /* device */
+    bool is_steered;       /* the coefficients are those of 'steering' */
+    struct device_kernel *coefficients_kernel, *beamform_kernel;
+    struct outbuf_pool pool;
+    struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
+    bool taken;                  /* all of the current input has been queued, or dropped */
+    struct beam_stream *streams; /* [n] */
+    struct endpoint_list destinations;
+    struct send_stream *send;
+    struct send_stream_stats stats;
+    struct counter skipped_heaps; /* no antenna was there */
+    struct counter dropped_heaps; /* no buffer was free */
+};
+
+/* ---- Made -------------------------------------------------------------------------------------------------------- */
+
+void xbgpu_beams_begin(struct xbgpu_beams *beams)
+{
+    if (beams)
+        beams->taken = false;
+}
+
+/* Queues new coefficients, after all that uses the old ones. */
+static void steer(struct xbgpu_beams *b, struct device_stream *compute, struct beam_buffer *buffer)
+{
+    const struct xbgpu_layout *l = b->layout;
+    size_t steering_bytes = b->n * l->n_ants * sizeof(*b->steering);
+    const struct beam_coefficients_args args = {
+        .steering = b->device_steering,
+        .beams = b->device_parameters,
+        .coefficients = b->coefficients,
+        .exponents = b->exponents,
+        .n_beams = (uint32_t)b->n,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+    };
+    struct kernel_grid grid = beam_coefficients_grid(&args);
+
+    memcpy(buffer->steering, b->steering, steering_bytes);
+    device_copy(compute, b->device_steering, buffer->steering, steering_bytes);
+    device_launch(compute, b->coefficients_kernel, &grid, &args);
+    b->is_steered = true;
+}
+
+static void form(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
+                 struct beam_buffer *buffer)
+{
+    const struct xbgpu_layout *l = b->layout;
+    size_t first = input->begin, n = input->n_batches - first, batch_bytes = b->n * b->heap_bytes;
+    const struct beamform_args args = {
+        .voltages = input->voltages,
+        .coefficients = b->coefficients,
+        .exponents = b->exponents,
+        .beams = b->device_parameters,
+        .out = buffer->device_voltages,
+        .saturated = buffer->device_saturated,
+        .first_spectrum = (uint64_t)input->first_batch * l->n_spectra,
+        .format = l->format,
+        .n_beams = (uint32_t)b->n,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+        .n_spectra = (uint32_t)l->n_spectra,
+        .chan_offset = (uint32_t)b->config->recv.chan_offset,
+        .first_batch = (uint32_t)first,
+        .n_batches = (uint32_t)n,
+    };
+    struct device_stream *download = b->engine->download;
+    struct kernel_grid grid = beamform_grid(&args);
+
+    device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
+    device_launch(compute, b->beamform_kernel, &grid, &args);
+    outbuf_finish(&buffer->base, compute, download);
+    device_copy(download, buffer->voltages + first * batch_bytes, buffer->device_voltages + first * batch_bytes,
+                n * batch_bytes);
+    device_copy(download, buffer->saturated, buffer->device_saturated,
+                l->n_batches * b->n * sizeof(*buffer->saturated));
+    outbuf_download(&buffer->base, download);
+}
+
+static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, size_t batch)
+{
+    uint32_t n = 0;
+
+    for (size_t ant = 0; ant < b->layout->n_ants; ant++)
+        n += input->present[batch * b->layout->n_ants + ant];
+    return n;
+}
+
+bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
+                         const struct xbgpu_output_input *input, bool may_wait)
+{
+    struct xbgpu_beams *b = beams;
+
+    if (!b || b->taken || input->begin >= input->n_batches)
+        return true;
+    struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
+    if (!buffer && may_wait)
+        return false;
+    b->taken = true;
+    if (!buffer) {
+        counter_add(&b->dropped_heaps, (input->n_batches - input->begin) * b->n);
+        return true;
+    }
+    buffer->first_batch = input->first_batch;
+    buffer->begin = input->begin;
+    buffer->end = input->n_batches;
+    buffer->last_arrival_ns = input->last_arrival_ns;
+    for (size_t batch = buffer->begin; batch < buffer->end; batch++)
+        buffer->n_present[batch] = count_present(b, input, batch);
+    if (!b->is_steered)
+        steer(b, compute, buffer);
+    form(b, compute, input, buffer);
+    return true;
+}
+
+void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering)
+{
+    size_t n_ants = beams->layout->n_ants;
+
+    memcpy(beams->steering + beam * n_ants, steering, n_ants * sizeof(*steering));
+    beams->is_steered = false;
+}
+
+int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
+{
+    struct beam_stream *stream = &beams->streams[beam];
+
+    stream->capture = on;
+    stream->from_samples = from_samples;
+    return sensor_read(&stream->next_timestamp).value.integer;
+}
+
+/* ---- Sent -------------------------------------------------------------------------------------------------------- */
+
+bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer)
+{
+    return beams && buffer->pool == &beams->pool;
+}
+
+/* A heap of a beam that leaves, or not. */
+static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
+{
+    struct beam_stream *stream = &b->streams[beam];
+    struct send_group *group = &buffer->groups[batch];
+    uint32_t n_clipped = buffer->saturated[batch * b->n + beam];
+
+    stream->n_clipped += n_clipped;
+    if (!group->send || !stream->capture || timestamp < stream->from_samples)
+        return;
+    struct send_heap *heap = &group->heaps[group->n_heaps++];
+    *heap = buffer->heaps[batch * b->n + beam];
+    heap->items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
+    heap->items[ITEM_BEAM_ANTS].value = buffer->n_present[batch];
+    counter_add(&stream->heaps, 1);
+    counter_add(&stream->bytes, b->heap_bytes);
+    counter_add(&stream->samples, b->heap_bytes / 2);
+    counter_add(&stream->clipped_samples, n_clipped);
+}
+
+void xbgpu_beams_push(struct outbuf *base)
+{
+    struct beam_buffer *buffer = (struct beam_buffer *)base;
+    struct xbgpu_beams *b = buffer->beams;
+
+    for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
+        struct send_group *group = &buffer->groups[batch];
+        int64_t timestamp = (buffer->first_batch + (int64_t)batch) * b->layout->batch_samples;
+        group->send = buffer->n_present[batch] > 0;
+        group->n_heaps = 0;
+        group->ready_ns = buffer->last_arrival_ns;
+        if (!group->send)
+            counter_add(&b->skipped_heaps, b->n);
+        for (size_t beam = 0; beam < b->n; beam++)
+            push_heap(b, buffer, batch, beam, timestamp);
+        group->send = group->n_heaps > 0;
+    }
+    int64_t end_samples = (buffer->first_batch + (int64_t)buffer->end) * b->layout->batch_samples;
+    int64_t end_ns = timebase_unix_ns(&b->timebase, end_samples);
+    for (size_t beam = 0; beam < b->n; beam++) {
+        struct beam_stream *stream = &b->streams[beam];
+        sensor_set_integer(&stream->clip_cnt, end_ns, SENSOR_NOMINAL, (int64_t)stream->n_clipped);
+        sensor_set_integer(&stream->next_timestamp, end_ns, SENSOR_NOMINAL, end_samples);
+    }
+    buffer->job.groups = buffer->groups + buffer->begin;
+    buffer->job.n_groups = buffer->end - buffer->begin;
+    buffer_ref_set(&buffer->base.ref, 1);
+    sender_push(b->send, &buffer->job);
+}
+
+uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
+{
+    return beams->parameters[beam].seed;
+}
+
+void xbgpu_beams_log(const struct xbgpu_beams *beams)
+{
+    for (size_t beam = 0; beams && beam < beams->n; beam++) {
+        const struct beam_stream *stream = &beams->streams[beam];
+        uint64_t n_heaps = counter_get(&stream->heaps);
+        log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
+                 plural(n_heaps), counter_get(&stream->clipped_samples));
+    }
+    if (beams)
+        log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
+                 counter_get(&beams->skipped_heaps), counter_get(&beams->dropped_heaps));
+}
+
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+
+static void lay_out_heaps(struct xbgpu_beams *b, struct beam_buffer *buffer)
+{
+    for (size_t i = 0; i < b->layout->n_batches * b->n; i++)
+        buffer->heaps[i] = (struct send_heap){
+            .destination = (unsigned)(i % b->n),
+            .payload = (const uint8_t *)buffer->voltages + i * b->heap_bytes,
+            .payload_bytes = b->heap_bytes,
+            .items = {[ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
+                      [ITEM_FREQUENCY] = {SPEAD_FREQUENCY, true, (uint64_t)b->config->recv.chan_offset},
+                      [ITEM_BEAM_ANTS] = {SPEAD_BEAM_ANTS, true, 0},
+                      [ITEM_RAW] = {SPEAD_BF_RAW, false, 0}},
+            .n_items = N_ITEMS,
+        };
+    for (size_t batch = 0; batch < b->layout->n_batches; batch++)
+        buffer->groups[batch].heaps = buffer->sent + batch * b->n;
+    buffer->job.ref = &buffer->base.ref;
+}
+
+static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
+{
+    struct device *device = b->engine->c.device;
+    size_t n_heaps = b->layout->n_batches * b->n, steering_bytes = b->n * b->layout->n_ants * sizeof(*b->steering);
+
+    buffer->beams = b;
+    buffer->steering = device_alloc_pinned(device, steering_bytes);
+    buffer->device_voltages = device_alloc(device, n_heaps * b->heap_bytes);
+    buffer->device_saturated = device_alloc(device, n_heaps * sizeof(*buffer->saturated));
+    buffer->voltages = device_alloc_pinned(device, n_heaps * b->heap_bytes);
+    buffer->saturated = device_alloc_pinned(device, n_heaps * sizeof(*buffer->saturated));
+    buffer->n_present = calloc(b->layout->n_batches, sizeof(*buffer->n_present));
+    buffer->heaps = calloc(n_heaps, sizeof(*buffer->heaps));
+    buffer->sent = calloc(n_heaps, sizeof(*buffer->sent));
+    buffer->groups = calloc(b->layout->n_batches, sizeof(*buffer->groups));
+    if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->voltages ||
+        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups)
+        return -ENOMEM;
+    lay_out_heaps(b, buffer);
+    return outbuf_init(&buffer->base, &b->pool, b->engine);
+}
+
+static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
+{
+    struct device *device = b->engine->c.device;
+
+    outbuf_fini(&buffer->base);
+    device_free_pinned(device, buffer->steering);
+    device_free(device, buffer->device_voltages);
+    device_free(device, buffer->device_saturated);
+    device_free_pinned(device, buffer->voltages);
+    device_free_pinned(device, buffer->saturated);
+    free(buffer->n_present);
+    free(buffer->heaps);
+    free(buffer->sent);
+    free(buffer->groups);
+}
+
+/* Weights of 1 and no delays. */
+static int create_parameters(struct xbgpu_beams *b)
+{
+    struct device *device = b->engine->c.device;
+    size_t n_ants = b->layout->n_ants, n_chan = b->layout->n_chan;
+    size_t parameters_bytes = b->n * sizeof(*b->parameters);
+
+    b->parameters = calloc(b->n, sizeof(*b->parameters));
+    b->steering = calloc(b->n * n_ants, sizeof(*b->steering));
+    b->device_parameters = device_alloc(device, parameters_bytes);
+    b->device_steering = device_alloc(device, b->n * n_ants * sizeof(*b->steering));
+    b->coefficients = device_alloc(device, n_chan * b->n * n_ants * 2 * sizeof(*b->coefficients));
+    b->exponents = device_alloc(device, n_chan * b->n * sizeof(*b->exponents));
+    if (!b->parameters || !b->steering || !b->device_parameters || !b->device_steering || !b->coefficients ||
+        !b->exponents)
+        return -ENOMEM;
+    for (size_t i = 0; i < b->n * n_ants; i++)
+        b->steering[i].amplitude = 1;
+    for (size_t i = 0; i < b->n; i++) {
+        const struct xbgpu_config_beam *config = xbgpu_config_beam(b->config, i);
+        uint64_t seed = (uint64_t)config->dither_seed;
+        if (config->dither_seed < 0 && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+            return -EIO;
+        b->parameters[i] = (struct beam){
+            .seed = seed & INT64_MAX >> 10, /* so that it can be given back as dither_seed */
+            .pol = (uint32_t)config->pol,
+            .dither = config->dither == XBGPU_DITHER_UNIFORM,
+        };
+    }
+    void *pinned = device_alloc_pinned(device, parameters_bytes);
+    int err = -ENOMEM;
+    if (pinned) {
+        memcpy(pinned, b->parameters, parameters_bytes);
+        err = device_upload(device, b->device_parameters, pinned, parameters_bytes);
+    }
+    device_free_pinned(device, pinned);
+    return err;
+}
+
+static int create_kernels(struct xbgpu_beams *b)
+{
+    const struct beamform_args args = {.format = b->layout->format};
+    struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
+    int err = device_kernel_create(b->engine->c.device, &beam_coefficients_kernel, NULL, 0, &b->coefficients_kernel);
+
+    beamform_constants(&args, constants);
+    return err ? err
+               : device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS,
+                                      &b->beamform_kernel);
+}
+
+static int add_sensors(struct xbgpu_beams *b, struct beam_stream *stream)
+{
+    const struct {
+        const char *name, *help;
+        struct sensor *sensor;
+    } rows[] = {
+        {"beng-clip-cnt", "Complex samples of the beam that saturated, since the start.", &stream->clip_cnt},
+        {"tx.next-timestamp", "ADC timestamp (in samples) up to which the beam has been made.",
+         &stream->next_timestamp},
+    };
+    int64_t begin_ns = timebase_unix_ns(&b->timebase, 0);
+    int err = 0;
+
+    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
+        char name[160];
+        snprintf(name, sizeof(name), "%s.%s", stream->config->name, rows[i].name);
+        const struct sensor_desc about = {
+            .name = name, .description = rows[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
+        err = sensors_add(b->engine->c.sensors, rows[i].sensor, &about,
+                          (struct sensor_reading){begin_ns, SENSOR_NOMINAL, {0}});
+    }
+    return err;
+}
+
+static void register_metrics(struct beam_stream *stream)
+{
+    char labels[128] = "";
+    const struct {
+        const char *name, *help;
+        const struct counter *counter;
+    } rows[] = {
+        {"xbgpu_output_b_heaps", "Heaps of a beam handed to the sender.", &stream->heaps},
+        {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
+        {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
+        {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
+    };
+
+    stats_label(labels, sizeof(labels), "stream", stream->config->name);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
+}
+
+static int create_streams(struct xbgpu_beams *b)
+{
+    int err = 0;
+
+    b->streams = calloc(b->n, sizeof(*b->streams));
+    b->destinations.items = calloc(b->n, sizeof(*b->destinations.items));
+    if (!b->streams || !b->destinations.items)
+        return -ENOMEM;
+    for (size_t i = 0; !err && i < b->n; i++) {
+        struct beam_stream *stream = &b->streams[i];
+        stream->config = xbgpu_config_beam(b->config, i);
+        stream->capture = stream->config->send_enabled;
+        b->destinations.items[b->destinations.n++] = stream->config->destination.items[0];
+        register_metrics(stream);
+        err = add_sensors(b, stream);
+    }
+    stats_counter("xbgpu_beam_skipped_heaps", "Heaps of beams not sent because no antenna was there.", NULL,
+                  &b->skipped_heaps);
+    stats_counter("xbgpu_beam_dropped_heaps", "Heaps of beams not made because no output buffer was free.", NULL,
+                  &b->dropped_heaps);
+    return err;
+}
+
+static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
+{
+    const struct spead_descriptor descriptors[N_ITEMS] = {
+        [ITEM_TIMESTAMP] = OUTBUF_TIMESTAMP_DESCRIPTOR,
+        [ITEM_FREQUENCY] =
+            SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
+        [ITEM_BEAM_ANTS] = SPEAD_VALUE_DESCRIPTOR(SPEAD_BEAM_ANTS, "beam_ants", "Count of antennas included in beam."),
+        [ITEM_RAW] = {.id = SPEAD_BF_RAW,
+                      .name = "bf_raw",
+                      .description = "Channelised, beamformed voltage.",
+                      .dtype = "|i1",
+                      .format_type = 'i',
+                      .format_bits = 8,
+                      .n_dims = 3,
+                      .shape = {(int64_t)b->layout->n_chan, (int64_t)b->layout->n_spectra, 2}},
+    };
+    struct send_stream_config config;
+
+    outbuf_stream_config(&b->config->send, b->engine, &config);
+    config.name = "beams";
+    config.sink.destinations = &b->destinations;
+    config.heap_bytes = b->heap_bytes;
+    config.n_items = N_ITEMS;
+    config.rate_bytes_per_s = xbgpu_beam_rate(b->config, b->layout);
+    config.heap_cnt_start = (uint64_t)(b->config->recv.chan_offset / b->config->recv.n_chan_substream);
+    config.heap_cnt_step = (uint64_t)(b->config->recv.n_chan / b->config->recv.n_chan_substream);
+    config.descriptors = descriptors;
+    config.n_descriptors = N_ITEMS;
+    config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
+    config.max_jobs = XBGPU_BEAM_BUFFERS;
+    config.stats = &b->stats;
+    int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);
+    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+        err = sender_add_memory(b->send, b->buffers[i].voltages, b->layout->n_batches * b->n * b->heap_bytes, why,
+                                why_bytes);
+    return err;
+}
+
+int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                       struct xbgpu_beams **beams, char *why, size_t why_bytes)
+{
+    *beams = NULL;
+    if (config->beams.n == 0)
+        return 0;
+    struct xbgpu_beams *b = calloc(1, sizeof(*b));
+    if (!b)
+        return -ENOMEM;
+    b->config = config;
+    b->layout = layout;
+    b->engine = engine;
+    b->n = config->beams.n;
+    b->heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
+    int err = create_parameters(b);
+    if (!err)
+        err = create_kernels(b);
+    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+        err = create_buffer(b, &b->buffers[i]);
+    if (!err)
+        err = create_streams(b);
+    if (!err)
+        err = open_stream(b, why, why_bytes);
+    if (err) {
+        xbgpu_beams_destroy(b);
+        return err;
+    }
+    *beams = b;
+    return 0;
+}
+
+void xbgpu_beams_destroy(struct xbgpu_beams *beams)
+{
+    struct xbgpu_beams *b = beams;
+
+    if (!b)
+        return;
+    struct device *device = b->engine->c.device;
+    for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
+        destroy_buffer(b, &b->buffers[i]);
+    device_kernel_destroy(b->coefficients_kernel);
+    device_kernel_destroy(b->beamform_kernel);
+    device_free(device, b->device_parameters);
+    device_free(device, b->device_steering);
+    device_free(device, b->coefficients);
+    device_free(device, b->exponents);
+    free(b->parameters);
+    free(b->steering);
+    free(b->streams);
+    free(b->destinations.items);
+    free(b);
+}

@@ -1,0 +1,59 @@
+/* beams.h - voltage beams: from the batches of an input to heaps of all beams, and their SPEAD stream.
+ *
+ * Flow:      xbgpu_beams_process(input) --beam_coefficients, where a beam was steered--> beamform --> output buffer
+ *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
+ * Steering:  holds from the first batch that no input has yet; all batches of an input have the same coefficients.
+ * Missing:   absent antennas add nothing.  beam_ants says how many were there; a batch without any is not sent.
+ * Capture:   beams are always made.  Whether a heap leaves is decided when its buffer is pushed.
+ * Ownership: as in common/engine/outbuf.h.
+ * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs a buffer. */
+#ifndef XBGPU_BEAMS_H
+#define XBGPU_BEAMS_H
+
+#include "common/base/counter.h"
+#include "common/telemetry/sensor.h"
+#include "kernels/beamform/beam_coefficients.h"
+#include "xbgpu/layout.h"
+#include "xbgpu/output.h"
+
+#include <stdbool.h>
+
+struct engine;
+struct outbuf;
+struct xbgpu_beams;
+
+/* Makes buffers, kernels and the stream, of which the engine has the senders already.  With no beam configured '*beams'
+ * is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
+                       struct xbgpu_beams **beams, char *why, size_t why_bytes);
+
+/* The streams of the device must be idle.  NULL is accepted. */
+void xbgpu_beams_destroy(struct xbgpu_beams *beams);
+
+/* A new input. */
+void xbgpu_beams_begin(struct xbgpu_beams *beams);
+
+/* Queues the beams of the input, 'compute' being the lane's stream.  Returns false if it must wait for a buffer (only if
+ * 'may_wait'; else the batches are dropped and counted). */
+bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
+                         const struct xbgpu_output_input *input, bool may_wait);
+
+/* Points a beam: steering [ant]. */
+void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering);
+
+/* As xbgpu_stream_set_capture(), of a beam. */
+int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
+
+/* Whether a buffer is one of beams. */
+bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
+
+/* Hands a downloaded buffer to the sender. */
+void xbgpu_beams_push(struct outbuf *buffer);
+
+/* The seed of a beam's dither. */
+uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam);
+
+/* Logs what each beam sent.  After the senders have stopped. */
+void xbgpu_beams_log(const struct xbgpu_beams *beams);
+
+#endif
