@@ -303,7 +303,7 @@ static __device__ __forceinline__ void filter_stage(const struct place (&places)
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
-    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes; boxes need 128 */
+    extern __shared__ float4 shared_memory[];           /* begins at a multiple of 1024 bytes; boxes need 128 */
     typedef float2 buffer[STEP_SPECTRA * M1 * COLUMNS]; /* [spectrum][j1][c] */
     buffer *points = (buffer *)shared_memory;           /* [2] */
     struct tables *tables = (struct tables *)(points + 2);
