@@ -1,6 +1,7 @@
 /* device.c - which device runs the pipelines, and the way to its operations.  See device.h. */
 #include "common/device/device.h"
 
+#include "common/base/why.h"
 #include "common/device/plugin.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -183,10 +184,8 @@ uint64_t device_direct_bytes(uint64_t bytes)
 
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes)
 {
-    if (!device_ok(device)) {
-        snprintf(why, why_bytes, "the device has failed");
-        return -EIO;
-    }
+    if (!device_ok(device))
+        return why_fail(-EIO, why, why_bytes, "the device has failed");
     return device->ops->alloc_direct(device, bytes, direct, why, why_bytes);
 }
 
@@ -209,10 +208,8 @@ int device_check_exported(struct device *device, const char *key, char *why, siz
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes)
 {
-    if (!device_ok(device)) {
-        snprintf(why, why_bytes, "the device has failed");
-        return -EIO;
-    }
+    if (!device_ok(device))
+        return why_fail(-EIO, why, why_bytes, "the device has failed");
     return device->ops->alloc_exported(device, bytes, exported, why, why_bytes);
 }
 

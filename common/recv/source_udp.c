@@ -11,6 +11,7 @@
  * (docs/performance.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/why.h"
 #include "common/recv/gro.h"
 #include "common/base/log.h"
 #include "common/recv/source.h"
@@ -550,10 +551,8 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
         return err;
     files_raise_limit();
     struct udp_source *source = calloc(1, sizeof(*source));
-    if (!source) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!source)
+        return why_out_of_memory(why, why_bytes);
     source->base.ops = &udp_ops;
     source->epoll_fd = -1;
     source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
@@ -563,13 +562,11 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
         source->may_coalesce = opening.may_coalesce;
         source->busy_ns = config->busy_poll_ns;
     } else {
-        snprintf(why, why_bytes, "out of memory");
-        err = -ENOMEM;
+        err = why_out_of_memory(why, why_bytes);
     }
-    if (err) {
+    if (err)
         udp_close(&source->base);
-        return err;
-    }
-    *out = &source->base;
-    return 0;
+    else
+        *out = &source->base;
+    return err;
 }

@@ -1,5 +1,6 @@
 /* source_verbs_open.c - the start of a source: what it needs of the card and the host, step by step, and why it
  * cannot be had. */
+#include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -418,10 +419,8 @@ int recv_source_verbs_open(const struct recv_source_config *config, struct recv_
     struct opening opening = {.config = config, .source = source, .why = why, .why_bytes = why_bytes};
     int err = 0;
 
-    if (!source) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!source)
+        return why_out_of_memory(why, why_bytes);
     source->base.ops = &verbs_source_ops;
     source->drops_fd = -1;
     for (size_t i = 0; i < ARRAY_LEN(steps) && !err; i++)

@@ -11,6 +11,7 @@
 #include "common/send/sink.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "common/base/why.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -390,11 +391,10 @@ int send_sink_udp_open(const struct send_sink_config *config, struct send_sink *
     struct sockaddr_in *destinations = calloc(endpoints->n, sizeof(*destinations));
     unsigned *open_message = calloc(endpoints->n, sizeof(*open_message));
     if (!sink || !destinations || !open_message) {
-        snprintf(why, why_bytes, "out of memory");
         free(open_message);
         free(destinations);
         free(sink);
-        return -ENOMEM;
+        return why_out_of_memory(why, why_bytes);
     }
     sink->base.ops = &udp_ops;
     sink->joins = true;
@@ -407,10 +407,9 @@ int send_sink_udp_open(const struct send_sink_config *config, struct send_sink *
             .sin_addr = endpoints->items[i].address,
         };
     err = open_socket(sink, config, &interface, why, why_bytes);
-    if (err) {
+    if (err)
         udp_close(&sink->base);
-        return err;
-    }
-    *out = &sink->base;
-    return 0;
+    else
+        *out = &sink->base;
+    return err;
 }

@@ -299,12 +299,11 @@ int dsim_live_create(const struct dsim_program *program, const struct dsim_forma
     int err = make_buffers(made);
     if (!err)
         err = make_tables(made, why, why_bytes);
-    if (err) {
+    if (err)
         dsim_live_destroy(made);
-        return err;
-    }
-    *live = made;
-    return 0;
+    else
+        *live = made;
+    return err;
 }
 
 void dsim_live_destroy(struct dsim_live *live)

@@ -5,6 +5,7 @@
 #include "common/base/inbox.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/base/why.h"
 #include "common/telemetry/stats.h"
 #include "common/base/thread.h"
 #include "tools/dsim/recording.h"
@@ -186,12 +187,6 @@ bool dsim_play_failed(const struct dsim_play *play)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-static int out_of_memory(char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "out of memory");
-    return -ENOMEM;
-}
-
 /* Chooses how many blocks of how many heaps; see 'Ahead' in the header. */
 static void set_sizes(struct dsim_play *play)
 {
@@ -248,11 +243,10 @@ static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
             return err;
         int64_t n_samples = dsim_recording_n_samples(play->recordings[i]);
         int64_t n_heaps = n_samples / (int64_t)play->packet_samples;
-        if (n_heaps == 0) {
-            snprintf(why, why_bytes, "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu", i,
-                     recording_config(play, i)->file, (long long)n_samples, play->packet_samples);
-            return -EINVAL;
-        }
+        if (n_heaps == 0)
+            return why_fail(-EINVAL, why, why_bytes,
+                            "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu", i,
+                            recording_config(play, i)->file, (long long)n_samples, play->packet_samples);
         if (n_heaps < play->n_heaps)
             play->n_heaps = n_heaps;
     }
@@ -298,7 +292,7 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
     play->blocks = calloc(play->n_blocks, sizeof(*play->blocks));
     if (!play->values || !play->quantised || !play->blocks || inbox_create(play->n_blocks, &play->free) ||
         inbox_create(play->n_blocks, &play->full))
-        return out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (size_t i = 0; i < play->n_blocks; i++) {
         struct dsim_block *block = &play->blocks[i];
         const struct inbox_item item = {.object = block};
@@ -307,7 +301,7 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
         block->heaps.payloads = malloc(n_all * play->heap_bytes);
         block->heaps.n_saturated = malloc(n_all * sizeof(*block->heaps.n_saturated));
         if (!block->heaps.payloads || !block->heaps.n_saturated)
-            return out_of_memory(why, why_bytes);
+            return why_out_of_memory(why, why_bytes);
         buffer_ref_init(&block->ref, play->free, item);
         inbox_push(play->free, &item);
     }
@@ -337,7 +331,7 @@ static int open_play(struct dsim_play *play, char *why, size_t why_bytes)
     if (!play->live) {
         play->recordings = calloc(play->config->recordings.n, sizeof(struct dsim_recording *));
         if (!play->recordings)
-            return out_of_memory(why, why_bytes);
+            return why_out_of_memory(why, why_bytes);
         err = open_recordings(play, why, why_bytes);
     }
     return err ? err : make_blocks(play, why, why_bytes);
@@ -350,7 +344,7 @@ int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int
 
     assert(live || config->recordings.n == 1 || config->recordings.n == dsim_config_n_inputs(config));
     if (!made)
-        return out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     made->config = config;
     made->live = live;
     made->n_inputs = dsim_config_n_inputs(config);

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/why.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "tools/shared/sim_sender.h"
@@ -369,7 +370,7 @@ static int deal_inputs(struct dsim_sender *sender, const struct dsim_config *con
     sender->inputs = calloc(n_inputs / n_senders + 1, sizeof(*sender->inputs));
     sender->destinations.items = calloc(n_destinations, sizeof(*sender->destinations.items));
     if (!sender->inputs || !sender->destinations.items)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (size_t i = l; i < n_inputs; i += n_senders) {
         const struct endpoint_list *endpoints = dsim_config_input_endpoints(config, i);
         sender->inputs[sender->n_inputs++] = (struct input){
@@ -447,7 +448,7 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
     assert(!heaps != !play && (play || heaps->n_inputs == dsim_config_n_inputs(config)));
     if (!made || !(made->losses = calloc(dsim_config_n_inputs(config), sizeof(*made->losses)))) {
         free(made);
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     }
     int err = sim_senders_init(&made->senders, &config->send, &config->time, service, config->digitiser.first_timestamp,
                                run, why, why_bytes);

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/why.h"
 #include "common/send/sender.h"
 #include "common/telemetry/stats.h"
 #include "tools/fsim/antenna.h"
@@ -177,7 +178,7 @@ static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, c
     sender->ants = calloc(n_ants, sizeof(*sender->ants));
     sender->next_descriptors = calloc(n_ants, sizeof(*sender->next_descriptors));
     if (!sender->ants || !sender->next_descriptors)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (; sender->n_ants < n_ants && !err; sender->n_ants++)
         err = fsim_antenna_open(&sender->ants[sender->n_ants], &send->wire, l + sender->n_ants * n_senders, why,
                                 why_bytes);
@@ -218,7 +219,7 @@ int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *
     struct fsim_send *made = calloc(1, sizeof(*made) + n_senders * sizeof(made->sender[0]));
 
     if (!made)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     int err = sim_senders_init(&made->wire.senders, &config->send, &config->time, service,
                                config->stream.first_timestamp, run, why, why_bytes);
     made->heaps = heaps;

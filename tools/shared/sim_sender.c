@@ -14,12 +14,6 @@
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-int sim_senders_out_of_memory(char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "out of memory");
-    return -ENOMEM;
-}
-
 size_t sim_senders_count(const struct config_send *send, size_t n_streams)
 {
     size_t n = send->pcap_file ? 1 : (size_t)send->n_threads;

@@ -50,12 +50,11 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
     w->stats = stats;
     counter_add(&stats->files, 1); /* the first file is there */
     err = visrec_dump_init(&w->dump, &config->shape);
-    if (err) {
+    if (err)
         free(w);
-        return err;
-    }
-    *writer = w;
-    return 0;
+    else
+        *writer = w;
+    return err;
 }
 
 void visrec_writer_destroy(struct visrec_writer *writer)

@@ -1,4 +1,5 @@
 /* device.c - the cuda device: opened on one GPU, and closed.  The daemon's common/device/device.c calls what it exports. */
+#include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
 #include "common/device/cuda/image.h"
@@ -166,17 +167,13 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     struct cuda_device *new;
     int err;
 
-    if (strcmp(host->build_id, cbf_build_id) != 0) {
-        snprintf(why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE, cbf_build_id,
-                 host->build_id);
-        return -ENODEV;
-    }
+    if (strcmp(host->build_id, cbf_build_id) != 0)
+        return why_fail(-ENODEV, why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE,
+                        cbf_build_id, host->build_id);
     the_host = host;
     new = calloc(1, sizeof(*new));
-    if (!new) {
-        snprintf(why, why_bytes, "there is no memory for the cuda device");
-        return -ENOMEM;
-    }
+    if (!new)
+        return why_fail(-ENOMEM, why, why_bytes, "there is no memory for the cuda device");
     new->base = (struct device){.ops = &cuda_ops, .name = "cuda", .compiles = true};
     new->host = host;
     err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
