@@ -83,10 +83,8 @@ int inbox_pop(struct inbox *inbox, struct inbox_item *item)
 
 int inbox_try_pop(struct inbox *inbox, struct inbox_item *item)
 {
-    int err;
-
     lock_take(&inbox->lock);
-    err = take_oldest(inbox, item);
+    int err = take_oldest(inbox, item);
     lock_give(&inbox->lock);
     return err;
 }
@@ -117,10 +115,8 @@ void inbox_stop(struct inbox *inbox)
 
 size_t inbox_length(struct inbox *inbox)
 {
-    size_t n;
-
     lock_take(&inbox->lock);
-    n = (size_t)(inbox->n_pushed - inbox->n_popped);
+    size_t n = (size_t)(inbox->n_pushed - inbox->n_popped);
     lock_give(&inbox->lock);
     return n;
 }

@@ -277,10 +277,8 @@ static void cpu_stream_destroy(struct device_stream *stream)
 
 static uint64_t count_given(struct cpu_stream *stream)
 {
-    uint64_t n;
-
     lock_take(&stream->lock);
-    n = stream->n_given;
+    uint64_t n = stream->n_given;
     lock_give(&stream->lock);
     return n;
 }

@@ -55,11 +55,10 @@ static int open_cpu(const struct device_config *config, struct device **device, 
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
 {
     char reason[600];
-    int err;
 
     if (config->kind == DEVICE_CPU)
         return device_opened(config, open_cpu(config, device, "as configured", why, why_bytes), device);
-    err = open_cuda(config, device, why, why_bytes);
+    int err = open_cuda(config, device, why, why_bytes);
     /* Where there is no GPU that will do, 'auto' does without; where there is one but it cannot be had now, a restart
      * may do better than a daemon that is too slow for its data. */
     if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {

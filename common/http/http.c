@@ -47,8 +47,6 @@ struct http {
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
                              struct MHD_Response *response)
 {
-    enum MHD_Result result;
-
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
@@ -60,7 +58,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
                             "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    result = MHD_queue_response(connection, status, response);
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -74,11 +72,9 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
 /* Sends 'text', which was made for it and is freed; NULL: out of memory. */
 static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
 {
-    struct MHD_Response *response;
-
     if (!text)
         return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
-    response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
     if (!response)
         free(text);
     return reply(connection, MHD_HTTP_OK, content_type, response);

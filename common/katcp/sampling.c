@@ -8,7 +8,6 @@
 
 #include "common/base/clock.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

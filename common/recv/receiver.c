@@ -121,10 +121,8 @@ static void *run(void *arg)
 
 int receiver_start(struct receiver *receiver)
 {
-    int err;
-
     assert(!receiver->running);
-    err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
+    int err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
     if (err)
         return err;
     receiver->running = true;
@@ -248,7 +246,6 @@ static int create_assemblers(struct receiver *r)
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver)
 {
     struct receiver *r;
-    int err;
 
     assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
     r = calloc(1, sizeof(*r));
@@ -260,7 +257,7 @@ int receiver_create_from(const struct receiver_config *config, struct recv_sourc
     snprintf(r->name, sizeof(r->name), "%s", config->thread_name);
     r->config.thread_name = r->name;
     r->source = source;
-    err = create_assemblers(r);
+    int err = create_assemblers(r);
     if (err)
         goto undo_receiver;
     err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
@@ -279,9 +276,8 @@ undo_receiver:
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
 {
     struct recv_source *source;
-    int err;
 
-    err = recv_source_open(&config->source, &source, why, why_bytes);
+    int err = recv_source_open(&config->source, &source, why, why_bytes);
     if (err)
         return err;
     err = receiver_create_from(config, source, receiver);

@@ -13,7 +13,6 @@
 #include "common/base/units.h"
 #include "common/base/why.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/udp.h>

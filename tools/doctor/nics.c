@@ -12,7 +12,6 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NICS_MAX  32

@@ -5,7 +5,6 @@
 #include "tools/doctor/sys.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/timex.h>
 #include <time.h>

@@ -5,7 +5,6 @@
 #include "common/daemon/service.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -205,11 +205,9 @@ int visrec_files_next(struct visrec_files *files, char *why, size_t why_bytes)
 
 int visrec_files_close(struct visrec_files *files, char *why, size_t why_bytes)
 {
-    int err;
-
     if (!files)
         return 0;
-    err = visrec_uvh5_close(files->file, why, why_bytes);
+    int err = visrec_uvh5_close(files->file, why, why_bytes);
     free(files->history);
     free(files);
     return err;

@@ -42,14 +42,13 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
                          struct visrec_writer **writer)
 {
     struct visrec_writer *w = calloc(1, sizeof(*w));
-    int err;
 
     if (!w)
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
     counter_add(&stats->files, 1); /* the first file is there */
-    err = visrec_dump_init(&w->dump, &config->shape);
+    int err = visrec_dump_init(&w->dump, &config->shape);
     if (err)
         free(w);
     else

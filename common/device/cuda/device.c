@@ -165,7 +165,6 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
 {
     char gpu[256];
     struct cuda_device *new;
-    int err;
 
     if (strcmp(host->build_id, cbf_build_id) != 0)
         return why_fail(-ENODEV, why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE,
@@ -176,7 +175,7 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
         return why_fail(-ENOMEM, why, why_bytes, "there is no memory for the cuda device");
     new->base = (struct device){.ops = &cuda_ops, .name = "cuda", .compiles = true};
     new->host = host;
-    err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
+    int err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
     if (!err)
         err = init_gpu(new, why, why_bytes);
     if (err)

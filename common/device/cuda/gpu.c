@@ -1,7 +1,6 @@
 /* gpu.c - which GPU, and in plain words why there is none. */
 #include "common/device/cuda/cuda.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
