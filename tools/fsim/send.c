@@ -11,7 +11,9 @@
 #include "tools/fsim/antenna.h"
 #include "tools/shared/sim_sender.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define OTHERS_POLL_NS (50 * NS_PER_US)
@@ -252,14 +254,15 @@ void fsim_send_stop(struct fsim_send *send)
     sim_senders_stop(&send->wire.senders);
 }
 
-struct fsim_send_summary fsim_send_summary(const struct fsim_send *send)
+uint64_t fsim_send_print_summary(const struct fsim_send *send)
 {
-    return (struct fsim_send_summary){
-        .n_heaps = counter_get(&send->wire.n_heaps),
-        .n_packets = counter_get(&send->wire.senders.n_packets),
-        .n_packets_failed = counter_get(&send->wire.senders.n_packets_failed),
-        .latest_ns = sim_senders_latest_ns(&send->wire.senders),
-    };
+    const struct sim_senders *senders = &send->wire.senders;
+    uint64_t n_failed = counter_get(&senders->n_packets_failed);
+
+    printf("fsim: %" PRIu64 " heaps sent, %" PRIu64 " packets, %" PRIu64 " packets failed, at most %.3f s late\n",
+           counter_get(&send->wire.n_heaps), counter_get(&senders->n_packets), n_failed,
+           (double)sim_senders_latest_ns(senders) / 1e9);
+    return n_failed;
 }
 
 void fsim_send_destroy(struct fsim_send *send)
