@@ -272,3 +272,11 @@ void katcp_text_end(struct katcp_text *text)
 {
     katcp_text_add(text, "\n", 1);
 }
+
+void katcp_text_add_inform(struct katcp_text *text, const char *name, const char *const *args)
+{
+    katcp_text_begin(text, '#', name, 0);
+    for (; *args; args++)
+        katcp_text_add_arg(text, *args);
+    katcp_text_end(text);
+}

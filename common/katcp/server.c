@@ -120,9 +120,7 @@ static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
     struct katcp_text line = {0};
     char where[32];
 
-    katcp_text_begin(&line, '#', "disconnect", 0);
-    katcp_text_add_arg(&line, katcp_refusal_sentences[why]);
-    katcp_text_end(&line);
+    katcp_text_add_inform(&line, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         errno = 0; /* it is none the wiser */
     katcp_text_fini(&line);
@@ -282,9 +280,7 @@ static void close_client(struct katcp_client *client, int *left_ms)
     if (client->call.active)
         katcp_fail(&client->call, "the program is ending");
     katcp_text_clear(line);
-    katcp_text_begin(line, '#', "disconnect", 0);
-    katcp_text_add_arg(line, "the program is ending");
-    katcp_text_end(line);
+    katcp_text_add_inform(line, "disconnect", (const char *[]){"the program is ending", NULL});
     katcp_client_inform(client, line);
     while (client->fd >= 0 && client->out.n > client->out_at && *left_ms > 0) {
         struct pollfd out = {.fd = client->fd, .events = POLLOUT};
