@@ -1,6 +1,7 @@
 /* verbs.c - see verbs.h. */
 #include "common/net/verbs.h"
 
+#include "common/base/file.h"
 #include "common/base/why.h"
 
 #include <assert.h>
@@ -35,14 +36,9 @@ static int fail(const char *interface, int err, const char *what, const char *cu
 /* What is locked for cards, which the kernel counts by itself: mlock() has the same limit, and another count. */
 static unsigned long long pinned_bytes(void)
 {
-    FILE *file = fopen("/proc/self/status", "re");
     unsigned long long kib = 0;
-    char line[128];
 
-    while (file && fgets(line, sizeof(line), file) && sscanf(line, "VmPin: %llu", &kib) != 1)
-        continue;
-    if (file)
-        fclose(file);
+    file_find_number("/proc/self/status", "VmPin: %llu", &kib);
     return kib << 10;
 }
 

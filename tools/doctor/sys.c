@@ -137,16 +137,11 @@ bool sys_runs_file(const char *program, const char *path)
 
 bool sys_capability(const char *root, int pid, int capability, bool *has)
 {
-    char path[PATH_MAX], line[256];
+    char path[PATH_MAX];
     unsigned long long mask;
-    bool found = false;
 
     snprintf(path, sizeof(path), "%s/proc/%d/status", root, pid);
-    FILE *file = fopen(path, "r");
-    while (file && !found && fgets(line, sizeof(line), file))
-        found = sscanf(line, "CapEff: %llx", &mask) == 1;
-    if (file)
-        fclose(file);
+    bool found = file_find_number(path, "CapEff: %llx", &mask);
     if (found)
         *has = mask >> capability & 1;
     return found;
