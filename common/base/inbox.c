@@ -28,15 +28,14 @@ int inbox_create(size_t n_slots, struct inbox **inbox)
         return -ENOMEM;
     new->n_slots = n_slots;
     new->slots = calloc(n_slots, sizeof(*new->slots));
-    if (!new->slots)
-        goto undo_inbox;
+    if (!new->slots) {
+        free(new);
+        return -ENOMEM;
+    }
     lock_init(&new->lock);
     lock_init_condition(&new->changed);
     *inbox = new;
     return 0;
-undo_inbox:
-    free(new);
-    return -ENOMEM;
 }
 
 void inbox_destroy(struct inbox *inbox)

@@ -193,9 +193,12 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
     bytes_add(&use->device_bytes, 1, rest);
 }
 
-/* Divides the buffers among the slots. */
-static void point_landings(struct receiver *r)
+/* The buffers are divided among the slots. */
+static int create_buffers(struct receiver *r)
 {
+    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    if (!r->buffers)
+        return -ENOMEM;
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
         struct placement *placement = &r->placements[i];
 
@@ -205,14 +208,6 @@ static void point_landings(struct receiver *r)
     }
     r->header_bytes = HEADER_BYTES;
     r->n_offered = PACKET_BATCH_MAX;
-}
-
-static int create_buffers(struct receiver *r)
-{
-    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
-    if (!r->buffers)
-        return -ENOMEM;
-    point_landings(r);
     return 0;
 }
 
@@ -245,10 +240,9 @@ static int create_assemblers(struct receiver *r)
 
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver)
 {
-    struct receiver *r;
+    struct receiver *r = calloc(1, sizeof(*r));
 
     assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
-    r = calloc(1, sizeof(*r));
     if (!r) {
         recv_source_close(source);
         return -ENOMEM;
@@ -258,18 +252,14 @@ int receiver_create_from(const struct receiver_config *config, struct recv_sourc
     r->config.thread_name = r->name;
     r->source = source;
     int err = create_assemblers(r);
+    if (!err)
+        err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
+    if (!err)
+        err = create_buffers(r);
     if (err)
-        goto undo_receiver;
-    err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
-    if (err)
-        goto undo_receiver;
-    err = create_buffers(r);
-    if (err)
-        goto undo_receiver;
-    *receiver = r;
-    return 0;
-undo_receiver:
-    receiver_destroy(r);
+        receiver_destroy(r);
+    else
+        *receiver = r;
     return err;
 }
 
