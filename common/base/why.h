@@ -14,4 +14,7 @@
 
 void why_say(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
+/* Puts "about: " before the sentence that a function has written, unless 'err' is 0.  Returns 'err'. */
+int why_about(int err, const char *about, char *why, size_t why_bytes);
+
 #endif

@@ -196,12 +196,7 @@ void device_free_direct(struct device *device, const struct device_direct *direc
 
 int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes)
 {
-    char reason[400];
-    int err = device->ops->check_exported(device, reason, sizeof(reason));
-
-    if (err)
-        snprintf(why, why_bytes, "%s: %s", key, reason);
-    return err;
+    return why_about(device->ops->check_exported(device, why, why_bytes), key, why, why_bytes);
 }
 
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,

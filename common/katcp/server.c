@@ -1,4 +1,5 @@
 /* server.c - the listeners, and what all clients share. */
+#include "common/base/why.h"
 #include "common/katcp/internal.h"
 
 #include "common/net/endpoint.h"
@@ -207,16 +208,6 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     return 0;
 }
 
-static int parse_allow(const struct config_katcp *config, struct access *access, char *why, size_t why_bytes)
-{
-    char sentence[200];
-
-    int err = access_parse(config->allow, access, sentence, sizeof(sentence));
-    if (err)
-        snprintf(why, why_bytes, "katcp.allow: %s", sentence);
-    return err;
-}
-
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
 static void init(struct katcp_server *server, struct ev_loop *loop, const struct katcp_device *device,
@@ -251,7 +242,7 @@ int katcp_server_open(const struct config_katcp *config, struct ev_loop *loop, c
     katcp_log_open(s);
     s->read_buffer = malloc(KATCP_READ_BYTES);
     if (s->read_buffer)
-        err = parse_allow(config, &s->access, why, why_bytes);
+        err = why_about(access_parse(config->allow, &s->access, why, why_bytes), "katcp.allow", why, why_bytes);
     if (!err)
         err = open_listener(&s->listeners[0], &config->listen, why, why_bytes);
     if (!err)

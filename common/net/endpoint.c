@@ -185,6 +185,15 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
     return text;
 }
 
+int endpoint_fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
+                  size_t why_bytes)
+{
+    char name[128];
+
+    return why_fail(-err, why, why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
+                    what, strerror(err), cure[0] ? "; " : "", cure);
+}
+
 const char *endpoint_bind_error_hint(int err)
 {
     switch (err) {

@@ -382,10 +382,7 @@ struct opening {
 /* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
 static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
 {
-    char name[128];
-    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
-             what, strerror(err), cure[0] ? "; " : "", cure);
-    return -err;
+    return endpoint_fail(endpoint, err, what, cure, opening->why, opening->why_bytes);
 }
 
 static void set_buffer(struct opening *opening, int fd)
@@ -502,13 +499,11 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 
 static int find_interface(struct opening *opening)
 {
-    char reason[400];
     if (!opening->config->interface)
         return 0;
-    int err = endpoint_find_interface(opening->config->interface, &opening->interface, reason, sizeof(reason));
-    if (err)
-        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
-    return err;
+    int err =
+        endpoint_find_interface(opening->config->interface, &opening->interface, opening->why, opening->why_bytes);
+    return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
 static int open_all(struct udp_source *source, struct opening *opening)

@@ -24,7 +24,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -383,21 +382,17 @@ static int verbs_add_memory(struct send_sink *base, const void *memory, size_t n
                             size_t why_bytes)
 {
     struct verbs_sink *sink = sink_of(base);
-    char reason[400];
 
     struct verbs_memory *more = realloc(sink->memories, (sink->n_memories + 1) * sizeof(*more));
     if (!more)
         return why_out_of_memory(why, why_bytes);
     sink->memories = more;
-    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories],
-                                             reason, sizeof(reason))
+    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories], why,
+                                             why_bytes)
                      : verbs_memory_register_exported(&sink->port, (void *)memory, n_bytes, fd, false,
-                                                      &more[sink->n_memories], reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "%s: %s", fd < 0 ? "send.transport" : "send.gpudirect", reason);
-    else
-        sink->n_memories++;
-    return err;
+                                                      &more[sink->n_memories], why, why_bytes);
+    sink->n_memories += !err;
+    return why_about(err, fd < 0 ? "send.transport" : "send.gpudirect", why, why_bytes);
 }
 
 static void verbs_forget_memory(struct send_sink *base)
@@ -556,8 +551,7 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
 
 static int open_sink(struct verbs_sink *sink, const struct send_sink_config *config, char *why, size_t why_bytes)
 {
-    char reason[400];
-    int err = verbs_port_open(config->interface, &sink->port, reason, sizeof(reason));
+    int err = verbs_port_open(config->interface, &sink->port, why, why_bytes);
 
     if (!err) {
         err = check_mtu(&sink->port, config->packet_bytes, why, why_bytes);
@@ -565,15 +559,13 @@ static int open_sink(struct verbs_sink *sink, const struct send_sink_config *con
             return err;
         int frames_err = make_frames(sink, config);
         if (frames_err)
-            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", reason, sizeof(reason));
+            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", why, why_bytes);
     }
     if (!err)
-        err = make_ring(sink, reason, sizeof(reason));
+        err = make_ring(sink, why, why_bytes);
     if (!err)
-        err = make_queue(sink, reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "send.transport: %s", reason);
-    return err;
+        err = make_queue(sink, why, why_bytes);
+    return why_about(err, "send.transport", why, why_bytes);
 }
 
 int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)

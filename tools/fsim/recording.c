@@ -30,23 +30,20 @@ static int map_file(struct fsim_recording *recording, const char *path, char *wh
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     int err = fd < 0 || fstat(fd, &status) ? -errno : 0;
+    bool is_long = !err && S_ISREG(status.st_mode) && status.st_size >= VDIF_HEADER_BYTES;
+    void *file = is_long ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
 
-    if (!err && (!S_ISREG(status.st_mode) || status.st_size < VDIF_HEADER_BYTES)) {
-        snprintf(why, why_bytes, "signal.file: %s is no VDIF file", path);
-        err = -EINVAL;
-    } else if (!err) {
-        void *file = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        err = file == MAP_FAILED ? -errno : 0;
-        if (!err) {
-            recording->file = file;
-            recording->file_bytes = (size_t)status.st_size;
-        }
-    }
-    if (err && err != -EINVAL)
-        snprintf(why, why_bytes, "signal.file: %s cannot be opened: %s", path, strerror(-err));
+    if (file == MAP_FAILED)
+        err = -errno;
     if (fd >= 0)
         close(fd);
-    return err;
+    if (err)
+        return why_fail(err, why, why_bytes, "signal.file: %s cannot be opened: %s", path, strerror(-err));
+    if (!is_long)
+        return why_fail(-EINVAL, why, why_bytes, "signal.file: %s is no VDIF file", path);
+    recording->file = file;
+    recording->file_bytes = (size_t)status.st_size;
+    return 0;
 }
 
 static size_t n_file_frames(const struct fsim_recording *recording)
