@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <linux/mempolicy.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

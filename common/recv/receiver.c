@@ -266,7 +266,6 @@ int receiver_create_from(const struct receiver_config *config, struct recv_sourc
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
 {
     struct recv_source *source;
-
     int err = recv_source_open(&config->source, &source, why, why_bytes);
     if (err)
         return err;

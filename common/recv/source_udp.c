@@ -22,7 +22,6 @@
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -190,7 +190,8 @@ static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, c
 /* A recording that does not loop ends with its last batch. */
 static int64_t count_batches(const struct fsim_config *config, const struct fsim_heaps *heaps)
 {
-    int64_t n = fsim_config_n_batches(config), n_recorded = (int64_t)heaps->n_batches;
+    int64_t n_recorded = (int64_t)heaps->n_batches;
+    int64_t n = sim_senders_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
 
     return config->signal.kind == FSIM_RECORDING && !config->signal.loop && n_recorded < n ? n_recorded : n;
 }
@@ -273,7 +274,7 @@ void fsim_send_destroy(struct fsim_send *send)
     for (size_t l = 0; l < send->wire.senders.n; l++) {
         struct fsim_sender *sender = &send->sender[l];
         for (size_t i = 0; i < sender->n_ants; i++)
-            fsim_antenna_close(&sender->ants[i]);
+            sim_sender_out_close(&sender->ants[i].out);
         free(sender->next_descriptors);
         free(sender->ants);
     }

@@ -67,16 +67,14 @@ int cuda_kernel_create(struct device *device, const struct kernel *kernel, const
     new->base = (struct device_kernel){device, kernel};
     cuda_enter(self);
     int err = image_get(&request, self->kernel_cache, &image);
+    if (!err) {
+        err = load(self, new, &image);
+        image_free(&image);
+    }
     if (err)
-        goto undo_kernel;
-    err = load(self, new, &image);
-    image_free(&image);
-    if (err)
-        goto undo_kernel;
-    *made = &new->base;
-    return 0;
-undo_kernel:
-    free(new);
+        free(new);
+    else
+        *made = &new->base;
     return err;
 }
 
