@@ -12,11 +12,9 @@ void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inb
 
 void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 {
-    int n_before;
-
     assert(n_readers > 0);
     /* Relaxed: the hand-over itself, through an inbox or a stream, orders this before any put. */
-    n_before = atomic_exchange_explicit(&ref->n_readers, n_readers, memory_order_relaxed);
+    int n_before = atomic_exchange_explicit(&ref->n_readers, n_readers, memory_order_relaxed);
     assert(n_before == 0);
 }
 

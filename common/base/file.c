@@ -56,6 +56,19 @@ int file_open_read(const char *path, bool *is_fifo, FILE **file)
     return err;
 }
 
+bool file_find_number(const char *path, const char *format, unsigned long long *number)
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen(path, "re");
+
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = sscanf(line, format, number) == 1;
+    if (file)
+        fclose(file);
+    return found;
+}
+
 static int write_all(int fd, const void *data, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {

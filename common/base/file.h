@@ -20,6 +20,9 @@ int file_sync_name(const char *path);
  * wants to know ('is_fifo' not NULL).  Returns 0, negative errno, -EISDIR, or -EINVAL: it is a device or the like. */
 int file_open_read(const char *path, bool *is_fifo, FILE **file);
 
+/* Finds the number of the first line that 'format', of sscanf with one unsigned long long, fits; false: there is none. */
+bool file_find_number(const char *path, const char *format, unsigned long long *number);
+
 struct file_part {
     const void *data;
     size_t bytes;

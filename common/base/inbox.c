@@ -28,15 +28,14 @@ int inbox_create(size_t n_slots, struct inbox **inbox)
         return -ENOMEM;
     new->n_slots = n_slots;
     new->slots = calloc(n_slots, sizeof(*new->slots));
-    if (!new->slots)
-        goto undo_inbox;
+    if (!new->slots) {
+        free(new);
+        return -ENOMEM;
+    }
     lock_init(&new->lock);
     lock_init_condition(&new->changed);
     *inbox = new;
     return 0;
-undo_inbox:
-    free(new);
-    return -ENOMEM;
 }
 
 void inbox_destroy(struct inbox *inbox)
@@ -83,10 +82,8 @@ int inbox_pop(struct inbox *inbox, struct inbox_item *item)
 
 int inbox_try_pop(struct inbox *inbox, struct inbox_item *item)
 {
-    int err;
-
     lock_take(&inbox->lock);
-    err = take_oldest(inbox, item);
+    int err = take_oldest(inbox, item);
     lock_give(&inbox->lock);
     return err;
 }
@@ -117,10 +114,8 @@ void inbox_stop(struct inbox *inbox)
 
 size_t inbox_length(struct inbox *inbox)
 {
-    size_t n;
-
     lock_take(&inbox->lock);
-    n = (size_t)(inbox->n_pushed - inbox->n_popped);
+    size_t n = (size_t)(inbox->n_pushed - inbox->n_popped);
     lock_give(&inbox->lock);
     return n;
 }

@@ -2,12 +2,12 @@
  * maps huge pages, and locks what there is. */
 #include "common/base/memory.h"
 
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 
 #include <errno.h>
 #include <linux/mempolicy.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,20 +26,6 @@ static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "total_inactive_file %llu"};
 static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
 
-/* Finds the number of the line that has the 'format'; false where there is none ("max" is none). */
-static bool read_number(const char *path, const char *format, unsigned long long *number)
-{
-    char line[256];
-    bool found = false;
-    FILE *file = fopen(path, "r");
-
-    while (file && !found && fgets(line, sizeof(line), file))
-        found = sscanf(line, format, number) == 1;
-    if (file)
-        fclose(file);
-    return found;
-}
-
 /* Lowers 'memory' to what one group allows.  Its use counts pages of files, too, which give way. */
 static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
 {
@@ -47,12 +33,12 @@ static void limit_by_group(const char *directory, const struct group_files *file
     unsigned long long limit, used = 0, cache = 0;
 
     snprintf(path, sizeof(path), "%s/%s", directory, files->limit);
-    if (!read_number(path, "%llu", &limit))
+    if (!file_find_number(path, "%llu", &limit))
         return;
     snprintf(path, sizeof(path), "%s/%s", directory, files->used);
-    read_number(path, "%llu", &used);
+    file_find_number(path, "%llu", &used);
     snprintf(path, sizeof(path), "%s/memory.stat", directory);
-    read_number(path, files->cache_format, &cache);
+    file_find_number(path, files->cache_format, &cache);
     used = cache < used ? used - cache : 0;
     memory->total_bytes = least(memory->total_bytes, limit);
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
@@ -98,9 +84,9 @@ void memory_find(const char *root, struct memory *memory)
 
     *memory = (struct memory){UINT64_MAX, UINT64_MAX};
     snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    if (read_number(path, "MemTotal: %llu kB", &kib))
+    if (file_find_number(path, "MemTotal: %llu kB", &kib))
         memory->total_bytes = (uint64_t)kib << 10;
-    if (read_number(path, "MemAvailable: %llu kB", &kib))
+    if (file_find_number(path, "MemAvailable: %llu kB", &kib))
         memory->available_bytes = (uint64_t)kib << 10;
     limit_by_control_groups(root, memory);
 }

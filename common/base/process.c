@@ -2,6 +2,7 @@
 #include "common/base/process.h"
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 
@@ -41,20 +42,6 @@ static bool read_stat(struct stat_fields *fields)
                   &fields->n_threads, &fields->start_ticks, &fields->virtual_bytes, &fields->resident_pages) == 4;
 }
 
-/* UNIX time of the host's boot, from which the start of a process is counted; negative: not known. */
-static int64_t boot_time_s(void)
-{
-    char line[4096];
-    int64_t boot_s = -1;
-    FILE *file = fopen("/proc/stat", "re");
-
-    while (file && boot_s < 0 && fgets(line, sizeof(line), file))
-        sscanf(line, "btime %" SCNd64, &boot_s);
-    if (file)
-        fclose(file);
-    return boot_s;
-}
-
 static int count_open_files(void)
 {
     DIR *directory = opendir("/proc/self/fd");
@@ -71,7 +58,8 @@ void process_write_metrics(FILE *out)
 {
     struct stat_fields fields;
     struct rlimit limit;
-    int64_t boot_s = boot_time_s();
+    unsigned long long boot_s; /* UNIX time of the host's boot, from which the start of a process is counted */
+    bool boot_known = file_find_number("/proc/stat", "btime %llu", &boot_s);
     int n_files = count_open_files();
 
     put(out, "process_cpu_seconds_total", "counter", "User and system CPU time, in seconds.",
@@ -83,7 +71,7 @@ void process_write_metrics(FILE *out)
             (double)(fields.resident_pages * sysconf(_SC_PAGESIZE)));
         put(out, "process_virtual_memory_bytes", "gauge", "Virtual memory, in bytes.", (double)fields.virtual_bytes);
         put(out, "process_threads", "gauge", "Threads.", (double)fields.n_threads);
-        if (boot_s >= 0)
+        if (boot_known)
             put(out, "process_start_time_seconds", "gauge", "UNIX time at which the process started, in seconds.",
                 (double)boot_s + (double)fields.start_ticks / (double)sysconf(_SC_CLK_TCK));
     }

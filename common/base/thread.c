@@ -158,7 +158,6 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
 {
     struct record *record = aligned_alloc(CACHE_LINE_BYTES, sizeof(*record));
     sigset_t all, before;
-    int err;
 
     if (!record)
         return -ENOMEM;
@@ -169,7 +168,7 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
     /* A new thread inherits the mask, so there is no moment at which a signal could reach it. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    err = pthread_create(&thread->handle, NULL, begin, record);
+    int err = pthread_create(&thread->handle, NULL, begin, record);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (err)
         leave(record);

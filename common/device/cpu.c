@@ -237,29 +237,24 @@ static int cpu_stream_create(struct device *device, const char *name, struct dev
 {
     struct cpu_device *self = (struct cpu_device *)device;
     struct cpu_stream *new = calloc(1, sizeof(*new));
-    int err = -ENOMEM;
 
     if (!new)
         return -ENOMEM;
     new->base.device = device;
     new->ring = calloc(DEVICE_STREAM_DEPTH, sizeof(*new->ring));
-    if (!new->ring)
-        goto undo_stream;
     lock_init(&new->lock);
     lock_init_condition(&new->work);
     lock_init_condition(&new->progress);
-    err = thread_start(&new->thread, name, -1, run_stream, new);
-    if (err)
-        goto undo_ring;
+    int err = new->ring ? thread_start(&new->thread, name, -1, run_stream, new) : -ENOMEM;
+    if (err) {
+        free(new->ring);
+        free(new);
+        return err;
+    }
     new->next = self->streams;
     self->streams = new;
     *stream = &new->base;
     return 0;
-undo_ring:
-    free(new->ring);
-undo_stream:
-    free(new);
-    return err;
 }
 
 static void cpu_stream_destroy(struct device_stream *stream)
@@ -277,10 +272,8 @@ static void cpu_stream_destroy(struct device_stream *stream)
 
 static uint64_t count_given(struct cpu_stream *stream)
 {
-    uint64_t n;
-
     lock_take(&stream->lock);
-    n = stream->n_given;
+    uint64_t n = stream->n_given;
     lock_give(&stream->lock);
     return n;
 }
@@ -411,24 +404,18 @@ static void cpu_then(struct device_stream *stream, void (*fn)(void *arg), void *
 
 static int cpu_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft)
 {
-    struct cpu_fft *new;
-
     if (n > INT_MAX)
         return -EINVAL;
-    new = calloc(1, sizeof(*new));
+    struct cpu_fft *new = calloc(1, sizeof(*new));
     if (!new)
         return -ENOMEM;
     *new = (struct cpu_fft){.base.device = device, .n = n, .batch = batch};
-    if (n > 1) {
-        new->kiss = kiss_fft_alloc((int)n, 0, NULL, NULL);
-        if (!new->kiss)
-            goto undo_fft;
+    if (n > 1 && !(new->kiss = kiss_fft_alloc((int)n, 0, NULL, NULL))) {
+        free(new);
+        return -ENOMEM;
     }
     *fft = &new->base;
     return 0;
-undo_fft:
-    free(new);
-    return -ENOMEM;
 }
 
 static void cpu_fft_destroy(struct device_fft *fft)

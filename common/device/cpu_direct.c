@@ -2,9 +2,9 @@
 #include "common/device/cpu_direct.h"
 
 #include "common/base/memory.h"
+#include "common/base/why.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,8 +40,7 @@ static void *map_file(int fd, size_t bytes, int protection)
 
 static int explain(int err, size_t bytes, const char *what, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
-    return err;
+    return why_fail(err, why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
 }
 
 /* So that what reads memory before writing it gets neither zeros nor the answer of the last run, as device/cpu.c does. */
@@ -84,8 +83,8 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
 /* What follows is a file, which only the cards of tests take. */
 int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "there is no GPU whose memory the network card could write to: this is the cpu device");
-    return -ENODEV;
+    return why_fail(-ENODEV, why, why_bytes,
+                    "there is no GPU whose memory the network card could write to: this is the cpu device");
 }
 
 /* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of

@@ -1,6 +1,7 @@
 /* device.c - which device runs the pipelines, and the way to its operations.  See device.h. */
 #include "common/device/device.h"
 
+#include "common/base/why.h"
 #include "common/device/plugin.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -54,11 +55,10 @@ static int open_cpu(const struct device_config *config, struct device **device, 
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
 {
     char reason[600];
-    int err;
 
     if (config->kind == DEVICE_CPU)
         return device_opened(config, open_cpu(config, device, "as configured", why, why_bytes), device);
-    err = open_cuda(config, device, why, why_bytes);
+    int err = open_cuda(config, device, why, why_bytes);
     /* Where there is no GPU that will do, 'auto' does without; where there is one but it cannot be had now, a restart
      * may do better than a daemon that is too slow for its data. */
     if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {
@@ -183,10 +183,8 @@ uint64_t device_direct_bytes(uint64_t bytes)
 
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes)
 {
-    if (!device_ok(device)) {
-        snprintf(why, why_bytes, "the device has failed");
-        return -EIO;
-    }
+    if (!device_ok(device))
+        return why_fail(-EIO, why, why_bytes, "the device has failed");
     return device->ops->alloc_direct(device, bytes, direct, why, why_bytes);
 }
 
@@ -198,21 +196,14 @@ void device_free_direct(struct device *device, const struct device_direct *direc
 
 int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes)
 {
-    char reason[400];
-    int err = device->ops->check_exported(device, reason, sizeof(reason));
-
-    if (err)
-        snprintf(why, why_bytes, "%s: %s", key, reason);
-    return err;
+    return why_about(device->ops->check_exported(device, why, why_bytes), key, why, why_bytes);
 }
 
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes)
 {
-    if (!device_ok(device)) {
-        snprintf(why, why_bytes, "the device has failed");
-        return -EIO;
-    }
+    if (!device_ok(device))
+        return why_fail(-EIO, why, why_bytes, "the device has failed");
     return device->ops->alloc_exported(device, bytes, exported, why, why_bytes);
 }
 

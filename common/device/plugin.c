@@ -2,6 +2,7 @@
 #include "common/device/plugin.h"
 
 #include "common/base/version.h"
+#include "common/base/why.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -62,20 +63,15 @@ int device_plugin_open(const struct device_config *config, struct device **devic
 {
     char path[PATH_MAX + 64];
 
-    if (!find_plugin(path, sizeof(path))) {
-        snprintf(why, why_bytes, "there is no cuda device here: %s was not built or not installed", DEVICE_PLUGIN_FILE);
-        return -ENODEV;
-    }
+    if (!find_plugin(path, sizeof(path)))
+        return why_fail(-ENODEV, why, why_bytes, "there is no cuda device here: %s was not built or not installed",
+                        DEVICE_PLUGIN_FILE);
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!plugin) {
-        snprintf(why, why_bytes, "the cuda device cannot be loaded: %s", dlerror());
-        return -ELIBBAD;
-    }
+    if (!plugin)
+        return why_fail(-ELIBBAD, why, why_bytes, "the cuda device cannot be loaded: %s", dlerror());
     void *symbol = dlsym(plugin, DEVICE_PLUGIN_OPEN);
-    if (!symbol) {
-        snprintf(why, why_bytes, "%s is no device: it has no %s", path, DEVICE_PLUGIN_OPEN);
-        return -ENODEV;
-    }
+    if (!symbol)
+        return why_fail(-ENODEV, why, why_bytes, "%s is no device: it has no %s", path, DEVICE_PLUGIN_OPEN);
     device_plugin_open_fn *open;
     memcpy(&open, &symbol, sizeof(open)); /* ISO C has no cast from an object's address to a function's */
     return open(config, &host, device, why, why_bytes);

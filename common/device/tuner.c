@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/trust.h"
 #include "common/base/units.h"
+#include "common/base/why.h"
 #include "common/device/texts.h"
 
 #include <assert.h>
@@ -238,22 +239,20 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
     log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),
              sizes);
     int err = choose(device, job, shapes, n, &best);
-    if (!err) {
-        describe(device, job, best, &kept);
-        err = file_replace(directory, kept.name, &(struct file_part){kept.text, strlen(kept.text)}, 1);
-        if (err)
-            snprintf(why, why_bytes, "device.kernel_cache: %s/%s cannot be written: %s", directory, kept.name,
-                     strerror(-err));
-        else
-            log_info("%s: %s: kept in %s/%s", job->output, name, directory, kept.name);
-    } else if (err == -ENOMEM) {
-        snprintf(why, why_bytes,
-                 "%s: there is not enough memory to measure output %s: stop what uses the GPU, or lower it", job->key,
-                 job->output);
-    } else {
-        snprintf(why, why_bytes, "%s: output %s cannot be measured: %s", job->key, job->output, strerror(-err));
-    }
-    return err;
+    if (err == -ENOMEM)
+        return why_fail(err, why, why_bytes,
+                        "%s: there is not enough memory to measure output %s: stop what uses the GPU, or lower it",
+                        job->key, job->output);
+    if (err)
+        return why_fail(err, why, why_bytes, "%s: output %s cannot be measured: %s", job->key, job->output,
+                        strerror(-err));
+    describe(device, job, best, &kept);
+    err = file_replace(directory, kept.name, &(struct file_part){kept.text, strlen(kept.text)}, 1);
+    if (err)
+        return why_fail(err, why, why_bytes, "device.kernel_cache: %s/%s cannot be written: %s", directory, kept.name,
+                        strerror(-err));
+    log_info("%s: %s: kept in %s/%s", job->output, name, directory, kept.name);
+    return 0;
 }
 
 /* The first job that is the same as the j-th but for the output. */

@@ -2,6 +2,7 @@
 #include "common/http/http.h"
 
 #include "common/base/clock.h"
+#include "common/base/why.h"
 #include "common/http/clients.h"
 #include "common/http/names.h"
 #include "common/net/access.h"
@@ -47,8 +48,6 @@ struct http {
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
                              struct MHD_Response *response)
 {
-    enum MHD_Result result;
-
     if (!response)
         return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
@@ -60,7 +59,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
                             "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    result = MHD_queue_response(connection, status, response);
+    enum MHD_Result result = MHD_queue_response(connection, status, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -74,11 +73,9 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
 /* Sends 'text', which was made for it and is freed; NULL: out of memory. */
 static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
 {
-    struct MHD_Response *response;
-
     if (!text)
         return reply_text(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "out of memory\n");
-    response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
     if (!response)
         free(text);
     return reply(connection, MHD_HTTP_OK, content_type, response);
@@ -261,45 +258,36 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
               char *why, size_t why_bytes)
 {
     const struct endpoint *listen_at = &config->listen.items[0];
-    char where[32], sentence[200];
+    char where[32];
     struct http *h = calloc(1, sizeof(*h));
-    int err = -ENOMEM, fd;
+    int err = h ? access_parse(config->allow, &h->access, why, why_bytes) : -ENOMEM, fd = -1;
 
-    if (!h)
-        goto fail;
-    h->stop_fd = -1;
-    err = access_parse(config->allow, &h->access, sentence, sizeof(sentence));
-    if (err) {
-        snprintf(why, why_bytes, "http.allow: %s", sentence);
-        free_http(h);
-        return err;
+    if (h && err) {
+        free(h);
+        return why_about(err, "http.allow", why, why_bytes);
     }
-    h->healthy = healthy;
-    h->status = status;
-    h->own_names = http_names_own("/etc/hosts");
-    h->names = strdup(config->names ? config->names : "");
-    err = h->own_names && h->names ? 0 : -ENOMEM;
-    if (err)
-        goto undo_http;
-    fd = endpoint_listen(listen_at, 32, &h->port); /* our own: libmicrohttpd does not say why it fails */
-    if (fd < 0) {
-        err = fd;
-        goto undo_http;
+    if (!err) {
+        h->stop_fd = -1;
+        h->healthy = healthy;
+        h->status = status;
+        h->own_names = http_names_own("/etc/hosts");
+        h->names = strdup(config->names ? config->names : "");
+        err = h->own_names && h->names ? 0 : -ENOMEM;
     }
-    err = start_daemon(fd, h);
-    if (err)
-        goto undo_listener;
-    *http = h;
-    return 0;
-undo_listener:
-    if (!h->daemon)
+    if (!err) {
+        fd = endpoint_listen(listen_at, 32, &h->port); /* our own: libmicrohttpd does not say why it fails */
+        err = fd < 0 ? fd : start_daemon(fd, h);
+    }
+    if (!err) {
+        *http = h;
+        return 0;
+    }
+    if (fd >= 0 && !h->daemon)
         close(fd);
-undo_http:
-    free_http(h);
-fail:
-    snprintf(why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
-             endpoint_format(listen_at, where, sizeof(where)), strerror(-err), endpoint_bind_error_hint(err));
-    return err;
+    if (h)
+        free_http(h);
+    return why_fail(err, why, why_bytes, "http.listen: cannot serve HTTP on %s: %s%s",
+                    endpoint_format(listen_at, where, sizeof(where)), strerror(-err), endpoint_bind_error_hint(err));
 }
 
 unsigned http_port(const struct http *http)

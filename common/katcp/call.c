@@ -13,16 +13,7 @@
 
 void katcp_log_protocol_error(struct katcp_client *client, const char *what)
 {
-    struct katcp_text *line = &client->server->line;
-
-    katcp_text_clear(line);
-    katcp_text_begin(line, '#', "log", 0);
-    katcp_text_add_arg(line, "error");
-    katcp_text_add_time(line, clock_unix_ns());
-    katcp_text_add_arg(line, "katcp");
-    katcp_text_add_arg(line, what);
-    katcp_text_end(line);
-    katcp_client_answer(client, line);
+    katcp_client_answer(client, katcp_log_line(client->server, "error", clock_unix_ns(), "katcp", what));
 }
 
 /* ---- Beginning --------------------------------------------------------------------------------------------------- */

@@ -399,19 +399,14 @@ static void greet(struct katcp_client *client)
     struct katcp_text *line = &server->line;
 
     for (size_t i = 0; i < KATCP_N_VERSIONS; i++) {
-        const char *version[3];
+        const char *version[4] = {NULL};
         katcp_version(server, i, version);
         katcp_text_clear(line);
-        katcp_text_begin(line, '#', "version-connect", 0);
-        for (size_t k = 0; k < 3 && version[k]; k++)
-            katcp_text_add_arg(line, version[k]);
-        katcp_text_end(line);
+        katcp_text_add_inform(line, "version-connect", version);
         katcp_client_inform(client, line);
     }
     katcp_text_clear(line);
-    katcp_text_begin(line, '#', "client-connected", 0);
-    katcp_text_add_arg(line, client->address);
-    katcp_text_end(line);
+    katcp_text_add_inform(line, "client-connected", (const char *[]){client->address, NULL});
     for (struct katcp_client *other = server->clients; other; other = other->next)
         if (other != client)
             katcp_client_inform(other, line);
@@ -461,9 +456,7 @@ void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why)
         return;
     katcp_count_refusal(why, client->address);
     if (unsent(client) < IDLE_BYTES) {
-        katcp_text_begin(out, '#', "disconnect", 0);
-        katcp_text_add_arg(out, katcp_refusal_sentences[why]);
-        katcp_text_end(out);
+        katcp_text_add_inform(out, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
         if (send(client->fd, out->bytes + client->out_at, unsent(client), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
             errno = 0; /* it is none the wiser */
     }

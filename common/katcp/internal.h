@@ -252,6 +252,10 @@ void katcp_sensor_line(struct katcp_text *line, const char *name, int32_t mid, c
 
 /* ---- katcp/log.c ------------------------------------------------------------------------------------------------- */
 
+/* The line of an inform #log, in the server's own text. */
+const struct katcp_text *katcp_log_line(struct katcp_server *server, const char *level, int64_t unix_ns,
+                                        const char *name, const char *message);
+
 void katcp_log_open(struct katcp_server *server);
 void katcp_log_close(struct katcp_server *server);
 void katcp_log_level(struct katcp_call *call, void *server);

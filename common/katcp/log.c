@@ -38,16 +38,8 @@ static const struct {
 };
 #define DEFAULT_LEVEL 4
 
-static const char *level_name(enum log_level level)
-{
-    switch (level) {
-    case LOG_LEVEL_ERROR: return "error";
-    case LOG_LEVEL_WARNING: return "warn";
-    case LOG_LEVEL_INFO: return "info";
-    case LOG_LEVEL_DEBUG: break;
-    }
-    return "debug";
-}
+/* Of enum log_level. */
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 /* [any thread] */
 static void push(enum log_level level, int64_t unix_ns, const char *message)
@@ -87,17 +79,26 @@ static bool pop(struct queued *message)
     return there_is;
 }
 
-static void inform_all(struct katcp_server *server, const struct queued *message)
+const struct katcp_text *katcp_log_line(struct katcp_server *server, const char *level, int64_t unix_ns,
+                                        const char *name, const char *message)
 {
     struct katcp_text *line = &server->line;
 
     katcp_text_clear(line);
     katcp_text_begin(line, '#', "log", 0);
-    katcp_text_add_arg(line, level_name(message->level));
-    katcp_text_add_time(line, message->unix_ns);
-    katcp_text_add_arg(line, "root");
-    katcp_text_add_arg(line, message->text);
+    katcp_text_add_arg(line, level);
+    katcp_text_add_time(line, unix_ns);
+    katcp_text_add_arg(line, name);
+    katcp_text_add_arg(line, message);
     katcp_text_end(line);
+    return line;
+}
+
+static void inform_all(struct katcp_server *server, const struct queued *message)
+{
+    const struct katcp_text *line =
+        katcp_log_line(server, level_names[message->level], message->unix_ns, "root", message->text);
+
     for (struct katcp_client *client = server->clients; client; client = client->next)
         katcp_client_inform(client, line);
 }

@@ -75,20 +75,17 @@ static const char *parse_head(char *line, const char *end, struct katcp_message 
     return NULL;
 }
 
+/* Characters that are escaped, and the letters that stand for them after a backslash.  NUL is \0. */
+static const char special[] = "\\ \n\r\x1b\t", letters[] = "\\_nret";
+
 /* What an escaped character means; -1: nothing; -2: it is none. */
 static int unescape(char c)
 {
-    switch (c) {
-    case '\\': return '\\';
-    case '_': return ' ';
-    case '0': return '\0';
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 'e': return 0x1b;
-    case 't': return '\t';
-    case '@': return -1;
-    default: return -2;
-    }
+    const char *letter = c ? strchr(letters, c) : NULL;
+
+    if (letter)
+        return special[letter - letters];
+    return c == '0' ? '\0' : c == '@' ? -1 : -2;
 }
 
 /* Unescapes the argument at 'c' in its place, 'to', and ends it by NUL; moves 'c' behind it. */
@@ -213,15 +210,9 @@ void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n)
 /* The letter that stands for a character after a backslash; 0: it stands for itself. */
 static char escape(char c)
 {
-    switch (c) {
-    case '\\': return '\\';
-    case ' ': return '_';
-    case '\n': return 'n';
-    case '\r': return 'r';
-    case 0x1b: return 'e';
-    case '\t': return 't';
-    default: return 0;
-    }
+    const char *found = strchr(special, c);
+
+    return found ? letters[found - special] : 0;
 }
 
 void katcp_text_add_arg(struct katcp_text *text, const char *arg)
@@ -271,4 +262,12 @@ void katcp_text_add_time(struct katcp_text *text, int64_t unix_ns)
 void katcp_text_end(struct katcp_text *text)
 {
     katcp_text_add(text, "\n", 1);
+}
+
+void katcp_text_add_inform(struct katcp_text *text, const char *name, const char *const *args)
+{
+    katcp_text_begin(text, '#', name, 0);
+    for (; *args; args++)
+        katcp_text_add_arg(text, *args);
+    katcp_text_end(text);
 }

@@ -55,4 +55,7 @@ void katcp_text_add_time(struct katcp_text *text, int64_t unix_ns);
 
 void katcp_text_end(struct katcp_text *text);
 
+/* Appends the line of an inform, "#name arg arg"; 'args' end with NULL. */
+void katcp_text_add_inform(struct katcp_text *text, const char *name, const char *const *args);
+
 #endif

@@ -8,7 +8,6 @@
 
 #include "common/base/clock.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -380,15 +379,11 @@ static bool mark_named(struct katcp_call *call, const struct sensors *sensors, c
 /* "seconds" as it is read. */
 static const char *write_real(double value, char text[32])
 {
-    snprintf(text, 32, "%.17g", value);
-    for (int digits = 6; digits < 17 && strtod(text, NULL) == value; digits++) {
-        char shorter[32];
-        snprintf(shorter, sizeof(shorter), "%.*g", digits, value);
-        if (strtod(shorter, NULL) == value) {
-            memcpy(text, shorter, sizeof(shorter));
-            break;
-        }
-    }
+    int n_digits = 6;
+
+    do
+        snprintf(text, 32, "%.*g", n_digits, value);
+    while (strtod(text, NULL) != value && n_digits++ < 17);
     return text;
 }
 

@@ -1,4 +1,5 @@
 /* server.c - the listeners, and what all clients share. */
+#include "common/base/why.h"
 #include "common/katcp/internal.h"
 
 #include "common/net/endpoint.h"
@@ -120,9 +121,7 @@ static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
     struct katcp_text line = {0};
     char where[32];
 
-    katcp_text_begin(&line, '#', "disconnect", 0);
-    katcp_text_add_arg(&line, katcp_refusal_sentences[why]);
-    katcp_text_end(&line);
+    katcp_text_add_inform(&line, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         errno = 0; /* it is none the wiser */
     katcp_text_fini(&line);
@@ -209,16 +208,6 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     return 0;
 }
 
-static int parse_allow(const struct config_katcp *config, struct access *access, char *why, size_t why_bytes)
-{
-    char sentence[200];
-
-    int err = access_parse(config->allow, access, sentence, sizeof(sentence));
-    if (err)
-        snprintf(why, why_bytes, "katcp.allow: %s", sentence);
-    return err;
-}
-
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
 
 static void init(struct katcp_server *server, struct ev_loop *loop, const struct katcp_device *device,
@@ -253,7 +242,7 @@ int katcp_server_open(const struct config_katcp *config, struct ev_loop *loop, c
     katcp_log_open(s);
     s->read_buffer = malloc(KATCP_READ_BYTES);
     if (s->read_buffer)
-        err = parse_allow(config, &s->access, why, why_bytes);
+        err = why_about(access_parse(config->allow, &s->access, why, why_bytes), "katcp.allow", why, why_bytes);
     if (!err)
         err = open_listener(&s->listeners[0], &config->listen, why, why_bytes);
     if (!err)
@@ -282,9 +271,7 @@ static void close_client(struct katcp_client *client, int *left_ms)
     if (client->call.active)
         katcp_fail(&client->call, "the program is ending");
     katcp_text_clear(line);
-    katcp_text_begin(line, '#', "disconnect", 0);
-    katcp_text_add_arg(line, "the program is ending");
-    katcp_text_end(line);
+    katcp_text_add_inform(line, "disconnect", (const char *[]){"the program is ending", NULL});
     katcp_client_inform(client, line);
     while (client->fd >= 0 && client->out.n > client->out_at && *left_ms > 0) {
         struct pollfd out = {.fd = client->fd, .events = POLLOUT};

@@ -1,6 +1,8 @@
 /* access.c - asked once for each connection, before anything is read from it. */
 #include "common/net/access.h"
 
+#include "common/base/why.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
@@ -49,18 +51,14 @@ int access_parse(const char *text, struct access *access, char *why, size_t why_
     for (const char *at = text ? text + strspn(text, separators) : ""; *at; at += strspn(at, separators)) {
         size_t n = strcspn(at, separators);
         snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), at);
-        if (n >= sizeof(item) || !parse_network(item, &address, &mask)) {
-            snprintf(why, why_bytes, "\"%s\" is neither a network, a.b.c.d/bits, nor an address, nor any", item);
-            return -EINVAL;
-        }
-        if (address & ~mask) {
-            snprintf(why, why_bytes, "\"%s\" is no network: its address has bits beyond the mask", item);
-            return -EINVAL;
-        }
-        if (parsed.n == KATCP_MAX_NETWORKS) {
-            snprintf(why, why_bytes, "there are more than %d networks", KATCP_MAX_NETWORKS);
-            return -EINVAL;
-        }
+        if (n >= sizeof(item) || !parse_network(item, &address, &mask))
+            return why_fail(-EINVAL, why, why_bytes,
+                            "\"%s\" is neither a network, a.b.c.d/bits, nor an address, nor any", item);
+        if (address & ~mask)
+            return why_fail(-EINVAL, why, why_bytes, "\"%s\" is no network: its address has bits beyond the mask",
+                            item);
+        if (parsed.n == KATCP_MAX_NETWORKS)
+            return why_fail(-EINVAL, why, why_bytes, "there are more than %d networks", KATCP_MAX_NETWORKS);
         parsed.networks[parsed.n].address = address;
         parsed.networks[parsed.n++].mask = mask;
         at += n;

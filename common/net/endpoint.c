@@ -1,6 +1,8 @@
 /* endpoint.c - the addresses in a configuration file, before any socket is opened. */
 #include "common/net/endpoint.h"
 
+#include "common/base/why.h"
+
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
@@ -65,19 +67,15 @@ static int parse_item(const struct form *form, char *text, struct range *range, 
     char *colon = strchr(text, ':');
     if (colon) {
         *colon = '\0';
-        if (!parse_number(colon + 1, UINT16_MAX, &port) || port == 0) {
-            snprintf(why, why_bytes, "\"%s\": the port must be a number from 1 to 65535", whole);
-            return -EINVAL;
-        }
+        if (!parse_number(colon + 1, UINT16_MAX, &port) || port == 0)
+            return why_fail(-EINVAL, why, why_bytes, "\"%s\": the port must be a number from 1 to 65535", whole);
     }
     char *plus = form->ranges ? strchr(text, '+') : NULL;
     if (plus) {
         *plus = '\0';
-        if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more)) {
-            snprintf(why, why_bytes, "\"%s\": after \"+\" comes how many addresses follow, %d at most", whole,
-                     ENDPOINT_LIST_MAX - 1);
-            return -EINVAL;
-        }
+        if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more))
+            return why_fail(-EINVAL, why, why_bytes, "\"%s\": after \"+\" comes how many addresses follow, %d at most",
+                            whole, ENDPOINT_LIST_MAX - 1);
     }
     struct in_addr address;
     if (inet_pton(AF_INET, text, &address) != 1) {
@@ -87,10 +85,8 @@ static int parse_item(const struct form *form, char *text, struct range *range, 
     range->first = ntohl(address.s_addr);
     range->n = n_more + 1;
     range->port = (uint16_t)port;
-    if (range->first > UINT32_MAX - n_more) {
-        snprintf(why, why_bytes, "\"%s\" goes beyond 255.255.255.255", whole);
-        return -EINVAL;
-    }
+    if (range->first > UINT32_MAX - n_more)
+        return why_fail(-EINVAL, why, why_bytes, "\"%s\" goes beyond 255.255.255.255", whole);
     return 0;
 }
 
@@ -111,20 +107,16 @@ static int add_item(const struct form *form, const char *text, size_t n_chars, s
                     size_t why_bytes)
 {
     char item[ITEM_TEXT_MAX];
-    if (n_chars >= sizeof(item)) {
-        snprintf(why, why_bytes, "\"%.*s...\" is not an endpoint of the form %s", 32, text, form->text);
-        return -EINVAL;
-    }
+    if (n_chars >= sizeof(item))
+        return why_fail(-EINVAL, why, why_bytes, "\"%.*s...\" is not an endpoint of the form %s", 32, text, form->text);
     memcpy(item, text, n_chars);
     item[n_chars] = '\0';
     struct range range;
     int err = parse_item(form, item, &range, why, why_bytes);
     if (err)
         return err;
-    if (list->n + range.n > ENDPOINT_LIST_MAX) {
-        snprintf(why, why_bytes, "the list has more than %d endpoints", ENDPOINT_LIST_MAX);
-        return -EINVAL;
-    }
+    if (list->n + range.n > ENDPOINT_LIST_MAX)
+        return why_fail(-EINVAL, why, why_bytes, "the list has more than %d endpoints", ENDPOINT_LIST_MAX);
     err = append(list, &range);
     if (err)
         snprintf(why, why_bytes, "out of memory");
@@ -148,12 +140,11 @@ static int parse_list(const struct form *form, const char *text, struct endpoint
         snprintf(why, why_bytes, "the list has no endpoint; write %s", form->text);
         err = -EINVAL;
     }
-    if (err) {
+    if (err)
         endpoint_list_fini(&parsed);
-        return err;
-    }
-    *list = parsed;
-    return 0;
+    else
+        *list = parsed;
+    return err;
 }
 
 int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes)
@@ -192,6 +183,15 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
     snprintf(text, text_bytes, "%s%s%s", endpoint->key ? endpoint->key : "", endpoint->key ? ": " : "",
              endpoint_format(endpoint, name, sizeof(name)));
     return text;
+}
+
+int endpoint_fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
+                  size_t why_bytes)
+{
+    char name[128];
+
+    return why_fail(-err, why, why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
+                    what, strerror(err), cure[0] ? "; " : "", cure);
 }
 
 const char *endpoint_bind_error_hint(int err)
@@ -295,9 +295,8 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
         snprintf(why, why_bytes, "there is no network interface \"%s\"; there are %s", name,
                  list_interfaces(all, others, sizeof(others)));
     else if (!(found->ifa_flags & IFF_UP)) {
-        snprintf(why, why_bytes, "the network interface \"%s\" is down; bring it up (ip link set %s up)", name,
-                 found->ifa_name);
-        return -ENETDOWN;
+        return why_fail(-ENETDOWN, why, why_bytes,
+                        "the network interface \"%s\" is down; bring it up (ip link set %s up)", name, found->ifa_name);
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
         snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
                  name);
@@ -317,8 +316,7 @@ int endpoint_find_interface(const char *name, struct interface *interface, char 
 
     if (getifaddrs(&all)) {
         int err = -errno;
-        snprintf(why, why_bytes, "the network interfaces cannot be listed: %s", strerror(-err));
-        return err;
+        return why_fail(err, why, why_bytes, "the network interfaces cannot be listed: %s", strerror(-err));
     }
     const struct ifaddrs *found = pick_interface(all, name);
     int err = check_interface(found, all, name, why, why_bytes);

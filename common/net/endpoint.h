@@ -47,6 +47,10 @@ char *endpoint_format(const struct endpoint *endpoint, char *text, size_t text_b
 /* "key: a.b.c.d:port", as a message about an endpoint begins; returns 'text'. */
 char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text_bytes);
 
+/* Writes "key: a.b.c.d:port: cannot WHAT: the error's text; CURE" for 'err' (positive; CURE may be "").  Returns -err. */
+int endpoint_fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
+                  size_t why_bytes);
+
 /* Advice for an operator after bind() failed with 'err' (negative errno): "; ..." to follow the error, or "". */
 const char *endpoint_bind_error_hint(int err);
 

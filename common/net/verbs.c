@@ -1,6 +1,9 @@
 /* verbs.c - see verbs.h. */
 #include "common/net/verbs.h"
 
+#include "common/base/file.h"
+#include "common/base/why.h"
+
 #include <assert.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
@@ -26,21 +29,16 @@ const bool verbs_built_in = true;
 /* "eth0: what failed: reason; cure".  Returns -err. */
 static int fail(const char *interface, int err, const char *what, const char *cure, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "ibverbs on %s: %s: %s%s%s", interface, what, strerror(err), cure[0] ? "; " : "", cure);
-    return -err;
+    return why_fail(-err, why, why_bytes, "ibverbs on %s: %s: %s%s%s", interface, what, strerror(err),
+                    cure[0] ? "; " : "", cure);
 }
 
 /* What is locked for cards, which the kernel counts by itself: mlock() has the same limit, and another count. */
 static unsigned long long pinned_bytes(void)
 {
-    FILE *file = fopen("/proc/self/status", "re");
     unsigned long long kib = 0;
-    char line[128];
 
-    while (file && fgets(line, sizeof(line), file) && sscanf(line, "VmPin: %llu", &kib) != 1)
-        continue;
-    if (file)
-        fclose(file);
+    file_find_number("/proc/self/status", "VmPin: %llu", &kib);
     return kib << 10;
 }
 
@@ -158,13 +156,12 @@ static int bind_device(struct verbs_port *port, char *why, size_t why_bytes)
     int err = rdma_bind_addr(port->id, (struct sockaddr *)&address) ? (errno ?: EIO) : 0;
     if (err && err != ENODEV && err != EADDRNOTAVAIL)
         return verbs_fail(port, err, "cannot find its device", why, why_bytes);
-    if (err || !port->id->verbs) {
-        snprintf(why, why_bytes,
-                 "ibverbs on %s: this interface belongs to no card with ibverbs; name another, or use transport: udp "
-                 "(\"rdma link\" lists those that have)",
-                 port->interface);
-        return -ENODEV;
-    }
+    if (err || !port->id->verbs)
+        return why_fail(
+            -ENODEV, why, why_bytes,
+            "ibverbs on %s: this interface belongs to no card with ibverbs; name another, or use transport: udp "
+            "(\"rdma link\" lists those that have)",
+            port->interface);
     port->context = port->id->verbs;
     port->port_num = port->id->port_num;
     return 0;
@@ -182,11 +179,9 @@ static int ask_device(struct verbs_port *port, char *why, size_t why_bytes)
     err = ibv_query_port(port->context, (uint8_t)port->port_num, &attr);
     if (err)
         return verbs_fail(port, err, "cannot ask what its port is", why, why_bytes);
-    if (attr.link_layer != IBV_LINK_LAYER_ETHERNET) {
-        snprintf(why, why_bytes, "ibverbs on %s: this port is InfiniBand; its card must be set to Ethernet",
-                 port->interface);
-        return -ENODEV;
-    }
+    if (attr.link_layer != IBV_LINK_LAYER_ETHERNET)
+        return why_fail(-ENODEV, why, why_bytes,
+                        "ibverbs on %s: this port is InfiniBand; its card must be set to Ethernet", port->interface);
     port->max_queue = (uint32_t)device.orig_attr.max_qp_wr;
     port->max_completions = (uint32_t)device.orig_attr.max_cqe;
     port->max_parts = (uint32_t)device.orig_attr.max_sge;
@@ -210,12 +205,11 @@ int verbs_port_open(const char *interface, struct verbs_port *out, char *why, si
         if (!port.pd)
             err = verbs_fail(&port, errno, "cannot allocate a protection domain", why, why_bytes);
     }
-    if (err) {
+    if (err)
         verbs_port_close(&port);
-        return err;
-    }
-    *out = port;
-    return 0;
+    else
+        *out = port;
+    return err;
 }
 
 void verbs_port_close(struct verbs_port *port)

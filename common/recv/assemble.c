@@ -122,7 +122,6 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
 static struct chunk *open_chunk(struct assembler *a, size_t slot)
 {
     struct inbox_item item;
-    int err;
 
     if (a->window[slot])
         return a->window[slot];
@@ -130,7 +129,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
         a->retry_packets--;
         return NULL;
     }
-    err = a->config.may_wait ? inbox_pop(a->config.free_chunks, &item) : inbox_try_pop(a->config.free_chunks, &item);
+    int err =
+        a->config.may_wait ? inbox_pop(a->config.free_chunks, &item) : inbox_try_pop(a->config.free_chunks, &item);
     if (err) {
         a->retry_packets = NO_CHUNK_RETRY_PACKETS - 1;
         return NULL;
@@ -513,9 +513,8 @@ static enum reject admit(struct assembler *a, const struct assemble_packet *pack
                          uint8_t **payload)
 {
     struct assemble_place place;
-    enum reject reject;
 
-    reject = find_place(&a->config.layout, packet, &a->last, &place);
+    enum reject reject = find_place(&a->config.layout, packet, &a->last, &place);
     if (reject)
         return reject;
     a->last = (struct grid_time){packet->timestamp, place.time, place.chunk};

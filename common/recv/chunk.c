@@ -103,19 +103,19 @@ static int chunk_init(struct chunk *chunk, struct device *device, const struct c
 int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *return_to,
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes)
 {
-    struct chunk_pool *p;
-    int err;
+    struct chunk_pool *p = calloc(1, sizeof(*p) + shape->n_chunks * sizeof(p->chunks[0]));
+    int err = 0;
 
     assert(shape->n_chunks > 0 && shape->n_heaps > 0 && shape->heap_bytes > 0);
-    p = calloc(1, sizeof(*p) + shape->n_chunks * sizeof(p->chunks[0]));
     if (!p)
         return -ENOMEM;
     p->device = device;
     p->n_chunks = shape->n_chunks;
-    for (size_t i = 0; i < p->n_chunks; i++) {
+    for (size_t i = 0; i < p->n_chunks && !err; i++)
         err = chunk_init(&p->chunks[i], device, shape, member, why, why_bytes);
-        if (err)
-            goto undo_pool;
+    if (err) {
+        chunk_pool_destroy(p);
+        return err;
     }
     for (size_t i = 0; i < p->n_chunks; i++) {
         struct inbox_item item = {.kind = kind, .object = &p->chunks[i]};
@@ -125,9 +125,6 @@ int chunk_pool_create(struct device *device, const struct chunk_shape *shape, un
     }
     *pool = p;
     return 0;
-undo_pool:
-    chunk_pool_destroy(p);
-    return err;
 }
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */

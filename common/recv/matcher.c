@@ -259,12 +259,11 @@ bool matcher_next(struct matcher *matcher, struct chunk **set, int64_t *timestam
 
 int matcher_create(const struct matcher_config *config, struct matcher **matcher)
 {
-    struct matcher *m;
+    struct matcher *m = calloc(1, sizeof(*m) + config->n_members * sizeof(m->members[0]));
 
     assert(config->n_members >= 1 && config->jump_members >= 1);
     assert(config->window_chunks >= 1 && config->wait_chunks >= config->window_chunks);
     assert(config->chunk_samples > 0 && config->max_chunks > 0);
-    m = calloc(1, sizeof(*m) + config->n_members * sizeof(m->members[0]));
     if (!m)
         return -ENOMEM;
     m->config = *config;
@@ -278,18 +277,16 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->n_alive = config->n_members;
     m->sets = calloc(config->max_chunks * config->n_members, sizeof(m->sets[0]));
     m->set_samples = calloc(config->max_chunks, sizeof(m->set_samples[0]));
-    if (!m->sets || !m->set_samples)
-        goto undo_matcher;
+    bool ok = m->sets && m->set_samples;
     for (unsigned i = 0; i < config->n_members; i++) {
         m->members[i].held = calloc(m->depth, sizeof(m->members[i].held[0]));
-        if (!m->members[i].held)
-            goto undo_matcher;
+        ok = ok && m->members[i].held;
     }
-    *matcher = m;
-    return 0;
-undo_matcher:
-    matcher_destroy(m);
-    return -ENOMEM;
+    if (ok)
+        *matcher = m;
+    else
+        matcher_destroy(m);
+    return ok ? 0 : -ENOMEM;
 }
 
 size_t matcher_drop(struct matcher *matcher)

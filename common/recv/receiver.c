@@ -121,10 +121,8 @@ static void *run(void *arg)
 
 int receiver_start(struct receiver *receiver)
 {
-    int err;
-
     assert(!receiver->running);
-    err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
+    int err = thread_start(&receiver->thread, receiver->config.thread_name, receiver->config.cpu, run, receiver);
     if (err)
         return err;
     receiver->running = true;
@@ -195,9 +193,12 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
     bytes_add(&use->device_bytes, 1, rest);
 }
 
-/* Divides the buffers among the slots. */
-static void point_landings(struct receiver *r)
+/* The buffers are divided among the slots. */
+static int create_buffers(struct receiver *r)
 {
+    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    if (!r->buffers)
+        return -ENOMEM;
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
         struct placement *placement = &r->placements[i];
 
@@ -207,14 +208,6 @@ static void point_landings(struct receiver *r)
     }
     r->header_bytes = HEADER_BYTES;
     r->n_offered = PACKET_BATCH_MAX;
-}
-
-static int create_buffers(struct receiver *r)
-{
-    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
-    if (!r->buffers)
-        return -ENOMEM;
-    point_landings(r);
     return 0;
 }
 
@@ -247,11 +240,9 @@ static int create_assemblers(struct receiver *r)
 
 int receiver_create_from(const struct receiver_config *config, struct recv_source *source, struct receiver **receiver)
 {
-    struct receiver *r;
-    int err;
+    struct receiver *r = calloc(1, sizeof(*r));
 
     assert(config->n_assemblers > 0 && config->n_wanted <= SPEAD_MAX_WANTED);
-    r = calloc(1, sizeof(*r));
     if (!r) {
         recv_source_close(source);
         return -ENOMEM;
@@ -260,28 +251,22 @@ int receiver_create_from(const struct receiver_config *config, struct recv_sourc
     snprintf(r->name, sizeof(r->name), "%s", config->thread_name);
     r->config.thread_name = r->name;
     r->source = source;
-    err = create_assemblers(r);
+    int err = create_assemblers(r);
+    if (!err)
+        err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
+    if (!err)
+        err = create_buffers(r);
     if (err)
-        goto undo_receiver;
-    err = predictor_init(&r->predictor, r->members, r->config.n_assemblers);
-    if (err)
-        goto undo_receiver;
-    err = create_buffers(r);
-    if (err)
-        goto undo_receiver;
-    *receiver = r;
-    return 0;
-undo_receiver:
-    receiver_destroy(r);
+        receiver_destroy(r);
+    else
+        *receiver = r;
     return err;
 }
 
 int receiver_create(const struct receiver_config *config, struct receiver **receiver, char *why, size_t why_bytes)
 {
     struct recv_source *source;
-    int err;
-
-    err = recv_source_open(&config->source, &source, why, why_bytes);
+    int err = recv_source_open(&config->source, &source, why, why_bytes);
     if (err)
         return err;
     err = receiver_create_from(config, source, receiver);

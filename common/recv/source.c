@@ -3,7 +3,6 @@
 
 #include "common/base/clock.h"
 #include "common/net/frame.h"
-#include "common/net/access.h"
 #include "common/base/memory.h"
 #include "common/base/units.h"
 

@@ -7,6 +7,7 @@
  * time-out, or until a frame that has begun is whole.
  * So the head of a FIFO is read, and may be refused, in recv(). */
 #include "common/base/file.h"
+#include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
 #include "common/recv/source.h"
@@ -75,20 +76,19 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     char pcap_why[PCAP_ERRBUF_SIZE];
     errno = 0;
     pcap_t *capture = pcap_fopen_offline(source->file, pcap_why);
-    if (!capture) {
-        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read as a capture: %s", source->path, pcap_why);
-        return errno == ENOMEM ? -ENOMEM : -EINVAL;
-    }
+    if (!capture)
+        return why_fail(errno == ENOMEM ? -ENOMEM : -EINVAL, why, why_bytes,
+                        "recv.pcap_file: \"%s\" cannot be read as a capture: %s", source->path, pcap_why);
     source->capture = capture;
     source->file = NULL;
     source->link_type = pcap_datalink(capture);
     if (!link_type_known(source->link_type)) {
         const char *name = pcap_datalink_val_to_description(source->link_type);
-        snprintf(why, why_bytes,
-                 "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
-                 "IP can be read",
-                 source->path, name ? name : "something unknown", source->link_type);
-        return -EINVAL;
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "recv.pcap_file: the capture \"%s\" is of %s (link type %d); Ethernet, Linux cooked, loopback and raw "
+            "IP can be read",
+            source->path, name ? name : "something unknown", source->link_type);
     }
     return 0;
 }
@@ -180,11 +180,9 @@ static const struct recv_source_ops pcap_source_ops = {
 static int open_file(struct pcap_source *source, char *why, size_t why_bytes)
 {
     int err = file_open_read(source->path, &source->is_fifo, &source->file);
-    if (err) {
-        snprintf(why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", source->path,
-                 err == -EINVAL ? "it is neither a file nor a FIFO" : strerror(-err));
-        return err;
-    }
+    if (err)
+        return why_fail(err, why, why_bytes, "recv.pcap_file: \"%s\" cannot be read: %s", source->path,
+                        err == -EINVAL ? "it is neither a file nor a FIFO" : strerror(-err));
     source->fd = fileno(source->file);
     if (source->is_fifo)
         return setvbuf(source->file, NULL, _IONBF, 0) ? -ENOMEM : 0;
@@ -197,18 +195,16 @@ int recv_source_pcap_open(const struct recv_source_config *config, struct recv_s
     struct pcap_source *source = calloc(1, sizeof(*source));
     char *path = strdup(config->pcap_file);
     if (!source || !path || recv_endpoints_init(config->endpoints, &source->endpoints)) {
-        snprintf(why, why_bytes, "out of memory");
         free(path);
         free(source);
-        return -ENOMEM;
+        return why_out_of_memory(why, why_bytes);
     }
     source->base.ops = &pcap_source_ops;
     source->path = path;
     int err = open_file(source, why, why_bytes);
-    if (err) {
+    if (err)
         pcap_source_close(&source->base);
-        return err;
-    }
-    *out = &source->base;
-    return 0;
+    else
+        *out = &source->base;
+    return err;
 }

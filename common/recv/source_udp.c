@@ -11,6 +11,7 @@
  * (docs/performance.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/why.h"
 #include "common/recv/gro.h"
 #include "common/base/log.h"
 #include "common/recv/source.h"
@@ -21,7 +22,6 @@
 #include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -381,10 +381,7 @@ struct opening {
 /* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
 static int fail(struct opening *opening, const struct endpoint *endpoint, int err, const char *what, const char *cure)
 {
-    char name[128];
-    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
-             what, strerror(err), cure[0] ? "; " : "", cure);
-    return -err;
+    return endpoint_fail(endpoint, err, what, cure, opening->why, opening->why_bytes);
 }
 
 static void set_buffer(struct opening *opening, int fd)
@@ -501,13 +498,11 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 
 static int find_interface(struct opening *opening)
 {
-    char reason[400];
     if (!opening->config->interface)
         return 0;
-    int err = endpoint_find_interface(opening->config->interface, &opening->interface, reason, sizeof(reason));
-    if (err)
-        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
-    return err;
+    int err =
+        endpoint_find_interface(opening->config->interface, &opening->interface, opening->why, opening->why_bytes);
+    return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
 static int open_all(struct udp_source *source, struct opening *opening)
@@ -550,10 +545,8 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
         return err;
     files_raise_limit();
     struct udp_source *source = calloc(1, sizeof(*source));
-    if (!source) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!source)
+        return why_out_of_memory(why, why_bytes);
     source->base.ops = &udp_ops;
     source->epoll_fd = -1;
     source->sockets = calloc(config->endpoints->n, sizeof(*source->sockets));
@@ -563,13 +556,11 @@ int recv_source_udp_open(const struct recv_source_config *config, struct recv_so
         source->may_coalesce = opening.may_coalesce;
         source->busy_ns = config->busy_poll_ns;
     } else {
-        snprintf(why, why_bytes, "out of memory");
-        err = -ENOMEM;
+        err = why_out_of_memory(why, why_bytes);
     }
-    if (err) {
+    if (err)
         udp_close(&source->base);
-        return err;
-    }
-    *out = &source->base;
-    return 0;
+    else
+        *out = &source->base;
+    return err;
 }

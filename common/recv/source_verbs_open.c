@@ -1,5 +1,6 @@
 /* source_verbs_open.c - the start of a source: what it needs of the card and the host, step by step, and why it
  * cannot be had. */
+#include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
@@ -27,32 +28,23 @@ struct opening {
 /* "recv.transport: ibverbs on eth0: what: reason; cure" */
 static int fail(const struct opening *opening, int err, const char *what)
 {
-    char reason[400];
-
-    err = verbs_fail(&opening->source->port, err, what, reason, sizeof(reason));
-    snprintf(opening->why, opening->why_bytes, "recv.transport: %s", reason);
-    return err;
+    err = verbs_fail(&opening->source->port, err, what, opening->why, opening->why_bytes);
+    return why_about(err, "recv.transport", opening->why, opening->why_bytes);
 }
 
 static int fail_queue(const struct opening *opening, int err, const char *what)
 {
     size_t n_bytes = opening->source->max_posted * VERBS_ENTRY_BYTES;
-    char reason[400];
 
-    err = verbs_fail_to_lock(&opening->source->port, err, n_bytes, what, reason, sizeof(reason));
-    snprintf(opening->why, opening->why_bytes, "recv.transport: %s", reason);
-    return err;
+    err = verbs_fail_to_lock(&opening->source->port, err, n_bytes, what, opening->why, opening->why_bytes);
+    return why_about(err, "recv.transport", opening->why, opening->why_bytes);
 }
 
 static int open_port(struct opening *opening)
 {
-    char reason[400];
-
     assert(opening->config->interface);
-    int err = verbs_port_open(opening->config->interface, &opening->source->port, reason, sizeof(reason));
-    if (err)
-        snprintf(opening->why, opening->why_bytes, "recv.interface: %s", reason);
-    return err;
+    int err = verbs_port_open(opening->config->interface, &opening->source->port, opening->why, opening->why_bytes);
+    return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
 /* The ring that was planned, or less where the card takes fewer. */
@@ -81,15 +73,12 @@ static void count_frames(struct opening *opening)
 static int make_memory(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
-    char reason[400];
 
     if (source->device) {
-        int err = device_alloc_exported(source->device, source->n_frames * source->rest_bytes, &source->rests, reason,
-                                        sizeof(reason));
-        if (err) {
-            snprintf(opening->why, opening->why_bytes, "recv.gpudirect: %s", reason);
-            return err;
-        }
+        int err = device_alloc_exported(source->device, source->n_frames * source->rest_bytes, &source->rests,
+                                        opening->why, opening->why_bytes);
+        if (err)
+            return why_about(err, "recv.gpudirect", opening->why, opening->why_bytes);
         source->ring = device_alloc_pinned(source->device, source->ring_bytes);
     } else {
         source->ring = memory_map(source->ring_bytes, memory_node_of_interface(source->port.interface));
@@ -107,7 +96,6 @@ static int make_ring(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
     const char *key = "recv.buffer";
-    char reason[400];
 
     source->device = opening->config->device;
     count_frames(opening);
@@ -117,16 +105,14 @@ static int make_ring(struct opening *opening)
     int err = make_memory(opening);
     if (err)
         return err;
-    err = verbs_memory_register(&source->port, source->ring, source->ring_bytes, true, &source->memory, reason,
-                                sizeof(reason));
+    err = verbs_memory_register(&source->port, source->ring, source->ring_bytes, true, &source->memory, opening->why,
+                                opening->why_bytes);
     if (!err && source->device) {
         key = "recv.gpudirect";
         err = verbs_memory_register_exported(&source->port, source->rests.device, source->rests.bytes, source->rests.fd,
-                                             true, &source->rest_memory, reason, sizeof(reason));
+                                             true, &source->rest_memory, opening->why, opening->why_bytes);
     }
-    if (err)
-        snprintf(opening->why, opening->why_bytes, "%s: %s", key, reason);
-    return err;
+    return why_about(err, key, opening->why, opening->why_bytes);
 }
 
 static int set_non_blocking(int fd)
@@ -229,11 +215,7 @@ static int start_queue(struct opening *opening)
 static int fail_at(const struct opening *opening, const struct endpoint *endpoint, int err, const char *what,
                    const char *cure)
 {
-    char name[128];
-
-    snprintf(opening->why, opening->why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)),
-             what, strerror(err), cure[0] ? "; " : "", cure);
-    return -err;
+    return endpoint_fail(endpoint, err, what, cure, opening->why, opening->why_bytes);
 }
 
 static int open_socket(const struct opening *opening, const struct endpoint *endpoint)
@@ -418,10 +400,8 @@ int recv_source_verbs_open(const struct recv_source_config *config, struct recv_
     struct opening opening = {.config = config, .source = source, .why = why, .why_bytes = why_bytes};
     int err = 0;
 
-    if (!source) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!source)
+        return why_out_of_memory(why, why_bytes);
     source->base.ops = &verbs_source_ops;
     source->drops_fd = -1;
     for (size_t i = 0; i < ARRAY_LEN(steps) && !err; i++)

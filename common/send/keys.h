@@ -5,7 +5,6 @@
 #include "common/config/config.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct config_device;

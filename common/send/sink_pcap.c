@@ -8,6 +8,7 @@
 #include "common/net/frame.h"
 #include "common/send/sink.h"
 #include "common/base/units.h"
+#include "common/base/why.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -209,16 +210,14 @@ static int create_capture(const char *path, struct capture **out, char *why, siz
         capture->format = pcap_open_dead_with_tstamp_precision(DLT_EN10MB, FRAME_BYTES_MAX, PCAP_TSTAMP_PRECISION_NANO);
     }
     if (!capture || !capture->path || !capture->format) {
-        snprintf(why, why_bytes, "out of memory");
         destroy_capture(capture);
-        return -ENOMEM;
+        return why_out_of_memory(why, why_bytes);
     }
     int err = open_file(capture);
     if (err) {
-        snprintf(why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path,
-                 err == -ENXIO ? "nobody reads this FIFO" : strerror(-err));
         destroy_capture(capture);
-        return err;
+        return why_fail(err, why, why_bytes, "send.pcap_file: \"%s\" cannot be written: %s", path,
+                        err == -ENXIO ? "nobody reads this FIFO" : strerror(-err));
     }
     capture->next = captures;
     captures = capture;
@@ -250,10 +249,9 @@ int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink 
     struct pcap_sink *sink = calloc(1, sizeof(*sink));
     struct endpoint *destinations = calloc(endpoints->n, sizeof(*destinations));
     if (!sink || !destinations) {
-        snprintf(why, why_bytes, "out of memory");
         free(destinations);
         free(sink);
-        return -ENOMEM;
+        return why_out_of_memory(why, why_bytes);
     }
     memcpy(destinations, endpoints->items, endpoints->n * sizeof(*destinations));
     sink->base.ops = &pcap_sink_ops;
@@ -267,10 +265,9 @@ int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink 
     if (config->interface && endpoint_find_interface(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);
-    if (err) {
+    if (err)
         pcap_sink_close(&sink->base);
-        return err;
-    }
-    *out = &sink->base;
-    return 0;
+    else
+        *out = &sink->base;
+    return err;
 }

@@ -11,13 +11,12 @@
 #include "common/send/sink.h"
 #include "common/base/thread.h"
 #include "common/base/units.h"
+#include "common/base/why.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/udp.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -312,16 +311,6 @@ static int set_multicast(int fd, const struct send_sink_config *config, const st
     return 0;
 }
 
-/* "outputs[0].destinations: 239.1.0.1:7148: cannot ...: reason; cure" */
-static int fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
-                size_t why_bytes)
-{
-    char name[128];
-    snprintf(why, why_bytes, "%s: cannot %s: %s%s%s", endpoint_describe(endpoint, name, sizeof(name)), what,
-             strerror(err), cure[0] ? "; " : "", cure);
-    return -err;
-}
-
 /* Asks the kernel for the way to each destination, by a connect of a socket that sends nothing. */
 static int check_routes(const struct send_sink_config *config, const struct interface *interface, char *why,
                         size_t why_bytes)
@@ -331,8 +320,9 @@ static int check_routes(const struct send_sink_config *config, const struct inte
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int err = fd < 0 ? -errno : set_multicast(fd, config, interface);
     if (err)
-        err = fail(first, -err, "set up a socket",
-                   err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+        err = endpoint_fail(first, -err, "set up a socket",
+                            err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why,
+                            why_bytes);
     for (size_t i = 0; i < config->destinations->n && !err; i++) {
         const struct endpoint *to = &config->destinations->items[i];
         const struct sockaddr_in address = {
@@ -346,7 +336,7 @@ static int check_routes(const struct send_sink_config *config, const struct inte
                                                                    : "there is no route to it: see \"ip route get\"";
         else if (errno == EACCES)
             cure = "it is a broadcast address: name a multicast group or a host";
-        err = fail(to, errno, "send there", cure, why, why_bytes);
+        err = endpoint_fail(to, errno, "send there", cure, why, why_bytes);
     }
     if (fd >= 0)
         close(fd);
@@ -359,8 +349,9 @@ static int open_socket(struct udp_sink *sink, const struct send_sink_config *con
     sink->fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int err = sink->fd < 0 ? -errno : set_multicast(sink->fd, config, interface);
     if (err)
-        return fail(&config->destinations->items[0], -err, "set up a socket",
-                    err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why, why_bytes);
+        return endpoint_fail(&config->destinations->items[0], -err, "set up a socket",
+                             err == -EMFILE ? "raise the limit of open files (ulimit -n, LimitNOFILE=)" : "", why,
+                             why_bytes);
     set_buffer(sink->fd, config->buffer_bytes);
     return 0;
 }
@@ -368,13 +359,10 @@ static int open_socket(struct udp_sink *sink, const struct send_sink_config *con
 static int find_interface(const struct send_sink_config *config, struct interface *interface, char *why,
                           size_t why_bytes)
 {
-    char reason[400];
     if (!config->interface)
         return 0;
-    int err = endpoint_find_interface(config->interface, interface, reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "send.interface: %s", reason);
-    return err;
+    int err = endpoint_find_interface(config->interface, interface, why, why_bytes);
+    return why_about(err, "send.interface", why, why_bytes);
 }
 
 int send_sink_udp_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)
@@ -390,11 +378,10 @@ int send_sink_udp_open(const struct send_sink_config *config, struct send_sink *
     struct sockaddr_in *destinations = calloc(endpoints->n, sizeof(*destinations));
     unsigned *open_message = calloc(endpoints->n, sizeof(*open_message));
     if (!sink || !destinations || !open_message) {
-        snprintf(why, why_bytes, "out of memory");
         free(open_message);
         free(destinations);
         free(sink);
-        return -ENOMEM;
+        return why_out_of_memory(why, why_bytes);
     }
     sink->base.ops = &udp_ops;
     sink->joins = true;
@@ -407,10 +394,9 @@ int send_sink_udp_open(const struct send_sink_config *config, struct send_sink *
             .sin_addr = endpoints->items[i].address,
         };
     err = open_socket(sink, config, &interface, why, why_bytes);
-    if (err) {
+    if (err)
         udp_close(&sink->base);
-        return err;
-    }
-    *out = &sink->base;
-    return 0;
+    else
+        *out = &sink->base;
+    return err;
 }

@@ -15,6 +15,7 @@
  * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
  *            it is asked to; else there is none. */
 #include "common/base/clock.h"
+#include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
 #include "common/send/sink.h"
@@ -23,7 +24,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -382,23 +382,17 @@ static int verbs_add_memory(struct send_sink *base, const void *memory, size_t n
                             size_t why_bytes)
 {
     struct verbs_sink *sink = sink_of(base);
-    char reason[400];
 
     struct verbs_memory *more = realloc(sink->memories, (sink->n_memories + 1) * sizeof(*more));
-    if (!more) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!more)
+        return why_out_of_memory(why, why_bytes);
     sink->memories = more;
-    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories],
-                                             reason, sizeof(reason))
+    int err = fd < 0 ? verbs_memory_register(&sink->port, (void *)memory, n_bytes, false, &more[sink->n_memories], why,
+                                             why_bytes)
                      : verbs_memory_register_exported(&sink->port, (void *)memory, n_bytes, fd, false,
-                                                      &more[sink->n_memories], reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "%s: %s", fd < 0 ? "send.transport" : "send.gpudirect", reason);
-    else
-        sink->n_memories++;
-    return err;
+                                                      &more[sink->n_memories], why, why_bytes);
+    sink->n_memories += !err;
+    return why_about(err, fd < 0 ? "send.transport" : "send.gpudirect", why, why_bytes);
 }
 
 static void verbs_forget_memory(struct send_sink *base)
@@ -447,17 +441,14 @@ static const struct send_sink_ops verbs_ops = {
 static int check_config(const struct send_sink_config *config, char *why, size_t why_bytes)
 {
     assert(config->packet_bytes > 0);
-    if (!config->interface) {
-        snprintf(why, why_bytes, "send.interface: it must be given for ibverbs");
-        return -EINVAL;
-    }
+    if (!config->interface)
+        return why_fail(-EINVAL, why, why_bytes, "send.interface: it must be given for ibverbs");
     for (size_t i = 0; i < config->destinations->n; i++) {
         char name[128];
         if (endpoint_is_multicast(&config->destinations->items[i]))
             continue;
-        snprintf(why, why_bytes, "%s: ibverbs sends to multicast groups only",
-                 endpoint_describe(&config->destinations->items[i], name, sizeof(name)));
-        return -EINVAL;
+        return why_fail(-EINVAL, why, why_bytes, "%s: ibverbs sends to multicast groups only",
+                        endpoint_describe(&config->destinations->items[i], name, sizeof(name)));
     }
     return 0;
 }
@@ -466,12 +457,12 @@ static int check_mtu(const struct verbs_port *port, size_t packet_bytes, char *w
 {
     if (packet_bytes + IP_UDP_BYTES <= port->mtu)
         return 0;
-    snprintf(why, why_bytes,
-             "send.interface: packets of %zu bytes, %zu with IPv4 and UDP, are more than the MTU of %s, which is %zu: "
-             "raise it (\"ip link set %s mtu %zu\") or send less in a packet",
-             packet_bytes, packet_bytes + IP_UDP_BYTES, port->interface, port->mtu, port->interface,
-             packet_bytes + IP_UDP_BYTES);
-    return -EINVAL;
+    return why_fail(
+        -EINVAL, why, why_bytes,
+        "send.interface: packets of %zu bytes, %zu with IPv4 and UDP, are more than the MTU of %s, which is %zu: "
+        "raise it (\"ip link set %s mtu %zu\") or send less in a packet",
+        packet_bytes, packet_bytes + IP_UDP_BYTES, port->interface, port->mtu, port->interface,
+        packet_bytes + IP_UDP_BYTES);
 }
 
 /* A port that no socket of this host has, so that each sink is a flow of its own. */
@@ -560,8 +551,7 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
 
 static int open_sink(struct verbs_sink *sink, const struct send_sink_config *config, char *why, size_t why_bytes)
 {
-    char reason[400];
-    int err = verbs_port_open(config->interface, &sink->port, reason, sizeof(reason));
+    int err = verbs_port_open(config->interface, &sink->port, why, why_bytes);
 
     if (!err) {
         err = check_mtu(&sink->port, config->packet_bytes, why, why_bytes);
@@ -569,15 +559,13 @@ static int open_sink(struct verbs_sink *sink, const struct send_sink_config *con
             return err;
         int frames_err = make_frames(sink, config);
         if (frames_err)
-            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", reason, sizeof(reason));
+            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", why, why_bytes);
     }
     if (!err)
-        err = make_ring(sink, reason, sizeof(reason));
+        err = make_ring(sink, why, why_bytes);
     if (!err)
-        err = make_queue(sink, reason, sizeof(reason));
-    if (err)
-        snprintf(why, why_bytes, "send.transport: %s", reason);
-    return err;
+        err = make_queue(sink, why, why_bytes);
+    return why_about(err, "send.transport", why, why_bytes);
 }
 
 int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **out, char *why, size_t why_bytes)
@@ -586,10 +574,8 @@ int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink
     if (err)
         return err;
     struct verbs_sink *sink = calloc(1, sizeof(*sink));
-    if (!sink) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!sink)
+        return why_out_of_memory(why, why_bytes);
     sink->base.ops = &verbs_ops;
     sink->port_fd = -1;
     sink->packet_bytes = config->packet_bytes;
@@ -600,10 +586,9 @@ int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink
     sink->on_lost_arg = config->on_lost_arg;
     endpoint_format(&config->destinations->items[0], sink->first_destination, sizeof(sink->first_destination));
     err = open_sink(sink, config, why, why_bytes);
-    if (err) {
+    if (err)
         verbs_close(&sink->base);
-        return err;
-    }
-    *out = &sink->base;
-    return 0;
+    else
+        *out = &sink->base;
+    return err;
 }

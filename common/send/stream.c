@@ -263,12 +263,11 @@ int send_stream_create(const struct send_stream_config *config, struct send_stre
         snprintf(why, why_bytes, "out of memory");
     else
         err = open_sink(stream, config, why, why_bytes);
-    if (err) {
+    if (err)
         send_stream_destroy(stream);
-        return err;
-    }
-    *out = stream;
-    return 0;
+    else
+        *out = stream;
+    return err;
 }
 
 void send_stream_destroy(struct send_stream *stream)

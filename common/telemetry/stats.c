@@ -122,13 +122,10 @@ static int add_sample(struct family *family, const char *labels, const struct sa
 /* A metric that cannot be registered is missed on the page, but no reason not to observe. */
 static void add(const char *name, const char *help, const char *labels, const struct sample *what, double scale)
 {
-    struct family *family;
-    int err;
-
     assert(is_metric_name(name));
     pthread_mutex_lock(&registry_lock);
-    family = find_family(name, help, what->counter != NULL, scale);
-    err = family ? add_sample(family, labels, what) : -1;
+    struct family *family = find_family(name, help, what->counter != NULL, scale);
+    int err = family ? add_sample(family, labels, what) : -1;
     pthread_mutex_unlock(&registry_lock);
     if (err)
         log_error("out of memory: metric %s will not be shown", name);

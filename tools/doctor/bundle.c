@@ -64,31 +64,21 @@ static void copy_file(const char *directory, const char *prefix, const char *pat
     free(text);
 }
 
-static void write_report(const struct doctor *doctor, const char *directory)
+static void write_report(const struct doctor *doctor, const char *directory, const char *name, bool json)
 {
-    const char **names = calloc(doctor->n_files + 1, sizeof(*names));
     char *text = NULL;
     size_t bytes;
-
-    if (!names)
-        abort();
-    for (size_t i = 0; i < doctor->n_files; i++)
-        names[i] = doctor->files[i].path;
     FILE *out = open_memstream(&text, &bytes);
+
     if (!out)
         abort();
-    report_print_json(&doctor->report, names, doctor->n_files, out);
+    if (json)
+        doctor_print_json(doctor, out);
+    else
+        report_print(&doctor->report, false, false, out);
     fclose(out);
-    write_text(directory, "report.json", text, bytes);
+    write_text(directory, name, text, bytes);
     free(text);
-    out = open_memstream(&text, &bytes);
-    if (!out)
-        abort();
-    report_print(&doctor->report, false, false, out);
-    fclose(out);
-    write_text(directory, "report.txt", text, bytes);
-    free(text);
-    free(names);
 }
 
 static void write_files(const struct doctor *doctor, const char *directory)
@@ -138,7 +128,8 @@ int doctor_bundle(const struct doctor *doctor, const char *path)
     }
     snprintf(inside, sizeof(inside), "%s/cbf-doctor", directory);
     mkdir(inside, 0755);
-    write_report(doctor, inside);
+    write_report(doctor, inside, "report.json", true);
+    write_report(doctor, inside, "report.txt", false);
     write_files(doctor, inside);
     int code = run((char *[]){"tar", "-czf", (char *)path, "-C", directory, "cbf-doctor", NULL});
     run((char *[]){"rm", "-r", directory, NULL});

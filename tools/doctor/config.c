@@ -29,7 +29,7 @@ static bool same_decimal(struct decimal a, struct decimal b)
 static struct finding *disagree(struct doctor *doctor, const char *id, const struct doctor_file *x,
                                 const struct doctor_file *f)
 {
-    struct finding *finding = report_add(&doctor->report, FINDING_FAIL, id, "");
+    struct finding *finding = doctor_add(doctor, FINDING_FAIL, id, "");
 
     SAY(finding->subject, "%s, %s", f->name, x->name);
     return finding;
@@ -307,15 +307,15 @@ static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
     }
     free(pairs);
     if (n > 0 && n_bad == 0)
-        SAY(report_add(&doctor->report, FINDING_OK, "config.f-x", x->name)->found,
-            "outputs of %zu fgpu fit: channels %lld to %lld of %lld", n, (long long)recv->chan_offset,
-            (long long)(recv->chan_offset + recv->n_chan_substream) - 1, (long long)recv->n_chan);
+        doctor_note(doctor, FINDING_OK, "config.f-x", x->name, "outputs of %zu fgpu fit: channels %lld to %lld of %lld",
+                    n, (long long)recv->chan_offset, (long long)(recv->chan_offset + recv->n_chan_substream) - 1,
+                    (long long)recv->n_chan);
     return n;
 }
 
 static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
 {
-    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "config.f-x", x->name);
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.f-x", x->name);
     char mine[32], theirs[32] = "none";
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
@@ -335,7 +335,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
 
     if (send->pcap_file || send->ttl > 0 || !send->interface || is_loopback(send->interface))
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_WARN, "config.ttl", file->name);
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "config.ttl", file->name);
     SAY(f->found, "send.ttl is 0");
     SAY(f->expected, "1 on one network, more through routers");
     SAY(f->why, "packets with a time to live of 0 do not leave the host");
@@ -358,8 +358,8 @@ static void check_enabled(struct doctor *doctor, const struct doctor_file *file)
         const struct xbgpu_config_output *output = xbgpu_config_output(&file->xbgpu, o);
         if (output->send_enabled)
             continue;
-        struct finding *f = report_add(&doctor->report, has_control(file) ? FINDING_OK : FINDING_WARN,
-                                       "config.send_enabled", file->name);
+        struct finding *f =
+            doctor_add(doctor, has_control(file) ? FINDING_OK : FINDING_WARN, "config.send_enabled", file->name);
         SAY(f->found, "output %s is not sent: its send_enabled is false%s", output->name,
             config_given(file->config, &output->send_enabled) ? "" : ", the default");
         SAY(f->expected, "true, unless a control system enables it");
@@ -396,9 +396,9 @@ static void check_array(struct doctor *doctor)
                 }
     }
     if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "config.antennas", "")->found,
-            "%zu of the array's %lld antennas are in these files: give the others' files, too", n_served,
-            (long long)n_ants);
+        doctor_note(doctor, FINDING_SKIPPED, "config.antennas", "",
+                    "%zu of the array's %lld antennas are in these files: give the others' files, too", n_served,
+                    (long long)n_ants);
 }
 
 /* An endpoint of a file's outputs that another file's program receives, though it expects another stream. */
@@ -424,7 +424,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
 /* Voltages go to X-engines only, and visibilities to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
-    if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv_pcap_file)
+    if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
         return;
     for (size_t o = 0; from->kind == DOCTOR_FGPU && to->kind == DOCTOR_FGPU && o < from->fgpu.outputs.n; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(&from->fgpu, o);
@@ -449,8 +449,7 @@ static void check_destinations(struct doctor *doctor)
                         char text[32];
                         if (!endpoint_equal(&a->destinations.items[d], &b->destinations.items[e]))
                             continue;
-                        struct finding *f =
-                            report_add(&doctor->report, FINDING_FAIL, "config.destinations", file->name);
+                        struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
                         SAY(f->found, "outputs %s and %s both send to %s", b->name, a->name,
                             endpoint_format(&a->destinations.items[d], text, sizeof(text)));
                         SAY(f->expected, "destinations of its own for each output");
@@ -483,6 +482,6 @@ void doctor_check_config(struct doctor *doctor)
         for (size_t j = 0; j < doctor->n_files; j++)
             check_crossings(doctor, &doctor->files[i], &doctor->files[j]);
     if (n_f == 0 || n_x == 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "config.f-x", "")->found,
-            "F- and X-engines are compared where files of both are given");
+        doctor_note(doctor, FINDING_SKIPPED, "config.f-x", "",
+                    "F- and X-engines are compared where files of both are given");
 }

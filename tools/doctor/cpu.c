@@ -29,11 +29,11 @@ static void check_governor(struct doctor *doctor)
         }
     }
     if (n_seen == 0) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "cpu.governor", "")->found,
-            "no frequency governor: a virtual machine, or the firmware decides");
+        doctor_note(doctor, FINDING_SKIPPED, "cpu.governor", "",
+                    "no frequency governor: a virtual machine, or the firmware decides");
         return;
     }
-    struct finding *f = report_add(&doctor->report, n_bad ? doctor_tuning(doctor) : FINDING_OK, "cpu.governor", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_bad), "cpu.governor", "");
     SAY(f->found, "%d of %d CPUs have another governor than performance%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
     SAY(f->expected, "performance");
     SAY(f->why, "a CPU that was slowed down is too slow for the first packets of a burst");
@@ -57,11 +57,10 @@ static void check_idle(struct doctor *doctor)
             memcpy(deepest, name, sizeof(deepest));
     }
     if (worst < 0) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "cpu.idle", "")->found, "idle states cannot be seen here");
+        doctor_note(doctor, FINDING_SKIPPED, "cpu.idle", "", "idle states cannot be seen here");
         return;
     }
-    struct finding *f =
-        report_add(&doctor->report, worst > LATENCY_MAX_US ? doctor_tuning(doctor) : FINDING_OK, "cpu.idle", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, worst > LATENCY_MAX_US), "cpu.idle", "");
     SAY(f->found, "the deepest idle state, %s, takes %lld us to leave", deepest, (long long)worst);
     SAY(f->expected, "at most %d us", LATENCY_MAX_US);
     SAY(f->why, "while a CPU wakes up, the network card's ring fills");
@@ -81,8 +80,7 @@ static void check_stolen(struct doctor *doctor)
     for (int i = 0; i < 8; i++)
         sum += (double)t[i];
     double stolen = sum > 0 ? (double)t[7] / sum : 0;
-    struct finding *f =
-        report_add(&doctor->report, stolen > STOLEN_MAX ? doctor_tuning(doctor) : FINDING_OK, "cpu.stolen", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, stolen > STOLEN_MAX), "cpu.stolen", "");
     SAY(f->found, "%.2g %% of the time since boot went to other virtual machines", 100 * stolen);
     SAY(f->expected, "at most %g %%", 100 * STOLEN_MAX);
     SAY(f->why, "a receive thread that does not run loses packets, and no setting of this machine helps");
@@ -116,7 +114,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
     struct finding *f;
 
     if (!sys_text(doctor->root, online, sizeof(online), "/sys/devices/system/cpu/online")) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "cpu.affinity", "")->found, "CPUs cannot be seen here");
+        doctor_note(doctor, FINDING_SKIPPED, "cpu.affinity", "", "CPUs cannot be seen here");
         return;
     }
     sys_text(doctor->root, isolated, sizeof(isolated), "/sys/devices/system/cpu/isolated");
@@ -124,7 +122,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
         int64_t cpu = pins->items[i].cpu;
         n_loose += !sys_list_has(isolated, cpu);
         if (!sys_list_has(online, cpu)) {
-            f = report_add(&doctor->report, FINDING_FAIL, "cpu.affinity", pins->items[i].file);
+            f = doctor_add(doctor, FINDING_FAIL, "cpu.affinity", pins->items[i].file);
             SAY(f->found, "%s has CPU %lld, which this host lacks", pins->items[i].key, (long long)cpu);
             SAY(f->expected, "CPUs of %s", online);
             SAY(f->why, "the daemon does not start");
@@ -138,7 +136,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
         for (size_t j = 0; j < i; j++) {
             if (!sys_list_has(siblings, pins->items[j].cpu))
                 continue;
-            f = report_add(&doctor->report, doctor_tuning(doctor), "cpu.affinity", pins->items[i].file);
+            f = doctor_add(doctor, doctor_tuning(doctor, true), "cpu.affinity", pins->items[i].file);
             SAY(f->found, "CPU %lld of %s and CPU %lld of %s in %s are one core", (long long)cpu, pins->items[i].key,
                 (long long)pins->items[j].cpu, pins->items[j].key, pins->items[j].file);
             SAY(f->expected, "a core for each pinned thread");
@@ -149,9 +147,9 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
         }
     }
     if (n_bad == 0)
-        SAY(report_add(&doctor->report, FINDING_OK, "cpu.affinity", "")->found,
-            pins->n ? "%zu pinned threads have cores of their own" : "%zu threads are pinned", pins->n);
-    f = report_add(&doctor->report, n_loose ? doctor_tuning(doctor) : FINDING_OK, "cpu.isolated", "");
+        doctor_note(doctor, FINDING_OK, "cpu.affinity", "",
+                    pins->n ? "%zu pinned threads have cores of their own" : "%zu threads are pinned", pins->n);
+    f = doctor_add(doctor, doctor_tuning(doctor, n_loose), "cpu.isolated", "");
     SAY(f->found, "isolated CPUs: %s; %zu of %zu pinned threads are on others", isolated[0] ? isolated : "none",
         n_loose, pins->n);
     SAY(f->expected, "all CPUs of recv.affinity and send.affinity");
@@ -162,8 +160,7 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
 static void check_irqbalance(struct doctor *doctor, bool pinned)
 {
     bool runs = sys_process(doctor->root, "irqbalance", NULL);
-    struct finding *f =
-        report_add(&doctor->report, runs && pinned ? doctor_tuning(doctor) : FINDING_OK, "cpu.irqbalance", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, runs && pinned), "cpu.irqbalance", "");
 
     SAY(f->found, runs ? "irqbalance runs" : "irqbalance does not run");
     SAY(f->expected, "no irqbalance where threads are pinned");
@@ -176,11 +173,11 @@ static void check_smt(struct doctor *doctor)
     int64_t active;
 
     if (!sys_number(doctor->root, &active, "/sys/devices/system/cpu/smt/active")) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "cpu.smt", "")->found, "SMT cannot be seen here");
+        doctor_note(doctor, FINDING_SKIPPED, "cpu.smt", "", "SMT cannot be seen here");
         return;
     }
-    SAY(report_add(&doctor->report, FINDING_OK, "cpu.smt", "")->found,
-        active ? "two threads to a core: pin busy threads to different cores" : "one thread to a core");
+    doctor_note(doctor, FINDING_OK, "cpu.smt", "",
+                active ? "two threads to a core: pin busy threads to different cores" : "one thread to a core");
 }
 
 /* ---- What a daemon may do ---------------------------------------------------------------------------------------- */
@@ -192,8 +189,8 @@ static void check_daemon(struct doctor *doctor, const char *program)
 
     if (!sys_process(doctor->root, program, &pid) || !sys_capability(doctor->root, pid, CAP_NET_ADMIN, &admin))
         return;
-    SAY(report_add(&doctor->report, FINDING_OK, "host.capabilities", program)->found, "process %d %s CAP_NET_ADMIN%s",
-        pid, admin ? "has" : "lacks", admin ? "" : ", so its socket buffers are bound by net.core.rmem_max");
+    doctor_note(doctor, FINDING_OK, "host.capabilities", program, "process %d %s CAP_NET_ADMIN%s", pid,
+                admin ? "has" : "lacks", admin ? "" : ", so its socket buffers are bound by net.core.rmem_max");
 }
 
 static void check_limits(struct doctor *doctor)
@@ -204,7 +201,7 @@ static void check_limits(struct doctor *doctor)
     check_daemon(doctor, "xbgpu");
     if (getrlimit(RLIMIT_MEMLOCK, &memlock) || getrlimit(RLIMIT_RTPRIO, &rtprio))
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_OK, "host.limits", "");
+    struct finding *f = doctor_add(doctor, FINDING_OK, "host.limits", "");
     if (memlock.rlim_max == RLIM_INFINITY)
         SAY(f->found, "locked memory unlimited, real-time priority up to %llu, in this shell",
             (unsigned long long)rtprio.rlim_max);
@@ -219,7 +216,7 @@ void doctor_check_cpu(struct doctor *doctor)
     struct pins pins = {0};
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
-        add_pins(&pins, file->recv_affinity, file->name, "recv.affinity");
+        add_pins(&pins, &file->recv->affinity, file->name, "recv.affinity");
         add_pins(&pins, &file->send->affinity, file->name, "send.affinity");
     }
     check_governor(doctor);

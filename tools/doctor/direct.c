@@ -1,6 +1,5 @@
 /* direct.c - what it takes that receive threads (recv.direct) or a network card (recv.gpudirect) write to the GPU's
  * memory: Vulkan, a window of the bus that is large enough, a driver that shares. */
-#include "common/base/memory.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -47,11 +46,8 @@ static void check_vulkan(struct doctor *doctor)
     bool driver = any_file(doctor->root, "{/etc,/usr/share,/usr/local/share}/vulkan/icd.d/*nvidia*.json");
     const char *told = doctor->root[0] ? NULL : getenv("VK_DRIVER_FILES");
 
-    struct finding *f = report_add(&doctor->report,
-                                   loader && driver ? FINDING_OK
-                                   : loader && told ? FINDING_WARN
-                                                    : FINDING_FAIL,
-                                   "direct.vulkan", "");
+    enum finding_status status = loader && driver ? FINDING_OK : loader && told ? FINDING_WARN : FINDING_FAIL;
+    struct finding *f = doctor_add(doctor, status, "direct.vulkan", "");
     SAY(f->found, "libvulkan.so.1 %s; %s", loader ? "is there" : "is not there",
         driver ? "NVIDIA's driver is registered"
         : told ? "VK_DRIVER_FILES names drivers to this shell, and may not to the daemon"
@@ -65,7 +61,7 @@ static void check_vulkan(struct doctor *doctor)
 static void check_modeset(struct doctor *doctor)
 {
     bool found = sys_exists(doctor->root, "/dev/nvidia-modeset");
-    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_WARN, "direct.modeset", "");
+    struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_WARN, "direct.modeset", "");
 
     SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
@@ -98,20 +94,17 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
     char address[SYS_PCI_BYTES];
     bool known = doctor_file_gpu(doctor, file, address);
     uint64_t window = known ? window_bytes(doctor->root, address) : 0;
-    struct finding *f = report_add(&doctor->report,
-                                   !window                       ? FINDING_SKIPPED
-                                   : window < file->window_bytes ? FINDING_FAIL
-                                                                 : FINDING_OK,
-                                   "direct.bar", file->name);
+    enum finding_status status = !window ? FINDING_SKIPPED : window < file->window_bytes ? FINDING_FAIL : FINDING_OK;
+    struct finding *f = doctor_add(doctor, status, "direct.bar", file->name);
     if (window)
         SAY(f->found, "GPU %s lets %llu MiB of its memory be mapped", address, (unsigned long long)(window / MIB));
     else
         SAY(f->found, "which GPU it will be is not known, or its window cannot be seen");
     SAY(f->expected, "%llu MiB for %s, and some for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
-        !file->direct     ? "the card's frames and buffers"
-        : file->gpudirect ? "chunks and the card's buffers"
-                          : "chunks");
+        !file->recv->direct ? "the card's frames and buffers"
+        : file->gpudirect   ? "chunks and the card's buffers"
+                            : "chunks");
     SAY(f->why, "what is reached from outside lies in that window of the bus (BAR): the daemon does not start");
     SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
                 "recv.chunks");
@@ -129,11 +122,8 @@ static void check_dma_buf(struct doctor *doctor)
                 sys_text(doctor->root, version, sizeof(version), "/proc/driver/nvidia/version");
     bool is_new = major > DMA_BUF_MAJOR || (major == DMA_BUF_MAJOR && minor >= DMA_BUF_MINOR);
     bool is_open = strstr(version, "Open Kernel Module");
-    struct finding *f = report_add(&doctor->report,
-                                   !seen               ? FINDING_SKIPPED
-                                   : is_new && is_open ? FINDING_OK
-                                                       : FINDING_FAIL,
-                                   "direct.dmabuf", "");
+    enum finding_status status = !seen ? FINDING_SKIPPED : is_new && is_open ? FINDING_OK : FINDING_FAIL;
+    struct finding *f = doctor_add(doctor, status, "direct.dmabuf", "");
     if (seen)
         SAY(f->found, "Linux %s, %s kernel modules of NVIDIA", release, is_open ? "the open" : "not the open");
     else
@@ -148,9 +138,9 @@ void doctor_check_direct(struct doctor *doctor)
     size_t n_direct = 0, n_gpudirect = 0;
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
-        if (!(file->direct || file->gpudirect) || doctor_file_on_cpu(doctor, file))
+        if (!(file->recv->direct || file->gpudirect) || doctor_file_on_cpu(doctor, file))
             continue;
-        if (file->direct && n_direct++ == 0) {
+        if (file->recv->direct && n_direct++ == 0) {
             check_vulkan(doctor);
             check_modeset(doctor);
         }

@@ -8,6 +8,7 @@
 #ifndef TOOLS_DOCTOR_DOCTOR_H
 #define TOOLS_DOCTOR_DOCTOR_H
 
+#include "common/base/memory.h"
 #include "fgpu/config.h"
 #include "tools/doctor/report.h"
 #include "tools/doctor/sys.h"
@@ -59,26 +60,23 @@ struct doctor_file {
     const struct config_device *device;
     const struct config_send *send;
     const struct config_http *http;
+    const struct config_recv *recv;
     struct doctor_listener listeners[DOCTOR_LISTENERS_MAX]; /* over TCP */
     size_t n_listeners;
-    const char *recv_interface; /* NULL: the kernel's choice */
-    const char *recv_pcap_file; /* NULL: the network */
-    const struct config_int_list *recv_affinity;
     size_t recv_socket_bytes;     /* largest buffer asked for a socket */
     size_t recv_socket_min_bytes; /* and the smallest */
     size_t n_recv_sockets;
     int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
     int send_transport;         /* enum transport; ibverbs reads from the output buffers */
     size_t recv_mtu;            /* of its interface; 0: not known */
-    bool direct, gpudirect;     /* the latter recv's or send's */
+    bool gpudirect;             /* recv's or send's */
     uint64_t window_bytes;      /* of the GPU's memory that is seen from outside, for these */
     uint64_t locked_bytes;      /* of those rings and buffers */
     bool gpu_opened;            /* by doctor_check_gpu() */
     double rate_hz;             /* of the digitisers' samples */
     double recv_bits_per_s;     /* payload, when all sources send */
     double send_bits_per_s;     /* likewise */
-    uint64_t host_bytes;        /* memory */
-    uint64_t device_bytes;      /* of the GPU, or of the host where it computes */
+    struct memory_use memory;   /* its device_bytes are of the GPU, or of the host where it computes */
     size_t recv_packet_bytes;   /* on the wire with its IP header; 0: not known from this file */
     size_t send_packet_bytes;   /* likewise */
     struct endpoint_list recvs; /* all that it receives; borrowed items, own list */
@@ -156,8 +154,18 @@ static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic to
     return (doctor->topics & topic) == topic;
 }
 
-/* FINDING_WARN where what costs packets only at high rates matters here, else FINDING_OK. */
-enum finding_status doctor_tuning(const struct doctor *doctor);
+/* FINDING_WARN if 'bad' and the rates are so high here that this costs packets, else FINDING_OK. */
+enum finding_status doctor_tuning(const struct doctor *doctor, bool bad);
+
+/* Adds a finding to the report; the caller writes its texts. */
+static inline struct finding *doctor_add(struct doctor *doctor, enum finding_status status, const char *id,
+                                         const char *subject)
+{
+    return report_add(&doctor->report, status, id, subject);
+}
+
+/* Adds a finding that has nothing but 'found'. */
+#define doctor_note(doctor, status, id, subject, ...) SAY(doctor_add(doctor, status, id, subject)->found, __VA_ARGS__)
 
 /* ---- The checks ---- */
 
@@ -174,6 +182,9 @@ void doctor_check_config(struct doctor *doctor);  /* doctor/config.c: F against 
 void doctor_check_streams(struct doctor *doctor); /* doctor/streams.c */
 void doctor_check_loss(struct doctor *doctor);    /* doctor/loss.c */
 void doctor_check_engines(struct doctor *doctor); /* doctor/engine.c: what running engines say of themselves */
+
+/* The report as JSON (doctor/files.c). */
+void doctor_print_json(const struct doctor *doctor, FILE *out);
 
 /* The support bundle: report, files, metrics and facts of the kernel as a tar.gz.  Returns the exit code. */
 int doctor_bundle(const struct doctor *doctor, const char *path);

@@ -16,11 +16,9 @@
 
 static void add(struct drops *drops, enum drops_stage stage, bool loss, const char *name, uint64_t value)
 {
-    struct drops_counter *c;
-
     if (drops->n == ARRAY_LEN(drops->items))
         return;
-    c = &drops->items[drops->n++];
+    struct drops_counter *c = &drops->items[drops->n++];
     *c = (struct drops_counter){.stage = stage, .loss = loss, .value = value};
     snprintf(c->name, sizeof(c->name), "%s", name);
 }

@@ -87,15 +87,28 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-static void derive_transport(struct doctor_file *file, int transport, uint64_t ring_bytes)
+/* By ibverbs packets land in a ring, whatever sockets there would be. */
+static void derive_ring(struct doctor_file *file)
 {
-    if (transport != TRANSPORT_IBVERBS || file->recv_pcap_file)
+    if (file->recv->transport != TRANSPORT_IBVERBS || file->recv->pcap_file)
         return;
-    file->recv_transport = transport;
-    file->locked_bytes += ring_bytes;
+    file->recv_transport = TRANSPORT_IBVERBS;
+    file->locked_bytes += file->memory.locked_bytes;
     file->n_recv_sockets = 0;
     file->recv_socket_bytes = 0;
     file->recv_socket_min_bytes = 0;
+}
+
+/* An output's heaps, as they load the network. */
+static void add_output(struct doctor_file *file, size_t heap_bytes, double bytes_per_s)
+{
+    size_t payload = heap_bytes;
+
+    if ((size_t)file->send->packet_payload_bytes < payload)
+        payload = (size_t)file->send->packet_payload_bytes;
+    if (payload + HEADER_BYTES > file->send_packet_bytes)
+        file->send_packet_bytes = payload + HEADER_BYTES;
+    file->send_bits_per_s += 8.0 * bytes_per_s;
 }
 
 /* A card reads the buffers of an output where they lie. */
@@ -112,14 +125,8 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     size_t fewest = SIZE_MAX, most = 0;
 
     fgpu_layout_init(&layout, c, on_cpu ? 0 : DOCTOR_SHARED_BYTES, NULL, file->recv_mtu);
-    file->host_bytes = layout.memory.host_bytes;
-    file->device_bytes = layout.memory.device_bytes;
-    file->direct = c->recv.base.direct;
-    file->gpudirect = c->recv.base.gpudirect || c->send.gpudirect;
-    file->window_bytes = layout.memory.direct_bytes + layout.memory.frames_bytes;
-    file->recv_interface = c->recv.base.interface;
-    file->recv_pcap_file = c->recv.base.pcap_file;
-    file->recv_affinity = &c->recv.base.affinity;
+    file->memory = layout.memory;
+    file->gpudirect |= c->send.gpudirect;
     for (size_t input = 0; input < layout.n_inputs; input++)
         add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
     for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt round */
@@ -132,23 +139,18 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     file->n_recv_sockets = file->recvs.n;
     file->recv_socket_bytes = (size_t)c->recv.base.buffer_bytes / fewest;
     file->recv_socket_min_bytes = (size_t)c->recv.base.buffer_bytes / most;
-    derive_transport(file, c->recv.base.transport, layout.memory.locked_bytes);
     file->recv_bits_per_s = (double)layout.n_inputs * file->rate_hz * (double)c->recv.sample_bits;
     file->recv_packet_bytes = layout.packet_bytes + HEADER_BYTES;
     for (size_t o = 0; o < c->outputs.n; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(c, o);
-        size_t heap = fgpu_batch_bytes(output) / output->destinations.n;
-        size_t payload = (size_t)c->send.packet_payload_bytes < heap ? (size_t)c->send.packet_payload_bytes : heap;
-        file->send_bits_per_s +=
-            8.0 * (double)(layout.n_ants * fgpu_batch_bytes(output)) / batch_s(file, fgpu_batch_samples(output));
+        add_output(file, fgpu_batch_bytes(output) / output->destinations.n,
+                   (double)(layout.n_ants * fgpu_batch_bytes(output)) / batch_s(file, fgpu_batch_samples(output)));
         uint64_t buffers =
             layout.n_ants * fgpu_output_buffers(c, output) * (uint64_t)output->n_batches * fgpu_batch_bytes(output);
         if (c->send.gpudirect)
             file->window_bytes += buffers;
         else
             add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share gives them to the card */
-        if (payload + HEADER_BYTES > file->send_packet_bytes)
-            file->send_packet_bytes = payload + HEADER_BYTES;
     }
 }
 
@@ -158,29 +160,18 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
     struct xbgpu_layout layout;
 
     xbgpu_layout_init(&layout, c, !on_cpu, file->recv_mtu);
-    file->host_bytes = layout.memory.host_bytes;
-    file->device_bytes = layout.memory.device_bytes;
-    file->direct = c->recv.base.direct;
-    file->gpudirect = c->recv.base.gpudirect;
-    file->window_bytes = layout.memory.direct_bytes + layout.memory.frames_bytes;
-    file->recv_interface = c->recv.base.interface;
-    file->recv_pcap_file = c->recv.base.pcap_file;
-    file->recv_affinity = &c->recv.base.affinity;
+    file->memory = layout.memory;
     add_recvs(file, &c->recv.sources);
     file->n_recv_sockets = layout.n_recv_threads * c->recv.sources.n;
     file->recv_socket_bytes = (size_t)c->recv.base.buffer_bytes / c->recv.sources.n;
     file->recv_socket_min_bytes = file->recv_socket_bytes;
-    derive_transport(file, c->recv.base.transport, layout.memory.locked_bytes);
     file->recv_bits_per_s = 8.0 * (double)(layout.n_ants * layout.heap_bytes) / batch_s(file, layout.batch_samples);
     for (size_t o = 0; o < c->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(c, o);
         size_t heap = xbgpu_dump_bytes(&layout, c, output);
-        size_t payload = (size_t)c->send.packet_payload_bytes < heap ? (size_t)c->send.packet_payload_bytes : heap;
-        file->send_bits_per_s +=
-            8.0 * (double)heap / batch_s(file, layout.batch_samples * xbgpu_integration_batches(c, output));
+        add_output(file, heap,
+                   (double)heap / batch_s(file, layout.batch_samples * xbgpu_integration_batches(c, output)));
         add_output_buffers(file, xbgpu_output_buffers(c, output) * heap);
-        if (payload + HEADER_BYTES > file->send_packet_bytes)
-            file->send_packet_bytes = payload + HEADER_BYTES;
     }
 }
 
@@ -207,6 +198,15 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
+/* Of the interface that a file receives on; 0: not known. */
+static size_t find_mtu(const struct doctor *doctor, const char *asked)
+{
+    char interface[IF_NAMESIZE];
+    int64_t mtu;
+
+    return asked && nic_name(asked, interface) && nic_mtu(doctor->root, interface, &mtu) && mtu > 0 ? (size_t)mtu : 0;
+}
+
 static void derive(const struct doctor *doctor, struct doctor_file *file)
 {
     bool f = file->kind == DOCTOR_FGPU;
@@ -215,6 +215,9 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
     file->device = f ? &file->fgpu.daemon.device : &file->xbgpu.daemon.device;
     file->send = f ? &file->fgpu.send : &file->xbgpu.send;
     file->http = f ? &file->fgpu.daemon.http : &file->xbgpu.daemon.http;
+    file->recv = f ? &file->fgpu.recv.base : &file->xbgpu.recv.base;
+    file->recv_mtu = find_mtu(doctor, file->recv->interface);
+    file->gpudirect = file->recv->gpudirect;
     find_listeners(file, f ? (const void *)&file->fgpu : (const void *)&file->xbgpu);
     file->rate_hz = timebase_decimal_to_double(file->time->adc_sample_rate_hz);
     file->send_transport = file->send->pcap_file ? TRANSPORT_UDP : file->send->transport;
@@ -222,6 +225,8 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
         derive_fgpu(file, doctor_file_on_cpu(doctor, file));
     else
         derive_xbgpu(file, doctor_file_on_cpu(doctor, file));
+    file->window_bytes += file->memory.direct_bytes + file->memory.frames_bytes;
+    derive_ring(file);
 }
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -253,24 +258,13 @@ static void add_errors(struct doctor *doctor, const struct doctor_file *file)
     fclose(out);
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         bool warning = strstr(line, ": warning: ");
-        struct finding *f =
-            report_add(&doctor->report, warning ? FINDING_WARN : FINDING_FAIL, "config.file", file->name);
+        struct finding *f = doctor_add(doctor, warning ? FINDING_WARN : FINDING_FAIL, "config.file", file->name);
         SAY(f->found, "%s", line);
         if (!warning)
             SAY(f->why, "the daemon does not start with this file, and no other check can use it");
         say_correction(f, file, line);
     }
     free(text);
-}
-
-/* Of the interface that it receives on; 0: not known. */
-static size_t find_mtu(const struct doctor *doctor, const struct doctor_file *file)
-{
-    const char *asked = file->kind == DOCTOR_FGPU ? file->fgpu.recv.base.interface : file->xbgpu.recv.base.interface;
-    char interface[IF_NAMESIZE];
-    int64_t mtu;
-
-    return asked && nic_name(asked, interface) && nic_mtu(doctor->root, interface, &mtu) && mtu > 0 ? (size_t)mtu : 0;
 }
 
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path)
@@ -283,7 +277,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->name = slash ? slash + 1 : path;
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* whose errors then say what is wrong with it */
     if (file->kind == DOCTOR_OTHER) {
-        f = report_add(&doctor->report, FINDING_SKIPPED, "config.file", file->name);
+        f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
         SAY(f->found, "a file of %s: only those of fgpu, xbgpu and visrec are examined", signs[sign].program);
         return;
     }
@@ -292,7 +286,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
 
         add_errors(doctor, file);
         if (good)
-            doctor_recorder_describe(file, report_add(&doctor->report, FINDING_OK, "config.file", file->name));
+            doctor_recorder_describe(file, doctor_add(doctor, FINDING_OK, "config.file", file->name));
         return;
     }
     void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
@@ -307,9 +301,8 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->ok = !err && config_n_errors(file->config) == 0;
     if (!file->ok)
         return;
-    file->recv_mtu = find_mtu(doctor, file);
     derive(doctor, file);
-    f = report_add(&doctor->report, FINDING_OK, "config.file", file->name);
+    f = doctor_add(doctor, FINDING_OK, "config.file", file->name);
     char in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES];
     SAY(f->found, "%s, receives %s, sends %s", table_of(file)->program, doctor_rate(file->recv_bits_per_s, in),
         doctor_rate(file->send_bits_per_s, out));
@@ -323,6 +316,18 @@ void doctor_file_free(struct doctor_file *file)
     doctor_recorder_free(file);
     if (file->config && !file->recorder)
         config_free(table_of(file), values, file->config);
+}
+
+void doctor_print_json(const struct doctor *doctor, FILE *out)
+{
+    const char **paths = calloc(doctor->n_files + 1, sizeof(*paths));
+
+    if (!paths)
+        abort();
+    for (size_t i = 0; i < doctor->n_files; i++)
+        paths[i] = doctor->files[i].path;
+    report_print_json(&doctor->report, paths, doctor->n_files, out);
+    free(paths);
 }
 
 bool doctor_file_runs(const struct doctor_file *file)
@@ -402,9 +407,9 @@ double doctor_recv_bits_per_s(const struct doctor *doctor)
     return doctor_next(doctor, DOCTOR_ANY, NULL) ? sum : -1;
 }
 
-enum finding_status doctor_tuning(const struct doctor *doctor)
+enum finding_status doctor_tuning(const struct doctor *doctor, bool bad)
 {
     double rate = doctor_recv_bits_per_s(doctor);
 
-    return rate < 0 || rate >= TUNED_BITS ? FINDING_WARN : FINDING_OK;
+    return bad && (rate < 0 || rate >= TUNED_BITS) ? FINDING_WARN : FINDING_OK;
 }

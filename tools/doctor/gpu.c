@@ -31,7 +31,7 @@ static void check_driver(struct doctor *doctor, const struct doctor_file *file)
 
     if (!there && !file->gpu_opened)
         status = wanted ? FINDING_FAIL : slow ? FINDING_WARN : FINDING_OK;
-    struct finding *f = report_add(&doctor->report, status, "gpu.driver", file->name);
+    struct finding *f = doctor_add(doctor, status, "gpu.driver", file->name);
     if (there)
         SAY(f->found, "%s", version);
     else if (file->gpu_opened)
@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->device_bytes = layout.memory.device_bytes; /* as this device computes */
+        file->memory.device_bytes = layout.memory.device_bytes; /* as this device computes */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -62,12 +62,12 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
 {
     char why[600] = "";
     int err = check_layout(file, device, why, sizeof(why));
-    struct finding *f = report_add(&doctor->report, err ? FINDING_FAIL : FINDING_OK, "gpu.memory", file->name);
+    struct finding *f = doctor_add(doctor, err ? FINDING_FAIL : FINDING_OK, "gpu.memory", file->name);
 
     if (err)
         SAY(f->found, "%s", why);
     else
-        SAY(f->found, "%.3g GiB of the GPU's memory are wanted, and free", (double)file->device_bytes / 0x1p30);
+        SAY(f->found, "%.3g GiB of the GPU's memory are wanted, and free", (double)file->memory.device_bytes / 0x1p30);
     SAY(f->expected, "what the file needs, free");
     SAY(f->why, "the daemon does not start");
     SAY(f->fix, "nvidia-smi   # who has the memory; else lower what the sentence names in %s", file->name);
@@ -84,14 +84,14 @@ static void check_device(struct doctor *doctor, struct doctor_file *file)
     struct finding *f;
 
     if (doctor->root[0] || doctor_file_runs(file)) {
-        f = report_add(&doctor->report, FINDING_SKIPPED, "gpu.device", file->name);
+        f = doctor_add(doctor, FINDING_SKIPPED, "gpu.device", file->name);
         SAY(f->found, "%s",
             doctor->root[0] ? "the GPU of another root is not opened" : "the daemon runs and has its own");
         return;
     }
     int err = device_open(&config, &device, why, sizeof(why));
     if (err) {
-        f = report_add(&doctor->report, FINDING_FAIL, "gpu.device", file->name);
+        f = doctor_add(doctor, FINDING_FAIL, "gpu.device", file->name);
         SAY(f->found, "%s", why);
         SAY(f->expected, "a GPU of compute capability 8.0 or more that can be opened");
         SAY(f->why, "the daemon does not start");
@@ -100,7 +100,7 @@ static void check_device(struct doctor *doctor, struct doctor_file *file)
     }
     file->gpu_opened = device_compiles(device);
     if (file->gpu_opened) {
-        SAY(report_add(&doctor->report, FINDING_OK, "gpu.device", file->name)->found, "%s", device_model(device));
+        doctor_note(doctor, FINDING_OK, "gpu.device", file->name, "%s", device_model(device));
         check_device_memory(doctor, file, device);
     }
     device_close(device);
@@ -118,7 +118,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
         return;
     /* An idle GPU lowers the speed, but never the width. */
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
-    struct finding *f = report_add(&doctor->report, narrow ? doctor_tuning(doctor) : FINDING_OK, "gpu.pcie", address);
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
     SAY(f->expected, "%s, as the GPU can", max);
     SAY(f->why, "all samples cross this link once");
@@ -128,7 +128,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
 /* Receive threads of a file on another node than its GPU: where it is clear which GPU that is. */
 static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file, const char *address)
 {
-    const struct config_int_list *cpus = file->recv_affinity;
+    const struct config_int_list *cpus = &file->recv->affinity;
     char list[256];
     int64_t node;
     size_t n_far = 0;
@@ -138,7 +138,7 @@ static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file
         return;
     for (size_t i = 0; i < cpus->n; i++)
         n_far += cpus->items[i] >= 0 && !sys_list_has(list, cpus->items[i]);
-    struct finding *f = report_add(&doctor->report, n_far ? doctor_tuning(doctor) : FINDING_OK, "gpu.numa", file->name);
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_far), "gpu.numa", file->name);
     SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on node %lld, that of GPU %s", n_far, cpus->n,
         (long long)node, address);
     SAY(f->expected, "CPUs of %s", list);
@@ -166,7 +166,7 @@ static void check_bus(struct doctor *doctor)
     for (size_t i = 0; i < n_gpus; i++)
         check_gpu_link(doctor, gpus[i]);
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
-        if (file->device->kind != DEVICE_CPU && file->recv_affinity->n > 0 && doctor_file_gpu(doctor, file, address))
+        if (file->device->kind != DEVICE_CPU && file->recv->affinity.n > 0 && doctor_file_gpu(doctor, file, address))
             check_gpu_node(doctor, file, address);
 }
 
@@ -247,13 +247,11 @@ static void check_cache(struct doctor *doctor, const char *path)
     DIR *directory = opendir(path);
 
     if (!directory && errno != ENOENT) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "gpu.cache", path)->found, "cannot be read: %s",
-            strerror(errno));
+        doctor_note(doctor, FINDING_SKIPPED, "gpu.cache", path, "cannot be read: %s", strerror(errno));
         return;
     }
     if (!directory) {
-        SAY(report_add(&doctor->report, FINDING_OK, "gpu.cache", path)->found,
-            "no kernels are kept yet: the first start compiles them");
+        doctor_note(doctor, FINDING_OK, "gpu.cache", path, "no kernels are kept yet: the first start compiles them");
         return;
     }
     bool shared = is_shared(directory);
@@ -261,7 +259,7 @@ static void check_cache(struct doctor *doctor, const char *path)
         look_at_entry(dirfd(directory), entry->d_name, installed, &state);
     closedir(directory);
     if (shared) {
-        struct finding *f = report_add(&doctor->report, FINDING_WARN, "gpu.cache", path);
+        struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
         SAY(f->found, "its group or others may write there");
         SAY(f->expected, "a directory that only its owner may write to");
         SAY(f->why, "code from there would run on the GPU, so it is not used, and each start compiles for seconds");
@@ -269,7 +267,7 @@ static void check_cache(struct doctor *doctor, const char *path)
         return;
     }
     struct finding *f =
-        report_add(&doctor->report, state.n_damaged || state.n_old ? FINDING_WARN : FINDING_OK, "gpu.cache", path);
+        doctor_add(doctor, state.n_damaged || state.n_old ? FINDING_WARN : FINDING_OK, "gpu.cache", path);
     if (state.n_damaged) {
         SAY(f->found, "%zu of %zu compiled kernels are damaged, among them %s", state.n_damaged, state.n,
             state.damaged);

@@ -19,7 +19,7 @@
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
 {
-    struct finding *f = report_add(&doctor->report, status, id, "");
+    struct finding *f = doctor_add(doctor, status, id, "");
 
     SAY(f->subject, "%s%s%s", stream->file->name, name[0] ? " " : "", name);
     return f;
@@ -319,7 +319,8 @@ static bool judge_clock(struct doctor *doctor, const struct stream_file *stream,
     struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", input->name);
     say_offset(text, sizeof(text), s->least_late_s - common_s);
     SAY(f->found, "its timestamps are %s, next to those of the other sources", text);
-    SAY(f->expected, "at most %.3g s earlier and %.3g s later than the others", stream->early_max_s, stream->late_max_s);
+    SAY(f->expected, "at most %.3g s earlier and %.3g s later than the others", stream->early_max_s,
+        stream->late_max_s);
     SAY(f->why, "%s",
         is_f(stream) ? "its heaps are refused (too_old, jump), or its antenna is correlated with other times "
                        "of the sky: no fringes"

@@ -19,10 +19,10 @@ static void check_buffer(struct doctor *doctor, const char *id, const char *sysc
     int64_t granted;
 
     if (!sys_number(doctor->root, &granted, "/proc/sys/net/core/%s", sysctl)) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, id, "")->found, "net.core.%s cannot be read here", sysctl);
+        doctor_note(doctor, FINDING_SKIPPED, id, "", "net.core.%s cannot be read here", sysctl);
         return;
     }
-    struct finding *f = report_add(&doctor->report, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
+    struct finding *f = doctor_add(doctor, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
     SAY(f->found, "net.core.%s is %lld bytes", sysctl, (long long)granted);
     SAY(f->expected, "at least %lld bytes, as %s of %s asks for each socket", (long long)needed, key, whose);
     SAY(f->why,
@@ -37,7 +37,7 @@ static void check_buffers(struct doctor *doctor)
     const char *recv_of = "the default", *send_of = "the default";
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
-        if (!file->recv_pcap_file && (int64_t)file->recv_socket_bytes > recv) {
+        if (!file->recv->pcap_file && (int64_t)file->recv_socket_bytes > recv) {
             recv = (int64_t)file->recv_socket_bytes;
             recv_of = file->name;
         }
@@ -61,12 +61,11 @@ static void check_backlog(struct doctor *doctor)
     int64_t packets;
 
     if (!sys_number(doctor->root, &packets, "/proc/sys/net/core/netdev_max_backlog")) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.netdev_backlog", "")->found,
-            "net.core.netdev_max_backlog cannot be read here");
+        doctor_note(doctor, FINDING_SKIPPED, "host.netdev_backlog", "",
+                    "net.core.netdev_max_backlog cannot be read here");
         return;
     }
-    struct finding *f = report_add(&doctor->report, packets < BACKLOG_MIN ? doctor_tuning(doctor) : FINDING_OK,
-                                   "host.netdev_backlog", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, packets < BACKLOG_MIN), "host.netdev_backlog", "");
     SAY(f->found, "net.core.netdev_max_backlog is %lld packets", (long long)packets);
     SAY(f->expected, "at least %d packets at high rates", BACKLOG_MIN);
     SAY(f->why, "the queue of a CPU that hands packets to another; what does not fit is lost (softnet_stat)");
@@ -84,7 +83,7 @@ static void check_sockets(struct doctor *doctor)
         most = file->n_recv_sockets > most ? file->n_recv_sockets : most;
     if (sys_number(doctor->root, &memberships, "/proc/sys/net/ipv4/igmp_max_memberships")) {
         struct finding *f =
-            report_add(&doctor->report, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
+            doctor_add(doctor, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
         SAY(f->found, "%lld groups per socket; each daemon's socket joins one, of %zu at most", (long long)memberships,
             most);
         SAY(f->expected, "at least 1");
@@ -93,7 +92,7 @@ static void check_sockets(struct doctor *doctor)
     }
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && most > 0) {
         struct finding *f =
-            report_add(&doctor->report, limit.rlim_max < most + 64 ? FINDING_FAIL : FINDING_OK, "host.open_files", "");
+            doctor_add(doctor, limit.rlim_max < most + 64 ? FINDING_FAIL : FINDING_OK, "host.open_files", "");
         SAY(f->found, "up to %llu open files in this shell", (unsigned long long)limit.rlim_max);
         SAY(f->expected, "at least %zu: a socket for each of %zu endpoints", most + 64, most);
         SAY(f->why, "the daemon raises its limit to this, and does not start where that is not enough");
@@ -141,7 +140,7 @@ static void check_conntrack(struct doctor *doctor)
 {
     int64_t n;
     bool on = sys_number(doctor->root, &n, "/proc/sys/net/netfilter/nf_conntrack_count");
-    struct finding *f = report_add(&doctor->report, on ? doctor_tuning(doctor) : FINDING_OK, "host.conntrack", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on), "host.conntrack", "");
 
     SAY(f->found, on ? "the firewall tracks connections" : "no connections are tracked");
     SAY(f->expected, "no tracking of the data's packets");
@@ -156,12 +155,11 @@ static void check_thp(struct doctor *doctor)
     char text[128];
 
     if (!sys_text(doctor->root, text, sizeof(text), "/sys/kernel/mm/transparent_hugepage/enabled")) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.thp", "")->found,
-            "this kernel has no transparent huge pages, or hides them");
+        doctor_note(doctor, FINDING_SKIPPED, "host.thp", "",
+                    "this kernel has no transparent huge pages, or hides them");
         return;
     }
-    struct finding *f =
-        report_add(&doctor->report, strstr(text, "[never]") ? doctor_tuning(doctor) : FINDING_OK, "host.thp", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, strstr(text, "[never]")), "host.thp", "");
     SAY(f->found, "transparent huge pages: %s", text);
     SAY(f->expected, "[madvise] or [always]");
     SAY(f->why, "the buffers that packets land in are gigabytes; in pages of 4 kB much time goes to looking these up");
@@ -181,10 +179,10 @@ static void check_swap(struct doctor *doctor)
     if (file)
         fclose(file);
     if (n < 0) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "host.swap", "")->found, "/proc/swaps cannot be read here");
+        doctor_note(doctor, FINDING_SKIPPED, "host.swap", "", "/proc/swaps cannot be read here");
         return;
     }
-    struct finding *f = report_add(&doctor->report, n > 0 ? doctor_tuning(doctor) : FINDING_OK, "host.swap", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n > 0), "host.swap", "");
     SAY(f->found, "%d swap area%s", n, plural((uint64_t)n));
     SAY(f->expected, "none");
     SAY(f->why, "a daemon that waits for the disk loses what comes meanwhile");
@@ -197,7 +195,7 @@ static void check_huge_pages(struct doctor *doctor)
 
     if (!sys_number(doctor->root, &n, "/proc/sys/vm/nr_hugepages"))
         return;
-    struct finding *f = report_add(&doctor->report, n > 0 ? doctor_tuning(doctor) : FINDING_OK, "host.huge_pages", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n > 0), "host.huge_pages", "");
     SAY(f->found, "%lld huge pages are reserved", (long long)n);
     SAY(f->expected, "none: the daemons take transparent ones");
     SAY(f->why, "reserved pages are memory that the daemons cannot have");
@@ -211,8 +209,7 @@ static void check_numa_balancing(struct doctor *doctor)
     if (!sys_number(doctor->root, &on, "/proc/sys/kernel/numa_balancing"))
         return; /* a kernel without NUMA */
     bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
-    struct finding *f =
-        report_add(&doctor->report, on && several ? doctor_tuning(doctor) : FINDING_OK, "host.numa_balancing", "");
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
     SAY(f->expected, "0 where there are several nodes");
     SAY(f->why, "the kernel takes pages away from running threads to see who uses them: pauses of milliseconds");

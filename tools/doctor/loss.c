@@ -115,13 +115,18 @@ static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 
 /* ---- Counters ---------------------------------------------------------------------------------------------------- */
 
-static void add_row(struct loss_watch *w, enum place place, const char *counter, uint64_t grew, bool loss)
+static void put_row(struct loss_watch *w, const char *stage, const char *counter, uint64_t grew, bool loss)
 {
-    struct loss_row row = {.stage = places[place].name, .grew = grew, .loss = loss};
+    struct loss_row row = {.stage = stage, .grew = grew, .loss = loss};
 
     snprintf(row.file, sizeof(row.file), "%s", w->file->name);
     snprintf(row.counter, sizeof(row.counter), "%s", counter);
     report_add_row(w->report, &row);
+}
+
+static void add_row(struct loss_watch *w, enum place place, const char *counter, uint64_t grew, bool loss)
+{
+    put_row(w, places[place].name, counter, grew, loss);
     if (!loss || grew == 0)
         return;
     w->losses[place] += grew;
@@ -129,16 +134,6 @@ static void add_row(struct loss_watch *w, enum place place, const char *counter,
         w->largest[place] = grew;
         snprintf(w->examples[place], sizeof(w->examples[place]), "%s", counter);
     }
-}
-
-static void add_source_row(struct loss_watch *w)
-{
-    double chunks_heaps;
-    struct loss_row row = {.stage = "source", .counter = "heaps, by the clock"};
-
-    snprintf(row.file, sizeof(row.file), "%s", w->file->name);
-    row.grew = (uint64_t)expected_heaps(w, &chunks_heaps);
-    report_add_row(w->report, &row);
 }
 
 static uint64_t grew(const struct loss_watch *w, const char *name, const char *labels)
@@ -349,7 +344,7 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 {
     bool all = doctor_runs(doctor, TOPIC_STREAMS);
     bool fgpu = w->file->kind == DOCTOR_FGPU;
-    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "loss.verdict", w->file->name);
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
 
     SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
         fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
@@ -420,7 +415,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
         snprintf(w->examples[place], sizeof(w->examples[place]), "by the clock");
     }
     struct finding *f =
-        report_add(&doctor->report, place == N_PLACES ? FINDING_OK : FINDING_FAIL, "loss.verdict", w->file->name);
+        doctor_add(doctor, place == N_PLACES ? FINDING_OK : FINDING_FAIL, "loss.verdict", w->file->name);
     if (place == N_PLACES) {
         SAY(f->found, "nothing was lost in %.1f s: %" PRIu64 " heaps came, %.0f were expected", s, got, expected);
         return;
@@ -451,7 +446,7 @@ static bool start_watch(struct doctor *doctor, const struct doctor_file *file, s
     w->file = file;
     w->report = &doctor->report;
     if (file->http->listen.n == 0 || !(w->before = doctor_metrics_get(&file->http->listen.items[0]))) {
-        struct finding *f = report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", file->name);
+        struct finding *f = doctor_add(doctor, FINDING_SKIPPED, "loss.verdict", file->name);
         if (file->http->listen.n == 0)
             SAY(f->found, "the file has no http.listen, where the daemon's counters would be");
         else if (doctor_file_runs(file))
@@ -461,7 +456,7 @@ static bool start_watch(struct doctor *doctor, const struct doctor_file *file, s
         return false;
     }
     w->before_ns = clock_monotonic_ns();
-    if (!nic_name(file->recv_interface, w->interface))
+    if (!nic_name(file->recv->interface, w->interface))
         w->interface[0] = '\0';
     drops_read(doctor->root, w->interface, &w->drops_before);
     return true;
@@ -477,7 +472,7 @@ void doctor_check_loss(struct doctor *doctor)
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
         n += start_watch(doctor, file, &watches[n]);
     if (doctor->n_files == 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "loss.verdict", "")->found, "no file was given");
+        doctor_note(doctor, FINDING_SKIPPED, "loss.verdict", "", "no file was given");
     if (n > 0)
         clock_sleep_until(clock_monotonic_ns() + (int64_t)(doctor->seconds * (double)NS_PER_S));
     for (size_t i = 0; i < n; i++) {
@@ -486,13 +481,14 @@ void doctor_check_loss(struct doctor *doctor)
         w->after_ns = clock_monotonic_ns();
         drops_read(doctor->root, w->interface, &w->drops_after);
         if (!w->after) {
-            struct finding *f = report_add(&doctor->report, FINDING_FAIL, "loss.verdict", w->file->name);
+            struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
             SAY(f->found, "the daemon answered, but does not any more");
             SAY(f->expected, "an answer within 2 s");
             SAY(f->why, "it has ended, or hangs");
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
-            add_source_row(w);
+            double chunks_heaps;
+            put_row(w, "source", "heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
             add_host_rows(w);
             add_daemon_rows(w);
             judge(doctor, w);

@@ -172,21 +172,6 @@ static void run_checks(struct doctor *doctor, enum doctor_topic topic)
     }
 }
 
-static void print_report(const struct doctor *doctor, bool json, bool quiet)
-{
-    if (!json) {
-        report_print(&doctor->report, quiet, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), stdout);
-        return;
-    }
-    const char **names = calloc(doctor->n_files + 1, sizeof(*names));
-    if (!names)
-        abort();
-    for (size_t i = 0; i < doctor->n_files; i++)
-        names[i] = doctor->files[i].path;
-    report_print_json(&doctor->report, names, doctor->n_files, stdout);
-    free(names);
-}
-
 /* Returns the exit code. */
 static int print_memory_max(const struct doctor *doctor)
 {
@@ -226,8 +211,10 @@ int main(int argc, char **argv)
         code = print_memory_max(&doctor);
     else if (command.bundle)
         code = doctor_bundle(&doctor, command.bundle);
+    else if (command.json)
+        doctor_print_json(&doctor, stdout);
     else
-        print_report(&doctor, command.json, command.quiet);
+        report_print(&doctor.report, command.quiet, isatty(STDOUT_FILENO) && !getenv("NO_COLOR"), stdout);
     for (size_t i = 0; i < doctor.n_files; i++)
         doctor_file_free(&doctor.files[i]);
     free(doctor.files);

@@ -1,5 +1,4 @@
 /* memory.c - what all files together want of this one host: memory, and ports. */
-#include "common/base/memory.h"
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
@@ -18,7 +17,7 @@
 
 static uint64_t file_bytes(const struct doctor *doctor, const struct doctor_file *file)
 {
-    return bytes_plus(file->host_bytes, doctor_file_on_cpu(doctor, file) ? file->device_bytes : 0);
+    return bytes_plus(file->memory.host_bytes, doctor_file_on_cpu(doctor, file) ? file->memory.device_bytes : 0);
 }
 
 /* Memory that an engine takes beside its layout's: libraries, the GPU's driver, stacks, control and status clients. */
@@ -93,7 +92,7 @@ static void check_memory(struct doctor *doctor)
     }
     memory_find(doctor->root, &memory);
     if (n == 0 || memory.available_bytes == UINT64_MAX) {
-        struct finding *f = report_add(&doctor->report, n_running ? FINDING_OK : FINDING_SKIPPED, "host.memory", "");
+        struct finding *f = doctor_add(doctor, n_running ? FINDING_OK : FINDING_SKIPPED, "host.memory", "");
         if (n_running)
             SAY(f->found, "%zu daemon%s run%s, and memory suffices", n_running, plural(n_running),
                 n_running == 1 ? "s" : "");
@@ -102,11 +101,8 @@ static void check_memory(struct doctor *doctor)
         return;
     }
     double share = (double)needed / (double)memory.available_bytes;
-    struct finding *f = report_add(&doctor->report,
-                                   share > 1      ? FINDING_FAIL
-                                   : share > FULL ? FINDING_WARN
-                                                  : FINDING_OK,
-                                   "host.memory", n == 1 ? largest->name : "");
+    enum finding_status status = share > 1 ? FINDING_FAIL : share > FULL ? FINDING_WARN : FINDING_OK;
+    struct finding *f = doctor_add(doctor, status, "host.memory", n == 1 ? largest->name : "");
     SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
         plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
@@ -131,7 +127,7 @@ static void add_conflict(struct doctor *doctor, const struct doctor_file *file, 
                          const struct endpoint *endpoint, const char *with, bool rival)
 {
     char text[32];
-    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "host.ports", file->name);
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "host.ports", file->name);
 
     SAY(f->found, "%s %s is %s", key, endpoint_format(endpoint, text, sizeof(text)), with);
     SAY(f->expected, "a port of its own");
@@ -201,7 +197,7 @@ static size_t check_unicast(struct doctor *doctor, size_t i)
     char with[128];
     size_t n = 0;
 
-    if (file->recv_pcap_file)
+    if (file->recv->pcap_file)
         return 0;
     for (size_t e = 0; e < file->recvs.n; e++) {
         const struct endpoint *mine = &file->recvs.items[e];
@@ -236,8 +232,7 @@ static void check_ports(struct doctor *doctor)
             n_files++;
         }
     if (n_files > 0 && n_conflicts == 0)
-        SAY(report_add(&doctor->report, FINDING_OK, "host.ports", "")->found,
-            "no port is wanted twice, or taken by others");
+        doctor_note(doctor, FINDING_OK, "host.ports", "", "no port is wanted twice, or taken by others");
 }
 
 void doctor_check_memory(struct doctor *doctor)

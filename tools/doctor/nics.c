@@ -12,7 +12,6 @@
 #include <linux/ethtool.h>
 #include <linux/sockios.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define NICS_MAX  32
@@ -60,10 +59,10 @@ static size_t collect(const struct doctor *doctor, struct nic *nics)
     size_t n = 0;
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
-        if (!file->recv_pcap_file) {
-            struct nic *nic = find_nic(nics, &n, file->recv_interface, "recv.interface", file->name);
+        if (!file->recv->pcap_file) {
+            struct nic *nic = find_nic(nics, &n, file->recv->interface, "recv.interface", file->name);
             nic->recv_bits_per_s += file->recv_bits_per_s;
-            nic->affinity = file->recv_affinity->n ? file->recv_affinity : nic->affinity;
+            nic->affinity = file->recv->affinity.n ? &file->recv->affinity : nic->affinity;
             want_packet(nic, file->recv_packet_bytes, file->name);
         }
         if (!file->send->pcap_file) {
@@ -83,7 +82,7 @@ static bool check_there(struct doctor *doctor, const struct nic *nic)
     char there[200];
     int64_t flags = 0;
     bool named = nic->name[0], exists = named && nic_flags(doctor->root, nic->name, &flags);
-    struct finding *f = report_add(&doctor->report, exists ? FINDING_OK : FINDING_FAIL, "nic.there",
+    struct finding *f = doctor_add(doctor, exists ? FINDING_OK : FINDING_FAIL, "nic.there",
                                    named        ? nic->name
                                    : nic->asked ? nic->asked
                                                 : "(route)");
@@ -112,8 +111,7 @@ static bool check_up(struct doctor *doctor, const struct nic *nic)
 
     nic_flags(doctor->root, nic->name, &flags);
     bool up = flags & IFF_UP, carrier = flags & IFF_RUNNING, multicast = flags & (IFF_MULTICAST | IFF_LOOPBACK);
-    struct finding *f =
-        report_add(&doctor->report, up && carrier && multicast ? FINDING_OK : FINDING_FAIL, "nic.up", nic->name);
+    struct finding *f = doctor_add(doctor, up && carrier && multicast ? FINDING_OK : FINDING_FAIL, "nic.up", nic->name);
     SAY(f->found, "%s", !up ? "down" : !carrier ? "up, but without a link" : !multicast ? "no multicast" : "up");
     SAY(f->expected, "up, with a link and multicast");
     SAY(f->why, "nothing is received or sent");
@@ -131,7 +129,7 @@ static void check_mtu(struct doctor *doctor, const struct nic *nic)
     if (!nic_mtu(doctor->root, nic->name, &mtu) || nic->packet_bytes == 0)
         return;
     bool fits = (int64_t)nic->packet_bytes <= mtu;
-    struct finding *f = report_add(&doctor->report, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
+    struct finding *f = doctor_add(doctor, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
     SAY(f->found, "MTU %lld bytes, packets up to %zu", (long long)mtu, nic->packet_bytes);
     SAY(f->expected, "at least %zu, the IP packets of %s", nic->packet_bytes, nic->packet_file);
     SAY(f->why,
@@ -149,17 +147,13 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     if (strcmp(nic->name, "lo") == 0)
         return;
     if (!sys_number(doctor->root, &speed, "/sys/class/net/%s/speed", nic->name) || speed <= 0) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "nic.speed", nic->name)->found,
-            "the driver does not tell the link's speed");
+        doctor_note(doctor, FINDING_SKIPPED, "nic.speed", nic->name, "the driver does not tell the link's speed");
         return;
     }
     double most = nic->recv_bits_per_s > nic->send_bits_per_s ? nic->recv_bits_per_s : nic->send_bits_per_s;
     double share = most / ((double)speed * 1e6);
-    struct finding *f = report_add(&doctor->report,
-                                   share > 1           ? FINDING_FAIL
-                                   : share > FULL_LINK ? FINDING_WARN
-                                                       : FINDING_OK,
-                                   "nic.speed", nic->name);
+    enum finding_status status = share > 1 ? FINDING_FAIL : share > FULL_LINK ? FINDING_WARN : FINDING_OK;
+    struct finding *f = doctor_add(doctor, status, "nic.speed", nic->name);
     char have[DOCTOR_RATE_BYTES], in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES], needed[DOCTOR_RATE_BYTES];
     SAY(f->found, "the link has %s; %s come in, %s go out", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
@@ -178,7 +172,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
         !sys_number(doctor->root, &own, "/proc/sys/net/ipv4/conf/%s/rp_filter", nic->name))
         return;
     bool strict = (all > own ? all : own) == 1;
-    struct finding *f = report_add(&doctor->report, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
+    struct finding *f = doctor_add(doctor, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
     SAY(f->found, "rp_filter is %lld for all, %lld here", (long long)all, (long long)own);
     SAY(f->expected, "0 or 2 (loose)");
     SAY(f->why, "packets of senders without a route through this interface are dropped without a count");
@@ -195,7 +189,7 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
     snprintf(path, sizeof(path), "/sys/class/net/%s/device", nic->name);
     if (!sys_pcie_link(doctor->root, path, now, max, sizeof(now), &slower))
         return;
-    struct finding *f = report_add(&doctor->report, slower ? doctor_tuning(doctor) : FINDING_OK, "nic.pcie", nic->name);
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, slower), "nic.pcie", nic->name);
     SAY(f->found, "PCIe %s", now);
     SAY(f->expected, "%s, as the card can", max);
     SAY(f->why, "a card that cannot write to memory fast enough discards packets (rx_discards_phy)");
@@ -214,7 +208,7 @@ static void check_numa(struct doctor *doctor, const struct nic *nic)
     size_t n_far = 0;
     for (size_t i = 0; i < nic->affinity->n; i++)
         n_far += nic->affinity->items[i] >= 0 && !sys_list_has(cpus, nic->affinity->items[i]);
-    struct finding *f = report_add(&doctor->report, n_far ? doctor_tuning(doctor) : FINDING_OK, "nic.numa", nic->name);
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_far), "nic.numa", nic->name);
     SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on the card's node %lld", n_far, nic->affinity->n,
         (long long)node);
     SAY(f->expected, "CPUs of %s", cpus);
@@ -245,8 +239,7 @@ static void check_irqs(struct doctor *doctor, const struct nic *nic)
         closedir(directory);
     if (n_irqs == 0)
         return;
-    struct finding *f =
-        report_add(&doctor->report, n_shared ? doctor_tuning(doctor) : FINDING_OK, "nic.irqs", nic->name);
+    struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_shared), "nic.irqs", nic->name);
     SAY(f->found, "%zu of %zu interrupts come to CPUs of recv.affinity", n_shared, n_irqs);
     SAY(f->expected, "interrupts on other CPUs of the same node");
     SAY(f->why, "the interrupt takes the CPU from the thread that empties the socket");
@@ -277,7 +270,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         return;
     if (ask_driver(nic->name, &ring) && ring.rx_max_pending > 0) {
         bool small = ring.rx_pending < ring.rx_max_pending && ring.rx_pending < 4096;
-        f = report_add(&doctor->report, small ? doctor_tuning(doctor) : FINDING_OK, "nic.rings", nic->name);
+        f = doctor_add(doctor, doctor_tuning(doctor, small), "nic.rings", nic->name);
         SAY(f->found, "%u receive buffers of %u", ring.rx_pending, ring.rx_max_pending);
         SAY(f->expected, "%u", ring.rx_max_pending < 8192 ? ring.rx_max_pending : 8192);
         SAY(f->why, "a burst that finds no free buffer is lost (rx_out_of_buffer)");
@@ -286,7 +279,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
     }
     if (ask_driver(nic->name, &pause)) {
         bool on = pause.rx_pause || pause.tx_pause;
-        f = report_add(&doctor->report, on ? doctor_tuning(doctor) : FINDING_OK, "nic.pause", nic->name);
+        f = doctor_add(doctor, doctor_tuning(doctor, on), "nic.pause", nic->name);
         SAY(f->found, "pause frames: receive %s, send %s", pause.rx_pause ? "on" : "off",
             pause.tx_pause ? "on" : "off");
         SAY(f->expected, "off");
@@ -296,7 +289,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
     }
     if (ask_driver(nic->name, &coalesce)) {
         bool on = coalesce.use_adaptive_rx_coalesce;
-        f = report_add(&doctor->report, on ? doctor_tuning(doctor) : FINDING_OK, "nic.coalescing", nic->name);
+        f = doctor_add(doctor, doctor_tuning(doctor, on), "nic.coalescing", nic->name);
         SAY(f->found, "adaptive coalescing of interrupts is %s", on ? "on" : "off");
         SAY(f->expected, "off, with a fixed time");
         SAY(f->why, "it takes steady streams for idle ones and lets rings run full");
@@ -304,8 +297,8 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         n_told++;
     }
     if (n_told == 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "nic.driver", nic->name)->found,
-            "the driver tells nothing of rings, pause frames and coalescing (a virtual interface?)");
+        doctor_note(doctor, FINDING_SKIPPED, "nic.driver", nic->name,
+                    "the driver tells nothing of rings, pause frames and coalescing (a virtual interface?)");
 }
 
 void doctor_check_nics(struct doctor *doctor)
@@ -314,8 +307,8 @@ void doctor_check_nics(struct doctor *doctor)
     size_t n = collect(doctor, nics);
 
     if (n == 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "nic.there", "")->found,
-            "no file names an interface: give fgpu.yaml or xbgpu.yaml");
+        doctor_note(doctor, FINDING_SKIPPED, "nic.there", "",
+                    "no file names an interface: give fgpu.yaml or xbgpu.yaml");
     for (size_t i = 0; i < n; i++) {
         if (!check_there(doctor, &nics[i]) || !check_up(doctor, &nics[i]))
             continue;

@@ -18,7 +18,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define STATE_DIRECTORY  "/var/lib/cbf/"
+#define STATE_DIRECTORY "/var/lib/cbf/"
 
 /* Days and hours that the disk must have room for. */
 #define ROOM_WARN_S (7 * 86400.0)
@@ -171,7 +171,8 @@ static void compare_antennas(struct recorder_pair *pair)
     const struct xbgpu_config *x = &pair->x->xbgpu;
     struct labels labels = {0};
 
-    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names || labels_init(&labels, (size_t)x->recv.n_ants, x->recv.antenna_names, x->recv.input_labels))
+    if ((int64_t)mine->antennas.n != x->recv.n_ants || !x->recv.antenna_names ||
+        labels_init(&labels, (size_t)x->recv.n_ants, x->recv.antenna_names, x->recv.input_labels))
         return;
     for (size_t a = 0; a < mine->antennas.n; a++) {
         const char *name = visrec_config_antenna(mine, a)->name;
@@ -190,7 +191,8 @@ static void compare_antennas(struct recorder_pair *pair)
 static void compare_times(struct recorder_pair *pair)
 {
     const struct config_time *mine = &pair->recorder->recorder->config.time, *time = pair->x->time;
-    double sync_s = timebase_decimal_to_double(mine->sync_time_s), x_sync_s = timebase_decimal_to_double(time->sync_time_s);
+    double sync_s = timebase_decimal_to_double(mine->sync_time_s),
+           x_sync_s = timebase_decimal_to_double(time->sync_time_s);
     double rate_hz = timebase_decimal_to_double(mine->adc_sample_rate_hz), x_rate_hz = pair->x->rate_hz;
 
     if (sync_s == x_sync_s && rate_hz == x_rate_hz)
@@ -253,11 +255,10 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         n_bad += pair.n_bad;
     }
     if (n_outputs > 0 && n_bad == 0)
-        SAY(report_add(&doctor->report, FINDING_OK, "config.x-recorder", recorder->name)->found,
-            "%zu outputs of X-engines fit", n_outputs);
+        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu outputs of X-engines fit", n_outputs);
     if (n_x == 0 || n_outputs > 0)
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "config.x-recorder", recorder->name);
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no output of these X-engines goes to recv.sources");
     SAY(f->expected, "recv.sources: the destinations of one output, of all X-engines");
     SAY(f->why, "the recorder receives nothing");
@@ -313,7 +314,7 @@ static void check_unit(struct doctor *doctor, const struct doctor_file *file)
     bool below = strncmp(directory, own, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
     if (below || has_drop_in(doctor, instance))
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_WARN, "recorder.unit", file->name);
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unit", file->name);
     SAY(f->found, "output.file is in %s, and visrec@%s.service has no drop-in with ReadWritePaths=", directory,
         instance);
     SAY(f->expected, "a file below %s, or a drop-in", own);
@@ -333,8 +334,8 @@ static double check_directory(struct doctor *doctor, const struct doctor_file *f
     if (err == 0 && access(directory, W_OK) != 0 && errno == EROFS)
         err = EROFS;
     if (err == EACCES) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "recorder.disk", file->name)->found,
-            "%s may not be looked at: run as root", directory);
+        doctor_note(doctor, FINDING_SKIPPED, "recorder.disk", file->name, "%s may not be looked at: run as root",
+                    directory);
         return -1;
     }
     /* systemd makes it. */
@@ -343,7 +344,7 @@ static double check_directory(struct doctor *doctor, const struct doctor_file *f
         err = 0;
     }
     if (err) {
-        struct finding *f = report_add(&doctor->report, FINDING_FAIL, "recorder.directory", file->name);
+        struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", file->name);
         SAY(f->found, "%s: %s", directory, strerror(err));
         SAY(f->expected, "a directory on a disk that can be written");
         SAY(f->why, "the recorder does not start");
@@ -363,7 +364,7 @@ static void check_room(struct doctor *doctor, const struct doctor_file *file, do
     double room_s = free_bytes / recorder->bytes_per_s;
     double needed_s = max_dumps > 0 ? (double)max_dumps * recorder->dump_s : ROOM_WARN_S;
     enum finding_status status = room_s >= needed_s ? FINDING_OK : room_s < ROOM_FAIL_S ? FINDING_FAIL : FINDING_WARN;
-    struct finding *f = report_add(&doctor->report, status, "recorder.disk", file->name);
+    struct finding *f = doctor_add(doctor, status, "recorder.disk", file->name);
 
     SAY(f->found, "%s has %.4g GB free: room for %.3g %s at %.4g MB/s", recorder->directory, free_bytes / 1e9,
         room_s < 2 * 86400 ? room_s / 3600 : room_s / 86400, room_s < 2 * 86400 ? "hours" : "days",
@@ -380,7 +381,7 @@ static void check_name(struct doctor *doctor, const struct doctor_file *file)
 
     if (output->overwrite || strchr(output->file, '%') || !doctor_file_instance(doctor, file, instance))
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_WARN, "recorder.name", file->name);
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", file->name);
     SAY(f->found, "output.file has no time in its name: %s", output->file);
     SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ.uvh5");
     SAY(f->why, "a recorder that systemd starts again refuses to overwrite the file of before, and stays failed");
@@ -404,7 +405,7 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
         snprintf(word, sizeof(word), "%08X", group.s_addr); /* as the file has it */
         if (!IN_MULTICAST(ntohl(group.s_addr)) || file_has(igmp, word))
             continue;
-        struct finding *f = report_add(&doctor->report, FINDING_FAIL, "recorder.groups", file->name);
+        struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.groups", file->name);
         SAY(f->found, "this host has not joined %s", endpoint_format(&recv->sources.items[s], text, sizeof(text)));
         SAY(f->expected, "all groups of recv.sources joined while the recorder runs");
         SAY(f->why, "the switch sends the group's packets to other hosts");
@@ -418,7 +419,7 @@ static void add_loss(struct doctor *doctor, const struct doctor_file *file, cons
 {
     if (!(n > 0))
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_WARN, id, file->name);
+    struct finding *f = doctor_add(doctor, FINDING_WARN, id, file->name);
     SAY(f->found, "%.0f %s since the recorder started", n, what);
     SAY(f->expected, "none");
     SAY(f->why, "%s", why);
@@ -455,18 +456,21 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
 
     add_loss(doctor, file, "recorder.unwritten", doctor_metrics_sum(page, "visrec_unwritten_dumps_total", NULL),
              "dumps lost for lack of room", "the disk was full", "df -h; then move old recordings away");
-    add_loss(doctor, file, "recorder.slow", doctor_metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
+    add_loss(doctor, file, "recorder.slow",
+             doctor_metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
              "packets lost because no buffer was free", "the disk is slower than the data",
              "iostat -x 1   # then a faster disk, or a longer integration");
     add_loss(doctor, file, "recorder.socket", doctor_metrics_sum(page, "visrec_kernel_drops", NULL),
              "messages lost in the socket", "the receive thread was too slow, or recv.buffer is too small",
              "sysctl net.core.rmem_max   # then raise recv.buffer");
-    add_loss(doctor, file, "recorder.missing", doctor_metrics_sum(page, "visrec_missing_heaps_total", NULL), "heaps missing",
-             "their channels are flagged", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
+    add_loss(doctor, file, "recorder.missing", doctor_metrics_sum(page, "visrec_missing_heaps_total", NULL),
+             "heaps missing", "their channels are flagged",
+             "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
     if (n_dumps == 0) {
-        struct finding *f = report_add(&doctor->report, FINDING_WARN, "recorder.dumps", file->name);
+        struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.dumps", file->name);
         SAY(f->found, "the recorder runs and has no dump yet; %.0f packets came, %.0f of them were refused",
-            doctor_metrics_sum(page, "visrec_packets_total", NULL), doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
+            doctor_metrics_sum(page, "visrec_packets_total", NULL),
+            doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
         SAY(f->expected, "a dump every %.4g s", file->recorder->dump_s);
         SAY(f->why, "nothing comes, or what comes is refused");
         SAY(f->fix, "cbf-doctor config %s /etc/cbf/x*.yaml", file->path);
@@ -475,8 +479,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
     struct antenna_look look = {doctor, file, n_dumps * (double)config->stream.n_chan * N_POL_PRODUCTS};
     doctor_metrics_each(page, look_at_antenna, &look);
     if (doctor->report.n_findings == n_first)
-        SAY(report_add(&doctor->report, FINDING_OK, "recorder.dumps", file->name)->found,
-            "%.0f dumps written, nothing lost", n_dumps);
+        doctor_note(doctor, FINDING_OK, "recorder.dumps", file->name, "%.0f dumps written, nothing lost", n_dumps);
 }
 
 /* The recorder's /metrics, to free(); NULL: it does not answer. */
@@ -491,7 +494,7 @@ static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
     if (page && strstr(page, "\nvisrec_"))
         return page;
     if (page) {
-        struct finding *f = report_add(&doctor->report, FINDING_FAIL, "host.ports", file->name);
+        struct finding *f = doctor_add(doctor, FINDING_FAIL, "host.ports", file->name);
         SAY(f->found, "http.listen %s is taken by another program",
             endpoint_format(&listen->items[0], text, sizeof(text)));
         SAY(f->expected, "a port of its own");

@@ -193,11 +193,11 @@ void report_print(const struct report *report, bool quiet, bool colour, FILE *ou
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
 /* A text that is no UTF-8 (a name out of a file, cut in the middle) is left out rather than the whole finding. */
-static void set_text(json_t *object, const char *key, const char *text)
+static json_t *text_json(const char *text)
 {
     json_t *value = json_string(text);
 
-    json_object_set_new(object, key, value ? value : json_string("(not UTF-8)"));
+    return value ? value : json_string("(not UTF-8)");
 }
 
 static json_t *findings_json(const struct report *report)
@@ -206,15 +206,10 @@ static json_t *findings_json(const struct report *report)
 
     for (size_t i = 0; i < report->n_findings; i++) {
         const struct finding *f = report->findings[i];
-        json_t *object = json_object();
-        set_text(object, "id", f->id);
-        set_text(object, "status", status_names[f->status]);
-        set_text(object, "subject", f->subject);
-        set_text(object, "found", f->found);
-        set_text(object, "expected", f->expected);
-        set_text(object, "why", f->why);
-        set_text(object, "fix", f->fix);
-        json_array_append_new(array, object);
+        json_array_append_new(array, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", f->id, "status",
+                                               status_names[f->status], "subject", text_json(f->subject), "found",
+                                               text_json(f->found), "expected", text_json(f->expected), "why",
+                                               text_json(f->why), "fix", text_json(f->fix)));
     }
     return array;
 }
@@ -225,13 +220,9 @@ static json_t *rows_json(const struct report *report)
 
     for (size_t i = 0; i < report->n_rows; i++) {
         const struct loss_row *row = &report->rows[i];
-        json_t *object = json_object();
-        set_text(object, "file", row->file);
-        set_text(object, "stage", row->stage);
-        set_text(object, "counter", row->counter);
-        json_object_set_new(object, "grew", json_integer((json_int_t)row->grew));
-        json_object_set_new(object, "loss", json_boolean(row->loss));
-        json_array_append_new(array, object);
+        json_array_append_new(array, json_pack("{s:o, s:s, s:o, s:I, s:b}", "file", text_json(row->file), "stage",
+                                               row->stage, "counter", text_json(row->counter), "grew",
+                                               (json_int_t)row->grew, "loss", row->loss));
     }
     return array;
 }
@@ -239,20 +230,16 @@ static json_t *rows_json(const struct report *report)
 void report_print_json(const struct report *report, const char *const *names, size_t n_names, FILE *out)
 {
     static const char *const worst[] = {"ok", "warn", "fail"};
-    json_t *root = json_object(), *files = json_array();
+    json_t *files = json_array();
     char host[256] = "";
 
     gethostname(host, sizeof(host) - 1);
     for (size_t i = 0; i < n_names; i++)
         json_array_append_new(files, json_string(names[i]));
-    set_text(root, "program", "cbf-doctor");
-    set_text(root, "version", cbf_build_id);
-    set_text(root, "host", host);
-    json_object_set_new(root, "time", json_real((double)clock_unix_ns() / (double)NS_PER_S));
-    json_object_set_new(root, "files", files);
-    set_text(root, "status", worst[report_exit_code(report)]);
-    json_object_set_new(root, "findings", findings_json(report));
-    json_object_set_new(root, "losses", rows_json(report));
+    json_t *root =
+        json_pack("{s:s, s:s, s:o, s:f, s:o, s:s, s:o, s:o}", "program", "cbf-doctor", "version", cbf_build_id, "host",
+                  text_json(host), "time", (double)clock_unix_ns() / (double)NS_PER_S, "files", files, "status",
+                  worst[report_exit_code(report)], "findings", findings_json(report), "losses", rows_json(report));
     json_dumpf(root, out, JSON_INDENT(1));
     fputc('\n', out);
     json_decref(root);

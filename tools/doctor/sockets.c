@@ -110,8 +110,7 @@ static void check_file(struct doctor *doctor, const struct doctor_file *file, co
     if (n == 0)
         return;
     bool small = smallest < file->recv_socket_min_bytes;
-    struct finding *f =
-        report_add(&doctor->report, small ? FINDING_FAIL : FINDING_OK, "host.socket_buffers", file->name);
+    struct finding *f = doctor_add(doctor, small ? FINDING_FAIL : FINDING_OK, "host.socket_buffers", file->name);
     SAY(f->found, "%zu sockets of the running daemon, the smallest buffer is %u bytes", n, smallest);
     SAY(f->expected, "%zu bytes each, by recv.buffer", file->recv_socket_min_bytes);
     SAY(f->why, "the kernel granted less than was asked for: bursts are lost in the socket");
@@ -124,7 +123,7 @@ void doctor_check_sockets(struct doctor *doctor)
 
     if (!doctor->root[0] && list_sockets(&sockets))
         for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));)
-            if (!file->recv_pcap_file && doctor_file_runs(file))
+            if (!file->recv->pcap_file && doctor_file_runs(file))
                 check_file(doctor, file, &sockets);
     free(sockets.items);
 }

@@ -158,14 +158,14 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
     struct finding *f;
 
     *interface = (struct interface){0};
-    if (file->recv_pcap_file) {
-        f = report_add(&doctor->report, FINDING_SKIPPED, "streams.source", file->name);
+    if (file->recv->pcap_file) {
+        f = doctor_add(doctor, FINDING_SKIPPED, "streams.source", file->name);
         SAY(f->found, "it replays a capture");
         return false;
     }
-    if (!file->recv_interface || endpoint_find_interface(file->recv_interface, interface, why, sizeof(why)) == 0)
+    if (!file->recv->interface || endpoint_find_interface(file->recv->interface, interface, why, sizeof(why)) == 0)
         return true;
-    f = report_add(&doctor->report, FINDING_FAIL, "streams.interface", file->name);
+    f = doctor_add(doctor, FINDING_FAIL, "streams.interface", file->name);
     SAY(f->found, "recv.interface: %s", why);
     nic_list("", true, why, sizeof(why));
     SAY(f->expected, "one of %s", why);
@@ -199,8 +199,8 @@ static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const
         n++;
     }
     if (n_unicast > 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "streams.source", file->name)->found,
-            "%zu unicast endpoints are not listened to, as that would take the daemon's packets", n_unicast);
+        doctor_note(doctor, FINDING_SKIPPED, "streams.source", file->name,
+                    "%zu unicast endpoints are not listened to, as that would take the daemon's packets", n_unicast);
     return n;
 }
 
@@ -212,7 +212,7 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         if (!wants[i].err)
             continue;
         const struct owner *owner = wants[i].owner;
-        struct finding *f = report_add(&doctor->report, FINDING_FAIL, "streams.join", owner->file->file->name);
+        struct finding *f = doctor_add(doctor, FINDING_FAIL, "streams.join", owner->file->file->name);
         SAY(f->found, "%s cannot be joined: %s", endpoint_format(&wants[i].endpoint, text, sizeof(text)),
             strerror(-wants[i].err));
         SAY(f->expected, "a membership of the group");
@@ -320,7 +320,7 @@ void doctor_check_streams(struct doctor *doctor)
         if (!doctor->files[i].ok || !may_listen(doctor, &doctor->files[i], &interface))
             continue;
         stream->file = &doctor->files[i];
-        if (!nic_name(stream->file->recv_interface, stream->interface))
+        if (!nic_name(stream->file->recv->interface, stream->interface))
             stream->interface[0] = '\0';
         if (stream->file->kind == DOCTOR_FGPU)
             expect_fgpu(stream);
@@ -330,8 +330,7 @@ void doctor_check_streams(struct doctor *doctor)
         n_streams++;
     }
     if (n_wants == 0)
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "streams.source", "")->found,
-            "no file names groups that could be joined");
+        doctor_note(doctor, FINDING_SKIPPED, "streams.source", "", "no file names groups that could be joined");
     else if (listener_open(wants, n_wants, &listener) == 0) {
         add_open_errors(doctor, wants, n_wants);
         int64_t start_unix_ns = clock_unix_ns();

@@ -85,29 +85,10 @@ bool sys_list_has(const char *list, int64_t cpu)
     return false;
 }
 
-bool sys_process(const char *root, const char *name, int *pid)
-{
-    char path[PATH_MAX], comm[64];
-    bool found = false;
-
-    snprintf(path, sizeof(path), "%s/proc", root);
-    DIR *directory = opendir(path);
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
-        if (!isdigit((unsigned char)entry->d_name[0]))
-            continue;
-        found = sys_text(root, comm, sizeof(comm), "/proc/%s/comm", entry->d_name) && strcmp(comm, name) == 0;
-        if (found && pid)
-            *pid = atoi(entry->d_name);
-    }
-    if (directory)
-        closedir(directory);
-    return found;
-}
-
 /* Whether one of a process's arguments names the file, by itself or from its working directory. */
 static bool has_argument(const char *pid, const char *path)
 {
-    char name[PATH_MAX + 64], arguments[PATH_MAX];
+    char name[PATH_MAX + NAME_MAX + 16], arguments[PATH_MAX];
     bool found = false;
 
     snprintf(name, sizeof(name), "/proc/%s/cmdline", pid);
@@ -124,35 +105,45 @@ static bool has_argument(const char *pid, const char *path)
     return found;
 }
 
-bool sys_capability(const char *root, int pid, int capability, bool *has)
+/* Finds a process of this name that was given the file, if one is named; its id goes to *pid, unless that is NULL. */
+static bool find_process(const char *root, const char *name, const char *file, int *pid)
 {
-    char path[PATH_MAX], line[256];
-    unsigned long long mask;
+    char path[PATH_MAX], comm[64];
     bool found = false;
 
-    snprintf(path, sizeof(path), "%s/proc/%d/status", root, pid);
-    FILE *file = fopen(path, "r");
-    while (file && !found && fgets(line, sizeof(line), file))
-        found = sscanf(line, "CapEff: %llx", &mask) == 1;
-    if (file)
-        fclose(file);
-    if (found)
-        *has = mask >> capability & 1;
+    snprintf(path, sizeof(path), "%s/proc", root);
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory && !found && (entry = readdir(directory));) {
+        const char *id = entry->d_name;
+        found = isdigit((unsigned char)id[0]) && sys_text(root, comm, sizeof(comm), "/proc/%s/comm", id) &&
+                strcmp(comm, name) == 0 && (!file || has_argument(id, file));
+        if (found && pid)
+            *pid = atoi(id);
+    }
+    if (directory)
+        closedir(directory);
     return found;
+}
+
+bool sys_process(const char *root, const char *name, int *pid)
+{
+    return find_process(root, name, NULL, pid);
 }
 
 bool sys_runs_file(const char *program, const char *path)
 {
-    char comm[64];
-    bool found = false;
-    DIR *directory = opendir("/proc");
+    return find_process("", program, path, NULL);
+}
 
-    for (struct dirent *entry; directory && !found && (entry = readdir(directory));)
-        found = isdigit((unsigned char)entry->d_name[0]) &&
-                sys_text("", comm, sizeof(comm), "/proc/%s/comm", entry->d_name) && strcmp(comm, program) == 0 &&
-                has_argument(entry->d_name, path);
-    if (directory)
-        closedir(directory);
+bool sys_capability(const char *root, int pid, int capability, bool *has)
+{
+    char path[PATH_MAX];
+    unsigned long long mask;
+
+    snprintf(path, sizeof(path), "%s/proc/%d/status", root, pid);
+    bool found = file_find_number(path, "CapEff: %llx", &mask);
+    if (found)
+        *has = mask >> capability & 1;
     return found;
 }
 

@@ -5,7 +5,6 @@
 #include "tools/doctor/sys.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/timex.h>
 #include <time.h>
@@ -36,7 +35,7 @@ static enum finding_status by_limits(long value_us, long warn_us, long fail_us)
 
 static void add_error(struct doctor *doctor, const char *id, const char *what, long us, long warn_us, long fail_us)
 {
-    struct finding *f = report_add(&doctor->report, by_limits(us, warn_us, fail_us), id, "");
+    struct finding *f = doctor_add(doctor, by_limits(us, warn_us, fail_us), id, "");
 
     SAY(f->found, "the kernel's %s of the clock is %.3f ms", what, (double)us / 1000);
     SAY(f->expected, "below %g ms; %g ms is an error", (double)warn_us / 1000, (double)fail_us / 1000);
@@ -53,11 +52,11 @@ static void check_clock(struct doctor *doctor)
         return; /* the clock is this machine's */
     int state = adjtimex(&t);
     if (state < 0) {
-        SAY(report_add(&doctor->report, FINDING_SKIPPED, "time.clock", "")->found, "adjtimex is refused here");
+        doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "adjtimex is refused here");
         return;
     }
     bool unsynchronised = state == TIME_ERROR || (t.status & STA_UNSYNC);
-    struct finding *f = report_add(&doctor->report, unsynchronised ? FINDING_WARN : FINDING_OK, "time.clock", "");
+    struct finding *f = doctor_add(doctor, unsynchronised ? FINDING_WARN : FINDING_OK, "time.clock", "");
     SAY(f->found, "the kernel says that the clock is %ssynchronised%s%s", unsynchronised ? "not " : "",
         by ? "; it is set by " : "; no program that sets it runs", by ? by : "");
     SAY(f->expected, "synchronised by chronyd, ntpd or ptp4l with phc2sys");
@@ -73,8 +72,7 @@ static void check_ptp(struct doctor *doctor)
 {
     bool hardware = sys_exists(doctor->root, "/sys/class/ptp/ptp0"), runs = sys_process(doctor->root, "ptp4l", NULL);
     bool sets = sys_process(doctor->root, "phc2sys", NULL);
-    struct finding *f =
-        report_add(&doctor->report, runs && hardware && !sets ? FINDING_WARN : FINDING_OK, "time.ptp", "");
+    struct finding *f = doctor_add(doctor, runs && hardware && !sets ? FINDING_WARN : FINDING_OK, "time.ptp", "");
 
     SAY(f->found, "%s, ptp4l %s, phc2sys %s", hardware ? "a PTP clock" : "no PTP clock", runs ? "runs" : "does not run",
         sets ? "runs" : "does not run");
@@ -94,7 +92,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     struct tm tm;
 
     if (file->time->timebase == CONFIG_TIMEBASE_PACKETS) {
-        f = report_add(&doctor->report, file->recv_pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
+        f = doctor_add(doctor, file->recv->pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
         SAY(f->found, "time.timebase is packets: the clock is not asked");
         SAY(f->expected, "clock, unless a capture is replayed");
         SAY(f->why, "after a wrap of the 48-bit timestamps, F- and X-engines started before and after it disagree");
@@ -103,7 +101,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     }
     strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&whole, &tm));
     bool future = sync_s > now_s, old = sync_s < (double)SYNC_EARLIEST_S;
-    f = report_add(&doctor->report, future ? FINDING_FAIL : old ? FINDING_WARN : FINDING_OK, "time.sync", file->name);
+    f = doctor_add(doctor, future ? FINDING_FAIL : old ? FINDING_WARN : FINDING_OK, "time.sync", file->name);
     SAY(f->found, "sync_time is %s, %.4g days %s", text, fabs(now_s - sync_s) / 86400, future ? "ahead" : "ago");
     SAY(f->expected, "a time since 2000 that is past");
     SAY(f->why, future ? "nothing can have been sampled yet: this clock is wrong, or sync_time is"
@@ -114,7 +112,7 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     double left_s =
         (double)((INT64_C(1) << TIMESTAMP_WIRE_BITS) - (samples & ((INT64_C(1) << TIMESTAMP_WIRE_BITS) - 1))) /
         file->rate_hz;
-    f = report_add(&doctor->report, left_s < WRAP_SOON_S ? FINDING_WARN : FINDING_OK, "time.wrap", file->name);
+    f = doctor_add(doctor, left_s < WRAP_SOON_S ? FINDING_WARN : FINDING_OK, "time.wrap", file->name);
     SAY(f->found, "the 48-bit timestamps begin again at 0 in %.4g hours", left_s / 3600);
     SAY(f->expected, "more than %d minutes", WRAP_SOON_S / 60);
     SAY(f->why, "fgpu and xbgpu go on, but receivers of other makers may take the wrap for a jump back");

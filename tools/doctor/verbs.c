@@ -38,7 +38,7 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
     if (!nic_name(asked, interface))
         return; /* another check says so */
     bool found = find_device(doctor->root, interface, device);
-    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
+    struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
     if (found)
         SAY(f->found, "its card is %s", device);
     else
@@ -51,7 +51,7 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
 static void check_module(struct doctor *doctor)
 {
     bool found = sys_exists(doctor->root, "/dev/infiniband/rdma_cm");
-    struct finding *f = report_add(&doctor->report, found ? FINDING_OK : FINDING_FAIL, "verbs.module", "");
+    struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_FAIL, "verbs.module", "");
 
     SAY(f->found, "/dev/infiniband/rdma_cm %s", found ? "is there" : "is not there");
     SAY(f->expected, "the kernel module rdma_ucm");
@@ -68,11 +68,8 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
 
     seen = sys_process(doctor->root, program, &pid) && sys_capability(doctor->root, pid, CAP_NET_RAW, &has);
     bool has_unit = sys_exists(doctor->root, "/etc/systemd/system/%s@.service.d/ibverbs.conf", program);
-    struct finding *f = report_add(&doctor->report,
-                                   (seen ? has : has_unit) ? FINDING_OK
-                                   : seen                  ? FINDING_FAIL
-                                                           : FINDING_SKIPPED,
-                                   "verbs.permission", file->name);
+    enum finding_status status = (seen ? has : has_unit) ? FINDING_OK : seen ? FINDING_FAIL : FINDING_SKIPPED;
+    struct finding *f = doctor_add(doctor, status, "verbs.permission", file->name);
     if (seen)
         SAY(f->found, "process %d of %s %s CAP_NET_RAW", pid, program, has ? "has" : "lacks");
     else
@@ -95,7 +92,7 @@ static void check_memory(struct doctor *doctor, const struct doctor_file *file)
         return;
     sys_capability("", getpid(), CAP_IPC_LOCK, &free_of_it);
     bool enough = free_of_it || limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= file->locked_bytes;
-    struct finding *f = report_add(&doctor->report, enough ? FINDING_OK : FINDING_WARN, "verbs.memory", file->name);
+    struct finding *f = doctor_add(doctor, enough ? FINDING_OK : FINDING_WARN, "verbs.memory", file->name);
     if (free_of_it || limit.rlim_max == RLIM_INFINITY)
         SAY(f->found, "locked memory is not limited in this shell");
     else
@@ -111,7 +108,7 @@ static void check_built(struct doctor *doctor, const struct doctor_file *file)
 {
     if (verbs_built_in)
         return;
-    struct finding *f = report_add(&doctor->report, FINDING_FAIL, "verbs.built", file->name);
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "verbs.built", file->name);
     SAY(f->found, "these programs were built without ibverbs");
     SAY(f->expected, "transport: udp, or a build with libibverbs and librdmacm");
     SAY(f->why, "the daemon does not start");
@@ -131,8 +128,8 @@ void doctor_check_verbs(struct doctor *doctor)
             check_module(doctor);
         check_built(doctor, file);
         if (receives)
-            check_device(doctor, file, file->recv_interface, "recv");
-        if (sends && !(receives && strcmp(file->recv_interface, file->send->interface) == 0))
+            check_device(doctor, file, file->recv->interface, "recv");
+        if (sends && !(receives && strcmp(file->recv->interface, file->send->interface) == 0))
             check_device(doctor, file, file->send->interface, "send");
         check_permission(doctor, file);
         check_memory(doctor, file);

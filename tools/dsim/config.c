@@ -57,11 +57,11 @@ static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float
 #define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
 #define VDIF (1U << DSIM_RECORDING_VDIF)
 
-#define KEYS_OF struct dsim_config_recording
+#define KEYS_OF struct dsim_recording_config
 static const struct config_key recording_keys[] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
              "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."),
-    KEY_STRING("file", file, KEY_REQUIRED, 1, 4096, "The file."),
+    KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
                "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 "
                "keeps integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 "
@@ -127,7 +127,7 @@ static const struct config_section sections[] = {
                    .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
                    "What the antennas see, computed; or else there are recordings.", .optional = true),
-    CONFIG_LIST(struct dsim_config, recordings, struct dsim_config_recording, recording_keys, 0, N_POLS *MAX_ANTENNAS,
+    CONFIG_LIST(struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
                 "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
                 "1, antenna 1 pol 0 and so on, or one for all.",
                 .optional = true, .example = recordings_example),
@@ -198,11 +198,11 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         config_error(config, &values->recordings,
                      "recordings has %zu items; it must have one, or one for each of %zu polarisations.", n, n_inputs);
     for (size_t i = 0; i < n; i++) {
-        const struct dsim_config_recording *recording = dsim_config_recording(values, i);
+        const struct dsim_recording_config *recording = dsim_config_recording(values, i);
         if (recording->kind != DSIM_RECORDING_VDIF && recording->column >= recording->n_columns)
             config_error(config, &recording->column, "column must be less than columns (%lld), not %lld.",
                          (long long)recording->n_columns, (long long)recording->column);
-        if (files_are_same(recording->file, values->send.pcap_file))
+        if (files_are_same(recording->path, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
     /* --print-config prints defaults, too, and what it prints must load. */

@@ -10,8 +10,8 @@
 #include "common/katcp/keys.h"
 #include "common/send/keys.h"
 #include "common/config/time_keys.h"
-#include "common/time/timebase.h"
 #include "common/base/units.h"
+#include "tools/dsim/recording.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -30,19 +30,6 @@ struct dsim_config_signals {
     char *specification; /* NULL: there are recordings */
 };
 
-struct dsim_config_recording {
-    int kind; /* enum dsim_recording_kind */
-    char *file;
-    double scale;
-    int64_t start_samples;
-    int64_t header_bytes;
-    int64_t n_columns;
-    int64_t column;
-    int64_t thread;
-    int64_t channel;
-    struct decimal sample_rate_hz; /* 0: that of section time */
-};
-
 struct dsim_config_antenna {
     char *name;
     int64_t digitiser_id; /* of polarisation 0 */
@@ -53,7 +40,7 @@ struct dsim_config {
     struct config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
-    struct config_array recordings; /* struct dsim_config_recording; one for all inputs, or one for each */
+    struct config_array recordings; /* struct dsim_recording_config; one for all inputs, or one for each */
     struct config_array antennas;   /* struct dsim_config_antenna */
     struct config_send send;
     struct config_http http;
@@ -68,9 +55,9 @@ void dsim_config_check(void *values, struct config *config);
 /* Heaps of each input that 'duration' allows; INT64_MAX: until stopped. */
 int64_t dsim_config_n_heaps(const struct dsim_config *config);
 
-static inline struct dsim_config_recording *dsim_config_recording(const struct dsim_config *config, size_t i)
+static inline struct dsim_recording_config *dsim_config_recording(const struct dsim_config *config, size_t i)
 {
-    return (struct dsim_config_recording *)config->recordings.items + i;
+    return (struct dsim_recording_config *)config->recordings.items + i;
 }
 
 static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_config *config, size_t i)

@@ -34,11 +34,7 @@ struct dsim_live {
     /* The filter for a position that is r / N_FRACTIONS behind a sample, and what is added towards the next one. */
     float taps[N_FRACTIONS][N_TAPS];
     float slopes[N_FRACTIONS][N_TAPS];
-    /* Of packet_samples each. */
-    double *values;
-    double *scratch; /* as many times as the outputs need */
-    float *dither;
-    int32_t *quantised;
+    struct dsim_workspace *space;
 };
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
@@ -181,22 +177,19 @@ static void evaluate(const struct dsim_live *live, const struct dsim_node *node,
 void dsim_live_evaluate(struct dsim_live *live, size_t output, int64_t timestamp, size_t n_samples, double *values)
 {
     assert(timestamp >= 0 && n_samples <= live->format.packet_samples);
-    evaluate(live, live->program->outputs[output].signal, timestamp, n_samples, values, live->scratch);
+    evaluate(live, live->program->outputs[output].signal, timestamp, n_samples, values, live->space->scratch);
 }
 
 uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp, uint8_t *payload)
 {
     size_t output = live->program->n_outputs == 1 ? 0 : input;
     size_t n_samples = live->format.packet_samples;
-    int sample_bits = live->format.sample_bits;
     bool dither = live->program->outputs[output].dither;
 
-    dsim_live_evaluate(live, output, timestamp, n_samples, live->values);
+    dsim_live_evaluate(live, output, timestamp, n_samples, live->space->values);
     if (dither)
-        dsim_dither(live->format.dither_seed, (uint32_t)input, timestamp, n_samples, live->dither);
-    dsim_quantise(live->values, dither ? live->dither : NULL, n_samples, sample_bits, live->quantised);
-    dsim_pack(live->quantised, n_samples, sample_bits, payload);
-    return (uint32_t)dsim_count_saturated(live->quantised, n_samples, sample_bits);
+        dsim_dither(live->format.dither_seed, (uint32_t)input, timestamp, n_samples, live->space->dither);
+    return dsim_workspace_pack(live->space, &live->format, dither, payload);
 }
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
@@ -270,21 +263,6 @@ static int make_tables(struct dsim_live *live, char *why, size_t why_bytes)
     return err;
 }
 
-static int make_buffers(struct dsim_live *live)
-{
-    const struct dsim_program *program = live->program;
-    size_t n = live->format.packet_samples, n_scratch = 1;
-
-    for (size_t i = 0; i < program->n_outputs; i++)
-        if (program->outputs[i].signal->n_scratch > n_scratch)
-            n_scratch = program->outputs[i].signal->n_scratch;
-    live->values = malloc(n * sizeof(*live->values));
-    live->scratch = malloc(n_scratch * n * sizeof(*live->scratch));
-    live->dither = malloc(n * sizeof(*live->dither));
-    live->quantised = malloc(n * sizeof(*live->quantised));
-    return live->values && live->scratch && live->dither && live->quantised ? 0 : -ENOMEM;
-}
-
 int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
                      char *why, size_t why_bytes)
 {
@@ -296,15 +274,13 @@ int dsim_live_create(const struct dsim_program *program, const struct dsim_forma
     made->program = program;
     made->format = *format;
     design(made);
-    int err = make_buffers(made);
-    if (!err)
-        err = make_tables(made, why, why_bytes);
-    if (err) {
+    made->space = dsim_workspace_create(program, format->packet_samples);
+    int err = made->space ? make_tables(made, why, why_bytes) : -ENOMEM;
+    if (err)
         dsim_live_destroy(made);
-        return err;
-    }
-    *live = made;
-    return 0;
+    else
+        *live = made;
+    return err;
 }
 
 void dsim_live_destroy(struct dsim_live *live)
@@ -314,9 +290,6 @@ void dsim_live_destroy(struct dsim_live *live)
     for (size_t i = 0; i < live->n_tables; i++)
         free(live->tables[i].values);
     free(live->tables);
-    free(live->values);
-    free(live->scratch);
-    free(live->dither);
-    free(live->quantised);
+    dsim_workspace_destroy(live->space);
     free(live);
 }

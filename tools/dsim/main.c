@@ -12,8 +12,6 @@
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
 
-#include <stdio.h>
-
 /* Where the heaps come from; those that are not used are NULL. */
 struct origin {
     struct dsim_program *program;
@@ -71,17 +69,6 @@ static void close_origin(struct origin *origin)
     dsim_program_free(origin->program);
 }
 
-static void print_summary(const struct dsim_send *send, const struct dsim_play *play)
-{
-    struct dsim_send_summary summary = dsim_send_summary(send);
-
-    printf("dsim: %llu heaps per polarisation sent, %llu packets failed, at most %.3f s late\n",
-           (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets_failed,
-           (double)summary.latest_ns / 1e9);
-    if (play)
-        dsim_play_print_summary(play);
-}
-
 static int run(const void *values, const struct config *book, struct service *service)
 {
     const struct dsim_config *config = values;
@@ -118,7 +105,8 @@ static int run(const void *values, const struct config *book, struct service *se
         dsim_control_close(control);
         dsim_send_stop(send);
         dsim_play_stop(origin.play);
-        print_summary(send, origin.play);
+        dsim_send_print_summary(send);
+        dsim_play_print_summary(origin.play);
     }
     http_close(http);
     dsim_send_destroy(send);

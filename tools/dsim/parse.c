@@ -3,6 +3,7 @@
 #include "tools/dsim/parse.h"
 
 #include "common/base/units.h"
+#include "common/base/why.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -581,11 +582,11 @@ int dsim_parse(const char *text, struct dsim_program **program, char *why, size_
 {
     size_t capacity = strlen(text) + 1;
     struct parser p = {.why = why, .why_bytes = why_bytes};
-    int err = -ENOMEM;
-
     struct dsim_program *made = calloc(1, sizeof(*made));
+    int err = 0;
+
     if (!made)
-        goto out_of_memory;
+        return why_out_of_memory(why, why_bytes);
     made->text = strdup(text);
     made->nodes = calloc(capacity, sizeof(*made->nodes));
     made->outputs = calloc(capacity, sizeof(*made->outputs));
@@ -593,19 +594,14 @@ int dsim_parse(const char *text, struct dsim_program **program, char *why, size_
     p.text = made->text;
     p.program = made;
     if (!made->text || !made->nodes || !made->outputs || !p.variables)
-        goto out_of_memory;
-    if (!parse_program(&p)) {
+        err = why_out_of_memory(why, why_bytes);
+    else if (!parse_program(&p))
         err = -EINVAL;
-        goto undo;
-    }
     free(p.variables);
-    *program = made;
-    return 0;
-out_of_memory:
-    snprintf(why, why_bytes, "out of memory");
-undo:
-    free(p.variables);
-    dsim_program_free(made);
+    if (err)
+        dsim_program_free(made);
+    else
+        *program = made;
     return err;
 }
 

@@ -5,6 +5,7 @@
 #include "common/base/inbox.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/base/why.h"
 #include "common/telemetry/stats.h"
 #include "common/base/thread.h"
 #include "tools/dsim/recording.h"
@@ -53,11 +54,6 @@ struct dsim_play {
     atomic_bool stop;
 };
 
-static const struct dsim_config_recording *recording_config(const struct dsim_play *play, size_t i)
-{
-    return dsim_config_recording(play->config, i);
-}
-
 /* ---- The reader -------------------------------------------------------------------------------------------------- */
 
 void dsim_play_quantise(const double *values, double scale, size_t n_samples, int sample_bits, int32_t *quantised)
@@ -99,7 +95,7 @@ static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct
                                       why_bytes);
         if (err)
             return err;
-        pack_heaps(play, play->values, recording_config(play, input)->scale, input, done, n, heaps);
+        pack_heaps(play, play->values, dsim_config_recording(play->config, input)->scale, input, done, n, heaps);
         done += n;
     }
     return 0;
@@ -186,12 +182,6 @@ bool dsim_play_failed(const struct dsim_play *play)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-static int out_of_memory(char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "out of memory");
-    return -ENOMEM;
-}
-
 /* Chooses how many blocks of how many heaps; see 'Ahead' in the header. */
 static void set_sizes(struct dsim_play *play)
 {
@@ -217,21 +207,12 @@ static void set_sizes(struct dsim_play *play)
 
 static int open_recording(struct dsim_play *play, size_t i, char *why, size_t why_bytes)
 {
-    const struct dsim_config_recording *config = recording_config(play, i);
-    bool has_rate = config->sample_rate_hz.mantissa > 0;
-    const struct dsim_recording_config recording_config = {
-        .kind = (enum dsim_recording_kind)config->kind,
-        .path = config->file,
-        .start_samples = config->start_samples,
-        .header_bytes = config->header_bytes,
-        .n_columns = config->n_columns,
-        .column = config->column,
-        .thread = config->thread,
-        .channel = config->channel,
-        .sample_rate_hz = has_rate ? config->sample_rate_hz : play->config->time.adc_sample_rate_hz,
-    };
+    struct dsim_recording_config config = *dsim_config_recording(play->config, i);
     char reason[480];
-    int err = dsim_recording_open(&recording_config, play->block_heaps * play->packet_samples, &play->counters,
+
+    if (config.sample_rate_hz.mantissa == 0)
+        config.sample_rate_hz = play->config->time.adc_sample_rate_hz;
+    int err = dsim_recording_open(&config, play->block_heaps * play->packet_samples, &play->counters,
                                   &play->recordings[i], reason, sizeof(reason));
 
     if (err)
@@ -248,11 +229,10 @@ static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
             return err;
         int64_t n_samples = dsim_recording_n_samples(play->recordings[i]);
         int64_t n_heaps = n_samples / (int64_t)play->packet_samples;
-        if (n_heaps == 0) {
-            snprintf(why, why_bytes, "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu", i,
-                     recording_config(play, i)->file, (long long)n_samples, play->packet_samples);
-            return -EINVAL;
-        }
+        if (n_heaps == 0)
+            return why_fail(-EINVAL, why, why_bytes,
+                            "recordings[%zu]: %s has %lld samples to play, which do not fill a heap of %zu", i,
+                            dsim_config_recording(play->config, i)->path, (long long)n_samples, play->packet_samples);
         if (n_heaps < play->n_heaps)
             play->n_heaps = n_heaps;
     }
@@ -273,7 +253,7 @@ static void describe(struct dsim_play *play)
     for (size_t i = 0; i < play->config->recordings.n; i++) {
         int64_t n_rest = dsim_recording_n_samples(play->recordings[i]) - n_played;
         int64_t n_rest_bytes = dsim_recording_n_rest_bytes(play->recordings[i]);
-        const char *file = recording_config(play, i)->file;
+        const char *file = dsim_config_recording(play->config, i)->path;
         if (n_rest > 0)
             log_info("recordings[%zu]: the last %lld samples of %s are not played: they fill no heap, or another "
                      "recording is shorter",
@@ -298,7 +278,7 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
     play->blocks = calloc(play->n_blocks, sizeof(*play->blocks));
     if (!play->values || !play->quantised || !play->blocks || inbox_create(play->n_blocks, &play->free) ||
         inbox_create(play->n_blocks, &play->full))
-        return out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (size_t i = 0; i < play->n_blocks; i++) {
         struct dsim_block *block = &play->blocks[i];
         const struct inbox_item item = {.object = block};
@@ -307,7 +287,7 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
         block->heaps.payloads = malloc(n_all * play->heap_bytes);
         block->heaps.n_saturated = malloc(n_all * sizeof(*block->heaps.n_saturated));
         if (!block->heaps.payloads || !block->heaps.n_saturated)
-            return out_of_memory(why, why_bytes);
+            return why_out_of_memory(why, why_bytes);
         buffer_ref_init(&block->ref, play->free, item);
         inbox_push(play->free, &item);
     }
@@ -337,7 +317,7 @@ static int open_play(struct dsim_play *play, char *why, size_t why_bytes)
     if (!play->live) {
         play->recordings = calloc(play->config->recordings.n, sizeof(struct dsim_recording *));
         if (!play->recordings)
-            return out_of_memory(why, why_bytes);
+            return why_out_of_memory(why, why_bytes);
         err = open_recordings(play, why, why_bytes);
     }
     return err ? err : make_blocks(play, why, why_bytes);
@@ -350,7 +330,7 @@ int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int
 
     assert(live || config->recordings.n == 1 || config->recordings.n == dsim_config_n_inputs(config));
     if (!made)
-        return out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     made->config = config;
     made->live = live;
     made->n_inputs = dsim_config_n_inputs(config);
@@ -369,15 +349,10 @@ int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int
     return 0;
 }
 
-size_t dsim_play_n_blocks(const struct dsim_play *play)
+const struct dsim_block *dsim_play_blocks(const struct dsim_play *play, size_t *n)
 {
-    return play->n_blocks;
-}
-
-const struct dsim_block *dsim_play_block(const struct dsim_play *play, size_t i)
-{
-    assert(i < play->n_blocks);
-    return &play->blocks[i];
+    *n = play->n_blocks;
+    return play->blocks;
 }
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */
@@ -403,19 +378,16 @@ void dsim_play_stop(struct dsim_play *play)
 
 void dsim_play_print_summary(const struct dsim_play *play)
 {
-    const struct dsim_recording_counters *counters = &play->counters;
-    uint64_t n_missing = counter_get(&counters->n_missing_samples);
-    uint64_t n_invalid = counter_get(&counters->n_invalid_samples);
-    uint64_t n_bad = counter_get(&counters->n_bad_frames), n_late = counter_get(&counters->n_late_frames);
-    uint64_t n_double = counter_get(&counters->n_double_frames);
-
-    assert(!play->is_running);
-    if (play->live)
+    if (!play || play->live)
         return;
+    const struct dsim_recording_counters *counters = &play->counters;
+    assert(!play->is_running);
     printf("recordings: %" PRIu64 " samples at their ends not played; %" PRIu64 " missing and %" PRIu64
            " invalid samples read as zeros; frames left out: %" PRIu64 " with a wrong header, %" PRIu64
            " too late, %" PRIu64 " double\n",
-           play->n_unplayed_samples, n_missing, n_invalid, n_bad, n_late, n_double);
+           play->n_unplayed_samples, counter_get(&counters->n_missing_samples),
+           counter_get(&counters->n_invalid_samples), counter_get(&counters->n_bad_frames),
+           counter_get(&counters->n_late_frames), counter_get(&counters->n_double_frames));
 }
 
 void dsim_play_destroy(struct dsim_play *play)

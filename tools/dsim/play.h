@@ -37,8 +37,7 @@ int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int
                    struct dsim_play **play, char *why, size_t why_bytes);
 
 /* The blocks, for who wants to know where heaps will lie: all are whole until the reader starts. */
-size_t dsim_play_n_blocks(const struct dsim_play *play);
-const struct dsim_block *dsim_play_block(const struct dsim_play *play, size_t i);
+const struct dsim_block *dsim_play_blocks(const struct dsim_play *play, size_t *n);
 
 /* Starts the reader; of signals, with the heap of this timestamp.  Returns 0 or negative errno. */
 int dsim_play_start(struct dsim_play *play, int64_t first_timestamp);
@@ -53,7 +52,7 @@ bool dsim_play_failed(const struct dsim_play *play);
 /* Ends the reader and waits for it.  NULL is accepted. */
 void dsim_play_stop(struct dsim_play *play);
 
-/* Prints how much of the recordings, if there are any, was not played, missing or wrong; once stopped. */
+/* Prints how much of the recordings, if there are any, was not played, missing or wrong; once stopped.  NULL is accepted. */
 void dsim_play_print_summary(const struct dsim_play *play);
 
 /* NULL is accepted. */

@@ -25,16 +25,18 @@ enum dsim_recording_kind {
     DSIM_RECORDING_VDIF,
 };
 
+/* An item of dsim's 'recordings'. */
 struct dsim_recording_config {
-    enum dsim_recording_kind kind;
-    const char *path;
+    int kind; /* enum dsim_recording_kind */
+    char *path;
+    double scale;          /* of dsim_play; the samples that are read are not scaled */
     int64_t start_samples; /* left out at the beginning, >= 0 */
     /* Raw files: 'header_bytes', then rows of 'n_columns' samples. */
     int64_t header_bytes;
     int64_t n_columns, column;
     /* VDIF. */
     int64_t thread, channel;
-    struct decimal sample_rate_hz; /* of the recording: tells how many frames a second has */
+    struct decimal sample_rate_hz; /* of the recording: tells how many frames a second has; in the YAML 0: as played */
 };
 
 /* What was wrong with the recordings that share it. */

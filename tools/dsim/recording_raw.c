@@ -1,12 +1,12 @@
 /* recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats,
  * of which one column is played. */
 #include "common/base/units.h"
+#include "common/base/why.h"
 #include "tools/dsim/recording.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,19 +116,16 @@ int dsim_recording_raw_open(const struct dsim_recording_config *config, const st
     int64_t n_rows = data_bytes > 0 ? data_bytes / (int64_t)row_bytes : 0;
 
     assert(config->column >= 0 && config->column < config->n_columns && row_bytes <= BUFFER_BYTES);
-    if (n_rows <= config->start_samples) {
-        snprintf(why, why_bytes,
-                 "%s has %lld bytes, which hold %lld samples of each of %lld columns behind the header of %lld bytes; "
-                 "start must be less than that, not %lld",
-                 base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->n_columns,
-                 (long long)config->header_bytes, (long long)config->start_samples);
-        return -EINVAL;
-    }
+    if (n_rows <= config->start_samples)
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "%s has %lld bytes, which hold %lld samples of each of %lld columns behind the header of %lld bytes; "
+            "start must be less than that, not %lld",
+            base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->n_columns,
+            (long long)config->header_bytes, (long long)config->start_samples);
     struct raw *raw = malloc(sizeof(*raw));
-    if (!raw) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!raw)
+        return why_out_of_memory(why, why_bytes);
     raw->base = *base;
     raw->base.ops = &raw_ops;
     raw->base.n_samples = n_rows - config->start_samples;

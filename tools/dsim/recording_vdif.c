@@ -5,6 +5,7 @@
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
+#include "common/base/why.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -82,19 +83,15 @@ static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t 
     struct vdif_header header;
 
     vdif->frame_bytes = VDIF_HEADER_BYTES;
-    if (vdif->base.file_bytes < VDIF_HEADER_BYTES) {
-        snprintf(why, why_bytes, "%s has only %lld bytes, so it is no VDIF file", vdif->base.path,
-                 (long long)vdif->base.file_bytes);
-        return -EINVAL;
-    }
+    if (vdif->base.file_bytes < VDIF_HEADER_BYTES)
+        return why_fail(-EINVAL, why, why_bytes, "%s has only %lld bytes, so it is no VDIF file", vdif->base.path,
+                        (long long)vdif->base.file_bytes);
     int err = dsim_recording_vdif_header(vdif, 0, &header, why, why_bytes);
     if (err)
         return err;
     const char *unplayable = vdif_unplayable(&header);
-    if (unplayable) {
-        snprintf(why, why_bytes, "%s: the frame at byte 0 %s", vdif->base.path, unplayable);
-        return -EINVAL;
-    }
+    if (unplayable)
+        return why_fail(-EINVAL, why, why_bytes, "%s: the frame at byte 0 %s", vdif->base.path, unplayable);
     vdif->frame_bytes = header.frame_bytes;
     vdif->n_file_frames = vdif->base.file_bytes / (int64_t)header.frame_bytes;
     vdif->base.n_rest_bytes = vdif->base.file_bytes % (int64_t)header.frame_bytes;
@@ -102,9 +99,8 @@ static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t 
     vdif->origin_frame = header.frame;
     if (vdif->n_file_frames > 0)
         return 0;
-    snprintf(why, why_bytes, "%s has %lld bytes, but the frame at byte 0 says that it has %zu", vdif->base.path,
-             (long long)vdif->base.file_bytes, header.frame_bytes);
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes, "%s has %lld bytes, but the frame at byte 0 says that it has %zu",
+                    vdif->base.path, (long long)vdif->base.file_bytes, header.frame_bytes);
 }
 
 /* The threads among those marked, as "0, 2 to 5"; cut where there is no room. */
@@ -143,9 +139,9 @@ static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_
         if (vdif->first.thread == thread)
             return 0;
     }
-    snprintf(why, why_bytes, "%s has no thread %u among its first %lld frames, but %s; thread must be one of these",
-             vdif->base.path, thread, (long long)end, list_threads(is_there, threads, sizeof(threads)));
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes,
+                    "%s has no thread %u among its first %lld frames, but %s; thread must be one of these",
+                    vdif->base.path, thread, (long long)end, list_threads(is_there, threads, sizeof(threads)));
 }
 
 /* Sets the time axis by the sample rate, a decimal > 0. */
@@ -160,12 +156,12 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
     vdif->frames_per_second = mantissa / vdif->frame_samples;
     if (n_decimals == 0 && mantissa % vdif->frame_samples == 0 && vdif->frames_per_second <= MAX_FRAMES)
         return 0;
-    snprintf(why, why_bytes,
-             "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be that at "
-             "which it was recorded",
-             vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
-             timebase_decimal_to_double(rate_hz));
-    return -EINVAL;
+    return why_fail(
+        -EINVAL, why, why_bytes,
+        "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be that at "
+        "which it was recorded",
+        vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
+        timebase_decimal_to_double(rate_hz));
 }
 
 /* Judges the thread's first frame, file frame k. */
@@ -176,35 +172,28 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     char name[64];
 
     snprintf(name, sizeof(name), "the frame at byte %lld", (long long)(k * (int64_t)vdif->frame_bytes));
-    if (unplayable) {
-        snprintf(why, why_bytes, "%s: %s %s", vdif->base.path, name, unplayable);
-        return -EINVAL;
-    }
-    if (config->channel >= vdif->first.n_channels) {
-        snprintf(why, why_bytes, "%s: %s has %u channels; channel must be less than that, not %lld", vdif->base.path,
-                 name, vdif->first.n_channels, (long long)config->channel);
-        return -EINVAL;
-    }
+    if (unplayable)
+        return why_fail(-EINVAL, why, why_bytes, "%s: %s %s", vdif->base.path, name, unplayable);
+    if (config->channel >= vdif->first.n_channels)
+        return why_fail(-EINVAL, why, why_bytes, "%s: %s has %u channels; channel must be less than that, not %lld",
+                        vdif->base.path, name, vdif->first.n_channels, (long long)config->channel);
     int err = set_rate(vdif, config->sample_rate_hz, why, why_bytes);
     if (err)
         return err;
-    if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second) {
-        snprintf(why, why_bytes,
-                 "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be that at "
-                 "which it was recorded",
-                 vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
-        return -EINVAL;
-    }
+    if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second)
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be that at "
+            "which it was recorded",
+            vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
     int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
-    if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second) {
-        snprintf(why, why_bytes,
-                 "%s: %s, the first of thread %u, is %.3f s %s the file's first; threads with clocks that disagree "
-                 "cannot be played",
-                 vdif->base.path, name, vdif->first.thread,
-                 (double)(slack < 0 ? -slack : slack) / (double)vdif->frames_per_second,
-                 slack < 0 ? "before" : "after");
-        return -EINVAL;
-    }
+    if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second)
+        return why_fail(
+            -EINVAL, why, why_bytes,
+            "%s: %s, the first of thread %u, is %.3f s %s the file's first; threads with clocks that disagree "
+            "cannot be played",
+            vdif->base.path, name, vdif->first.thread,
+            (double)(slack < 0 ? -slack : slack) / (double)vdif->frames_per_second, slack < 0 ? "before" : "after");
     return 0;
 }
 
@@ -224,20 +213,17 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)
             last = indices[i];
     vdif->n_frames = last + 1;
-    if (vdif->n_frames > 2 * vdif->n_file_frames + vdif->frames_per_second) {
-        snprintf(
-            why, why_bytes,
+    if (vdif->n_frames > 2 * vdif->n_file_frames + vdif->frames_per_second)
+        return why_fail(
+            -EINVAL, why, why_bytes,
             "%s ends %.3f s after it begins, by the header of its last frame of thread %u, but is not half as long",
             vdif->base.path, (double)vdif->n_frames / (double)vdif->frames_per_second, vdif->first.thread);
-        return -EINVAL;
-    }
     vdif->base.n_samples = vdif->n_frames * vdif->frame_samples - vdif->start_samples;
     if (last >= 0 && vdif->base.n_samples > 0)
         return 0;
-    snprintf(why, why_bytes, "%s has %lld samples of thread %u; start must be less than that, not %lld",
-             vdif->base.path, (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0), vdif->first.thread,
-             (long long)vdif->start_samples);
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes, "%s has %lld samples of thread %u; start must be less than that, not %lld",
+                    vdif->base.path, (long long)(last >= 0 ? vdif->n_frames * vdif->frame_samples : 0),
+                    vdif->first.thread, (long long)vdif->start_samples);
 }
 
 static void vdif_close(struct dsim_recording *base)
@@ -269,8 +255,7 @@ static int open_vdif(struct dsim_recording_vdif *vdif, const struct dsim_recordi
     vdif->payload = malloc(vdif->frame_bytes);
     if (vdif->is_present && vdif->payload)
         return 0;
-    snprintf(why, why_bytes, "out of memory");
-    return -ENOMEM;
+    return why_out_of_memory(why, why_bytes);
 }
 
 int dsim_recording_vdif_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
@@ -278,20 +263,17 @@ int dsim_recording_vdif_open(const struct dsim_recording_config *config, const s
 {
     struct dsim_recording_vdif *vdif = calloc(1, sizeof(*vdif));
 
-    if (!vdif) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!vdif)
+        return why_out_of_memory(why, why_bytes);
     vdif->base = *base;
     vdif->base.ops = &vdif_ops;
     vdif->channel = (uint32_t)config->channel;
     vdif->start_samples = config->start_samples;
     vdif->next_sample = -1;
     int err = open_vdif(vdif, config, max_samples, why, why_bytes);
-    if (err) {
+    if (err)
         vdif_close(&vdif->base);
-        return err;
-    }
-    *recording = &vdif->base;
-    return 0;
+    else
+        *recording = &vdif->base;
+    return err;
 }

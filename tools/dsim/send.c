@@ -5,13 +5,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/why.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "tools/shared/sim_sender.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,6 +202,12 @@ static void next_heap(struct dsim_sender *sender)
     buffer_ref_put(&sender->block->ref);
 }
 
+/* Tells the sink where payloads come from. */
+static int add_memory(struct dsim_sender *sender, const struct dsim_heaps *heaps, char *why, size_t why_bytes)
+{
+    return send_sink_add_memory(sender->out.sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
+}
+
 /* Takes up other heaps, once their time has come. */
 static void take_change(struct dsim_sender *sender)
 {
@@ -212,8 +221,7 @@ static void take_change(struct dsim_sender *sender)
     sim_sender_out_flush(&sender->out);
     send_sink_flush(sender->out.sink);
     send_sink_remove_memory(sender->out.sink);
-    if (send_sink_add_memory(sender->out.sink, change->heaps->payloads, dsim_heaps_bytes(change->heaps), why,
-                             sizeof(why)))
+    if (add_memory(sender, change->heaps, why, sizeof(why)))
         log_warning("The new heaps are copied before they are sent: %s.", why);
     sender->taken = change;
     sender->heaps = change->heaps;
@@ -369,7 +377,7 @@ static int deal_inputs(struct dsim_sender *sender, const struct dsim_config *con
     sender->inputs = calloc(n_inputs / n_senders + 1, sizeof(*sender->inputs));
     sender->destinations.items = calloc(n_destinations, sizeof(*sender->destinations.items));
     if (!sender->inputs || !sender->destinations.items)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (size_t i = l; i < n_inputs; i += n_senders) {
         const struct endpoint_list *endpoints = dsim_config_input_endpoints(config, i);
         sender->inputs[sender->n_inputs++] = (struct input){
@@ -389,6 +397,8 @@ static int open_sender(struct dsim_sender *sender, const struct dsim_config *con
                        char *why, size_t why_bytes)
 {
     struct dsim_send *send = sender->send;
+    size_t n_blocks = 0;
+    const struct dsim_block *blocks = send->play ? dsim_play_blocks(send->play, &n_blocks) : NULL;
     size_t heap_bytes = (size_t)(config->digitiser.packet_samples * config->digitiser.sample_bits) / 8;
 
     int err = deal_inputs(sender, config, l, n_senders, why, why_bytes);
@@ -396,12 +406,9 @@ static int open_sender(struct dsim_sender *sender, const struct dsim_config *con
         err = sim_sender_out_open(&sender->out, &send->senders, &sender->destinations, heap_bytes, SIZE_MAX, why,
                                   why_bytes);
     if (!err && sender->heaps)
-        err = send_sink_add_memory(sender->out.sink, sender->heaps->payloads, dsim_heaps_bytes(sender->heaps), why,
-                                   why_bytes);
-    for (size_t i = 0; send->play && i < dsim_play_n_blocks(send->play) && !err; i++) {
-        const struct dsim_heaps *heaps = &dsim_play_block(send->play, i)->heaps;
-        err = send_sink_add_memory(sender->out.sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
-    }
+        err = add_memory(sender, sender->heaps, why, why_bytes);
+    for (size_t i = 0; i < n_blocks && !err; i++)
+        err = add_memory(sender, &blocks[i].heaps, why, why_bytes);
     return err;
 }
 
@@ -447,7 +454,7 @@ int dsim_send_create(const struct dsim_config *config, const struct dsim_heaps *
     assert(!heaps != !play && (play || heaps->n_inputs == dsim_config_n_inputs(config)));
     if (!made || !(made->losses = calloc(dsim_config_n_inputs(config), sizeof(*made->losses)))) {
         free(made);
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     }
     int err = sim_senders_init(&made->senders, &config->send, &config->time, service, config->digitiser.first_timestamp,
                                run, why, why_bytes);
@@ -521,16 +528,15 @@ void dsim_send_stop(struct dsim_send *send)
     sim_senders_stop(&send->senders);
 }
 
-struct dsim_send_summary dsim_send_summary(const struct dsim_send *send)
+void dsim_send_print_summary(const struct dsim_send *send)
 {
-    struct dsim_send_summary summary = {.n_heaps = UINT64_MAX,
-                                        .n_packets_failed = counter_get(&send->senders.n_packets_failed),
-                                        .latest_ns = sim_senders_latest_ns(&send->senders)};
+    int64_t n_heaps = INT64_MAX;
 
     for (size_t l = 0; l < send->senders.n; l++)
-        if ((uint64_t)send->sender[l].n_heaps < summary.n_heaps)
-            summary.n_heaps = (uint64_t)send->sender[l].n_heaps;
-    return summary;
+        if (send->sender[l].n_heaps < n_heaps)
+            n_heaps = send->sender[l].n_heaps;
+    printf("dsim: %" PRId64 " heaps per polarisation sent, %" PRIu64 " packets failed, at most %.3f s late\n", n_heaps,
+           counter_get(&send->senders.n_packets_failed), (double)sim_senders_latest_ns(&send->senders) / 1e9);
 }
 
 void dsim_send_destroy(struct dsim_send *send)

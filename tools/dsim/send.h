@@ -52,14 +52,8 @@ void dsim_send_set_loss(struct dsim_send *send, size_t input, double fraction);
 /* Ends the threads, within a tenth of a second, and waits for them. */
 void dsim_send_stop(struct dsim_send *send);
 
-struct dsim_send_summary {
-    uint64_t n_heaps; /* of each polarisation, at least */
-    uint64_t n_packets_failed;
-    int64_t latest_ns; /* the most that sending was ever late */
-};
-
-/* What has been done; once stopped. */
-struct dsim_send_summary dsim_send_summary(const struct dsim_send *send);
+/* Prints how much was sent and how late; once stopped. */
+void dsim_send_print_summary(const struct dsim_send *send);
 
 /* NULL is accepted. */
 void dsim_send_destroy(struct dsim_send *send);

@@ -5,12 +5,12 @@
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/thread.h"
+#include "common/base/why.h"
 #include "kernels/util/philox.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <unistd.h>
@@ -268,15 +268,7 @@ void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint
 
 /* ---- Heaps ------------------------------------------------------------------------------------------------------ */
 
-/* What computing a heap needs beside the result, for each thread. */
-struct workspace {
-    double *values;
-    double *scratch;
-    float *dither;
-    int32_t *quantised;
-};
-
-static void workspace_destroy(struct workspace *space)
+void dsim_workspace_destroy(struct dsim_workspace *space)
 {
     if (!space)
         return;
@@ -287,25 +279,39 @@ static void workspace_destroy(struct workspace *space)
     free(space);
 }
 
-static struct workspace *workspace_create(size_t packet_samples, size_t n_scratch)
+struct dsim_workspace *dsim_workspace_create(const struct dsim_program *program, size_t packet_samples)
 {
-    struct workspace *space = calloc(1, sizeof(*space));
+    struct dsim_workspace *space = calloc(1, sizeof(*space));
+    size_t n_scratch = 0;
 
     if (!space)
         return NULL;
+    for (size_t i = 0; i < program->n_outputs; i++)
+        if (program->outputs[i].signal->n_scratch > n_scratch)
+            n_scratch = program->outputs[i].signal->n_scratch;
     space->values = malloc(packet_samples * sizeof(*space->values));
     space->scratch = malloc((n_scratch + 1) * packet_samples * sizeof(*space->scratch));
     space->dither = malloc(packet_samples * sizeof(*space->dither));
     space->quantised = malloc(packet_samples * sizeof(*space->quantised));
     if (space->values && space->scratch && space->dither && space->quantised)
         return space;
-    workspace_destroy(space);
+    dsim_workspace_destroy(space);
     return NULL;
+}
+
+uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_format *format, bool has_dither,
+                             uint8_t *payload)
+{
+    size_t n = format->packet_samples;
+
+    dsim_quantise(space->values, has_dither ? space->dither : NULL, n, format->sample_bits, space->quantised);
+    dsim_pack(space->quantised, n, format->sample_bits, payload);
+    return (uint32_t)dsim_count_saturated(space->quantised, n, format->sample_bits);
 }
 
 /* A period may end within a heap. */
 static void compute_heap(const struct dsim_output *output, const struct dsim_format *format, size_t input, size_t heap,
-                         struct workspace *space, struct dsim_heaps *heaps)
+                         struct dsim_workspace *space, struct dsim_heaps *heaps)
 {
     size_t n_samples = format->packet_samples, n;
     int64_t period = format->axis.period_samples, start = (int64_t)(heap * n_samples);
@@ -318,25 +324,19 @@ static void compute_heap(const struct dsim_output *output, const struct dsim_for
         if (output->dither)
             dsim_dither(format->dither_seed, (uint32_t)input, first, n, space->dither + done);
     }
-    dsim_quantise(space->values, output->dither ? space->dither : NULL, n_samples, format->sample_bits,
-                  space->quantised);
-    heaps->n_saturated[place] = (uint32_t)dsim_count_saturated(space->quantised, n_samples, format->sample_bits);
-    dsim_pack(space->quantised, n_samples, format->sample_bits, heaps->payloads + place * heaps->heap_bytes);
+    heaps->n_saturated[place] =
+        dsim_workspace_pack(space, format, output->dither, heaps->payloads + place * heaps->heap_bytes);
 }
 
 /* Returns 0 or -ENOMEM. */
 static int compute_heaps(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps *heaps)
 {
     size_t n_all = heaps->n_inputs * heaps->n_heaps;
-    size_t n_scratch = 0;
     int err = 0;
 
-    for (size_t i = 0; i < program->n_outputs; i++)
-        if (program->outputs[i].signal->n_scratch > n_scratch)
-            n_scratch = program->outputs[i].signal->n_scratch;
 #pragma omp parallel
     {
-        struct workspace *space = workspace_create(format->packet_samples, n_scratch);
+        struct dsim_workspace *space = dsim_workspace_create(program, format->packet_samples);
 #pragma omp for schedule(static)
         for (size_t i = 0; i < n_all; i++) {
             size_t input = i / heaps->n_heaps;
@@ -348,7 +348,7 @@ static int compute_heaps(const struct dsim_program *program, const struct dsim_f
 #pragma omp atomic write
             err = -ENOMEM;
         }
-        workspace_destroy(space);
+        dsim_workspace_destroy(space);
     }
     return err;
 }
@@ -378,24 +378,21 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
     size_t n_all = made->n_inputs * made->n_heaps;
     size_t bytes = n_all * (made->heap_bytes + sizeof(*made->n_saturated));
     int err = memory_check(bytes, "digitiser.period", "make the period shorter", why, why_bytes);
-    if (err)
-        goto undo_made;
     /* OpenMP ends the process where it gets no threads. */
-    err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
-    if (err)
-        goto undo_made;
-    made->payloads = malloc(n_all * made->heap_bytes);
-    made->n_saturated = malloc(n_all * sizeof(*made->n_saturated));
-    err = made->payloads && made->n_saturated ? compute_heaps(program, format, made) : -ENOMEM;
-    if (err) {
-        snprintf(why, why_bytes, "digitiser.period: there is no memory for a period of %zu polarisations: %zu MiB",
-                 made->n_inputs, bytes >> 20);
-        goto undo_made;
+    if (!err)
+        err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
+    if (!err) {
+        made->payloads = malloc(n_all * made->heap_bytes);
+        made->n_saturated = malloc(n_all * sizeof(*made->n_saturated));
+        if (!made->payloads || !made->n_saturated || compute_heaps(program, format, made))
+            err = why_fail(-ENOMEM, why, why_bytes,
+                           "digitiser.period: there is no memory for a period of %zu polarisations: %zu MiB",
+                           made->n_inputs, bytes >> 20);
     }
-    *heaps = made;
-    return 0;
-undo_made:
-    dsim_heaps_destroy(made);
+    if (err)
+        dsim_heaps_destroy(made);
+    else
+        *heaps = made;
     return err;
 }
 

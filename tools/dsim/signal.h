@@ -63,6 +63,24 @@ struct dsim_format {
     uint64_t dither_seed;
 };
 
+/* Room for the samples of a heap, from what an expression gives to what is packed; of one thread. */
+struct dsim_workspace {
+    double *values;  /* [packet_samples] */
+    double *scratch; /* [packet_samples] as many times as the program's outputs need */
+    float *dither;   /* [packet_samples] */
+    int32_t *quantised;
+};
+
+/* NULL: out of memory. */
+struct dsim_workspace *dsim_workspace_create(const struct dsim_program *program, size_t packet_samples);
+
+/* NULL is accepted. */
+void dsim_workspace_destroy(struct dsim_workspace *space);
+
+/* Packs the workspace's values, quantised with its dither if 'has_dither'.  Returns how many samples are saturated. */
+uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_format *format, bool has_dither,
+                             uint8_t *payload);
+
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;

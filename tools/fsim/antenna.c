@@ -71,11 +71,6 @@ int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t
     return err ? err : send_sink_add_memory(ant->out.sink, heaps->payloads, fsim_heaps_bytes(heaps), why, why_bytes);
 }
 
-void fsim_antenna_close(struct fsim_antenna *ant)
-{
-    sim_sender_out_close(&ant->out);
-}
-
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
 static uint64_t take_heap_cnt(struct fsim_antenna *ant)

@@ -56,7 +56,4 @@ void fsim_antenna_end_heaps(struct fsim_antenna *ant);
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant);
 void fsim_antenna_send_stops(struct fsim_antenna *ant);
 
-/* One that was not opened, but is zeroed, is accepted. */
-void fsim_antenna_close(struct fsim_antenna *ant);
-
 #endif

@@ -2,7 +2,6 @@
 #include "tools/fsim/config.h"
 
 #include "common/base/file.h"
-#include "tools/shared/sim_sender.h"
 
 #include <inttypes.h>
 
@@ -234,9 +233,4 @@ void fsim_config_check(void *values, struct config *config)
                      "pcap_file needs a duration in section stream, or a recording that is not looped.");
     if (fsim->http.listen.n > 1)
         config_error(config, &fsim->http.listen, "listen must be one address.");
-}
-
-int64_t fsim_config_n_batches(const struct fsim_config *config)
-{
-    return sim_senders_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
 }

@@ -67,9 +67,6 @@ extern const struct config_table fsim_config_table;
 /* Checks across keys: channels and substreams, ranges of values, what goes with a capture.  For command_line_main(). */
 void fsim_config_check(void *values, struct config *config);
 
-/* Batches that 'duration' allows; INT64_MAX: until stopped. */
-int64_t fsim_config_n_batches(const struct fsim_config *config);
-
 enum voltage_format fsim_config_format(const struct fsim_config_stream *stream);
 
 /* The largest magnitude that both signs have: 7, 127, and 2048, up to which half floats hold every integer. */

@@ -9,19 +9,6 @@
 #include "tools/fsim/send.h"
 #include "tools/shared/program.h"
 
-#include <stdio.h>
-
-/* Returns the number of packets that failed. */
-static uint64_t print_summary(const struct fsim_send *send)
-{
-    struct fsim_send_summary summary = fsim_send_summary(send);
-
-    printf("fsim: %llu heaps sent, %llu packets, %llu packets failed, at most %.3f s late\n",
-           (unsigned long long)summary.n_heaps, (unsigned long long)summary.n_packets,
-           (unsigned long long)summary.n_packets_failed, (double)summary.latest_ns / 1e9);
-    return summary.n_packets_failed;
-}
-
 static int run(const void *values, const struct config *book, struct service *service)
 {
     const struct fsim_config *config = values;
@@ -47,7 +34,7 @@ static int run(const void *values, const struct config *book, struct service *se
         exit_code = service_run(service);
         service_stopping(service);
         fsim_send_stop(send);
-        if (print_summary(send) > 0 && config->send.pcap_file)
+        if (fsim_send_print_summary(send) > 0 && config->send.pcap_file)
             exit_code = 1;
     }
     http_close(http);

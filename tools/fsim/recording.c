@@ -3,13 +3,13 @@
 
 #include "common/base/log.h"
 #include "common/base/memory.h"
+#include "common/base/why.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -29,23 +29,20 @@ static int map_file(struct fsim_recording *recording, const char *path, char *wh
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
     int err = fd < 0 || fstat(fd, &status) ? -errno : 0;
+    bool is_long = !err && S_ISREG(status.st_mode) && status.st_size >= VDIF_HEADER_BYTES;
+    void *file = is_long ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
 
-    if (!err && (!S_ISREG(status.st_mode) || status.st_size < VDIF_HEADER_BYTES)) {
-        snprintf(why, why_bytes, "signal.file: %s is no VDIF file", path);
-        err = -EINVAL;
-    } else if (!err) {
-        void *file = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        err = file == MAP_FAILED ? -errno : 0;
-        if (!err) {
-            recording->file = file;
-            recording->file_bytes = (size_t)status.st_size;
-        }
-    }
-    if (err && err != -EINVAL)
-        snprintf(why, why_bytes, "signal.file: %s cannot be opened: %s", path, strerror(-err));
+    if (file == MAP_FAILED)
+        err = -errno;
     if (fd >= 0)
         close(fd);
-    return err;
+    if (err)
+        return why_fail(err, why, why_bytes, "signal.file: %s cannot be opened: %s", path, strerror(-err));
+    if (!is_long)
+        return why_fail(-EINVAL, why, why_bytes, "signal.file: %s is no VDIF file", path);
+    recording->file = file;
+    recording->file_bytes = (size_t)status.st_size;
+    return 0;
 }
 
 static size_t n_file_frames(const struct fsim_recording *recording)
@@ -101,15 +98,12 @@ static int begin_survey(struct fsim_recording *recording, const struct fsim_conf
 {
     recording->first = vdif_parse(recording->file);
     const char *unplayable = vdif_no_voltages(&recording->first);
-    if (unplayable) {
-        snprintf(why, why_bytes, "signal.file: the frame at byte 0 of %s %s", config->signal.file, unplayable);
-        return -EINVAL;
-    }
-    if (recording->first.n_channels != config->stream.n_chan) {
-        snprintf(why, why_bytes, "stream.channels: %s has %" PRIu32 " channels, not %" PRId64, config->signal.file,
-                 recording->first.n_channels, config->stream.n_chan);
-        return -EINVAL;
-    }
+    if (unplayable)
+        return why_fail(-EINVAL, why, why_bytes, "signal.file: the frame at byte 0 of %s %s", config->signal.file,
+                        unplayable);
+    if (recording->first.n_channels != config->stream.n_chan)
+        return why_fail(-EINVAL, why, why_bytes, "stream.channels: %s has %" PRIu32 " channels, not %" PRId64,
+                        config->signal.file, recording->first.n_channels, config->stream.n_chan);
     *survey = (struct survey){
         .frames_per_second = frames_per_second(config, &recording->first), .origin = INT64_MAX, .end = INT64_MIN};
     for (size_t i = 0; i < VDIF_N_THREADS; i++)
@@ -129,19 +123,16 @@ static int find_bounds(const struct fsim_recording *recording, const char *path,
     for (size_t k = 0; k < n_file_frames(recording); k++) {
         struct vdif_header header = parse_frame(recording, k);
         const char *wrong = contradiction(&header, &recording->first, survey);
-        if (wrong) {
-            snprintf(why, why_bytes, "signal.file: the frame at byte %zu of %s %s", k * recording->first.frame_bytes,
-                     path, wrong);
-            return -EINVAL;
-        }
+        if (wrong)
+            return why_fail(-EINVAL, why, why_bytes, "signal.file: the frame at byte %zu of %s %s",
+                            k * recording->first.frame_bytes, path, wrong);
         int64_t index = index_of(recording, survey, &header);
         survey->origin = index < survey->origin ? index : survey->origin;
         survey->end = index >= survey->end ? index + 1 : survey->end;
     }
     if (survey->end > survey->origin)
         return 0;
-    snprintf(why, why_bytes, "signal.file: %s ends within its first frame", path);
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes, "signal.file: %s ends within its first frame", path);
 }
 
 /* Notes where each frame is. */
@@ -174,10 +165,8 @@ static int count_frames(const struct fsim_recording *recording, const struct sur
             continue;
         for (int64_t i = 0; i < recording->n_frames; i++)
             n += recording->payloads[slot * recording->n_frames + i] != NULL;
-        if (n == 0) {
-            snprintf(why, why_bytes, "signal.threads: %s has nothing of thread %d", path, thread);
-            return -EINVAL;
-        }
+        if (n == 0)
+            return why_fail(-EINVAL, why, why_bytes, "signal.threads: %s has nothing of thread %d", path, thread);
         n_absent += recording->n_frames - n;
     }
     log_info("%s: %" PRId64 " frames of %zu threads, of which %" PRId64 " are missing or invalid (%" PRId64
@@ -202,10 +191,8 @@ static int survey_file(struct fsim_recording *recording, const struct fsim_confi
     if (err)
         return err;
     recording->payloads = calloc(n, sizeof(*recording->payloads));
-    if (!recording->payloads) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!recording->payloads)
+        return why_out_of_memory(why, why_bytes);
     place_frames(recording, &survey);
     return count_frames(recording, &survey, path, why, why_bytes);
 }
@@ -215,20 +202,17 @@ int fsim_recording_open(const struct fsim_config *config, struct fsim_recording 
 {
     struct fsim_recording *made = calloc(1, sizeof(*made));
 
-    if (!made) {
-        snprintf(why, why_bytes, "out of memory");
-        return -ENOMEM;
-    }
+    if (!made)
+        return why_out_of_memory(why, why_bytes);
     made->real_is_high = config->signal.real_part == FSIM_REAL_HIGH;
     int err = map_file(made, config->signal.file, why, why_bytes);
     if (!err)
         err = survey_file(made, config, why, why_bytes);
-    if (err) {
+    if (err)
         fsim_recording_close(made);
-        return err;
-    }
-    *recording = made;
-    return 0;
+    else
+        *recording = made;
+    return err;
 }
 
 void fsim_recording_close(struct fsim_recording *recording)

@@ -5,12 +5,15 @@
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
+#include "common/base/why.h"
 #include "common/send/sender.h"
 #include "common/telemetry/stats.h"
 #include "tools/fsim/antenna.h"
 #include "tools/shared/sim_sender.h"
 
+#include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define OTHERS_POLL_NS (50 * NS_PER_US)
@@ -177,7 +180,7 @@ static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, c
     sender->ants = calloc(n_ants, sizeof(*sender->ants));
     sender->next_descriptors = calloc(n_ants, sizeof(*sender->next_descriptors));
     if (!sender->ants || !sender->next_descriptors)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     for (; sender->n_ants < n_ants && !err; sender->n_ants++)
         err = fsim_antenna_open(&sender->ants[sender->n_ants], &send->wire, l + sender->n_ants * n_senders, why,
                                 why_bytes);
@@ -187,7 +190,8 @@ static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, c
 /* A recording that does not loop ends with its last batch. */
 static int64_t count_batches(const struct fsim_config *config, const struct fsim_heaps *heaps)
 {
-    int64_t n = fsim_config_n_batches(config), n_recorded = (int64_t)heaps->n_batches;
+    int64_t n_recorded = (int64_t)heaps->n_batches;
+    int64_t n = sim_senders_count_heaps(&config->time, config->stream.duration_s, fsim_config_batch_samples(config));
 
     return config->signal.kind == FSIM_RECORDING && !config->signal.loop && n_recorded < n ? n_recorded : n;
 }
@@ -218,7 +222,7 @@ int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *
     struct fsim_send *made = calloc(1, sizeof(*made) + n_senders * sizeof(made->sender[0]));
 
     if (!made)
-        return sim_senders_out_of_memory(why, why_bytes);
+        return why_out_of_memory(why, why_bytes);
     int err = sim_senders_init(&made->wire.senders, &config->send, &config->time, service,
                                config->stream.first_timestamp, run, why, why_bytes);
     made->heaps = heaps;
@@ -251,14 +255,15 @@ void fsim_send_stop(struct fsim_send *send)
     sim_senders_stop(&send->wire.senders);
 }
 
-struct fsim_send_summary fsim_send_summary(const struct fsim_send *send)
+uint64_t fsim_send_print_summary(const struct fsim_send *send)
 {
-    return (struct fsim_send_summary){
-        .n_heaps = counter_get(&send->wire.n_heaps),
-        .n_packets = counter_get(&send->wire.senders.n_packets),
-        .n_packets_failed = counter_get(&send->wire.senders.n_packets_failed),
-        .latest_ns = sim_senders_latest_ns(&send->wire.senders),
-    };
+    const struct sim_senders *senders = &send->wire.senders;
+    uint64_t n_failed = counter_get(&senders->n_packets_failed);
+
+    printf("fsim: %" PRIu64 " heaps sent, %" PRIu64 " packets, %" PRIu64 " packets failed, at most %.3f s late\n",
+           counter_get(&send->wire.n_heaps), counter_get(&senders->n_packets), n_failed,
+           (double)sim_senders_latest_ns(senders) / 1e9);
+    return n_failed;
 }
 
 void fsim_send_destroy(struct fsim_send *send)
@@ -269,7 +274,7 @@ void fsim_send_destroy(struct fsim_send *send)
     for (size_t l = 0; l < send->wire.senders.n; l++) {
         struct fsim_sender *sender = &send->sender[l];
         for (size_t i = 0; i < sender->n_ants; i++)
-            fsim_antenna_close(&sender->ants[i]);
+            sim_sender_out_close(&sender->ants[i].out);
         free(sender->next_descriptors);
         free(sender->ants);
     }

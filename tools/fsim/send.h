@@ -36,15 +36,8 @@ int fsim_send_start(struct fsim_send *send);
 /* Ends the threads, after the batch that they are at and stop heaps, and waits for them. */
 void fsim_send_stop(struct fsim_send *send);
 
-struct fsim_send_summary {
-    uint64_t n_heaps;
-    uint64_t n_packets;
-    uint64_t n_packets_failed;
-    int64_t latest_ns; /* the most that sending was ever late */
-};
-
-/* What has been done; once stopped. */
-struct fsim_send_summary fsim_send_summary(const struct fsim_send *send);
+/* Prints how much was sent and how late; once stopped.  Returns the number of packets that failed. */
+uint64_t fsim_send_print_summary(const struct fsim_send *send);
 
 /* NULL is accepted. */
 void fsim_send_destroy(struct fsim_send *send);

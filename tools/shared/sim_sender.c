@@ -5,7 +5,6 @@
 #include "common/daemon/service.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,12 +12,6 @@
 #define LATE_WARNING_NS NS_PER_S
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
-
-int sim_senders_out_of_memory(char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "out of memory");
-    return -ENOMEM;
-}
 
 size_t sim_senders_count(const struct config_send *send, size_t n_streams)
 {

@@ -110,9 +110,6 @@ void sim_senders_stop(struct sim_senders *senders);
 /* The most that any sender was ever late; once stopped. */
 int64_t sim_senders_latest_ns(const struct sim_senders *senders);
 
-/* -ENOMEM, with the sentence. */
-int sim_senders_out_of_memory(char *why, size_t why_bytes);
-
 /* ---- The sender's thread ----------------------------------------------------------------------------------------- */
 
 static inline bool sim_senders_must_stop(const struct sim_senders *senders)

@@ -32,11 +32,6 @@ int visrec_array_init(struct visrec_array *array, const struct visrec_config *co
     struct visrec_baseline *baselines = calloc(n_baselines, sizeof(*baselines));
     size_t b = 0;
 
-    if (!ants || !baselines) {
-        free(ants);
-        free(baselines);
-        return -ENOMEM;
-    }
     *array = (struct visrec_array){
         .telescope = config->telescope.name,
         .latitude_rad = config->telescope.latitude_deg * RAD_PER_DEG,
@@ -51,6 +46,10 @@ int visrec_array_init(struct visrec_array *array, const struct visrec_config *co
         .chan_width_hz = rate_hz / (double)config->stream.samples_between_spectra,
         .integration_s = (double)visrec_config_integration_samples(config) / rate_hz,
     };
+    if (!ants || !baselines) {
+        visrec_array_fini(array);
+        return -ENOMEM;
+    }
     array->first_freq_hz = centre_hz - (double)(array->n_chan / 2) * array->chan_width_hz;
     for (size_t i = 0; i < n_ants; i++) {
         const struct visrec_config_antenna *antenna = visrec_config_antenna(config, i);

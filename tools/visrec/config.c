@@ -122,11 +122,10 @@ int64_t visrec_config_integration_batches(const struct visrec_config *config)
     const struct visrec_config_stream *stream = &config->stream;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double batch_samples = (double)stream->spectra_per_heap * (double)stream->samples_between_spectra;
-    double n_batches;
 
     if (stream->integration_batches > 0)
         return stream->integration_batches;
-    n_batches = rint(stream->integration_time_s * rate_hz / batch_samples);
+    double n_batches = rint(stream->integration_time_s * rate_hz / batch_samples);
     return n_batches < 1 ? 1 : (int64_t)n_batches;
 }
 

@@ -14,9 +14,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What follows the noun of a count. */
-#define PLURAL(n) ((n) == 1 ? "" : "s")
-
 /* What the X-engine sends in place of a visibility that it could not make. */
 #define VISREC_MISSING_RE INT32_MIN
 #define VISREC_MISSING_IM 1

@@ -4,6 +4,7 @@
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "common/base/version.h"
+#include "common/base/why.h"
 #include "tools/visrec/uvh5.h"
 
 #include <errno.h>
@@ -39,9 +40,8 @@ static int name_stem(const char *format, char stem[PATH_MAX], char *why, size_t 
     gmtime_r(&now_s, &utc);
     if (strftime(stem, PATH_MAX, format, &utc) > 0)
         return 0;
-    snprintf(why, why_bytes, "output.file: with the time in it the name is longer than %d bytes; shorten it",
-             PATH_MAX - 1);
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes,
+                    "output.file: with the time in it the name is longer than %d bytes; shorten it", PATH_MAX - 1);
 }
 
 /* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
@@ -51,8 +51,7 @@ static int check_regular(const char *path, char *why, size_t why_bytes)
 
     if (stat(path, &old) != 0 || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode))
         return 0;
-    snprintf(why, why_bytes, "output.file: \"%s\" is not a regular file", path);
-    return -EINVAL;
+    return why_fail(-EINVAL, why, why_bytes, "output.file: \"%s\" is not a regular file", path);
 }
 
 /* The number goes before the extension of the file's own name, if there is one; number 1 is not written. */
@@ -67,8 +66,8 @@ static int name_numbered(const char *stem, unsigned number, char path[PATH_MAX],
 
     if (n < PATH_MAX)
         return 0;
-    snprintf(why, why_bytes, "output.file: there is no room for a number in the name \"%.200s...\"", stem);
-    return -ENAMETOOLONG;
+    return why_fail(-ENAMETOOLONG, why, why_bytes,
+                    "output.file: there is no room for a number in the name \"%.200s...\"", stem);
 }
 
 /* Makes a file with the first number from 'number' on that is free, or with 'number' alone where none may follow. */
@@ -206,11 +205,9 @@ int visrec_files_next(struct visrec_files *files, char *why, size_t why_bytes)
 
 int visrec_files_close(struct visrec_files *files, char *why, size_t why_bytes)
 {
-    int err;
-
     if (!files)
         return 0;
-    err = visrec_uvh5_close(files->file, why, why_bytes);
+    int err = visrec_uvh5_close(files->file, why, why_bytes);
     free(files->history);
     free(files);
     return err;

@@ -28,7 +28,6 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
                                  struct receiver_identity *identity)
 {
     const struct visrec_dump_shape *shape = context;
-    uint64_t first_chan;
 
     if (packet->is_stop)
         return REJECT_STOP;
@@ -39,7 +38,7 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
         return REJECT_HEAP_SIZE;
     if (shape->weights && !has_address(packet, WANTED_WEIGHTS, visrec_dump_weights_offset(shape)))
         return REJECT_NO_ITEMS;
-    first_chan = packet->wanted[WANTED_FREQUENCY];
+    uint64_t first_chan = packet->wanted[WANTED_FREQUENCY];
     if (first_chan >= shape->n_chan || first_chan % shape->n_chan_substream != 0)
         return REJECT_BAD_FREQUENCY;
     *identity = (struct receiver_identity){

@@ -242,7 +242,6 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
                        struct visrec_uvh5 **out, char *why, size_t why_bytes)
 {
     struct visrec_uvh5 *file = calloc(1, sizeof(*file));
-    int err;
 
     if (!file || !has_memory_for_hdf5()) {
         snprintf(why, why_bytes, "output.file: there are no %d MiB of memory for HDF5", HDF5_BYTES >> 20);
@@ -252,7 +251,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
     file->array = array;
     H5dont_atexit(); /* HDF5's own cleaning up crashes after a write that failed */
     watch_errors(file);
-    err = choose_paths(file, path, overwrite);
+    int err = choose_paths(file, path, overwrite);
     if (err) {
         snprintf(why, why_bytes, "output.file: \"%s\" cannot be overwritten: %s", path, strerror(-err));
         goto undo_memory;

@@ -83,7 +83,6 @@ static bool write_antennas(hid_t header, const struct visrec_array *array)
 {
     hsize_t dims[2] = {array->n_ants, 3};
     size_t name_bytes = 1;
-    char *names;
     int64_t *numbers = calloc(array->n_ants, sizeof(*numbers));
     double *positions_m = calloc(array->n_ants * 3, sizeof(*positions_m));
     bool ok = false;
@@ -92,7 +91,7 @@ static bool write_antennas(hid_t header, const struct visrec_array *array)
         size_t bytes = strlen(array->ants[i].name);
         name_bytes = bytes > name_bytes ? bytes : name_bytes;
     }
-    names = calloc(array->n_ants, name_bytes);
+    char *names = calloc(array->n_ants, name_bytes);
     if (names && numbers && positions_m) {
         for (size_t i = 0; i < array->n_ants; i++) {
             memcpy(names + i * name_bytes, array->ants[i].name, strlen(array->ants[i].name));

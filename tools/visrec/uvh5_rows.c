@@ -163,7 +163,6 @@ static bool append_rows(hid_t dataset, hid_t type, int n_dims, const hsize_t *ro
 {
     hsize_t start[3] = {first_row}, count[3] = {n_rows}, dims[3] = {first_row + n_rows};
     hid_t memory_space, file_space;
-    bool ok;
 
     for (int i = 1; i < n_dims; i++)
         dims[i] = count[i] = row_dims[i];
@@ -171,8 +170,8 @@ static bool append_rows(hid_t dataset, hid_t type, int n_dims, const hsize_t *ro
         return false;
     memory_space = H5Screate_simple(n_dims, count, NULL);
     file_space = H5Dget_space(dataset);
-    ok = H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
-         H5Dwrite(dataset, type, memory_space, file_space, H5P_DEFAULT, values) >= 0;
+    bool ok = H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0 &&
+              H5Dwrite(dataset, type, memory_space, file_space, H5P_DEFAULT, values) >= 0;
     H5Sclose(file_space);
     H5Sclose(memory_space);
     return ok;

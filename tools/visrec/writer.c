@@ -42,20 +42,18 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
                          struct visrec_writer **writer)
 {
     struct visrec_writer *w = calloc(1, sizeof(*w));
-    int err;
 
     if (!w)
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
     counter_add(&stats->files, 1); /* the first file is there */
-    err = visrec_dump_init(&w->dump, &config->shape);
-    if (err) {
+    int err = visrec_dump_init(&w->dump, &config->shape);
+    if (err)
         free(w);
-        return err;
-    }
-    *writer = w;
-    return 0;
+    else
+        *writer = w;
+    return err;
 }
 
 void visrec_writer_destroy(struct visrec_writer *writer)
@@ -81,7 +79,7 @@ void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, 
     uint64_t n_dumps = counter_get(&stats->dumps), n_values = counter_get(&stats->values);
 
     snprintf(text, text_bytes, "%llu dump%s, %llu of %llu heaps missing, %.2f %% flagged", (unsigned long long)n_dumps,
-             PLURAL(n_dumps), (unsigned long long)counter_get(&stats->missing_heaps),
+             plural(n_dumps), (unsigned long long)counter_get(&stats->missing_heaps),
              (unsigned long long)counter_get(&stats->expected_heaps),
              n_values ? 100.0 * (double)counter_get(&stats->flagged) / (double)n_values : 0);
 }
@@ -144,7 +142,7 @@ static void note_full_disk(struct visrec_writer *writer, const char *why)
     counter_add(unwritten, 1);
     uint64_t n_lost = counter_get(unwritten) - writer->n_unwritten_before;
     service_status(writer->config.service, "the disk is full: %llu dump%s lost", (unsigned long long)n_lost,
-                   PLURAL(n_lost));
+                   plural(n_lost));
 }
 
 static void note_room(struct visrec_writer *writer)
@@ -178,7 +176,7 @@ static int begin_next_file(struct visrec_writer *writer, char *why, size_t why_b
     if (!backward) {
         log_limited(&writer->full_file_limit, LOG_LEVEL_INFO,
                     "the file is full: %llu dump%s; the recording goes on in %s", (unsigned long long)n_dumps,
-                    PLURAL(n_dumps), visrec_files_path(files));
+                    plural(n_dumps), visrec_files_path(files));
         return 0;
     }
     log_limited(&writer->rollover_limit, LOG_LEVEL_WARNING,

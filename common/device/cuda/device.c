@@ -1,4 +1,5 @@
 /* device.c - the cuda device: opened on one GPU, and closed.  The daemon's common/device/device.c calls what it exports. */
+#include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
 #include "common/device/cuda/image.h"
@@ -163,32 +164,29 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
                                                            char *why, size_t why_bytes)
 {
     char gpu[256];
-    struct cuda_device *new;
-    int err;
 
-    if (strcmp(host->build_id, cbf_build_id) != 0) {
-        snprintf(why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE, cbf_build_id,
-                 host->build_id);
-        return -ENODEV;
-    }
+    if (strcmp(host->build_id, cbf_build_id) != 0)
+        return why_fail(-ENODEV, why, why_bytes, "%s is of the build %s, this program of %s", DEVICE_PLUGIN_FILE,
+                        cbf_build_id, host->build_id);
     the_host = host;
-    new = calloc(1, sizeof(*new));
-    if (!new) {
-        snprintf(why, why_bytes, "there is no memory for the cuda device");
-        return -ENOMEM;
-    }
+    struct cuda_device *new = calloc(1, sizeof(*new));
+    if (!new)
+        return why_fail(-ENOMEM, why, why_bytes, "there is no memory for the cuda device");
     new->base = (struct device){.ops = &cuda_ops, .name = "cuda", .compiles = true};
     new->host = host;
-    err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
+    lock_init(&new->lock);
+    int err = cuda_choose_gpu(config->gpu, &new->index, gpu, sizeof(gpu), why, why_bytes);
     if (!err)
         err = init_gpu(new, why, why_bytes);
-    if (err)
-        goto undo_device;
-    lock_init(&new->lock);
-    err = cuda_watch_start(new);
+    if (!err) {
+        err = cuda_watch_start(new);
+        if (err)
+            snprintf(why, why_bytes, "the thread that watches the GPU does not start: %s", strerror(-err));
+    }
     if (err) {
-        snprintf(why, why_bytes, "the thread that watches the GPU does not start: %s", strerror(-err));
-        goto undo_lock;
+        lock_fini(&new->lock);
+        free(new);
+        return err;
     }
     new->kernel_cache = usable_cache(config->kernel_cache);
     new->base.cache_directory = new->kernel_cache;
@@ -197,9 +195,4 @@ __attribute__((visibility("default"))) int cbf_device_open(const struct device_c
     log_opened(new, gpu);
     *device = &new->base;
     return 0;
-undo_lock:
-    lock_fini(&new->lock);
-undo_device:
-    free(new);
-    return err;
 }

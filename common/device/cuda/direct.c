@@ -69,12 +69,11 @@ int cuda_alloc_direct(struct device *device, size_t bytes, struct device_direct 
     }
     cuda_enter(self);
     err = import(new, &address, why, why_bytes);
-    if (err) {
+    if (err)
         direct_free(self, new);
-        return err;
-    }
-    *direct = (struct device_direct){new->vulkan.host, address, bytes, new};
-    return 0;
+    else
+        *direct = (struct device_direct){new->vulkan.host, address, bytes, new};
+    return err;
 }
 
 void cuda_free_direct(struct device *device, const struct device_direct *direct)

@@ -1,4 +1,5 @@
 /* exported.c - device memory that network cards reach: cudaMalloc()'s, of which the driver makes a dma-buf. */
+#include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
 #include <cuda.h>
@@ -51,16 +52,13 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
     void *memory;
     int fd = -1;
 
-    if (!whole_bytes) {
-        snprintf(why, why_bytes, "there is no GPU memory of %zu bytes", bytes);
-        return -ENOMEM;
-    }
+    if (!whole_bytes)
+        return why_fail(-ENOMEM, why, why_bytes, "there is no GPU memory of %zu bytes", bytes);
     cuda_enter(self);
     get_handle_fn *get_handle;
-    if (!cuda_find_in_driver("cuMemGetHandleForAddressRange", &get_handle)) {
-        snprintf(why, why_bytes, "the NVIDIA driver is too old to share the GPU's memory with network cards");
-        return -ENODEV;
-    }
+    if (!cuda_find_in_driver("cuMemGetHandleForAddressRange", &get_handle))
+        return why_fail(-ENODEV, why, why_bytes,
+                        "the NVIDIA driver is too old to share the GPU's memory with network cards");
     cudaError_t error = cudaMalloc(&memory, whole_bytes + DEVICE_PAGE_BYTES);
     if (error != cudaSuccess) {
         cudaGetLastError();

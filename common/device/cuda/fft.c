@@ -108,12 +108,11 @@ int cuda_fft_create(struct device *device, size_t n, size_t batch, struct device
         if (!err)
             err = make_plan(new);
     }
-    if (err) {
+    if (err)
         free(new);
-        return err;
-    }
-    *fft = &new->base;
-    return 0;
+    else
+        *fft = &new->base;
+    return err;
 }
 
 void cuda_fft_destroy(struct device_fft *fft)

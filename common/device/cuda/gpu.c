@@ -1,7 +1,7 @@
 /* gpu.c - which GPU, and in plain words why there is none. */
+#include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,18 +31,17 @@ static int explain_none(cudaError_t error, char *why, size_t why_bytes)
     int driver = 0;
 
     cudaDriverGetVersion(&driver);
-    if (error == cudaErrorInsufficientDriver && driver == 0) {
-        snprintf(why, why_bytes, "there is no NVIDIA driver here; install it, or set device.kind to cpu");
-    } else if (error == cudaErrorInsufficientDriver) {
-        version_of(driver, have, sizeof(have));
-        version_of(CUDART_VERSION, need, sizeof(need));
-        snprintf(why, why_bytes, "the NVIDIA driver is too old: it is for CUDA %s, and CUDA %s is needed", have, need);
-    } else if (error == cudaErrorNoDevice || error == cudaSuccess) {
-        snprintf(why, why_bytes, "there is no GPU here that the NVIDIA driver lets us use");
-    } else {
+    if (error == cudaErrorInsufficientDriver && driver == 0)
+        return why_fail(-ENODEV, why, why_bytes,
+                        "there is no NVIDIA driver here; install it, or set device.kind to cpu");
+    if (error == cudaErrorNoDevice || error == cudaSuccess)
+        return why_fail(-ENODEV, why, why_bytes, "there is no GPU here that the NVIDIA driver lets us use");
+    if (error != cudaErrorInsufficientDriver)
         return cuda_explain(error, "cudaGetDeviceCount", why, why_bytes);
-    }
-    return -ENODEV;
+    version_of(driver, have, sizeof(have));
+    version_of(CUDART_VERSION, need, sizeof(need));
+    return why_fail(-ENODEV, why, why_bytes, "the NVIDIA driver is too old: it is for CUDA %s, and CUDA %s is needed",
+                    have, need);
 }
 
 static int describe(int index, struct gpu *gpu, char *why, size_t why_bytes)
@@ -111,12 +110,6 @@ static int find(const char *wanted, int n_gpus, struct gpu *gpu, bool *found, ch
     return 0;
 }
 
-static void say_too_old(const struct gpu *gpu, char *why, size_t why_bytes)
-{
-    snprintf(why, why_bytes, "device.gpu: GPU %d, %s, has compute capability %d.%d, and %d.0 or more is needed",
-             gpu->index, gpu->prop.name, gpu->prop.major, gpu->prop.minor, MIN_MAJOR);
-}
-
 int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes)
 {
     char seen[400];
@@ -140,10 +133,11 @@ int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_byte
         return 0;
     }
     if (found)
-        say_too_old(&gpu, why, why_bytes);
-    else if (wanted)
-        snprintf(why, why_bytes, "device.gpu: there is no GPU \"%s\" here; there are: %s", wanted, seen);
-    else
-        snprintf(why, why_bytes, "no GPU here has compute capability %d.0 or more: %s", MIN_MAJOR, seen);
-    return -ENODEV;
+        return why_fail(-ENODEV, why, why_bytes,
+                        "device.gpu: GPU %d, %s, has compute capability %d.%d, and %d.0 or more is needed", gpu.index,
+                        gpu.prop.name, gpu.prop.major, gpu.prop.minor, MIN_MAJOR);
+    if (wanted)
+        return why_fail(-ENODEV, why, why_bytes, "device.gpu: there is no GPU \"%s\" here; there are: %s", wanted,
+                        seen);
+    return why_fail(-ENODEV, why, why_bytes, "no GPU here has compute capability %d.0 or more: %s", MIN_MAJOR, seen);
 }

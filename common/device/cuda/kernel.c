@@ -40,12 +40,11 @@ static int make_ready(const struct cuda_device *device, const struct cuda_kernel
 static int load(const struct cuda_device *device, struct cuda_kernel *kernel, const struct image *image)
 {
     cudaError_t error = cudaLibraryLoadData(&kernel->library, image->data, NULL, NULL, 0, NULL, NULL, 0);
-    int err;
 
     if (error != cudaSuccess)
         return make_failed(kernel, error, "cudaLibraryLoadData");
     error = cudaLibraryGetKernel(&kernel->handle, kernel->library, kernel->base.kernel->name);
-    err = error == cudaSuccess ? make_ready(device, kernel) : make_failed(kernel, error, "cudaLibraryGetKernel");
+    int err = error == cudaSuccess ? make_ready(device, kernel) : make_failed(kernel, error, "cudaLibraryGetKernel");
     if (err)
         cudaLibraryUnload(kernel->library);
     return err;
@@ -68,16 +67,14 @@ int cuda_kernel_create(struct device *device, const struct kernel *kernel, const
     new->base = (struct device_kernel){device, kernel};
     cuda_enter(self);
     int err = image_get(&request, self->kernel_cache, &image);
+    if (!err) {
+        err = load(self, new, &image);
+        image_free(&image);
+    }
     if (err)
-        goto undo_kernel;
-    err = load(self, new, &image);
-    image_free(&image);
-    if (err)
-        goto undo_kernel;
-    *made = &new->base;
-    return 0;
-undo_kernel:
-    free(new);
+        free(new);
+    else
+        *made = &new->base;
     return err;
 }
 

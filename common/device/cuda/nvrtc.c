@@ -179,11 +179,10 @@ static int create_program(const struct kernel *kernel, program_handle *program)
 static char *words_of(program_handle program)
 {
     size_t bytes = 0;
-    char *words;
 
     if (nvrtc.log_size(program, &bytes) != 0)
         return NULL;
-    words = calloc(1, bytes + 1);
+    char *words = calloc(1, bytes + 1);
     if (words && nvrtc.log(program, words) == 0)
         return words;
     free(words);

@@ -1,6 +1,7 @@
 /* vulkan.c - from the GPU's UUID to memory that the host writes to and CUDA reads. */
 #include "common/device/cuda/vulkan.h"
 
+#include "common/base/why.h"
 #include "common/device/cuda/library.h"
 #include "common/device/device.h"
 
@@ -92,8 +93,7 @@ static int find_failed(const char *missing, char *why, size_t why_bytes)
 {
     if (!missing)
         return 0;
-    snprintf(why, why_bytes, "this Vulkan has no %s", missing);
-    return -ENODEV;
+    return why_fail(-ENODEV, why, why_bytes, "this Vulkan has no %s", missing);
 }
 
 static int open_instance(struct vulkan *v, char *why, size_t why_bytes)
@@ -116,10 +116,8 @@ static int open_instance(struct vulkan *v, char *why, size_t why_bytes)
     GLOBAL_CALLS(FIND)
     if (v->EnumerateInstanceVersion)
         v->EnumerateInstanceVersion(&version);
-    if (missing || version < VK_API_VERSION_1_1) {
-        snprintf(why, why_bytes, "this Vulkan is older than 1.1");
-        return -ENODEV;
-    }
+    if (missing || version < VK_API_VERSION_1_1)
+        return why_fail(-ENODEV, why, why_bytes, "this Vulkan is older than 1.1");
     VkResult result = v->CreateInstance(&create, NULL, &v->instance);
     if (result)
         return explain(result, "vkCreateInstance", why, why_bytes);
@@ -159,8 +157,8 @@ static int find_gpu(struct vulkan *v, const uint8_t *uuid, char *why, size_t why
     if (v->gpu)
         return 0;
     format_uuid(uuid, wanted);
-    snprintf(why, why_bytes, "Vulkan does not see the GPU with UUID %s; it sees %s", wanted, seen[0] ? seen : "none");
-    return -ENODEV;
+    return why_fail(-ENODEV, why, why_bytes, "Vulkan does not see the GPU with UUID %s; it sees %s", wanted,
+                    seen[0] ? seen : "none");
 }
 
 static int open_device(struct vulkan *v, char *why, size_t why_bytes)
@@ -208,8 +206,7 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     }
     if (v->heap_bytes)
         return 0;
-    snprintf(why, why_bytes, "this GPU has no memory that the host can write to");
-    return -ENODEV;
+    return why_fail(-ENODEV, why, why_bytes, "this GPU has no memory that the host can write to");
 }
 
 /* Of whole pages; 'export' may be NULL. */
@@ -256,12 +253,10 @@ static int check_export(const struct vulkan *v, char *why, size_t why_bytes)
     }
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_TOO_MANY_OBJECTS || result == VK_ERROR_DEVICE_LOST)
         return explain(result, call, why, why_bytes);
-    if (result) {
-        snprintf(why, why_bytes,
-                 "the GPU's Vulkan driver exports no memory that the host can write to: %s failed: %s (%d)", call,
-                 result_name(result), (int)result);
-        return -ENODEV;
-    }
+    if (result)
+        return why_fail(-ENODEV, why, why_bytes,
+                        "the GPU's Vulkan driver exports no memory that the host can write to: %s failed: %s (%d)",
+                        call, result_name(result), (int)result);
     close(fd);
     return 0;
 }
@@ -344,8 +339,8 @@ void vulkan_close(struct vulkan *vulkan)
 
 int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, char *why, size_t why_bytes)
 {
-    snprintf(why, why_bytes, "this program was built without Vulkan, by which the host writes to a GPU's memory");
-    return -ENODEV;
+    return why_fail(-ENODEV, why, why_bytes,
+                    "this program was built without Vulkan, by which the host writes to a GPU's memory");
 }
 
 void vulkan_close(struct vulkan *vulkan)

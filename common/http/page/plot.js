@@ -10,6 +10,15 @@ function colour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }
 
+/* A new element: its properties, of which 'dataset' and 'attributes' are objects, and what is in it. */
+function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  Object.assign(made.dataset, dataset);
+  for (const name in attributes) made.setAttribute(name, attributes[name]);
+  made.append(...children);
+  return made;
+}
+
 /* A number with few digits, a real minus and its unit. */
 const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
@@ -29,18 +38,12 @@ class Plot {
     Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);
     this.curves = [];
-    this.box = document.createElement("div");
-    this.box.className = "plot";
-    this.legend = document.createElement("div");
-    this.legend.className = "legend";
-    this.canvas = document.createElement("canvas");
+    this.legend = element("div", { className: "legend" });
+    this.canvas = element("canvas", { tabIndex: 0, attributes: {
+      role: "application", // arrow keys are the plot's, not the screen reader's
+      "aria-roledescription": "plot", "aria-describedby": "plot-keys", "aria-label": this.title } });
     this.canvas.style.height = this.height + "px";
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "application"); // arrow keys are the plot's, not the screen reader's
-    this.canvas.setAttribute("aria-roledescription", "plot");
-    this.canvas.setAttribute("aria-describedby", "plot-keys");
-    this.canvas.setAttribute("aria-label", this.title);
-    this.box.append(this.legend, this.canvas);
+    this.box = element("div", { className: "plot" }, this.legend, this.canvas);
     parent.append(this.box);
     this.canvas.addEventListener("pointermove", e => this.point(e));
     this.canvas.addEventListener("pointerdown", e => {
@@ -102,15 +105,9 @@ class Plot {
     const names = this.caption + this.curves.map(c => c.name + c.colour).join("\n");
     if (names === this.legend_names) return;
     this.legend_names = names;
-    const title = document.createElement("b"), caption = document.createElement("span");
-    title.textContent = this.title;
-    caption.textContent = this.caption;
-    this.legend.replaceChildren(title, caption, ...this.curves.map(c => {
-      const button = document.createElement("button"), swatch = document.createElement("i");
-      button.type = "button";
+    this.legend.replaceChildren(element("b", {}, this.title), element("span", {}, this.caption), ...this.curves.map(c => {
+      const button = element("button", { type: "button", attributes: { "aria-pressed": !this.hidden.has(c.name) } }, element("i"), c.name);
       button.style.setProperty("--colour", `var(${c.colour})`);
-      button.setAttribute("aria-pressed", !this.hidden.has(c.name));
-      button.append(swatch, c.name);
       button.onclick = () => {
         if (!this.hidden.delete(c.name)) this.hidden.add(c.name);
         button.setAttribute("aria-pressed", !this.hidden.has(c.name));
@@ -297,12 +294,12 @@ class Plot {
 
   /* Shows the values at the pointer. */
   show_tip() {
-    const a = this.axis, tip = document.getElementById("tip"), head = document.createElement("b");
+    const a = this.axis, tip = document.getElementById("tip");
     const point = Math.floor((this.pointed_channel() - a.first_channel) / a.channels_per_point);
     const first = point * a.channels_per_point, last = Math.min(first + a.channels_per_point, a.channels) - 1;
     const hz = a.first_hz + a.step_hz * (first + last) / 2;
-    head.textContent = `channel ${a.first_channel + first}${last > first ? "–" + (a.first_channel + last) : ""} · ${(hz / a.scale).toFixed(this.mhz_digits())} ${a.name}`;
-    tip.replaceChildren(head, ...this.tip_rows(point));
+    const head = `channel ${a.first_channel + first}${last > first ? "–" + (a.first_channel + last) : ""} · ${(hz / a.scale).toFixed(this.mhz_digits())} ${a.name}`;
+    tip.replaceChildren(element("b", {}, head), ...this.tip_rows(point));
     tip.hidden = false;
     const box = this.canvas.getBoundingClientRect(), x = box.left + this.x_of(pointed), y = box.top + active.y;
     tip.style.left = Math.max(4, Math.min(x + 14, window.innerWidth - tip.offsetWidth - 8)) + "px";
@@ -318,10 +315,8 @@ class Plot {
 }
 
 function tip_row(colour, name, text) {
-  const row = document.createElement("div"), dot = document.createElement("i"), value = document.createElement("span");
+  const row = element("div", {}, element("i"), name, element("span", {}, text));
   row.style.setProperty("--colour", colour.startsWith("--") ? `var(${colour})` : colour);
-  value.textContent = text;
-  row.append(dot, name, value);
   return row;
 }
 

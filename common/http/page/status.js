@@ -54,22 +54,10 @@ function fill_table(table, columns, rows) {
   const shape = columns.map(c => c[0]).join("|") + "\n" + rows.map(r => r.row_key).join("\n");
   if (table.shape !== shape) {
     table.shape = shape;
-    const head = document.createElement("thead"), tr = document.createElement("tr"), body = document.createElement("tbody");
-    tr.append(...columns.map(c => Object.assign(document.createElement("th"), { textContent: c[0] })));
-    head.append(tr);
-    for (const row of rows) {
-      const line = document.createElement("tr");
-      line.dataset.row = row.row_key;
-      line.append(...columns.map(c => {
-        const td = document.createElement("td");
-        td.dataset.label = c[0];
-        td.dataset.key = c[1];
-        td.append(document.createElement("span"), document.createElement("small"));
-        return td;
-      }));
-      body.append(line);
-    }
-    table.replaceChildren(head, body);
+    const cell = ([label, key]) => element("td", { dataset: { label, key } }, element("span"), element("small"));
+    const head = element("tr", {}, ...columns.map(c => element("th", {}, c[0])));
+    const lines = rows.map(row => element("tr", { dataset: { row: row.row_key } }, ...columns.map(cell)));
+    table.replaceChildren(element("thead", {}, head), element("tbody", {}, ...lines));
   }
   rows.forEach((row, r) => columns.forEach((column, c) => fill_cell(table.tBodies[0].rows[r].cells[c], column[2](row))));
 }
@@ -87,8 +75,7 @@ function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, 
     return;
   }
   if (!gauge) {
-    gauge = document.createElement("div");
-    gauge.append(document.createElement("i"));
+    gauge = element("div", {}, element("i"));
     td.append(gauge);
     td.classList.add("wide");
   }
@@ -260,11 +247,8 @@ function show_antennas(s) {
   $("reference").textContent = antenna_name(s, pair[0]);
   if (grid.children.length !== s.n_antennas) {
     grid.replaceChildren(...Array.from({ length: s.n_antennas }, (_, a) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(document.createElement("b"), ...[1, 2, 3, 4].map(() => document.createElement("span")));
-      button.onclick = () => choose({ baseline: `${pair_of(last)[0]},${a}` });
-      return button;
+      const onclick = () => choose({ baseline: `${pair_of(last)[0]},${a}` });
+      return element("button", { type: "button", onclick }, element("b"), ...[1, 2, 3, 4].map(() => element("span")));
     }));
   }
   const middle = median(s.levels.flat().filter(known)), age = how_old(s, s.levels_time, integration_of(s, chosen.stream));
@@ -315,10 +299,8 @@ function pair_of(s) {
 function offer(name, label, values, value, change, texts = values) {
   let select = $("choose-" + name);
   if (!select) {
-    const box = document.createElement("label");
-    select = Object.assign(document.createElement("select"), { id: "choose-" + name });
-    box.append(label, select);
-    $("choose").append(box);
+    select = element("select", { id: "choose-" + name });
+    $("choose").append(element("label", {}, label, select));
   }
   if (select.offered !== texts.join("\n")) {
     select.offered = texts.join("\n");
@@ -496,12 +478,8 @@ function show_troubles(s) {
   const list = troubles_of(s);
   $("troubles-card").hidden = !list.length;
   $("troubles").replaceChildren(...list.map(([where, what, c]) => {
-    const li = document.createElement("li"), a = document.createElement("span"), b = document.createElement("span");
-    a.textContent = `${where}: ${what}`;
-    b.textContent = count(c.total) + (c.per_s > 0 ? ` (${si(c.per_s, "/s")})` : "");
-    if (c.per_s > 0) li.dataset.level = "warn";
-    li.append(a, b);
-    return li;
+    const amount = count(c.total) + (c.per_s > 0 ? ` (${si(c.per_s, "/s")})` : "");
+    return element("li", { dataset: c.per_s > 0 ? { level: "warn" } : {} }, element("span", {}, `${where}: ${what}`), element("span", {}, amount));
   }));
 }
 
@@ -663,13 +641,7 @@ function show_tiles(s) {
   if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
-    box.replaceChildren(...tiles.map(t => {
-      const tile = document.createElement("div");
-      tile.className = "tile";
-      tile.dataset.key = t[0];
-      tile.append(document.createElement("span"), document.createElement("b"), document.createElement("small"));
-      return tile;
-    }));
+    box.replaceChildren(...tiles.map(([key]) => element("div", { className: "tile", dataset: { key } }, element("span"), element("b"), element("small"))));
   tiles.forEach((t, i) => {
     const tile = box.children[i];
     tile.children[0].textContent = t[1];

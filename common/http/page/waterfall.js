@@ -20,11 +20,9 @@ function ramp_of(colours) {
 class Waterfall extends Plot {
   constructor(parent, options) {
     super(parent, { ...options, title: "Waterfall", label: "Minutes ago", height: WATERFALL_S / ROW_S + 56, range: [WATERFALL_S / 60, 0], ticks: [0, 2, 4, 6, 8, 10] });
-    this.picture = document.createElement("canvas");
-    this.picture.height = WATERFALL_S / ROW_S;
-    this.select = Object.assign(document.createElement("select"), { id: "choose-waterfall" });
-    this.select.onchange = () => { this.paint(); this.draw(); };
-    this.note = Object.assign(document.createElement("p"), { className: "note" });
+    this.picture = element("canvas", { height: WATERFALL_S / ROW_S });
+    this.select = element("select", { id: "choose-waterfall", onchange: () => { this.paint(); this.draw(); } });
+    this.note = element("p", { className: "note" });
     this.box.append(this.note);
     this.clear();
   }
@@ -74,16 +72,11 @@ class Waterfall extends Plot {
     const names = this.offered.map(c => c.name), shape = this.caption + names.join();
     if (this.shape === shape) return;
     this.shape = shape;
-    const title = document.createElement("b"), box = document.createElement("label"), chosen = this.select.value;
-    title.textContent = this.title;
-    box.append("of", this.select);
+    const chosen = this.select.value;
     this.select.replaceChildren(...names.map(n => new Option(n)));
     if (names.includes(chosen)) this.select.value = chosen;
-    this.scale = Object.assign(document.createElement("span"), { className: "scale" });
-    this.scale.append(...["span", "i", "span", "i", "span"].map(tag => document.createElement(tag)));
-    this.scale.children[3].className = "empty";
-    this.scale.children[4].textContent = "no data";
-    this.legend.replaceChildren(title, this.caption, box, this.scale);
+    this.scale = element("span", { className: "scale" }, element("span"), element("i"), element("span"), element("i", { className: "empty" }), element("span", {}, "no data"));
+    this.legend.replaceChildren(element("b", {}, this.title), this.caption, element("label", {}, "of", this.select), this.scale);
   }
 
   /* The values between which the colours lie: degrees, or all but the extreme hundredths, in whole decibels. */

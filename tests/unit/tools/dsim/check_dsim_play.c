@@ -22,7 +22,7 @@ static char directory[] = "/tmp/check_dsim_play.XXXXXX";
 static char paths[N_INPUTS][80];
 static int16_t samples[N_INPUTS][FILE_SAMPLES];
 static struct dsim_config config;
-static struct dsim_config_recording recordings[N_INPUTS];
+static struct dsim_recording_config recordings[N_INPUTS];
 static struct dsim_config_antenna antennas[N_INPUTS / N_POLS];
 static char why[512];
 
@@ -43,8 +43,8 @@ static void setup(void)
         FILE *file = fopen(paths[i], "wb");
         fwrite(samples[i], sizeof(samples[i][0]), i == 1 ? FILE_SAMPLES - PACKET_SAMPLES : FILE_SAMPLES, file);
         ck_assert_int_eq(fclose(file), 0);
-        recordings[i] = (struct dsim_config_recording){
-            .kind = DSIM_RECORDING_INT16, .file = paths[i], .scale = 1.0, .n_columns = 1};
+        recordings[i] = (struct dsim_recording_config){
+            .kind = DSIM_RECORDING_INT16, .path = paths[i], .scale = 1.0, .n_columns = 1};
     }
 }
 
