@@ -193,12 +193,9 @@ void receiver_add_memory(const struct config_recv *keys, size_t mtu, size_t n_ke
     bytes_add(&use->device_bytes, 1, rest);
 }
 
-/* The buffers are divided among the slots. */
-static int create_buffers(struct receiver *r)
+/* Divides the buffers among the slots. */
+static void point_placements(struct receiver *r)
 {
-    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
-    if (!r->buffers)
-        return -ENOMEM;
     for (size_t i = 0; i < PACKET_BATCH_MAX; i++) {
         struct placement *placement = &r->placements[i];
 
@@ -208,6 +205,14 @@ static int create_buffers(struct receiver *r)
     }
     r->header_bytes = HEADER_BYTES;
     r->n_offered = PACKET_BATCH_MAX;
+}
+
+static int create_buffers(struct receiver *r)
+{
+    r->buffers = malloc(PACKET_BATCH_MAX * SLOT_BYTES);
+    if (!r->buffers)
+        return -ENOMEM;
+    point_placements(r);
     return 0;
 }
 

@@ -359,7 +359,7 @@ static void reset_receiver(struct receiver *r, struct fuzz_source *source)
         buffers = r->buffers;
     } else {
         r->buffers = buffers;
-        point_landings(r);
+        point_placements(r);
     }
 }
 
