@@ -190,7 +190,7 @@ def cases(root, suite):
 def fork_mode(suite):
     """A CUDA context costs a part of a second, and a test that forks pays for its own; those of the device must, as some
     end their process."""
-    return "yes" if suite.startswith("check_device") else "no"
+    return "yes" if suite.startswith(("check_device", "check_cuda_device")) else "no"
 
 
 def engine(run):
