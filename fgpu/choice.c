@@ -8,16 +8,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 static int choose_dither_seed(const struct fgpu_config_output *output, uint64_t *seed)
 {
     *seed = (uint64_t)output->dither_seed;
     if (output->dither != FGPU_DITHER_UNIFORM)
         return 0;
-    if (output->dither_seed < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
+    if (engine_dither_seed(output->dither_seed, seed))
         return -EIO;
-    *seed &= INT64_MAX >> 10; /* so that it can be given back as dither_seed */
     log_info("%s: dither seed %llu", output->name, (unsigned long long)*seed);
     return 0;
 }

@@ -14,7 +14,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
@@ -59,10 +58,12 @@ struct xbgpu_beams {
     struct timebase timebase;
     struct beam *parameters;        /* [n] on the host */
     struct beam *device_parameters; /* [n] */
-    struct beam_steering *steering; /* [n][ant] as set last */
+    struct beam_steering *wanted;   /* [n][ant] as set last */
+    struct beam_steering *steering; /* [n][ant] of the current input */
     struct beam_steering *device_steering;
     int16_t *coefficients; /* device */
     int32_t *exponents;    /* device */
+    bool is_changed;       /* 'wanted' was set since the current input began */
     bool is_steered;       /* the coefficients are those of 'steering' */
     struct device_kernel *coefficients_kernel, *beamform_kernel;
     struct outbuf_pool pool;
@@ -80,8 +81,14 @@ struct xbgpu_beams {
 
 void xbgpu_beams_begin(struct xbgpu_beams *beams)
 {
-    if (beams)
-        beams->taken = false;
+    if (!beams)
+        return;
+    beams->taken = false;
+    if (!beams->is_changed)
+        return;
+    memcpy(beams->steering, beams->wanted, beams->n * beams->layout->n_ants * sizeof(*beams->wanted));
+    beams->is_changed = false;
+    beams->is_steered = false;
 }
 
 /* Queues new coefficients, after all that uses the old ones. */
@@ -181,8 +188,8 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam
 {
     size_t n_ants = beams->layout->n_ants;
 
-    memcpy(beams->steering + beam * n_ants, steering, n_ants * sizeof(*steering));
-    beams->is_steered = false;
+    memcpy(beams->wanted + beam * n_ants, steering, n_ants * sizeof(*steering));
+    beams->is_changed = true;
 }
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
@@ -335,23 +342,25 @@ static int create_parameters(struct xbgpu_beams *b)
     size_t parameters_bytes = b->n * sizeof(*b->parameters);
 
     b->parameters = calloc(b->n, sizeof(*b->parameters));
+    b->wanted = calloc(b->n * n_ants, sizeof(*b->wanted));
     b->steering = calloc(b->n * n_ants, sizeof(*b->steering));
+    b->is_changed = true;
     b->device_parameters = device_alloc(device, parameters_bytes);
     b->device_steering = device_alloc(device, b->n * n_ants * sizeof(*b->steering));
     b->coefficients = device_alloc(device, n_chan * b->n * n_ants * 2 * sizeof(*b->coefficients));
     b->exponents = device_alloc(device, n_chan * b->n * sizeof(*b->exponents));
-    if (!b->parameters || !b->steering || !b->device_parameters || !b->device_steering || !b->coefficients ||
-        !b->exponents)
+    if (!b->parameters || !b->wanted || !b->steering || !b->device_parameters || !b->device_steering ||
+        !b->coefficients || !b->exponents)
         return -ENOMEM;
     for (size_t i = 0; i < b->n * n_ants; i++)
-        b->steering[i].amplitude = 1;
+        b->wanted[i].amplitude = 1;
     for (size_t i = 0; i < b->n; i++) {
         const struct xbgpu_config_beam *config = xbgpu_config_beam(b->config, i);
-        uint64_t seed = (uint64_t)config->dither_seed;
-        if (config->dither_seed < 0 && getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        uint64_t seed;
+        if (engine_dither_seed(config->dither_seed, &seed))
             return -EIO;
         b->parameters[i] = (struct beam){
-            .seed = seed & INT64_MAX >> 10, /* so that it can be given back as dither_seed */
+            .seed = seed,
             .pol = (uint32_t)config->pol,
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
@@ -529,6 +538,7 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
     device_free(device, b->coefficients);
     device_free(device, b->exponents);
     free(b->parameters);
+    free(b->wanted);
     free(b->steering);
     free(b->streams);
     free(b->destinations.items);

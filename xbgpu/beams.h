@@ -30,7 +30,7 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
 /* The streams of the device must be idle.  NULL is accepted. */
 void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 
-/* A new input. */
+/* A new input, of which all batches have the steering that was set before. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
 /* Queues the beams of the input, 'compute' being the lane's stream.  Returns false if it must wait for a buffer (only if

@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
                        struct config *errors)
@@ -26,6 +27,15 @@ void engine_keys_check(const struct daemon_config *daemon, struct config_recv *r
     send_keys_check(send, &daemon->device, recv->pcap_file, errors);
     katcp_keys_check(&daemon->katcp, &daemon->http.listen, errors);
     http_keys_check(&daemon->http, errors);
+}
+
+int engine_dither_seed(int64_t configured, uint64_t *seed)
+{
+    *seed = (uint64_t)configured;
+    if (configured < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
+        return -EIO;
+    *seed &= INT64_MAX >> 10; /* a whole number of a double */
+    return 0;
 }
 
 /* ---- The loop ---------------------------------------------------------------------------------------------------- */

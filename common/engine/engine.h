@@ -89,6 +89,10 @@ struct engine_sizes {
 void engine_keys_check(const struct daemon_config *daemon, struct config_recv *recv, const struct config_send *send,
                        struct config *errors);
 
+/* The seed of an output's dither: 'configured', or where that is negative a random one, which can be configured as well.
+ * Returns 0 or -EIO. */
+int engine_dither_seed(int64_t configured, uint64_t *seed);
+
 /* Makes inbox, command channel and streams of an engine of zeros.  Returns 0 or negative errno. */
 int engine_init(struct engine *engine, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes);

@@ -1,0 +1,133 @@
+/* check_beams - an input that waits for a buffer keeps the steering that it began with; the next input has the new one. */
+#include "xbgpu/beams.c"
+
+#include "common/base/inbox.h"
+#include "tests/unit/test_main.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define N_ANTS    2
+#define N_SPECTRA 16
+
+static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
+                           "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"
+                           "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"
+                           "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"
+                           "beams: [{name: b, pol: 0, destination: 239.1.1.3, dither: none}]\n"
+                           "send: {pcap_file: /dev/null}\n";
+
+static struct rig {
+    struct xbgpu_config config;
+    struct config *errors;
+    struct xbgpu_layout layout;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct inbox *inbox;
+    struct sensors *sensors;
+    struct engine engine;
+    struct xbgpu_send *send;
+    struct xbgpu_beams *beams;
+    int8_t voltages[N_ANTS][N_SPECTRA][2][2]; /* the cpu device's memory is the host's */
+} rig;
+
+static void rig_open(void)
+{
+    char path[] = "/tmp/check_beams.XXXXXX", why[256] = "";
+    const struct device_config device_config = {DEVICE_CPU, 1};
+    int fd = mkstemp(path);
+
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
+    config_print_errors(rig.errors, stderr);
+    unlink(path);
+    ck_assert_int_eq(err, 0);
+    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
+    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
+    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
+    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
+    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
+    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
+    rig.engine = (struct engine){
+        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
+    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
+                  why);
+    ck_assert_msg(xbgpu_beams_create(&rig.config, &rig.layout, &rig.engine, &rig.beams, why, sizeof(why)) == 0, "%s",
+                  why);
+    memset(rig.voltages, 3, sizeof(rig.voltages));
+}
+
+static void rig_close(void)
+{
+    device_stream_destroy(rig.compute);
+    device_stream_destroy(rig.download);
+    xbgpu_beams_destroy(rig.beams);
+    xbgpu_send_destroy(rig.send);
+    inbox_destroy(rig.inbox);
+    sensors_destroy(rig.sensors);
+    device_close(rig.device);
+    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+}
+
+static bool process(int64_t batch, bool may_wait)
+{
+    static const uint8_t present[N_ANTS] = {1, 1};
+    const struct xbgpu_output_input input = {
+        .first_batch = batch, .n_batches = 1, .voltages = rig.voltages, .present = present};
+
+    return xbgpu_beams_process(rig.beams, rig.compute, &input, may_wait);
+}
+
+static void set_weights(float weight)
+{
+    const struct beam_steering steering[N_ANTS] = {{.amplitude = weight}, {.amplitude = weight}};
+
+    xbgpu_beams_steer(rig.beams, 0, steering);
+}
+
+/* The real part that the oldest buffer has, and the batch; the buffer is free again. */
+static int take_made(int64_t *batch)
+{
+    struct inbox_item item;
+
+    ck_assert_int_eq(inbox_pop(rig.inbox, &item), 0);
+    ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
+    ck_assert(xbgpu_beams_own(rig.beams, item.object));
+    struct beam_buffer *buffer = item.object;
+    *batch = buffer->first_batch;
+    int value = buffer->voltages[0];
+    outbuf_give(item.object);
+    return value;
+}
+
+TEST(steering_holds_from_an_input_on)
+{
+    int64_t batch;
+
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+        xbgpu_beams_begin(rig.beams);
+        ck_assert(process(b, true));
+    }
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(!process(XBGPU_BEAM_BUFFERS, true)); /* no buffer is free */
+    set_weights(5);
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+        ck_assert(take_made(&batch) == 2 * 3 && batch == b);
+    ck_assert(process(XBGPU_BEAM_BUFFERS, true));
+    ck_assert(take_made(&batch) == 2 * 3 && batch == XBGPU_BEAM_BUFFERS);
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, true));
+    ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+}
+
+TEST(batches_without_a_buffer_are_dropped)
+{
+    for (int64_t b = 0; b <= XBGPU_BEAM_BUFFERS; b++) {
+        xbgpu_beams_begin(rig.beams);
+        ck_assert(process(b, false));
+    }
+    ck_assert_uint_eq(counter_get(&rig.beams->dropped_heaps), 1);
+}
+
+SUITE(.timeout_s = 20, .setup = rig_open, .teardown = rig_close);
