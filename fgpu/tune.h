@@ -10,7 +10,8 @@
  * daemon.h. */
 int fgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);
 
-/* What has been kept for the outputs' sizes, choices[output], which are zeroed; else the defaults.  Says in the log which. */
+/* Loads the kept shapes of the outputs' sizes into choices[output], which are zeroed; the others stay defaults.  The log
+ * names the kept ones. */
 void fgpu_tune_load(const struct fgpu_config *config, struct device *device, struct fgpu_choice *choices);
 
 #endif

@@ -66,7 +66,7 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill)
     return memory;
 }
 
-/* Of one launch. */
+/* The median time of one launch. */
 static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
 {
     double runs[N_RUNS]; /* in ascending order */

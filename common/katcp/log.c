@@ -38,7 +38,7 @@ static const struct {
 };
 #define DEFAULT_LEVEL 4
 
-/* Of enum log_level. */
+/* KATCP's names, by enum log_level. */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 /* [any thread] */

@@ -30,7 +30,7 @@ struct config_recv {
     struct config_int_list affinity;
     int64_t busy_poll_us; /* 0: sleep */
     bool direct;          /* chunks lie in device memory that the host writes to: nothing is audited */
-    bool gpudirect;       /* packets lie in device memory that the card writes to: likewise */
+    bool gpudirect;       /* packets lie in device memory that the NIC writes to: nothing is audited */
 };
 
 /* Rows of a program's recv section, whose struct is KEYS_OF. */

@@ -16,7 +16,7 @@
 /* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
 #define HEADER_BYTES 256
 
-/* What belongs to a slot. */
+/* A slot's buffers, and its packet. */
 struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
     uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
@@ -25,7 +25,7 @@ struct placement {
     struct prediction predicted; /* the payload was offered a place in a chunk if its 'flow' is set */
     uint64_t n_jumps;            /* of the member's window, when that place was looked up */
 
-    /* What came. */
+    /* The packet that came. */
     struct spead_packet packet;
     struct receiver_identity identity;
     enum reject reject;

@@ -67,7 +67,7 @@ static enum spead_error parse_new_header(struct receiver *r, const struct packet
     if (n_bytes > GATHERED_HEADER_BYTES) /* of a packet that is lent, which is no reason to take longer headers */
         n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
-    /* Of a header so long that the host has not all of it, nobody knows the end. */
+    /* If the host has only part of the header, its end cannot be found. */
     if (wanted_bytes > n_bytes && slot->packet_bytes > n_bytes && !slot->rest) {
         n_bytes = wanted_bytes < sizeof(gathered) ? wanted_bytes : sizeof(gathered);
         if (n_bytes > slot->packet_bytes)
@@ -350,7 +350,7 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
 
 /* ---- A batch ----------------------------------------------------------------------------------------------------- */
 
-/* Of the next packet, while this one is copied. */
+/* Fetches the next packet's header while this packet is copied. */
 static void prefetch_header(const uint8_t *header)
 {
     __builtin_prefetch(header);

@@ -43,7 +43,7 @@ size_t send_stream_reap(struct send_stream *stream)
 static uint64_t take_heap_cnts(struct send_stream *stream, size_t n)
 {
     uint64_t first = stream->heap_cnt;
-    stream->heap_cnt = first + n * stream->heap_cnt_step; /* of which the wire has 48 bits */
+    stream->heap_cnt = first + n * stream->heap_cnt_step; /* the wire carries the low 48 bits */
     return first;
 }
 

@@ -14,7 +14,7 @@
  * Exactness: CUDA and the twin agree in every bit.  A part's error is 2^-15 of the largest part of the channel, at most.
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
  * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
- * Bound by:  arithmetic; about 60 operations a coefficient, twice.  Made anew for some thousand spectra. */
+ * Bound by:  arithmetic; about 60 operations a coefficient, twice.  The caller makes them anew when a beam is steered. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -26,7 +26,7 @@
 
 struct beam_steering {
     uint64_t phase; /* at channel 0 of this slice of the band, in 2^-64 turns */
-    uint64_t slope; /* from a channel to the next one, likewise */
+    uint64_t slope; /* phase from a channel to the next one, in 2^-64 turns */
     float amplitude;
     uint32_t unused;
 };

@@ -41,7 +41,7 @@ struct work {
     double amount;
 };
 
-/* What alloc() gave since the last free_all(). */
+/* Memory from alloc() since the last free_all(). */
 static struct {
     size_t n;
     void *items[20];
