@@ -23,6 +23,7 @@
 #define HALVED_TAPS    64 /* from here on, the filter of half as many taps is found first */
 #define MAX_ITERATIONS 250
 #define CONVERGED      1e-7 /* by how much the largest error may exceed what alternates, relatively */
+#define N_REFINEMENTS  2    /* of the taps */
 #define BLOCK          64   /* grid points of which the error is computed together */
 
 struct exchange {
@@ -32,6 +33,7 @@ struct exchange {
     double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
     size_t *extrema, *found;                          /* [n + 1] and [n_grid], grid indices */
     double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, the polynomial's values */
+    double *wanted, *node_frequency;                  /* [n + 1]: the first values, and where; in find_taps only */
     double deviation;                                 /* signed: the weighted error at the first extremum */
 };
 
@@ -45,7 +47,7 @@ static void exchange_fini(struct exchange *e)
 static int exchange_init(struct exchange *e, size_t n_taps, size_t max_grid)
 {
     *e = (struct exchange){.n = (n_taps + 1) / 2, .even = n_taps % 2 == 0};
-    e->frequency = calloc(5 * max_grid + 3 * (e->n + 1), sizeof(double));
+    e->frequency = calloc(5 * max_grid + 5 * (e->n + 1), sizeof(double));
     e->extrema = calloc(max_grid + e->n + 1, sizeof(size_t));
     if (!e->frequency || !e->extrema) {
         exchange_fini(e);
@@ -58,6 +60,8 @@ static int exchange_init(struct exchange *e, size_t n_taps, size_t max_grid)
     e->nodes = e->error + max_grid;
     e->factors = e->nodes + e->n + 1;
     e->values = e->factors + e->n + 1;
+    e->wanted = e->values + e->n + 1;
+    e->node_frequency = e->wanted + e->n + 1;
     e->found = e->extrema + e->n + 1;
     return 0;
 }
@@ -233,8 +237,22 @@ static int iterate(struct exchange *e)
     return -EDOM;
 }
 
-/* The taps, as the inverse transform of the response at n_taps equally spaced frequencies.  Uses the grid's memory. */
-static void find_taps(struct exchange *e, size_t n_taps, double *taps)
+/* n values define a polynomial of n coefficients; rounding would make n + 1 contradict each other.  The node of the
+ * largest factor goes: its value follows best from the others'. */
+static void drop_node(struct exchange *e)
+{
+    size_t dropped = 0;
+
+    for (size_t i = 1; i <= e->n; i++)
+        if (fabs(e->factors[i]) > fabs(e->factors[dropped]))
+            dropped = i;
+    for (size_t i = 0; i <= e->n; i++)
+        e->factors[i] *= e->nodes[i] - e->nodes[dropped];
+}
+
+/* Adds to taps[n_taps] the filter that has e->values at the nodes: the inverse transform of the polynomial at n_taps
+ * equally spaced frequencies.  Uses the grid's memory. */
+static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
     double *x = e->x, *response = e->error, *cosines = e->frequency; /* 2 n_taps <= 4 n <= n_grid */
     size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* the rest mirrors them; of an even number, 1/2 has none */
@@ -250,7 +268,35 @@ static void find_taps(struct exchange *e, size_t n_taps, double *taps)
         double sum = 0;
         for (size_t j = 0; j < n_points; j++)
             sum += response[j] * cosines[j * (n_taps - 1 - 2 * i) % (2 * n_taps)];
-        taps[i] = taps[n_taps - 1 - i] = sum;
+        taps[i] = taps[n_taps - 1 - i] += sum;
+    }
+}
+
+/* e->values becomes by how much the taps miss the wanted values at the nodes. */
+static void find_residuals(struct exchange *e, size_t n_taps, const double *taps)
+{
+    for (size_t i = 0; i <= e->n; i++) {
+        double frequency = e->node_frequency[i], sum = 0;
+        for (size_t tap = 0; tap < n_taps; tap++)
+            sum += taps[tap] * cos(M_PI * frequency * ((double)(2 * tap) - (double)(n_taps - 1)));
+        e->values[i] = e->wanted[i] - sum / (e->even ? cos(M_PI * frequency) : 1);
+    }
+}
+
+/* The taps.  Between bands that are far apart, interpolation amplifies rounding errors by up to 1e9: iterative refinement
+ * takes them away again where the nodes are, that is within the bands. */
+static void find_taps(struct exchange *e, size_t n_taps, double *taps)
+{
+    for (size_t i = 0; i <= e->n; i++) {
+        e->wanted[i] = e->values[i];
+        e->node_frequency[i] = e->frequency[e->extrema[i]];
+    }
+    drop_node(e);
+    memset(taps, 0, n_taps * sizeof(*taps));
+    add_taps(e, n_taps, taps);
+    for (int refinement = 0; refinement < N_REFINEMENTS; refinement++) {
+        find_residuals(e, n_taps, taps);
+        add_taps(e, n_taps, taps);
     }
 }
 

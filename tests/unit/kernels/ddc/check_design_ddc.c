@@ -46,7 +46,7 @@ static bool in_band(const struct design_ddc *d, double f, double *desired, doubl
 
 struct errors {
     double largest;       /* weighted */
-    size_t n_alternating; /* errors of alternating sign that reach 0.999 times the largest; 0.5 times a tiny one */
+    size_t n_alternating; /* errors of alternating sign that reach 0.999 times the largest */
 };
 
 /* On the grid of remez.h, which is what the filter is the best on. */
@@ -72,10 +72,8 @@ static struct errors find_errors(const struct design_ddc *d, const double *taps)
         if (d->pass_fraction > 0 && low > 0)
             break;
     }
-    /* Below -120 dB, which one filter in a hundred reaches, rounding makes peaks unequal by up to a tenth. */
-    double least = (largest < 1e-6 ? 0.5 : 0.999) * largest;
     for (size_t i = 0; i < n; i++)
-        if (fabs(error[i]) >= least && (last == 0 || signbit(error[i]) != signbit(last))) {
+        if (fabs(error[i]) >= 0.999 * largest && (last == 0 || signbit(error[i]) != signbit(last))) {
             last = error[i];
             n_alternating++;
         }
