@@ -17,6 +17,9 @@ bench-xbgpu: $(BUILD)/bench/bench_xbgpu ## what the X-engine's kernels reach; XB
 bench-ddc: $(BUILD)/bench/bench_ddc ## what the down-converter reaches; DDC_FLAGS="--shapes --subsampling 8"
 	@$< $(DDC_FLAGS)
 
+bench-beam: $(BUILD)/bench/bench_beam ## what the beamformer reaches; BEAM_FLAGS="--antennas 80 --beams 8,64"
+	@$< $(BEAM_FLAGS)
+
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
 bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 bench-recv bench-send:
@@ -32,4 +35,4 @@ bench-peers: ## builds spead2, which the benchmarks are measured against, and tr
 # All that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-recv bench-send bench-peers gpu-programs

@@ -271,6 +271,12 @@ def ddc(run):
     yield run.program("bench_ddc", [run.place.build / "bench" / "bench_ddc", "--device", gpu_machine.DEVICE, *flags])
 
 
+def beam(run):
+    """bench_beam ($BEAM_FLAGS): the beamformer"""
+    flags = shlex.split(os.environ.get("BEAM_FLAGS", ""))
+    yield run.program("bench_beam", [run.place.build / "bench" / "bench_beam", "--device", gpu_machine.DEVICE, *flags])
+
+
 def script(run, name, command, variable):
     """A script, and its mode, that starts programs and measures them, with the flags in that variable."""
     flags = shlex.split(os.environ.get(variable, ""))
@@ -355,7 +361,7 @@ def qualify(run):
 
 PARTS = {  # and how many seconds each may take
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 560),
-    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120),
+    "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
     "pacing": (pacing, 120), "tune": (tune, 560), "qualify": (qualify, 560), "direct": (direct, 560),
 }

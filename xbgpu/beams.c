@@ -58,6 +58,8 @@ struct xbgpu_beams {
     struct timebase timebase;
     struct beam *parameters;        /* [n] on the host */
     struct beam *device_parameters; /* [n] */
+    uint32_t *device_slots;         /* [n_slots] */
+    uint32_t n_slots;
     struct beam_steering *wanted;   /* [n][ant] as set last */
     struct beam_steering *steering; /* [n][ant] of the current input */
     struct beam_steering *device_steering;
@@ -123,6 +125,8 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .coefficients = b->coefficients,
         .exponents = b->exponents,
         .beams = b->device_parameters,
+        .slots = b->device_slots,
+        .n_slots = b->n_slots,
         .out = buffer->device_voltages,
         .saturated = buffer->device_saturated,
         .first_spectrum = (uint64_t)input->first_batch * l->n_spectra,
@@ -334,6 +338,35 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     free(buffer->groups);
 }
 
+/* Copies what never changes to new memory of the device. */
+static int upload(struct xbgpu_beams *b, const void *from, size_t bytes, void **to)
+{
+    struct device *device = b->engine->c.device;
+    void *pinned = device_alloc_pinned(device, bytes);
+    int err = -ENOMEM;
+
+    *to = device_alloc(device, bytes);
+    if (pinned && *to) {
+        memcpy(pinned, from, bytes);
+        err = device_upload(device, *to, pinned, bytes);
+    }
+    device_free_pinned(device, pinned);
+    return err;
+}
+
+static int create_slots(struct xbgpu_beams *b)
+{
+    size_t most_bytes = beamform_max_slots((uint32_t)b->n) * sizeof(*b->device_slots);
+    uint32_t *slots = calloc(1, most_bytes);
+
+    if (!slots)
+        return -ENOMEM;
+    b->n_slots = beamform_slots(b->parameters, (uint32_t)b->n, slots);
+    int err = upload(b, slots, most_bytes, (void **)&b->device_slots);
+    free(slots);
+    return err;
+}
+
 /* Weights of 1 and no delays. */
 static int create_parameters(struct xbgpu_beams *b)
 {
@@ -345,12 +378,10 @@ static int create_parameters(struct xbgpu_beams *b)
     b->wanted = calloc(b->n * n_ants, sizeof(*b->wanted));
     b->steering = calloc(b->n * n_ants, sizeof(*b->steering));
     b->is_changed = true;
-    b->device_parameters = device_alloc(device, parameters_bytes);
     b->device_steering = device_alloc(device, b->n * n_ants * sizeof(*b->steering));
     b->coefficients = device_alloc(device, n_chan * b->n * n_ants * 2 * sizeof(*b->coefficients));
     b->exponents = device_alloc(device, n_chan * b->n * sizeof(*b->exponents));
-    if (!b->parameters || !b->wanted || !b->steering || !b->device_parameters || !b->device_steering ||
-        !b->coefficients || !b->exponents)
+    if (!b->parameters || !b->wanted || !b->steering || !b->device_steering || !b->coefficients || !b->exponents)
         return -ENOMEM;
     for (size_t i = 0; i < b->n * n_ants; i++)
         b->wanted[i].amplitude = 1;
@@ -365,19 +396,12 @@ static int create_parameters(struct xbgpu_beams *b)
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
     }
-    void *pinned = device_alloc_pinned(device, parameters_bytes);
-    int err = -ENOMEM;
-    if (pinned) {
-        memcpy(pinned, b->parameters, parameters_bytes);
-        err = device_upload(device, b->device_parameters, pinned, parameters_bytes);
-    }
-    device_free_pinned(device, pinned);
-    return err;
+    return upload(b, b->parameters, parameters_bytes, (void **)&b->device_parameters);
 }
 
 static int create_kernels(struct xbgpu_beams *b)
 {
-    const struct beamform_args args = {.format = b->layout->format};
+    const struct beamform_args args = {.format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants};
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
     int err = device_kernel_create(b->engine->c.device, &beam_coefficients_kernel, NULL, 0, &b->coefficients_kernel);
 
@@ -507,6 +531,8 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     int err = create_parameters(b);
     if (!err)
+        err = create_slots(b);
+    if (!err)
         err = create_kernels(b);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
         err = create_buffer(b, &b->buffers[i]);
@@ -534,6 +560,7 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
     device_kernel_destroy(b->coefficients_kernel);
     device_kernel_destroy(b->beamform_kernel);
     device_free(device, b->device_parameters);
+    device_free(device, b->device_slots);
     device_free(device, b->device_steering);
     device_free(device, b->coefficients);
     device_free(device, b->exponents);

@@ -12,7 +12,7 @@
 #include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "common/send/sender.h"
-#include "kernels/beamform/beam_coefficients.h"
+#include "kernels/beamform/beamform.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/settings.h"
@@ -211,6 +211,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     bytes_add(&l->memory.host_bytes, 2, steering);
     bytes_add(&l->memory.device_bytes, 1, steering);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
+    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
     bytes_add(&l->memory.device_bytes, n_beams,
               bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
 }

@@ -151,17 +151,40 @@ const struct kernel beamform_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define N_THREADS    128
-#define THREAD_BEAMS 4
+#define N_WARPS      4
+#define WARP_SPECTRA 32
+#define BLOCK_GROUPS 2
+#define BLOCK_STEPS  8   /* of 16 antennas, whose coefficients are in shared memory together */
+#define NARROW_ANTS  256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+
+uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots)
+{
+    uint32_t next[N_POLS] = {0, 0}, n = 0;
+    bool any = true;
+
+    for (uint32_t turn = 0; any; turn++) {
+        uint32_t pol = turn % N_POLS, begin = n;
+        while (next[pol] < n_beams && n < begin + BEAMFORM_GROUP_BEAMS) {
+            if (beams[next[pol]].pol == pol)
+                slots[n++] = next[pol];
+            next[pol]++;
+        }
+        while (n % BEAMFORM_GROUP_BEAMS)
+            slots[n++] = BEAMFORM_NO_BEAM;
+        any = next[0] < n_beams || next[1] < n_beams;
+    }
+    return n;
+}
 
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
         {"SAMPLE_BYTES", voltage_bytes(args->format)},
         {"FLIP", voltage_zero(args->format)},
-        {"N_THREADS", N_THREADS},
-        {"THREAD_BEAMS", THREAD_BEAMS},
-        {"BLOCK_ANTS", BLOCK_ANTS},
+        {"N_WARPS", N_WARPS},
+        {"BLOCK_GROUPS", BLOCK_GROUPS},
+        {"BLOCK_STEPS", BLOCK_STEPS},
+        {"WIDE", args->n_ants > NARROW_ANTS},
     };
 
     memcpy(constants, all, sizeof(all));
@@ -169,10 +192,11 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
 
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
-    uint32_t n_pieces = (args->n_spectra + N_THREADS - 1) / N_THREADS;
+    uint32_t n_pieces = (args->n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
+    uint32_t n_groups = args->n_slots / BEAMFORM_GROUP_BEAMS;
 
     return (struct kernel_grid){
-        .blocks = {args->n_chan, args->n_batches * n_pieces, (args->n_beams + THREAD_BEAMS - 1) / THREAD_BEAMS},
-        .threads = N_THREADS,
-        .shared_bytes = THREAD_BEAMS * BLOCK_ANTS * 2 * sizeof(int16_t)};
+        .blocks = {args->n_chan, args->n_batches * n_pieces, (n_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS},
+        .threads = 32 * N_WARPS,
+        .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
 }

@@ -3,6 +3,7 @@
  *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
+ *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
  *   renormalise   float [batch]                               NULL: 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        added to
@@ -15,8 +16,9 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
  *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
- * Requires:  n_spectra a multiple of 4; 1 to 4096 antennas; voltages aligned to 4 bytes, out to 2.
- * Bound by:  CUDA: 8 integer multiply-adds for each voltage and beam.  The twin: the same. */
+ * Requires:  n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out aligned to 16 bytes.
+ * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  The twin: 8 integer
+ *            multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
 
@@ -28,17 +30,22 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
+#define BEAMFORM_GROUP_BEAMS 8          /* that CUDA multiplies together: of one polarisation */
+#define BEAMFORM_NO_BEAM     0xffffffffu /* a slot without a beam */
+
 struct beamform_args {
     const void *voltages;
     const int16_t *coefficients;
     const int32_t *exponents;
     const struct beam *beams;
+    const uint32_t *slots;
     const float *renormalise;
     int8_t *out;
     uint32_t *saturated;
     uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages'; a multiple of 4 */
     enum voltage_format format;
     uint32_t n_beams;
+    uint32_t n_slots;
     uint32_t n_ants;
     uint32_t n_chan;
     uint32_t n_spectra;   /* of a heap */
@@ -68,8 +75,16 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, 
 
 extern const struct kernel beamform_kernel;
 
+/* Deals beams to groups of BEAMFORM_GROUP_BEAMS slots, each of one polarisation; the first slot of a group has a beam.  Groups
+ * of both polarisations take turns as long as there are both.  Writes at most beamform_max_slots() slots.  Returns how many. */
+uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots);
+static inline uint32_t beamform_max_slots(uint32_t n_beams)
+{
+    return n_beams + 2 * (BEAMFORM_GROUP_BEAMS - 1);
+}
+
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
-#define BEAMFORM_N_CONSTANTS 5
+#define BEAMFORM_N_CONSTANTS 6
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

@@ -41,10 +41,14 @@ def change_in_the_middle(fed, config, voltages, first_batch, first, second, n_be
     return steady // scenario.batch_samples(config) - first_batch
 
 
-def test_steering_holds_from_a_batch(daemon, work, rng):
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
     """Weights, delays and gains by KATCP: exact to the batch that steady-state-timestamp says, and 99.9 % of the components
     as double precision has them."""
     config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
     first_batch, n = 300, 30
     voltages = random_voltages(rng, config, n, 100)
     present = np.ones((n, N_ANTS), bool)

@@ -230,6 +230,11 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     args.beams = test_upload(d, w->beams, beams_bytes, beams_bytes);
     if (args.renormalise)
         args.renormalise = test_upload(d, w->renormalise, sizeof(w->renormalise), sizeof(w->renormalise));
+    uint32_t *slots = malloc(beamform_max_slots(args.n_beams) * sizeof(*slots));
+    args.n_slots = beamform_slots(w->beams, args.n_beams, slots);
+    ck_assert_uint_le(args.n_slots, beamform_max_slots(args.n_beams));
+    args.slots = test_upload(d, slots, args.n_slots * sizeof(*slots), args.n_slots * sizeof(*slots));
+    free(slots);
     args.out = test_upload(d, w->out, w->n_out + 1, w->n_out + 1);
     args.saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
     beamform_constants(&args, constants);
@@ -243,6 +248,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     device_free(d->device, (void *)args.coefficients);
     device_free(d->device, (void *)args.exponents);
     device_free(d->device, (void *)args.beams);
+    device_free(d->device, (void *)args.slots);
     device_free(d->device, (void *)args.renormalise);
     device_free(d->device, args.out);
     device_free(d->device, args.saturated);
@@ -262,6 +268,38 @@ TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
     run_twin(&w);
     ck_assert_int_eq(memcmp(out, w.out, w.n_out + 1), 0);
     ck_assert_int_eq(memcmp(saturated, w.saturated, (w.n_saturated + 1) * sizeof(*saturated)), 0);
+    free(out);
+    free(saturated);
+    work_fini(&w);
+    test_device_close(&d);
+}
+
+static const uint32_t full_ants[] = {256, 257};
+
+/* -128 times the largest coefficients, all of one sign in each part: the sums that need most bits. */
+TEST(full_scale, .end = ARRAY_LEN(full_ants))
+{
+    struct test_device d;
+    struct work w;
+
+    if (!test_device_open(&d))
+        return;
+    work_init(&w, ARRAY_LEN(sizes) - 1, VOLTAGES_8_BITS, false); /* of which fewer antennas are used */
+    w.args.n_ants = full_ants[_i];
+    memset(w.voltages, 0x80, w.n_voltages);
+    for (size_t i = 0; i < w.n_coefficients; i++)
+        w.coefficients[i] = i % 2 ? BEAM_COEFFICIENT_MAX : -BEAM_COEFFICIENT_MAX;
+    for (size_t i = 0; i < w.n_exponents; i++)
+        w.exponents[i] = 25;
+    w.beams[0].dither = 0;
+    int8_t *out = malloc(w.n_out + 1);
+    uint32_t *saturated = malloc((w.n_saturated + 1) * sizeof(*saturated));
+    run_cuda(&d, &w, out, saturated);
+    run_twin(&w);
+    check(&w);
+    ck_assert_int_eq(memcmp(out, w.out, w.n_out + 1), 0);
+    double expected = ldexp(2.0 * 128 * BEAM_COEFFICIENT_MAX * full_ants[_i], -25);
+    ck_assert_int_eq(w.out[w.n_out / N_BATCHES], (int8_t)lrint(expected));
     free(out);
     free(saturated);
     work_fini(&w);

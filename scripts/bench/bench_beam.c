@@ -1,0 +1,309 @@
+/* bench_beam.c - what the beamformer reaches on a device, beside what the device can do at most.
+ *
+ * Usage: bench_beam [--device auto|cpu|cuda] [--antennas N[,N...]] [--beams N[,N...]] [--channels N] [--bits 4|8]
+ *                   [--repetitions N] [--once]
+ *   --channels  of the slice: as many as 2^29 bytes of voltages allow, fewer on the cpu device
+ *   --once      no timing: each size once to warm up and once more, for a profiler
+ *
+ * 4 batches of 256 spectra, random voltages, dither on, beams of both polarisations by turns.  A run makes the coefficients
+ * anew and then forms the beams of all 1024 spectra.  A Gjones/s is 10^9 antennas, channels and spectra a second, both
+ * polarisations.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where there is
+ * cuBLASLt, that of its product of bytes for the multiplications of two slices; both are measured in the same run.
+ * Before a size is timed, the last channel of its first beam is compared with the twin's. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/units.h"
+#include "kernels/beamform/beamform.h"
+#include "scripts/bench/bench.h"
+#include "scripts/bench/fgpu_runs.h"
+#include "scripts/bench/matrix_product.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SIZES     16
+#define REPETITION_NS (50 * NS_PER_MS)
+#define N_BATCHES     4
+#define N_SPECTRA     256
+
+struct options {
+    struct device_config device;
+    unsigned n_ants[MAX_SIZES], n_beams[MAX_SIZES];
+    size_t n_arrays, n_sizes, n_repetitions, voltages_bytes;
+    unsigned n_chan, sample_bits;
+    bool once;
+};
+
+struct bed {
+    struct device *device;
+    struct device_stream *stream;
+    struct bench_stat copy, product; /* 10^9 bytes/s, read and written; 10^12 operations/s, 0: unknown */
+};
+
+/* The kernels for one size, and their arguments. */
+struct work {
+    const struct bed *bed;
+    struct device_kernel *coefficients, *beamform;
+    struct beam_coefficients_args steered;
+    struct beamform_args args;
+    struct beam *beams;
+    struct beam_steering *steering;
+};
+
+/* ---- A size ------------------------------------------------------------------------------------------------------- */
+
+static void *upload(const struct bed *bed, const void *from, size_t bytes)
+{
+    void *pinned = device_alloc_pinned(bed->device, bytes), *memory = bench_alloc(bed->device, bytes);
+
+    if (!pinned)
+        bench_fail("there is not enough memory on the host");
+    memcpy(pinned, from, bytes);
+    if (device_upload(bed->device, memory, pinned, bytes))
+        bench_fail("an upload failed");
+    device_free_pinned(bed->device, pinned);
+    return memory;
+}
+
+/* Beams of both polarisations by turns, at random phases and slopes. */
+static void work_steer(struct work *w)
+{
+    size_t n_beams = w->args.n_beams, n = n_beams * w->args.n_ants;
+    uint32_t *slots = calloc(beamform_max_slots(w->args.n_beams), sizeof(*slots));
+
+    w->beams = calloc(n_beams, sizeof(*w->beams));
+    w->steering = calloc(n, sizeof(*w->steering));
+    if (!w->beams || !w->steering || !slots)
+        bench_fail("there is not enough memory on the host");
+    for (size_t b = 0; b < n_beams; b++)
+        w->beams[b] = (struct beam){.seed = b + 1, .pol = b % N_POLS, .dither = 1};
+    for (size_t i = 0; i < n; i++)
+        w->steering[i] =
+            (struct beam_steering){i * UINT64_C(0x9E3779B97F4A7C15), i * UINT64_C(0xBF58476D1CE4E5B9), 0.05f, 0};
+    w->args.n_slots = beamform_slots(w->beams, w->args.n_beams, slots);
+    w->args.slots = upload(w->bed, slots, beamform_max_slots(w->args.n_beams) * sizeof(*slots));
+    w->args.beams = w->steered.beams = upload(w->bed, w->beams, n_beams * sizeof(*w->beams));
+    w->steered.steering = upload(w->bed, w->steering, n * sizeof(*w->steering));
+    free(slots);
+}
+
+static void work_init(struct work *w, const struct options *options, const struct bed *bed, unsigned n_ants,
+                      unsigned n_beams)
+{
+    enum voltage_format format = options->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS;
+    size_t chan_bytes = (size_t)N_BATCHES * n_ants * N_SPECTRA * N_POLS * voltage_bytes(format);
+    size_t most = options->voltages_bytes / chan_bytes, n_chan = options->n_chan ? options->n_chan : most ? most : 1;
+    struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
+
+    *w = (struct work){.bed = bed};
+    w->args = (struct beamform_args){.format = format,
+                                     .n_beams = n_beams,
+                                     .n_ants = n_ants,
+                                     .n_chan = (uint32_t)n_chan,
+                                     .n_spectra = N_SPECTRA,
+                                     .n_batches = N_BATCHES};
+    w->steered = (struct beam_coefficients_args){.n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
+    work_steer(w);
+    size_t coefficients_bytes = n_chan * n_beams * n_ants * 2 * sizeof(int16_t);
+    w->args.coefficients = w->steered.coefficients = bench_alloc(bed->device, coefficients_bytes);
+    w->args.exponents = w->steered.exponents = bench_alloc(bed->device, n_chan * n_beams * sizeof(int32_t));
+    void *voltages = bench_alloc(bed->device, n_chan * chan_bytes);
+    fgpu_runs_fill_random(bed->device, bed->stream, voltages, n_chan * chan_bytes, RANDOM_BITS);
+    w->args.voltages = voltages;
+    w->args.out = bench_alloc(bed->device, (size_t)N_BATCHES * n_beams * n_chan * N_SPECTRA * 2);
+    w->args.saturated = bench_alloc(bed->device, N_BATCHES * n_beams * sizeof(uint32_t));
+    beamform_constants(&w->args, constants);
+    if (device_kernel_create(bed->device, &beam_coefficients_kernel, NULL, 0, &w->coefficients) ||
+        device_kernel_create(bed->device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &w->beamform))
+        bench_fail("the kernels cannot be made");
+}
+
+static void work_fini(struct work *w)
+{
+    struct device *device = w->bed->device;
+
+    device_kernel_destroy(w->coefficients);
+    device_kernel_destroy(w->beamform);
+    device_free(device, (void *)w->args.voltages);
+    device_free(device, (void *)w->args.slots);
+    device_free(device, (void *)w->args.beams);
+    device_free(device, (void *)w->steered.steering);
+    device_free(device, w->steered.coefficients);
+    device_free(device, w->steered.exponents);
+    device_free(device, w->args.out);
+    device_free(device, w->args.saturated);
+    free(w->beams);
+    free(w->steering);
+}
+
+static int64_t time_work(void *what, size_t n)
+{
+    const struct work *w = what;
+    struct kernel_grid steer = beam_coefficients_grid(&w->steered), form = beamform_grid(&w->args);
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++) {
+        device_launch(w->bed->stream, w->coefficients, &steer, &w->steered);
+        device_launch(w->bed->stream, w->beamform, &form, &w->args);
+    }
+    device_stream_wait(w->bed->stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Whether the first beam's last channel of batch 0 is the twin's, after a launch. */
+static bool is_right(const struct work *w)
+{
+    const struct beamform_args *a = &w->args;
+    size_t run_bytes = (size_t)N_SPECTRA * N_POLS * voltage_bytes(a->format), out_bytes = (size_t)N_SPECTRA * 2;
+    size_t last = a->n_chan - 1, row = last * a->n_beams;
+    uint8_t *voltages = device_alloc_pinned(w->bed->device, a->n_ants * run_bytes);
+    int16_t *coefficients = device_alloc_pinned(w->bed->device, a->n_ants * 2 * sizeof(int16_t));
+    int32_t *exponent = device_alloc_pinned(w->bed->device, sizeof(*exponent));
+    int8_t *out = device_alloc_pinned(w->bed->device, out_bytes), expected[N_SPECTRA * 2];
+    uint32_t saturated = 0;
+    struct beamform_args twin = *a;
+
+    if (!voltages || !coefficients || !exponent || !out)
+        bench_fail("there is no memory to compare with the twin");
+    device_copy_2d(w->bed->stream, voltages, run_bytes, (const uint8_t *)a->voltages + last * run_bytes,
+                   a->n_chan * run_bytes, run_bytes, a->n_ants);
+    device_copy(w->bed->stream, coefficients, a->coefficients + row * a->n_ants * 2, a->n_ants * 2 * sizeof(int16_t));
+    device_copy(w->bed->stream, exponent, a->exponents + row, sizeof(*exponent));
+    device_copy(w->bed->stream, out, a->out + last * out_bytes, out_bytes);
+    device_stream_wait(w->bed->stream);
+    twin.voltages = voltages;
+    twin.coefficients = coefficients;
+    twin.exponents = exponent;
+    twin.beams = w->beams;
+    twin.out = expected;
+    twin.saturated = &saturated;
+    twin.chan_offset = (uint32_t)last;
+    twin.n_beams = twin.n_chan = twin.n_batches = 1;
+    beamform_kernel.cpu(&twin, 1);
+    bool right = memcmp(out, expected, out_bytes) == 0;
+    device_free_pinned(w->bed->device, voltages);
+    device_free_pinned(w->bed->device, coefficients);
+    device_free_pinned(w->bed->device, exponent);
+    device_free_pinned(w->bed->device, out);
+    return right;
+}
+
+/* The most that there can be, 10^9 jones/s, and what sets it. */
+static double ceiling_of(const struct work *w, const char **bound)
+{
+    double beams_per_ant = (double)w->args.n_beams / w->args.n_ants;
+    double by_memory = w->bed->copy.max / (N_POLS * voltage_bytes(w->args.format) + 2 * beams_per_ant);
+    double by_products = w->bed->product.max * 1e3 / (w->args.n_beams * 2 * 8); /* two slices, 4 multiply-adds */
+
+    *bound = "what the copy rate allows";
+    if (w->bed->product.max == 0 || by_memory < by_products)
+        return by_memory;
+    *bound = "what the product of bytes allows, two slices";
+    return by_products;
+}
+
+static bool bench_size(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned n_beams)
+{
+    const char *bound;
+    struct work w;
+    char label[48];
+
+    work_init(&w, options, bed, n_ants, n_beams);
+    snprintf(label, sizeof(label), "%4u antennas, %4u beams, %u channels", n_ants, n_beams, w.args.n_chan);
+    device_fill(bed->stream, w.args.saturated, 0, N_BATCHES * n_beams * sizeof(uint32_t));
+    time_work(&w, options->once ? 2 : 1);
+    bool ok = is_right(&w);
+    if (!options->once) {
+        double ceiling = ceiling_of(&w, &bound), jones = (double)n_ants * w.args.n_chan * N_BATCHES * N_SPECTRA;
+        bench_print_row(
+            label, bench_measure(time_work, &w, jones, options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
+            ceiling, bound);
+    }
+    if (!ok)
+        printf("    WRONG: another output than the twin's\n");
+    work_fini(&w);
+    return ok;
+}
+
+/* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
+
+static void find_ceilings(const struct options *options, struct bed *bed)
+{
+    char why[200];
+
+    bed->copy = bench_measure_copy(bed->device, bed->stream, options->voltages_bytes, options->n_repetitions);
+    bench_print_head("Ceilings", "10^9 bytes/s or 10^12 op/s");
+    bench_print_row("device copy", bed->copy, 0, "10^9 bytes/s read + written");
+    if (matrix_product_measure(bed->device, false, options->n_repetitions, &bed->product, why, sizeof(why)))
+        printf("matrix product of bytes: not measured: %s\n", why);
+    else
+        bench_print_row("matrix product, bytes", bed->product, 0, "10^12 operations/s");
+}
+
+/* ---- Options ------------------------------------------------------------------------------------------------------ */
+
+static void read_antennas(const char *text, void *value)
+{
+    struct options *options = value;
+
+    options->n_arrays = bench_read_list(text, 1, BEAMFORM_MAX_ANTS, options->n_ants, MAX_SIZES,
+                                        "--antennas is a list of numbers from 1 to 4096");
+}
+
+static void read_beams(const char *text, void *value)
+{
+    struct options *options = value;
+
+    options->n_sizes =
+        bench_read_list(text, 1, 1024, options->n_beams, MAX_SIZES, "--beams is a list of numbers from 1 to 1024");
+}
+
+static void parse(struct options *options, int argc, char **argv)
+{
+    const struct bench_option rows[] = {
+        {"--once", NULL, &options->once},
+        {"--device", bench_read_device, &options->device.kind},
+        {"--antennas", read_antennas, options},
+        {"--beams", read_beams, options},
+        {"--channels", bench_read_unsigned, &options->n_chan},
+        {"--bits", bench_read_unsigned, &options->sample_bits},
+        {"--repetitions", bench_read_size, &options->n_repetitions},
+    };
+
+    bench_options(argc, argv, rows, ARRAY_LEN(rows));
+    if (options->n_repetitions < 1 || options->n_repetitions > BENCH_MAX_REPETITIONS)
+        bench_fail("--repetitions is 1 to 99");
+    if (options->sample_bits != 4 && options->sample_bits != 8)
+        bench_fail("--bits is 4 or 8");
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.n_ants = {80, 64, 256, 1024},
+                              .n_arrays = 4,
+                              .n_beams = {4, 8, 16, 64, 256},
+                              .n_sizes = 5,
+                              .n_repetitions = 9,
+                              .sample_bits = 8};
+    struct bed bed = {0};
+    char why[400] = "";
+    bool ok = true;
+
+    log_init("bench_beam", LOG_LEVEL_WARNING);
+    parse(&options, argc, argv);
+    bench_print_machine();
+    if (device_open(&options.device, &bed.device, why, sizeof(why)))
+        bench_fail(why);
+    if (device_stream_create(bed.device, "bench", &bed.stream))
+        bench_fail("the device has no stream");
+    options.voltages_bytes = device_compiles(bed.device) ? (size_t)1 << 29 : (size_t)1 << 22;
+    find_ceilings(&options, &bed);
+    bench_print_head("Voltage beams of one polarisation", "10^9 jones/s");
+    for (size_t a = 0; a < options.n_arrays; a++)
+        for (size_t b = 0; b < options.n_sizes; b++)
+            ok &= bench_size(&options, &bed, options.n_ants[a], options.n_beams[b]);
+    device_stream_destroy(bed.stream);
+    device_close(bed.device);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
