@@ -503,6 +503,11 @@ class Clock:
         return {"LD_PRELOAD": str(BUILD / "tests" / "fake-clock.so"), "CBF_FAKE_CLOCK": str(self.path)}
 
 
+def environment_of_programs():
+    """The variables of the tests, and where the programs' libraries are."""
+    return {**os.environ, "LD_LIBRARY_PATH": LIBRARY_PATH} if LIBRARY_PATH else dict(os.environ)
+
+
 class Daemon:
     """One running program.  'stderr': a descriptor instead of its log; 'clock': a Clock instead of the kernel's; 'first':
     it runs before the machine's other work, where this user may say so."""
@@ -520,14 +525,13 @@ class Daemon:
         notify_path = work / f"{name}.notify"
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(str(notify_path))
-        environment = {k: v for k, v in os.environ.items() if k not in ("JOURNAL_STREAM", "WATCHDOG_USEC")}
+        environment = {k: v for k, v in environment_of_programs().items()
+                       if k not in ("JOURNAL_STREAM", "WATCHDOG_USEC")}
         environment["NOTIFY_SOCKET"] = str(notify_path)
         if WATCHDOG_S:
             environment["WATCHDOG_USEC"] = str(int(WATCHDOG_S * 1e6))
         if clock:
             environment.update(clock.environment())
-        if LIBRARY_PATH:
-            environment["LD_LIBRARY_PATH"] = LIBRARY_PATH
         wrapper = {"fgpu": FGPU_WRAPPER, "xbgpu": XBGPU_WRAPPER}.get(program, [])
         if first and os.geteuid() == 0:
             wrapper = ["nice", "-n", "-10", *wrapper]

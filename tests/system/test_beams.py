@@ -92,5 +92,6 @@ def test_half_floats_are_refused(work):
     config = beams_config([{}], recv={"sample_bits": 16, "spectra_per_heap": 48})
     path = work / "half.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False))
-    done = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60,
+                          env=harness.environment_of_programs())
     assert done.returncode == 78 and "beams need recv.sample_bits of 4 or 8, not 16" in done.stderr
