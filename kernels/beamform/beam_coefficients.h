@@ -14,7 +14,8 @@
  * Exactness: CUDA and the twin agree in every bit.  A part's error is 2^-15 of the largest part of the channel, at most.
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
  * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
- * Bound by:  arithmetic; about 60 operations a coefficient, twice.  The caller makes them anew when a beam is steered. */
+ * Bound by:  arithmetic: a coefficient takes about 60 operations, twice.  The caller launches the kernel again after each
+ *            change of the steering. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 

@@ -340,8 +340,13 @@ static void note_beams(struct device *device, struct device_stream *stream)
 
     ants_now = coefficients.n_ants;
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        const struct beamform_args args = {
-            .format = formats[i], .n_beams = 8, .n_slots = 16, .n_ants = 80, .n_chan = 128, .n_spectra = 256, .n_batches = 8};
+        const struct beamform_args args = {.format = formats[i],
+                                           .n_beams = 8,
+                                           .n_slots = 16,
+                                           .n_ants = 80,
+                                           .n_chan = 128,
+                                           .n_spectra = 256,
+                                           .n_batches = 8};
         struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
         format_now = formats[i];
         beamform_constants(&args, constants);

@@ -21,7 +21,7 @@ def steer(client, name, weights, delays, phases, gain):
 
 
 def change_in_the_middle(fed, config, voltages, first_batch, first, second, n_before):
-    """Feeds a part, steers beam 0 anew, feeds the rest.  Returns the batch of steady-state-timestamp."""
+    """A client steers beam 0 again between two parts of the input.  Returns the batch of steady-state-timestamp."""
     present = np.ones(voltages.shape[:2], bool)
     sent = scenario.feng_heaps(config, first_batch, voltages, present)
     with fed.client() as client:
