@@ -161,6 +161,11 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam
     xbgpu_steering_set(&beams->steering, beam, steering);
 }
 
+void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)
+{
+    xbgpu_steering_calibrate(&beams->steering, input, gains);
+}
+
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
 {
     struct beam_stream *stream = &beams->streams[beam];
