@@ -106,6 +106,14 @@ static const struct config_key beam_keys[] = {
 };
 #undef KEYS_OF
 
+#define KEYS_OF struct xbgpu_config_steering
+static const struct config_key steering_keys[] = {
+    KEY_STRING("calibration", calibration, "", 0, 4096,
+               "File of gains, a line each: input (label or number), channels of the whole stream (*, 17 or 300-310), "
+               "real and imaginary part; what it does not name has a gain of 1."),
+};
+#undef KEYS_OF
+
 static const char beam_example[] = "  - name: tied-array-channelised-voltage-0x\n"
                                    "    pol: 0\n"
                                    "    destination: 239.10.3.0:7148\n";
@@ -126,6 +134,7 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
                 "Tied-array beams made of the voltages, of one polarisation each.", .optional = true,
                 .example = beam_example),
+    CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "What all beams share.", .optional = true),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

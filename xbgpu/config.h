@@ -70,6 +70,11 @@ struct xbgpu_config_beam {
     bool send_enabled;
 };
 
+/* What all beams share. */
+struct xbgpu_config_steering {
+    char *calibration; /* file of gains (calibration.h); NULL: none */
+};
+
 struct xbgpu_config {
     struct daemon_config daemon; /* first */
     struct config_time time;
@@ -77,6 +82,7 @@ struct xbgpu_config {
     struct config_array gates;   /* struct xbgpu_config_gate */
     struct config_array outputs; /* struct xbgpu_config_output */
     struct config_array beams;   /* struct xbgpu_config_beam */
+    struct xbgpu_config_steering steering;
     struct config_send send;
 };
 

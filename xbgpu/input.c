@@ -396,6 +396,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM: xbgpu_beams_steer(x->beams, command->index, command->steering); break;
+    case XBGPU_COMMAND_CALIBRATION: xbgpu_beams_calibrate(x->beams, command->index, command->calibration); break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)
             memcpy(x->delays, command->delays, x->layout->n_ants * N_POLS * sizeof(*x->delays));

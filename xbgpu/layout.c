@@ -16,6 +16,7 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/settings.h"
+#include "xbgpu/steering.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 
@@ -199,17 +200,18 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
-    uint64_t steering = bytes_times(n_beams, l->n_ants * sizeof(struct beam_steering));
+    uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;
     uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
-                                 device_pinned_bytes(steering, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
-    bytes_add(&l->memory.host_bytes, 2, steering);
-    bytes_add(&l->memory.device_bytes, 1, steering);
+    bytes_add(&l->memory.host_bytes, 2, staging);
+    bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
+    bytes_add(&l->memory.device_bytes, 1, staging);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
     bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
     bytes_add(&l->memory.device_bytes, n_beams,
