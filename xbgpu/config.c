@@ -7,7 +7,7 @@ static const char *const encoding_choices[] = {"twos_complement", "offset", NULL
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
-static const char *const missing_dump_choices[] = {"send", "skip", NULL};
+static const char *const missing_dump_choices[] = {"send", "skip", "always", NULL};
 
 #define KEYS_OF struct xbgpu_config_recv
 static const struct config_key recv_keys[] = {
@@ -79,7 +79,8 @@ static const struct config_key output_keys[] = {
              "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that "
              "went into each baseline are sent along."),
     KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
-             "A dump in which no antenna was complete is sent, all flagged, or skipped."),
+             "A dump in which no antenna was complete is sent, all flagged, or skipped; always sends also those between "
+             "others of which no heap came, up to as many in a row as there are buffers."),
     KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
             "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,

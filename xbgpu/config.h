@@ -23,7 +23,7 @@ enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
-enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
+enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
 struct xbgpu_config_recv {
     struct config_recv base; /* chunks are a receive thread's */

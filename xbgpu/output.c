@@ -188,7 +188,7 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
     memcpy(dump->audit, c->audit.samples, c->audit.n_samples * sizeof(*dump->audit));
     if (c->window.n_full < c->window.n_length)
         counter_add(&c->stream->incomplete_accs, 1);
-    dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
+    dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump != XBGPU_MISSING_DUMP_SKIP;
     if (!dump->group.send)
         counter_add(&c->stream->skipped_accs, 1);
 
@@ -218,23 +218,52 @@ static void count_absent(struct xbgpu_output *c)
     c->next_window = c->window.index + 1;
 }
 
+/* Makes the dump of the open window.  Returns false, with nothing changed, if there is no buffer and it may wait. */
+static bool make_dump(struct xbgpu_output *c, bool may_wait)
+{
+    struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
+
+    if (!dump && may_wait)
+        return false;
+    count_absent(c);
+    xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
+                       c->window.n_full == c->window.n_length);
+    if (dump) {
+        finish_dump(c, dump);
+    } else {
+        counter_add(&c->stream->dropped_accs, 1);
+        clear_sums(c);
+    }
+    return true;
+}
+
+/* With 'always': makes dumps of the windows before the open one of which no heap came, when its own first heap is among
+ * the next 'n' batches; until then sums are zero.  As many have buffers, which a gap leaves free.  Returns false as
+ * make_dump() does. */
+static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
+{
+    int64_t index = c->window.index;
+    size_t n_ants = c->layout->n_ants;
+    bool made = true;
+
+    if (c->stream->output->missing_dump != XBGPU_MISSING_DUMP_ALWAYS || c->next_window == NO_WINDOW ||
+        index - c->next_window > (int64_t)c->stream->n_dumps || c->window.n_heaps > 0 ||
+        !memchr(input->present + c->next * n_ants, 1, n * n_ants))
+        return true;
+    c->last_arrival_ns = input->last_arrival_ns;
+    while (made && c->next_window < index) {
+        c->window.index = c->next_window;
+        made = make_dump(c, may_wait);
+    }
+    c->window.index = index;
+    return made;
+}
+
 /* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
 static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
-    if (c->window.n_heaps > 0) {
-        struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
-        if (!dump && may_wait)
-            return false;
-        count_absent(c);
-        xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
-                           c->window.n_full == c->window.n_length);
-        if (dump) {
-            finish_dump(c, dump);
-        } else {
-            counter_add(&c->stream->dropped_accs, 1);
-            clear_sums(c);
-        }
-    }
+    if (c->window.n_heaps > 0 && !make_dump(c, may_wait))
+        return false;
     /* A window without a heap has added nothing to the sums: it leaves no trace. */
     c->window.open = false;
     c->n_held = 0;
@@ -416,7 +445,10 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
             xbgpu_audit_draw(&c->audit);
         }
         int64_t n = xbgpu_window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
-        add_batches(c, input, make_room(c, (size_t)(n < n_left ? n : n_left)));
+        n = n < n_left ? n : n_left;
+        if (!make_absent_dumps(c, input, (size_t)n, may_wait))
+            return false;
+        add_batches(c, input, make_room(c, (size_t)n));
     }
 }
 

@@ -31,7 +31,8 @@ def shifted(config, first_batch, voltages, came):
 
 def expect(config, output, first_batch, voltages, present, came):
     """The dumps of an output, of batches that are padded and shifted."""
-    how = {"missing": output.get("missing", "flag"), "missing_dump": output.get("missing_dump", "send"), "came": came}
+    how = {"missing": output.get("missing", "flag"), "missing_dump": output.get("missing_dump", "send"), "came": came,
+           "n_buffers": output.get("buffers", 0)}
     length = output["integration_batches"]
     if not output.get("gate"):
         return xmodel.dumps(first_batch, voltages, present, length, **how)
@@ -247,6 +248,18 @@ def test_nothing_taken(daemon, work, rng):
     dumps = run(daemon, work, config, 0, scenario.random_voltages(rng, config, 40), present, rng)
     assert len(dumps[1]) == 8 and not dumps[1][1]["xeng_raw"].any() and not dumps[1][1]["gate_spectra"].any()
     assert not dumps[3][1]["xeng_weights"].any() and dumps[3][7]["gate_spectra"].tolist() == [80] * 4
+
+
+@pytest.mark.parametrize("shifts", [[], [3, -7, 0, 1, -1, 15]], ids=str)
+def test_accumulations_without_a_heap(shifts, daemon, work, rng):
+    """With a gate they are sent as all missing, too: no spectra, no weights."""
+    gates = [{"kind": "switch", "name": "on", "period": 5001, "on_until": 2300}]
+    outputs = [{"integration_batches": 1, "missing": missing, "missing_dump": "always", "buffers": 20}
+               for missing in ("flag", "weights")]
+    config = gates_config(rng, gates, outputs, shifts=shifts)
+    present = losses(rng, config)
+    dumps = run(daemon, work, config, 3, scenario.random_voltages(rng, config, 40), present, rng)
+    assert len(dumps[1]) >= 38 and sum(not items["gate_spectra"].any() for items in dumps[3]) >= 5
 
 
 @pytest.mark.parametrize("bits", [8, 16])
