@@ -56,8 +56,9 @@ struct xbgpu_config_output {
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
     bool audit_checksum;              /* every cell of every dump is checked on the device */
     bool send_enabled;
-    int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
-    char *gate;        /* name; NULL: all spectra */
+    int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
+    char *gate;                    /* name; NULL: all spectra */
+    struct config_int_list shifts; /* in place of recv's; none: those */
 };
 
 /* A tied-array beam of one polarisation. */

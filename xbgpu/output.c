@@ -24,17 +24,6 @@ static void clear_sums(struct xbgpu_output *c)
     xbgpu_checksums_clear(&c->checksums, c->compute);
 }
 
-static int create_select(struct xbgpu_output *c)
-{
-    const struct select_spectra_args sizes = {.format = c->layout->format,
-                                              .n_spectra = (uint32_t)c->layout->n_spectra,
-                                              .n_out_spectra = (uint32_t)c->layout->n_selected_spectra};
-    struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
-
-    select_spectra_constants(&sizes, constants);
-    return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
-}
-
 /* Sizes that each launch of correlate has. */
 static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 {
@@ -42,6 +31,17 @@ static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 
     args.sums.integer = c->sums;
     return args;
+}
+
+static int create_select(struct xbgpu_output *c)
+{
+    const struct select_spectra_args sizes = {.format = c->layout->format,
+                                              .n_spectra = (uint32_t)c->layout->n_spectra,
+                                              .n_out_spectra = correlate_sizes(c).n_spectra};
+    struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+
+    select_spectra_constants(&sizes, constants);
+    return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
 }
 
 static struct reduce_args reduce_sizes(const struct xbgpu_output *c)
@@ -90,6 +90,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
                                          .download = engine->download,
                                          .stream = stream,
                                          .gate = xbgpu_output_gate(config, output),
+                                         .shift_set = xbgpu_output_shift_set(config, output),
                                          .selected = selected,
                                          .next_window = NO_WINDOW};
     int err = xbgpu_window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
@@ -101,7 +102,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
         err = create_kernels(correlation, &shape);
     if (!err && output->audit_checksum)
         err = xbgpu_checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
-    if (!err && correlation->gate >= 0)
+    if (!err && (correlation->gate >= 0 || correlation->shift_set > 0))
         err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, layout->vis_bytes)))
         err = -ENOMEM;
@@ -330,35 +331,47 @@ static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
-static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
-                         struct correlate_args *correlate)
+/* Of batches [next, next + n): the most that the gate takes of any channel. */
+static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output_sums *gate, size_t n)
 {
-    const struct xbgpu_layout *l = c->layout;
-    const struct xbgpu_output_sums *gate = &input->gates[c->gate];
     size_t most = 0;
 
     for (size_t row = 0; row < gate->n_rows; row++) {
         const uint32_t *ends = gate->ends + row * gate->ends_pitch + c->next;
         most = ends[n] - ends[0] > most ? ends[n] - ends[0] : most;
     }
+    return most;
+}
+
+/* Queues the selection of what the gate takes of batches [next, next + n), or of all of them, with the output's own shifts,
+ * and has that correlated instead of them. */
+static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
+                         struct correlate_args *correlate)
+{
+    const struct xbgpu_layout *l = c->layout;
+    const struct xbgpu_output_sums all = {.n_rows = 1}, *gate = c->gate >= 0 ? &input->gates[c->gate] : &all;
+    size_t most = c->gate >= 0 ? most_taken(c, gate, n) : n * l->n_spectra;
     struct select_spectra_args args = {
         .in = input->voltages,
         .out = c->selected,
+        .delays = input->device_delays,
+        .present = input->device_present,
         .spectra = gate->device_spectra,
         .ends = gate->device_ends,
         .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
+        .n_history = input->device_delays ? (uint32_t)input->n_history : 0,
         .first_batch = (uint32_t)c->next,
         .n_batches = (uint32_t)n,
-        .n_out_spectra = (uint32_t)l->n_selected_spectra,
-        .n_out_batches = (uint32_t)((most + l->n_selected_spectra - 1) / l->n_selected_spectra),
+        .n_out_spectra = correlate->n_spectra,
+        .n_out_batches = (uint32_t)((most + correlate->n_spectra - 1) / correlate->n_spectra),
         .n_rows = (uint32_t)gate->n_rows,
         .row_pitch = (uint32_t)gate->row_pitch,
         .ends_pitch = (uint32_t)gate->ends_pitch,
     };
+
     if (args.n_out_batches > 0) {
         struct kernel_grid grid = select_spectra_grid(&args);
         device_launch(c->compute, c->select, &grid, &args);
@@ -408,7 +421,7 @@ static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input 
     args.voltages = input->voltages;
     args.first_batch = (uint32_t)c->next;
     args.n_batches = (uint32_t)n;
-    if (c->gate >= 0)
+    if (c->select)
         select_taken(c, input, n, &args);
     if (args.n_batches > 0) {
         xbgpu_checksums_add(&c->checksums, c->compute, &args);
