@@ -33,7 +33,7 @@ struct xbgpu_output_input {
     size_t begin;                  /* the batch to begin with: 0 or 1 */
     size_t n_batches;              /* where to end: fewer than a chunk's at the end of a stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent; with
-                                  * device_delays [n_history + batch]..., as received */
+                                    * device_delays [n_history + batch]..., as received */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
     const uint8_t *const *heaps;   /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
     size_t n_history;              /* batches before batch 0 */
@@ -69,7 +69,8 @@ struct xbgpu_output {
     uint8_t *audited; /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
-/* 'selected' is what outputs with a gate or shifts of their own use by turns: NULL where there are none.  'compute' is the lane's. */
+/* 'selected' is what outputs with a gate or shifts of their own use by turns: NULL where there are none.  'compute' is
+ * the lane's. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);
