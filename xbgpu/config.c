@@ -7,7 +7,7 @@ static const char *const encoding_choices[] = {"twos_complement", "offset", NULL
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
-static const char *const missing_dump_choices[] = {"send", "skip", NULL};
+static const char *const missing_dump_choices[] = {"send", "skip", "always", NULL};
 
 #define KEYS_OF struct xbgpu_config_recv
 static const struct config_key recv_keys[] = {
@@ -78,8 +78,10 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("missing", missing, "flag", missing_choices,
              "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that "
              "went into each baseline are sent along."),
-    KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
-             "A dump in which no antenna was complete is sent, all flagged, or skipped."),
+    KEY_ENUM(
+        "missing_dump", missing_dump, "send", missing_dump_choices,
+        "A dump in which no antenna was complete is sent, all flagged, or skipped; always sends also those between "
+        "others of which no heap came, up to as many in a row as there are buffers."),
     KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
             "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,
@@ -89,6 +91,10 @@ static const struct config_key output_keys[] = {
              "Send data from the start; with false not before ?capture-start asks for it."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0 is enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all are."),
+    KEY_INT_LIST(
+        "shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
+        "Shifts of this output alone, in place of recv.shifts: outputs with different ones are points of a lag "
+        "function; each costs another copy of the voltages on the device for every chunk."),
 };
 #undef KEYS_OF
 

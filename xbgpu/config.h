@@ -23,7 +23,7 @@ enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
-enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
+enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
 struct xbgpu_config_recv {
     struct config_recv base; /* chunks are a receive thread's */
@@ -56,8 +56,9 @@ struct xbgpu_config_output {
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
     bool audit_checksum;              /* every cell of every dump is checked on the device */
     bool send_enabled;
-    int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
-    char *gate;        /* name; NULL: all spectra */
+    int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
+    char *gate;                    /* name; NULL: all spectra */
+    struct config_int_list shifts; /* in place of recv's; none: those */
 };
 
 /* A tied-array beam of one polarisation. */

@@ -76,6 +76,9 @@ static int describe(struct visrec *v)
         .n_chan_substream = (size_t)config->stream.n_chan_substream,
         .n_baselines = config->antennas.n * (config->antennas.n + 1) / 2,
         .weights = config->stream.weights,
+        .gate = config->stream.gate != NULL,
+        .gate_channels = config->stream.gate_channels,
+        .real = config->stream.values == VISREC_FLOAT32,
         .full_weight = (uint32_t)(visrec_config_integration_batches(config) * config->stream.spectra_per_heap),
     };
     v->timebase = (struct timebase){

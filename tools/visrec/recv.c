@@ -5,13 +5,14 @@
 
 #include <stdio.h>
 
-enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS };
+enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS, WANTED_GATE_SPECTRA };
 
 const uint16_t visrec_recv_wanted[VISREC_N_WANTED] = {
     [WANTED_TIMESTAMP] = SPEAD_TIMESTAMP,
     [WANTED_FREQUENCY] = SPEAD_FREQUENCY,
     [WANTED_XENG_RAW] = SPEAD_XENG_RAW,
     [WANTED_WEIGHTS] = SPEAD_XENG_WEIGHTS,
+    [WANTED_GATE_SPECTRA] = SPEAD_XENG_GATE_SPECTRA,
 };
 
 static bool has_immediate(const struct spead_packet *packet, enum wanted item)
@@ -37,6 +38,8 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
     if (packet->heap_length != visrec_dump_heap_bytes(shape))
         return REJECT_HEAP_SIZE;
     if (shape->weights && !has_address(packet, WANTED_WEIGHTS, visrec_dump_weights_offset(shape)))
+        return REJECT_NO_ITEMS;
+    if (shape->gate && !has_address(packet, WANTED_GATE_SPECTRA, visrec_dump_gate_offset(shape)))
         return REJECT_NO_ITEMS;
     uint64_t first_chan = packet->wanted[WANTED_FREQUENCY];
     if (first_chan >= shape->n_chan || first_chan % shape->n_chan_substream != 0)

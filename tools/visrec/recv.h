@@ -10,7 +10,7 @@
 /* What the assembler hands to the writer, and the receiver at the end of a file. */
 enum visrec_item { VISREC_ITEM_CHUNK, VISREC_ITEM_END };
 
-#define VISREC_N_WANTED 4
+#define VISREC_N_WANTED 5
 extern const uint16_t visrec_recv_wanted[VISREC_N_WANTED];
 
 /* Identifies a packet; 'context' is a struct visrec_dump_shape.  Pure. */
