@@ -1,7 +1,8 @@
-/* record_health.h - whether the recorder loses what comes, seen from its counters once a second.
+/* record_health.h - whether a recorder loses what comes, seen from its counters once a second.
  *
  * Bad is: a dump found no room on the disk during the last 'limit' looks; or for 'limit' looks no dump came out while
  * visibilities came and were refused.  A recorder to which nobody sends is well.
+ * A dump is what a recorder writes at once: for beamrec, a batch of a beam.
  * Pure: the caller has the clock. */
 #ifndef TOOLS_SHARED_RECORD_HEALTH_H
 #define TOOLS_SHARED_RECORD_HEALTH_H
