@@ -51,7 +51,7 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
         request.getfixturevalue("fake_cuda")
         config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
     first_batch, n = 300, 30
-    voltages = random_voltages(rng, config, n, 100)
+    voltages = random_voltages(rng, config, n, 40)
     present = np.ones((n, N_ANTS), bool)
     fed = Fed(daemon, config, work)
     first, second = random_steering(rng, N_ANTS), random_steering(rng, N_ANTS)
@@ -101,7 +101,7 @@ def test_settings_survive(daemon, work, rng):
     config["state"] = {"directory": str(work / "state")}
     (work / "state").mkdir()
     first_batch, n = 60, 12
-    voltages, steering = random_voltages(rng, config, n, 100), random_steering(rng, N_ANTS)
+    voltages, steering = random_voltages(rng, config, n, 40), random_steering(rng, N_ANTS)
     present = np.ones((n, N_ANTS), bool)
     fed = Fed(daemon, config, work, "before")
 
