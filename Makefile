@@ -34,6 +34,11 @@ demo:
 	@$(SUBMAKE) $(ALL_CORES) all
 	@BUILD=$(BUILD) .venv/bin/python scripts/demo $(if $(KEEP),--keep)
 
+demo-beam: ## a pulsar in a tied-array beam, recorded and folded, in seconds
+	@scripts/setup demo
+	@$(SUBMAKE) $(ALL_CORES) all
+	@BUILD=$(BUILD) .venv/bin/python scripts/demo_beam
+
 examples: reference ## writes config/*.yaml and docs/reference again, after a change of keys, requests, sensors or metrics
 	@for program in $(PROGRAMS); do $(BUILD)/$$program --print-example > config/$$program.yaml || exit 1; done
 
@@ -46,5 +51,5 @@ help:
 clean: ## removes all that was built
 	rm -rf build build-* compile_commands.json
 
-.PHONY: all demo setup examples reference help clean FORCE
+.PHONY: all demo demo-beam setup examples reference help clean FORCE
 FORCE:

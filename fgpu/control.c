@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/engine/engine.h"
+#include "common/engine/gains.h"
 #include "common/engine/labels.h"
 #include "common/katcp/sensors.h"
 #include "common/katcp/server.h"
@@ -279,32 +280,16 @@ static bool find_input(struct fgpu_control *c, struct katcp_call *call, const ch
 
 /* ---- Gains ------------------------------------------------------------------------------------------------------- */
 
-/* Reads complex numbers from argument 'first' on, single precision as they will be used.  Returns NULL with the call
- * failed. */
+/* Reads gains from argument 'first' on.  Returns NULL with the call failed. */
 static float *parse_gains(struct katcp_call *call, int first, size_t n)
 {
-    float *gains = malloc(n * 2 * sizeof(*gains));
+    const struct gains_limits limits = {
+        .magnitude = FGPU_GAIN_MAX,
+        .too_large = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT
+                     ", from which on all values saturate",
+    };
 
-    if (!gains)
-        katcp_fail(call, "out of memory");
-    for (size_t i = 0; i < n && gains; i++) {
-        const char *text = katcp_arg(call, first + (int)i), *wrong = NULL;
-        double real, imaginary;
-        if (!python_number_complex(text, &real, &imaginary))
-            wrong = "a gain must be a complex number like 1-0.5j";
-        else if (!isfinite((float)real) || !isfinite((float)imaginary))
-            wrong = "a gain must be finite, in single precision";
-        else if (hypot(real, imaginary) > FGPU_GAIN_MAX)
-            wrong = "a gain must have a magnitude of at most " FGPU_GAIN_MAX_TEXT ", from which on all values saturate";
-        if (wrong) {
-            katcp_fail(call, "%s: '%.64s'", wrong, text);
-            free(gains);
-            return NULL;
-        }
-        gains[2 * i] = (float)real;
-        gains[2 * i + 1] = (float)imaginary;
-    }
-    return gains;
+    return gains_of_call(call, first, n, &limits);
 }
 
 static void answer_gains(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t input)

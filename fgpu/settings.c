@@ -11,6 +11,7 @@
 #include "fgpu/layout.h"
 #include "common/daemon/service.h"
 #include "common/engine/engine.h"
+#include "common/engine/gains.h"
 #include "fgpu/antenna.h"
 
 #include <assert.h>
@@ -162,32 +163,18 @@ void fgpu_settings_reset_gains(struct fgpu_settings *s, size_t ant, size_t outpu
     state_file_changed(item->gains_file);
 }
 
-/* A row for each run of channels with the same gain. */
-static void write_gains_of_pol(FILE *text, const struct setting *item, unsigned pol)
-{
-    const struct fgpu_config_output *output = output_of(item);
-    const float *gains = item->gains + (size_t)pol * 2;
-    const size_t step = (size_t)N_POLS * 2;
-    int64_t first = 0;
-
-    for (int64_t end = 1; end <= output->n_chan; end++) {
-        const float *gain = gains + (size_t)first * step;
-        if (end < output->n_chan && memcmp(gain, gains + (size_t)end * step, 2 * sizeof(float)) == 0)
-            continue;
-        fprintf(text, "%s %u %lld-%lld %.9g %.9g\n", output->name, pol, (long long)first, (long long)end - 1,
-                (double)gain[0], (double)gain[1]);
-        first = end;
-    }
-}
-
 static bool write_gains(FILE *text, void *arg)
 {
     const struct setting *item = arg;
+    const struct fgpu_config_output *output = output_of(item);
+    char before[80];
 
     fputs("# output, polarisation, channels, real and imaginary part of the gain\n", text);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        if (item->keep_gains[pol])
-            write_gains_of_pol(text, item, pol);
+        if (item->keep_gains[pol]) {
+            snprintf(before, sizeof(before), "%s %u", output->name, pol);
+            gains_write_rows(text, before, item->gains + (size_t)pol * 2, (size_t)N_POLS * 2, 0, output->n_chan);
+        }
     return item->keep_gains[0] || item->keep_gains[1];
 }
 

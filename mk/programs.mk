@@ -1,5 +1,5 @@
 # Daemons and tools, and their manual pages.  A folder's files are one library; main.c makes the program.
-PROGRAMS := fgpu xbgpu dsim fsim visrec
+PROGRAMS := fgpu xbgpu dsim fsim visrec beamrec
 # Programs without a configuration file of their own.
 COMMANDS := cbf-doctor
 

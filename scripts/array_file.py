@@ -23,7 +23,7 @@ DEALT = {
                    "shifts"),
     "antennas": ("feng_id", "delays", "gains"),
     "f_outputs": ("destinations",),
-    "x_outputs": ("destination", "gate"),
+    "x_outputs": ("destination", "gate", "shifts"),
 }
 KINDS = ("fgpu", "xbgpu")
 PROGRAMS = KINDS + ("visrec",)

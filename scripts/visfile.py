@@ -58,7 +58,7 @@ def _load(path, file, pol):
     n_rows = n_times * n_baselines  # the file may have grown since the counts were read
     shape = (n_times, n_baselines, -1)
     raw = data["visdata"][:n_rows, :, at]
-    vis = (raw["r"] + 1j * raw["i"]).reshape(shape)
+    vis = (raw if raw.dtype.kind == "c" else raw["r"] + 1j * raw["i"]).reshape(shape)
     flags = data["flags"][:n_rows, :, at].reshape(shape)
     first = slice(0, n_baselines)
     return Visibilities(

@@ -8,6 +8,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beamform.h"
+#include "xbgpu/steering.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -23,14 +24,14 @@ enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, N_ITEMS };
 struct beam_buffer {
     struct outbuf base; /* first */
     struct xbgpu_beams *beams;
-    struct beam_steering *steering; /* [const] pinned [beam][ant], on its way to the device */
-    int8_t *device_voltages;        /* [const] [batch][beam][chan][spectrum][re, im] */
-    uint32_t *device_saturated;     /* [const] [batch][beam] */
-    int8_t *voltages;               /* [const] pinned, the same */
-    uint32_t *saturated;            /* [const] pinned, the same */
-    uint32_t *n_present;            /* [const] [batch] antennas */
-    int64_t first_batch;            /* number of batch 0 */
-    size_t begin, end;              /* batches that were made */
+    void *steering;             /* [const] pinned, as steering.h says */
+    int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
+    uint32_t *device_saturated; /* [const] [batch][beam] */
+    int8_t *voltages;           /* [const] pinned, the same */
+    uint32_t *saturated;        /* [const] pinned, the same */
+    uint32_t *n_present;        /* [const] [batch] antennas */
+    int64_t first_batch;        /* number of batch 0 */
+    size_t begin, end;          /* batches that were made */
     int64_t last_arrival_ns;
     struct send_heap *heaps;   /* [const] [batch][beam] those of all beams */
     struct send_heap *sent;    /* [batch][beam] of these the ones that leave, of each batch the first ones */
@@ -60,14 +61,8 @@ struct xbgpu_beams {
     struct beam *device_parameters; /* [n] */
     uint32_t *device_slots;         /* [n_slots] */
     uint32_t n_slots;
-    struct beam_steering *wanted;   /* [n][ant] as set last */
-    struct beam_steering *steering; /* [n][ant] of the current input */
-    struct beam_steering *device_steering;
-    int16_t *coefficients; /* device */
-    int32_t *exponents;    /* device */
-    bool is_changed;       /* 'wanted' was set since the current input began */
-    bool is_steered;       /* the coefficients are those of 'steering' */
-    struct device_kernel *coefficients_kernel, *beamform_kernel;
+    struct xbgpu_steering steering;
+    struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
     bool taken;                  /* all of the current input has been queued, or dropped */
@@ -86,33 +81,7 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams)
     if (!beams)
         return;
     beams->taken = false;
-    if (!beams->is_changed)
-        return;
-    memcpy(beams->steering, beams->wanted, beams->n * beams->layout->n_ants * sizeof(*beams->wanted));
-    beams->is_changed = false;
-    beams->is_steered = false;
-}
-
-/* Queues new coefficients, after all that uses the old ones. */
-static void steer(struct xbgpu_beams *b, struct device_stream *compute, struct beam_buffer *buffer)
-{
-    const struct xbgpu_layout *l = b->layout;
-    size_t steering_bytes = b->n * l->n_ants * sizeof(*b->steering);
-    const struct beam_coefficients_args args = {
-        .steering = b->device_steering,
-        .beams = b->device_parameters,
-        .coefficients = b->coefficients,
-        .exponents = b->exponents,
-        .n_beams = (uint32_t)b->n,
-        .n_ants = (uint32_t)l->n_ants,
-        .n_chan = (uint32_t)l->n_chan,
-    };
-    struct kernel_grid grid = beam_coefficients_grid(&args);
-
-    memcpy(buffer->steering, b->steering, steering_bytes);
-    device_copy(compute, b->device_steering, buffer->steering, steering_bytes);
-    device_launch(compute, b->coefficients_kernel, &grid, &args);
-    b->is_steered = true;
+    xbgpu_steering_begin(&beams->steering);
 }
 
 static void form(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
@@ -122,8 +91,8 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     size_t first = input->begin, n = input->n_batches - first, batch_bytes = b->n * b->heap_bytes;
     const struct beamform_args args = {
         .voltages = input->voltages,
-        .coefficients = b->coefficients,
-        .exponents = b->exponents,
+        .coefficients = b->steering.coefficients,
+        .exponents = b->steering.exponents,
         .beams = b->device_parameters,
         .slots = b->device_slots,
         .n_slots = b->n_slots,
@@ -143,7 +112,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     struct kernel_grid grid = beamform_grid(&args);
 
     device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
-    device_launch(compute, b->beamform_kernel, &grid, &args);
+    device_launch(compute, b->kernel, &grid, &args);
     outbuf_finish(&buffer->base, compute, download);
     device_copy(download, buffer->voltages + first * batch_bytes, buffer->device_voltages + first * batch_bytes,
                 n * batch_bytes);
@@ -182,18 +151,19 @@ bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *comput
     buffer->last_arrival_ns = input->last_arrival_ns;
     for (size_t batch = buffer->begin; batch < buffer->end; batch++)
         buffer->n_present[batch] = count_present(b, input, batch);
-    if (!b->is_steered)
-        steer(b, compute, buffer);
+    xbgpu_steering_make(&b->steering, compute, buffer->steering);
     form(b, compute, input, buffer);
     return true;
 }
 
 void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering)
 {
-    size_t n_ants = beams->layout->n_ants;
+    xbgpu_steering_set(&beams->steering, beam, steering);
+}
 
-    memcpy(beams->wanted + beam * n_ants, steering, n_ants * sizeof(*steering));
-    beams->is_changed = true;
+void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)
+{
+    xbgpu_steering_calibrate(&beams->steering, input, gains);
 }
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
@@ -303,10 +273,10 @@ static void lay_out_heaps(struct xbgpu_beams *b, struct beam_buffer *buffer)
 static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
 {
     struct device *device = b->engine->c.device;
-    size_t n_heaps = b->layout->n_batches * b->n, steering_bytes = b->n * b->layout->n_ants * sizeof(*b->steering);
+    size_t n_heaps = b->layout->n_batches * b->n;
 
     buffer->beams = b;
-    buffer->steering = device_alloc_pinned(device, steering_bytes);
+    buffer->steering = device_alloc_pinned(device, xbgpu_steering_bytes(b->config, b->layout));
     buffer->device_voltages = device_alloc(device, n_heaps * b->heap_bytes);
     buffer->device_saturated = device_alloc(device, n_heaps * sizeof(*buffer->saturated));
     buffer->voltages = device_alloc_pinned(device, n_heaps * b->heap_bytes);
@@ -367,24 +337,11 @@ static int create_slots(struct xbgpu_beams *b)
     return err;
 }
 
-/* Weights of 1 and no delays. */
 static int create_parameters(struct xbgpu_beams *b)
 {
-    struct device *device = b->engine->c.device;
-    size_t n_ants = b->layout->n_ants, n_chan = b->layout->n_chan;
-    size_t parameters_bytes = b->n * sizeof(*b->parameters);
-
     b->parameters = calloc(b->n, sizeof(*b->parameters));
-    b->wanted = calloc(b->n * n_ants, sizeof(*b->wanted));
-    b->steering = calloc(b->n * n_ants, sizeof(*b->steering));
-    b->is_changed = true;
-    b->device_steering = device_alloc(device, b->n * n_ants * sizeof(*b->steering));
-    b->coefficients = device_alloc(device, n_chan * b->n * n_ants * 2 * sizeof(*b->coefficients));
-    b->exponents = device_alloc(device, n_chan * b->n * sizeof(*b->exponents));
-    if (!b->parameters || !b->wanted || !b->steering || !b->device_steering || !b->coefficients || !b->exponents)
+    if (!b->parameters)
         return -ENOMEM;
-    for (size_t i = 0; i < b->n * n_ants; i++)
-        b->wanted[i].amplitude = 1;
     for (size_t i = 0; i < b->n; i++) {
         const struct xbgpu_config_beam *config = xbgpu_config_beam(b->config, i);
         uint64_t seed;
@@ -396,19 +353,16 @@ static int create_parameters(struct xbgpu_beams *b)
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
     }
-    return upload(b, b->parameters, parameters_bytes, (void **)&b->device_parameters);
+    return upload(b, b->parameters, b->n * sizeof(*b->parameters), (void **)&b->device_parameters);
 }
 
-static int create_kernels(struct xbgpu_beams *b)
+static int create_kernel(struct xbgpu_beams *b)
 {
     const struct beamform_args args = {.format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants};
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
-    int err = device_kernel_create(b->engine->c.device, &beam_coefficients_kernel, NULL, 0, &b->coefficients_kernel);
 
     beamform_constants(&args, constants);
-    return err ? err
-               : device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS,
-                                      &b->beamform_kernel);
+    return device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &b->kernel);
 }
 
 static int add_sensors(struct xbgpu_beams *b, struct beam_stream *stream)
@@ -533,7 +487,9 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     if (!err)
         err = create_slots(b);
     if (!err)
-        err = create_kernels(b);
+        err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->device_parameters);
+    if (!err)
+        err = create_kernel(b);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
         err = create_buffer(b, &b->buffers[i]);
     if (!err)
@@ -557,16 +513,11 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
     struct device *device = b->engine->c.device;
     for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
         destroy_buffer(b, &b->buffers[i]);
-    device_kernel_destroy(b->coefficients_kernel);
-    device_kernel_destroy(b->beamform_kernel);
+    xbgpu_steering_fini(&b->steering);
+    device_kernel_destroy(b->kernel);
     device_free(device, b->device_parameters);
     device_free(device, b->device_slots);
-    device_free(device, b->device_steering);
-    device_free(device, b->coefficients);
-    device_free(device, b->exponents);
     free(b->parameters);
-    free(b->wanted);
-    free(b->steering);
     free(b->streams);
     free(b->destinations.items);
     free(b);

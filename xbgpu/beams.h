@@ -41,6 +41,9 @@ bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *comput
 /* Points a beam: steering [ant]. */
 void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering);
 
+/* Calibrates an input for all beams: gains, complex [chan].  Also before the worker starts (main). */
+void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
+
 /* As xbgpu_stream_set_capture(), of a beam. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 

@@ -7,7 +7,7 @@ static const char *const encoding_choices[] = {"twos_complement", "offset", NULL
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
-static const char *const missing_dump_choices[] = {"send", "skip", NULL};
+static const char *const missing_dump_choices[] = {"send", "skip", "always", NULL};
 
 #define KEYS_OF struct xbgpu_config_recv
 static const struct config_key recv_keys[] = {
@@ -78,8 +78,10 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("missing", missing, "flag", missing_choices,
              "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that "
              "went into each baseline are sent along."),
-    KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
-             "A dump in which no antenna was complete is sent, all flagged, or skipped."),
+    KEY_ENUM(
+        "missing_dump", missing_dump, "send", missing_dump_choices,
+        "A dump in which no antenna was complete is sent, all flagged, or skipped; always sends also those between "
+        "others of which no heap came, up to as many in a row as there are buffers."),
     KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
             "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,
@@ -89,6 +91,10 @@ static const struct config_key output_keys[] = {
              "Send data from the start; with false not before ?capture-start asks for it."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0 is enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all are."),
+    KEY_INT_LIST(
+        "shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
+        "Shifts of this output alone, in place of recv.shifts: outputs with different ones are points of a lag "
+        "function; each costs another copy of the voltages on the device for every chunk."),
 };
 #undef KEYS_OF
 
@@ -103,6 +109,14 @@ static const struct config_key beam_keys[] = {
             "Seed of the dither; -1 chooses one at random."),
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),
+};
+#undef KEYS_OF
+
+#define KEYS_OF struct xbgpu_config_steering
+static const struct config_key steering_keys[] = {
+    KEY_STRING("calibration", calibration, "", 0, 4096,
+               "File of gains, a line each: input (label or number), channels of the whole stream (*, 17 or 300-310), "
+               "real and imaginary part; what it does not name has a gain of 1."),
 };
 #undef KEYS_OF
 
@@ -126,6 +140,7 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
                 "Tied-array beams made of the voltages, of one polarisation each.", .optional = true,
                 .example = beam_example),
+    CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "What all beams share.", .optional = true),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

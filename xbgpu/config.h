@@ -23,7 +23,7 @@ enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
-enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP };
+enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
 struct xbgpu_config_recv {
     struct config_recv base; /* chunks are a receive thread's */
@@ -56,8 +56,9 @@ struct xbgpu_config_output {
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
     bool audit_checksum;              /* every cell of every dump is checked on the device */
     bool send_enabled;
-    int64_t n_buffers; /* 0: see xbgpu_output_buffers() */
-    char *gate;        /* name; NULL: all spectra */
+    int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
+    char *gate;                    /* name; NULL: all spectra */
+    struct config_int_list shifts; /* in place of recv's; none: those */
 };
 
 /* A tied-array beam of one polarisation. */
@@ -70,6 +71,11 @@ struct xbgpu_config_beam {
     bool send_enabled;
 };
 
+/* What all beams share. */
+struct xbgpu_config_steering {
+    char *calibration; /* file of gains (calibration.h); NULL: none */
+};
+
 struct xbgpu_config {
     struct daemon_config daemon; /* first */
     struct config_time time;
@@ -77,6 +83,7 @@ struct xbgpu_config {
     struct config_array gates;   /* struct xbgpu_config_gate */
     struct config_array outputs; /* struct xbgpu_config_output */
     struct config_array beams;   /* struct xbgpu_config_beam */
+    struct xbgpu_config_steering steering;
     struct config_send send;
 };
 

@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "xbgpu/beam_settings.h"
 #include "xbgpu/beams.h"
+#include "xbgpu/calibration.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 #include "xbgpu/settings.h"
@@ -36,6 +37,7 @@ struct xbgpu_control {
     struct command_channel *channel;
     struct xbgpu_beams_settings beams;
     struct state_file *beams_file;
+    struct xbgpu_calibration calibration;
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -62,8 +64,11 @@ static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_co
     struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->engine->channel);
 
     assert(command);
-    *command =
-        (struct xbgpu_command){.what = what, .call = call, .delays = command->delays, .steering = command->steering};
+    *command = (struct xbgpu_command){.what = what,
+                                      .call = call,
+                                      .delays = command->delays,
+                                      .steering = command->steering,
+                                      .calibration = command->calibration};
     return command;
 }
 
@@ -102,7 +107,7 @@ static void on_answer(void *arg, struct command *base)
     if (command->what == XBGPU_COMMAND_BEAM)
         show_beam(arg, command);
     if (command->call && (command->what == XBGPU_COMMAND_CAPTURE || command->what == XBGPU_COMMAND_BEAM_CAPTURE ||
-                          command->what == XBGPU_COMMAND_BEAM))
+                          command->what == XBGPU_COMMAND_BEAM || command->what == XBGPU_COMMAND_CALIBRATION))
         katcp_ok(command->call, 0, NULL);
     else if (command->call)
         reply_number(command->call, command->from_samples > command->effective_samples ? command->from_samples
@@ -227,6 +232,23 @@ static void beam_delays(struct katcp_call *call, void *arg)
 static void beam_quant_gains(struct katcp_call *call, void *arg)
 {
     set_beam(arg, call, xbgpu_beam_settings_take_gain);
+}
+
+static void beam_calibration(struct katcp_call *call, void *arg)
+{
+    struct xbgpu_control *c = arg;
+    size_t input;
+
+    if (c->beams.n == 0)
+        katcp_fail(call, "there are no beams");
+    else if (has_slot(c, call) && arg_input(c, call, 0, &input) &&
+             xbgpu_calibration_take(&c->calibration, input, call)) {
+        struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_CALIBRATION, call);
+        command->index = input;
+        memcpy(command->calibration, xbgpu_calibration_gains(&c->calibration, input),
+               c->layout->n_chan * 2 * sizeof(float));
+        command_post(c->engine->channel, &command->base);
+    }
 }
 
 static void set_beam_capture(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, bool on, int64_t from_samples,
@@ -497,6 +519,15 @@ static const struct katcp_request requests[] = {
      .min_args = 2,
      .max_args = 2,
      .handle = beam_quant_gains},
+    {.name = "beam-calibration",
+     .help = "Sets the gains of an input for all beams.\n"
+             "?beam-calibration INPUT VALUE...\n"
+             "An INPUT is a label, or a number: 2 * antenna + polarisation. A VALUE is a complex number like 1-0.5j: "
+             "one for all channels, or one for each channel of the whole stream.",
+     .min_args = 2,
+     .max_args = 1 + 65536,
+     .handle = beam_calibration,
+     .has_long_lines = true},
     {.name = "input-shift",
      .help =
          "Says by how many spectra inputs are made later, or sets it.\n"
@@ -539,7 +570,8 @@ static int create_commands(struct xbgpu_control *c)
     for (size_t i = 0; i < command_n_slots(c->engine->channel); i++) {
         command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
         command_of(c, i)->steering = calloc(c->layout->n_ants, sizeof(*command_of(c, i)->steering));
-        if (!command_of(c, i)->delays || !command_of(c, i)->steering)
+        command_of(c, i)->calibration = calloc(c->layout->n_chan, 2 * sizeof(float));
+        if (!command_of(c, i)->delays || !command_of(c, i)->steering || !command_of(c, i)->calibration)
             return -ENOMEM;
     }
     command_start(c->engine->channel, on_answer, show_steady, c);
@@ -584,6 +616,16 @@ static int restore_beams(struct xbgpu_control *c)
     return 0;
 }
 
+/* Calibrates as files say, from the first batch on. */
+static int create_calibration(struct xbgpu_control *c, struct xbgpu_beams *beams, char *why, size_t why_bytes)
+{
+    int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, c->files, why, why_bytes);
+
+    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++)
+        xbgpu_beams_calibrate(beams, input, xbgpu_calibration_gains(&c->calibration, input));
+    return err;
+}
+
 /* Posts what was kept, if that can be read. */
 static int restore(struct xbgpu_control *c)
 {
@@ -621,7 +663,7 @@ static int restore(struct xbgpu_control *c)
 }
 
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                         const struct labels *labels, struct engine *engine, const struct xbgpu_beams *beams,
+                         const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_control **control, char *why, size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
@@ -650,6 +692,8 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
         err = restore(c);
     if (!err && config->beams.n > 0)
         err = restore_beams(c);
+    if (!err && config->beams.n > 0)
+        err = create_calibration(c, beams, why, why_bytes);
     if (err) {
         xbgpu_control_destroy(c);
         return err;
@@ -668,10 +712,12 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
         xbgpu_gate_destroy(command_of(control, i)->gate);
         free(command_of(control, i)->delays);
         free(command_of(control, i)->steering);
+        free(command_of(control, i)->calibration);
     }
     for (size_t b = 0; b < control->beams.n; b++)
         xbgpu_beam_settings_fini(&control->beams.items[b]);
     free(control->beams.items);
+    xbgpu_calibration_fini(&control->calibration);
     stream_info_fini(&control->info);
     xbgpu_settings_fini(&control->settings);
     free(control);

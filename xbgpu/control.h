@@ -7,7 +7,7 @@
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],
  * ?gate [NAME [FROM KEY=VALUE...]], ?beam-weights BEAM WEIGHT..., ?beam-delays BEAM DELAY:PHASE..., ?beam-quant-gains
- * BEAM GAIN; docs/katcp.md. */
+ * BEAM GAIN, ?beam-calibration INPUT VALUE...; docs/katcp.md. */
 #ifndef XBGPU_CONTROL_H
 #define XBGPU_CONTROL_H
 
@@ -22,7 +22,7 @@ struct labels;
 /* Posts what was kept, which the worker so applies before it sees any data; the engine's channel has slots of struct
  * xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
-                         const struct labels *labels, struct engine *engine, const struct xbgpu_beams *beams,
+                         const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_control **control, char *why, size_t why_bytes);
 
 /* What requests are answered. */

@@ -21,10 +21,10 @@
 struct input {
     struct device_input base; /* first */
     uint8_t *voltages;        /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;         /* [const] pinned: [n_batches][ant] who counts as present; where inputs are shifted */
+    uint8_t *present;         /* [const] pinned: [set][batch][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present;  /* [const] the same on the device */
-    uint32_t *delays;        /* [const] pinned: [ant][pol] spectra by which inputs are late; where inputs are shifted */
-    uint32_t *device_delays; /* [const] the same on the device */
+    uint32_t *delays;         /* [const] pinned: [set][ant][pol] spectra by which inputs are late; where shifted */
+    uint32_t *device_delays;  /* [const] the same on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
 };
 
@@ -43,12 +43,12 @@ struct xbgpu_inputs {
     size_t row_bytes; /* [const] of a batch: all antennas' heaps */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
-    struct xbgpu_output_input shown; /* what outputs correlate of the current one */
+    struct xbgpu_output_input *shown; /* [set] what outputs correlate of the current one */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;    /* NULL: none */
     struct device_kernel *select; /* where inputs are shifted, with what follows */
-    uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input */
-    uint32_t *delays;             /* [ant][pol] spectra, of inputs that are made from now on */
+    uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input: set 0 */
+    uint32_t *delays;             /* [set][ant][pol] spectra, of inputs that are made from now on */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* end of the newest input; 0 after time went back */
     struct timebase timebase;
@@ -193,13 +193,31 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
 }
 
 /* Whether all that an input reads for batch 'b' came. */
-static bool reads_present(const struct xbgpu_inputs *x, size_t b, size_t ant, size_t pol)
+static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
-    size_t first = (l->n_history + b) * l->n_spectra - x->current->delays[ant * N_POLS + pol];
+    size_t first = (l->n_history + b) * l->n_spectra - delays[ant * N_POLS + pol];
 
     return x->came[first / l->n_spectra * l->n_ants + ant] &&
            x->came[(first + l->n_spectra - 1) / l->n_spectra * l->n_ants + ant];
+}
+
+/* Queues the upload of the shifts of all sets, and of who counts as present with each. */
+static void upload_shifts(struct xbgpu_inputs *x)
+{
+    const struct xbgpu_layout *l = x->layout;
+    struct input *in = x->current;
+    size_t n_delays = l->n_ants * N_POLS, delay_bytes = l->n_shift_sets * n_delays * sizeof(*x->delays);
+    size_t n_present = x->n_batches * l->n_ants;
+
+    memcpy(in->delays, x->delays, delay_bytes);
+    device_copy(x->lane.engine->upload, in->device_delays, in->delays, delay_bytes);
+    for (size_t i = 0; i < l->n_shift_sets * n_present; i++) {
+        const uint32_t *delays = in->delays + i / n_present * n_delays;
+        size_t b = i % n_present / l->n_ants, ant = i % l->n_ants;
+        in->present[i] = reads_present(x, delays, b, ant, 0) && reads_present(x, delays, b, ant, 1);
+    }
+    device_copy(x->lane.engine->upload, in->device_present, in->present, l->n_shift_sets * n_present);
 }
 
 /* Queues the shift of the current input, once it has been uploaded. */
@@ -233,21 +251,14 @@ static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follo
     const struct xbgpu_layout *l = x->layout;
     struct input *in = x->current;
 
-    if (l->shifted) {
-        size_t delay_bytes = l->n_ants * N_POLS * sizeof(*x->delays);
-        memcpy(in->delays, x->delays, delay_bytes);
-        device_copy(x->lane.engine->upload, in->device_delays, in->delays, delay_bytes);
-        for (size_t b = 0; b < x->n_batches; b++)
-            for (size_t ant = 0; ant < l->n_ants; ant++)
-                in->present[b * l->n_ants + ant] = reads_present(x, b, ant, 0) && reads_present(x, b, ant, 1);
-        device_copy(x->lane.engine->upload, in->device_present, in->present, x->n_batches * l->n_ants);
-    }
+    if (l->shifted)
+        upload_shifts(x);
     xbgpu_gate_schedule_list(&x->gating, (first_batch - (int64_t)l->n_lag) * l->batch_samples, x->n_batches,
                              x->lane.engine->upload, in->gates);
     lane_uploaded(&in->base);
     if (l->shifted)
         shift(x);
-    x->shown = (struct xbgpu_output_input){
+    x->shown[0] = (struct xbgpu_output_input){
         .first_batch = first_batch - (int64_t)l->n_lag,
         .begin = follows ? 0 : l->n_lag,
         .n_batches = x->n_batches,
@@ -260,7 +271,16 @@ static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follo
         .last_arrival_ns = x->last_arrival_ns,
         .restarts = x->restarts,
     };
-    int64_t end_samples = (x->shown.first_batch + (int64_t)x->n_batches) * l->batch_samples;
+    for (size_t set = 1; set < l->n_shift_sets; set++) {
+        struct xbgpu_output_input *shown = &x->shown[set];
+        *shown = x->shown[0];
+        shown->voltages = in->voltages;
+        shown->present = in->present + set * x->n_batches * l->n_ants;
+        shown->delays = in->delays + set * l->n_ants * N_POLS;
+        shown->device_present = in->device_present + set * x->n_batches * l->n_ants;
+        shown->device_delays = in->device_delays + set * l->n_ants * N_POLS;
+    }
+    int64_t end_samples = (x->shown->first_batch + (int64_t)x->n_batches) * l->batch_samples;
     x->next_samples = end_samples > x->next_samples ? end_samples : x->next_samples;
     x->have_last = true;
     x->next_batch = first_batch + (int64_t)x->n_batches;
@@ -361,7 +381,7 @@ bool xbgpu_inputs_begin(struct lane *lane, bool ended)
     if (!begin_input(x, ended))
         return false;
     for (size_t o = 0; o < x->outputs.n; o++)
-        xbgpu_output_begin(&x->outputs.items[o], &x->shown);
+        xbgpu_output_begin(&x->outputs.items[o], x->shown);
     xbgpu_beams_begin(x->beams);
     return true;
 }
@@ -371,9 +391,11 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)lane;
     bool done = true;
 
-    for (size_t o = 0; o < x->outputs.n; o++)
-        done = xbgpu_output_correlate(&x->outputs.items[o], &x->shown, may_wait) && done;
-    return xbgpu_beams_process(x->beams, x->lane.compute, &x->shown, may_wait) && done;
+    for (size_t o = 0; o < x->outputs.n; o++) {
+        struct xbgpu_output *output = &x->outputs.items[o];
+        done = xbgpu_output_correlate(output, &x->shown[output->shift_set], may_wait) && done;
+    }
+    return xbgpu_beams_process(x->beams, x->lane.compute, x->shown, may_wait) && done;
 }
 
 /* A setting holds from the first timestamp that no input has yet. */
@@ -396,6 +418,7 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM: xbgpu_beams_steer(x->beams, command->index, command->steering); break;
+    case XBGPU_COMMAND_CALIBRATION: xbgpu_beams_calibrate(x->beams, command->index, command->calibration); break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)
             memcpy(x->delays, command->delays, x->layout->n_ants * N_POLS * sizeof(*x->delays));
@@ -470,7 +493,8 @@ static int add_sensors(struct xbgpu_inputs *x)
 static int create_input(struct xbgpu_inputs *x, struct input *in)
 {
     const struct xbgpu_layout *l = x->layout;
-    size_t n_present = l->n_batches * l->n_ants, delay_bytes = l->n_ants * N_POLS * sizeof(*in->delays);
+    size_t n_present = l->n_shift_sets * l->n_batches * l->n_ants;
+    size_t delay_bytes = l->n_shift_sets * l->n_ants * N_POLS * sizeof(*in->delays);
 
     in->voltages = device_alloc(x->lane.engine->c.device, (l->n_history + l->n_batches) * x->row_bytes);
     if (!in->voltages || xbgpu_gate_schedule_create_lists(&x->gating, &in->gates))
@@ -493,13 +517,20 @@ static int create_shift(struct xbgpu_inputs *x)
     const struct select_spectra_args sizes = {
         .format = l->format, .n_spectra = (uint32_t)l->n_spectra, .n_out_spectra = (uint32_t)l->n_spectra};
     struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+    size_t n_delays = l->n_ants * N_POLS;
 
     x->shifted = device_alloc(x->lane.engine->c.device, l->n_batches * x->row_bytes);
-    x->delays = calloc(l->n_ants * N_POLS, sizeof(*x->delays));
+    x->delays = calloc(l->n_shift_sets * n_delays, sizeof(*x->delays));
     if (!x->shifted || !x->delays)
         return -ENOMEM;
-    for (size_t i = 0; i < l->n_ants * N_POLS; i++)
+    for (size_t i = 0; i < n_delays; i++)
         x->delays[i] = xbgpu_delay(l, xbgpu_config_shift(x->config, i));
+    for (size_t o = 0; o < l->n_outputs; o++) {
+        const struct xbgpu_config_output *output = xbgpu_config_output(x->config, o);
+        uint32_t *delays = x->delays + xbgpu_output_shift_set(x->config, output) * n_delays;
+        for (size_t i = 0; i < output->shifts.n; i++)
+            delays[i] = xbgpu_delay(l, output->shifts.items[i]);
+    }
     select_spectra_constants(&sizes, constants);
     return device_kernel_create(x->lane.engine->c.device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS,
                                 &x->select);
@@ -547,7 +578,8 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
     x->held = calloc(l->n_history * l->n_members + 1, sizeof(*x->held));
     x->came = calloc(n_rows * l->n_ants, 1);
     x->heaps = calloc(n_rows * l->n_ants, sizeof(*x->heaps));
-    int err = x->set && x->held && x->came && x->heaps ? 0 : -ENOMEM;
+    x->shown = calloc(l->n_shift_sets, sizeof(*x->shown));
+    int err = x->set && x->held && x->came && x->heaps && x->shown ? 0 : -ENOMEM;
     if (!err)
         err = xbgpu_gate_schedule_init(&x->gating, config, l, engine->c.device);
     if (!err)
@@ -592,5 +624,6 @@ void xbgpu_inputs_destroy(struct xbgpu_inputs *inputs)
     free(inputs->held);
     free(inputs->came);
     free(inputs->heaps);
+    free(inputs->shown);
     free(inputs);
 }

@@ -6,6 +6,8 @@
  * Shifts:    input i at spectrum t reads t - shift[i].  Batch b of an input is batch b of its chunk, or the one before it
  *            where some input reads ahead (layout.n_lag), so that all reads are delays by up to layout.n_history
  *            batches.  An antenna counts as present in a batch if every heap that its two inputs' reads touch came.
+ *            Set 0 of shifts is recv's, which commands change; it is shifted here, once for all that have it.  Other sets are
+ *            of one output each, which has select_spectra shift the batches that it takes (output.c).
  * History:   after an upload the last n_history batches of the device input before it are copied in front of it on the
  *            device, presence likewise; absent if the chunk before it is missing.  No chunk waits for the next: only the
  *            lag's batch does, and what is behind it is absent where no chunk follows.

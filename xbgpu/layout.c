@@ -16,6 +16,7 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/settings.h"
+#include "xbgpu/steering.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 
@@ -82,6 +83,15 @@ size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xb
     int gate = xbgpu_output_gate(config, output);
 
     return gate < 0 ? 0 : xbgpu_gate_n_rows(xbgpu_config_gate(&config->gates, (size_t)gate), config);
+}
+
+size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
+{
+    size_t set = 0;
+
+    for (size_t o = 0; output->shifts.n > 0 && xbgpu_config_output(config, o) <= output; o++)
+        set += xbgpu_config_output(config, o)->shifts.n > 0;
+    return set;
 }
 
 static size_t n_dump_items(const struct xbgpu_config_output *output)
@@ -158,27 +168,36 @@ int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i)
     return config->recv.shifts.n > 0 ? config->recv.shifts.items[i] : 0;
 }
 
-static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *config)
+static void add_shifts(struct xbgpu_layout *l, const struct config_int_list *shifts)
 {
-    const struct config_int_list *shifts = &config->recv.shifts;
-
-    l->min_shift = -config->recv.max_shift;
-    l->max_shift = config->recv.max_shift;
     for (size_t i = 0; i < shifts->n; i++) {
         l->min_shift = shifts->items[i] < l->min_shift ? shifts->items[i] : l->min_shift;
         l->max_shift = shifts->items[i] > l->max_shift ? shifts->items[i] : l->max_shift;
     }
-    l->shifted = l->min_shift < 0 || l->max_shift > 0;
+}
+
+static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *config)
+{
+    l->min_shift = -config->recv.max_shift;
+    l->max_shift = config->recv.max_shift;
+    l->n_shift_sets = 1;
+    add_shifts(l, &config->recv.shifts);
+    for (size_t o = 0; o < config->outputs.n; o++) {
+        const struct config_int_list *shifts = &xbgpu_config_output(config, o)->shifts;
+        add_shifts(l, shifts);
+        l->n_shift_sets += shifts->n > 0;
+    }
+    l->shifted = l->min_shift < 0 || l->max_shift > 0 || l->n_shift_sets > 1;
     l->n_lag = l->min_shift < 0;
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* What gates take beside their outputs' dumps. */
+/* What gates, and shifts of outputs, take beside the outputs' dumps. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
 
-    if (l->n_gates == 0)
+    if (l->n_gates == 0 && l->n_shift_sets == 1)
         return;
     l->n_selected_spectra = n_spectra < SELECTED_SPECTRA ? n_spectra : SELECTED_SPECTRA;
     l->n_selected_batches = (n_spectra + l->n_selected_spectra - 1) / l->n_selected_spectra;
@@ -199,17 +218,18 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
-    uint64_t steering = bytes_times(n_beams, l->n_ants * sizeof(struct beam_steering));
+    uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;
     uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
-                                 device_pinned_bytes(steering, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
-    bytes_add(&l->memory.host_bytes, 2, steering);
-    bytes_add(&l->memory.device_bytes, 1, steering);
+    bytes_add(&l->memory.host_bytes, 2, staging);
+    bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
+    bytes_add(&l->memory.device_bytes, 1, staging);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
     bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
     bytes_add(&l->memory.device_bytes, n_beams,
@@ -242,7 +262,8 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
 static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
-    size_t delays = l->n_ants * N_POLS * sizeof(uint32_t), present = l->n_batches * l->n_ants;
+    size_t delays = l->n_shift_sets * l->n_ants * N_POLS * sizeof(uint32_t);
+    size_t present = l->n_shift_sets * l->n_batches * l->n_ants;
 
     for (size_t m = 0; m < l->n_members; m++) {
         struct chunk_shape shape = xbgpu_chunk_shape(l, config, m);
@@ -346,10 +367,9 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
 }
 
 /* Returns whether they can be used. */
-static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *errors)
+static bool check_list(const struct xbgpu_config_recv *recv, const struct config_int_list *shifts,
+                       struct config *errors)
 {
-    const struct config_int_list *shifts = &recv->shifts;
-
     if (shifts->n > 0 && shifts->n != (size_t)recv->n_ants * N_POLS) {
         config_error(errors, shifts, "shifts must be %lld, one for each polarisation of %lld antennas, not %zu",
                      (long long)recv->n_ants * N_POLS, (long long)recv->n_ants, shifts->n);
@@ -363,12 +383,37 @@ static bool check_shifts(const struct xbgpu_config_recv *recv, struct config *er
                          (long long)shifts->items[i], i % N_POLS, i / N_POLS, (long long)recv->spectra_per_heap);
             return false;
         }
+    return true;
+}
+
+static bool check_shifts(const struct xbgpu_config *config, struct config *errors)
+{
+    const struct xbgpu_config_recv *recv = &config->recv;
+    bool ok = check_list(recv, &recv->shifts, errors);
+
+    for (size_t o = 0; o < config->outputs.n; o++)
+        ok = check_list(recv, &xbgpu_config_output(config, o)->shifts, errors) && ok;
     if (recv->max_shift > recv->spectra_per_heap) {
         config_error(errors, &recv->max_shift, "max_shift of %lld spectra is longer than a heap of %lld",
                      (long long)recv->max_shift, (long long)recv->spectra_per_heap);
         return false;
     }
-    return true;
+    return ok;
+}
+
+/* What shifts of outputs cost, for each of them and once. */
+static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct config *errors)
+{
+    double chunk_mib = (double)layout->n_batches * (double)layout->n_ants * (double)layout->heap_bytes / (1 << 20);
+
+    for (size_t o = 0; o < config->outputs.n; o++) {
+        const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
+        if (out->shifts.n > 0)
+            config_warning(errors, &out->shifts,
+                           "output %s with shifts of its own has the device copy all voltages once more, %.3g MiB for "
+                           "each chunk; all such outputs and those with gates share one buffer of that size",
+                           out->name, chunk_mib);
+    }
 }
 
 static void check_format(const struct xbgpu_config_recv *recv, struct config *errors)
@@ -414,7 +459,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                                      .wait_chunks = (unsigned)recv->base.window_chunks};
     struct xbgpu_layout shifts = {.n_spectra = (size_t)recv->spectra_per_heap};
 
-    if (check_shifts(recv, errors))
+    if (check_shifts(config, errors))
         init_shifts(&shifts, config);
     int64_t n_min = recv->base.window_chunks + (int64_t)(matcher_depth(&matcher) + shifts.n_history) + 2;
     if (recv->n_chan % recv->n_chan_substream != 0)
@@ -524,6 +569,7 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
         config_error(errors, &config->recv.batches_per_chunk,
                      "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "
                      "recv.chunks, recv.channels_per_substream, or buffers of outputs");
+    say_shifts(config, &layout, errors);
 }
 
 void xbgpu_config_check(void *values, struct config *errors)

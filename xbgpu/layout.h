@@ -31,11 +31,12 @@ struct xbgpu_layout {
     size_t n_outputs;
     int64_t min_shift, max_shift; /* spectra that inputs can be shifted by: there is 0 among them */
     bool shifted;                 /* some input may be */
+    size_t n_shift_sets;          /* recv's, and those of outputs that have their own */
     size_t n_lag;     /* batches that outputs are behind what came: 1 where an input may read ahead, else 0 */
     size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* of a heap of what a gate takes */
-    size_t n_selected_batches; /* that hold a whole chunk */
+    size_t n_selected_batches; /* that hold a whole chunk, where an output has a gate or shifts of its own */
     size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* of its 64-bit ones, where it has them */
     size_t rows_bytes;         /* of its checksums' rows (checksum.h), where it has them */
@@ -68,7 +69,7 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
 /* Spectra by which an input that is shifted by so many is later than the foremost that may be: shift and lag. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
-/* The shift that the configuration gives input 'i' (2 * ant + pol). */
+/* The shift that recv gives input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
 /* The antennas of member 'm' are [first, end). */
@@ -96,6 +97,9 @@ size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_co
 /* Of an output: the number of its gate, and how many rows of counts it has: 1, or one per channel.  -1 and 0 without. */
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
+
+/* Of an output: the number of its set of shifts; 0 is recv's. */
+size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Bytes of the weights that such an output sends: of each baseline, for each row; 0 where it sends none. */
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,

@@ -24,17 +24,6 @@ static void clear_sums(struct xbgpu_output *c)
     xbgpu_checksums_clear(&c->checksums, c->compute);
 }
 
-static int create_select(struct xbgpu_output *c)
-{
-    const struct select_spectra_args sizes = {.format = c->layout->format,
-                                              .n_spectra = (uint32_t)c->layout->n_spectra,
-                                              .n_out_spectra = (uint32_t)c->layout->n_selected_spectra};
-    struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
-
-    select_spectra_constants(&sizes, constants);
-    return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
-}
-
 /* Sizes that each launch of correlate has. */
 static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 {
@@ -42,6 +31,17 @@ static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 
     args.sums.integer = c->sums;
     return args;
+}
+
+static int create_select(struct xbgpu_output *c)
+{
+    const struct select_spectra_args sizes = {.format = c->layout->format,
+                                              .n_spectra = (uint32_t)c->layout->n_spectra,
+                                              .n_out_spectra = correlate_sizes(c).n_spectra};
+    struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
+
+    select_spectra_constants(&sizes, constants);
+    return device_kernel_create(c->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &c->select);
 }
 
 static struct reduce_args reduce_sizes(const struct xbgpu_output *c)
@@ -90,6 +90,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
                                          .download = engine->download,
                                          .stream = stream,
                                          .gate = xbgpu_output_gate(config, output),
+                                         .shift_set = xbgpu_output_shift_set(config, output),
                                          .selected = selected,
                                          .next_window = NO_WINDOW};
     int err = xbgpu_window_init(&correlation->window, xbgpu_integration_batches(config, output), layout->n_ants,
@@ -101,7 +102,7 @@ int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_confi
         err = create_kernels(correlation, &shape);
     if (!err && output->audit_checksum)
         err = xbgpu_checksums_init(&correlation->checksums, layout, device, correlate_sizes(correlation).n_spectra);
-    if (!err && correlation->gate >= 0)
+    if (!err && (correlation->gate >= 0 || correlation->shift_set > 0))
         err = create_select(correlation);
     if (!err && !(correlation->sums = device_alloc(device, layout->vis_bytes)))
         err = -ENOMEM;
@@ -188,7 +189,7 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
     memcpy(dump->audit, c->audit.samples, c->audit.n_samples * sizeof(*dump->audit));
     if (c->window.n_full < c->window.n_length)
         counter_add(&c->stream->incomplete_accs, 1);
-    dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
+    dump->group.send = dump->n_weighted > 0 || c->stream->output->missing_dump != XBGPU_MISSING_DUMP_SKIP;
     if (!dump->group.send)
         counter_add(&c->stream->skipped_accs, 1);
 
@@ -218,23 +219,52 @@ static void count_absent(struct xbgpu_output *c)
     c->next_window = c->window.index + 1;
 }
 
+/* Makes the dump of the open window.  Returns false, with nothing changed, if there is no buffer and it may wait. */
+static bool make_dump(struct xbgpu_output *c, bool may_wait)
+{
+    struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
+
+    if (!dump && may_wait)
+        return false;
+    count_absent(c);
+    xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
+                       c->window.n_full == c->window.n_length);
+    if (dump) {
+        finish_dump(c, dump);
+    } else {
+        counter_add(&c->stream->dropped_accs, 1);
+        clear_sums(c);
+    }
+    return true;
+}
+
+/* With 'always': makes dumps of the windows before the open one of which no heap came, when its own first heap is among
+ * the next 'n' batches; until then sums are zero.  As many have buffers, which a gap leaves free.  Returns false as
+ * make_dump() does. */
+static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
+{
+    int64_t index = c->window.index;
+    size_t n_ants = c->layout->n_ants;
+    bool made = true;
+
+    if (c->stream->output->missing_dump != XBGPU_MISSING_DUMP_ALWAYS || c->next_window == NO_WINDOW ||
+        index - c->next_window > (int64_t)c->stream->n_dumps || c->window.n_heaps > 0 ||
+        !memchr(input->present + c->next * n_ants, 1, n * n_ants))
+        return true;
+    c->last_arrival_ns = input->last_arrival_ns;
+    while (made && c->next_window < index) {
+        c->window.index = c->next_window;
+        made = make_dump(c, may_wait);
+    }
+    c->window.index = index;
+    return made;
+}
+
 /* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
 static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
-    if (c->window.n_heaps > 0) {
-        struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
-        if (!dump && may_wait)
-            return false;
-        count_absent(c);
-        xbgpu_stream_ended(c->stream, xbgpu_window_end(&c->window) * c->layout->batch_samples,
-                           c->window.n_full == c->window.n_length);
-        if (dump) {
-            finish_dump(c, dump);
-        } else {
-            counter_add(&c->stream->dropped_accs, 1);
-            clear_sums(c);
-        }
-    }
+    if (c->window.n_heaps > 0 && !make_dump(c, may_wait))
+        return false;
     /* A window without a heap has added nothing to the sums: it leaves no trace. */
     c->window.open = false;
     c->n_held = 0;
@@ -301,35 +331,47 @@ static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* Queues the selection of what the gate takes of batches [next, next + n), and has that correlated instead of them. */
-static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
-                         struct correlate_args *correlate)
+/* Of batches [next, next + n): the most that the gate takes of any channel. */
+static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output_sums *gate, size_t n)
 {
-    const struct xbgpu_layout *l = c->layout;
-    const struct xbgpu_output_sums *gate = &input->gates[c->gate];
     size_t most = 0;
 
     for (size_t row = 0; row < gate->n_rows; row++) {
         const uint32_t *ends = gate->ends + row * gate->ends_pitch + c->next;
         most = ends[n] - ends[0] > most ? ends[n] - ends[0] : most;
     }
+    return most;
+}
+
+/* Queues the selection of what the gate takes of batches [next, next + n), or of all of them, with the output's own shifts,
+ * and has that correlated instead of them. */
+static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
+                         struct correlate_args *correlate)
+{
+    const struct xbgpu_layout *l = c->layout;
+    const struct xbgpu_output_sums all = {.n_rows = 1}, *gate = c->gate >= 0 ? &input->gates[c->gate] : &all;
+    size_t most = c->gate >= 0 ? most_taken(c, gate, n) : n * l->n_spectra;
     struct select_spectra_args args = {
         .in = input->voltages,
         .out = c->selected,
+        .delays = input->device_delays,
+        .present = input->device_present,
         .spectra = gate->device_spectra,
         .ends = gate->device_ends,
         .format = l->format,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
+        .n_history = input->device_delays ? (uint32_t)input->n_history : 0,
         .first_batch = (uint32_t)c->next,
         .n_batches = (uint32_t)n,
-        .n_out_spectra = (uint32_t)l->n_selected_spectra,
-        .n_out_batches = (uint32_t)((most + l->n_selected_spectra - 1) / l->n_selected_spectra),
+        .n_out_spectra = correlate->n_spectra,
+        .n_out_batches = (uint32_t)((most + correlate->n_spectra - 1) / correlate->n_spectra),
         .n_rows = (uint32_t)gate->n_rows,
         .row_pitch = (uint32_t)gate->row_pitch,
         .ends_pitch = (uint32_t)gate->ends_pitch,
     };
+
     if (args.n_out_batches > 0) {
         struct kernel_grid grid = select_spectra_grid(&args);
         device_launch(c->compute, c->select, &grid, &args);
@@ -379,7 +421,7 @@ static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input 
     args.voltages = input->voltages;
     args.first_batch = (uint32_t)c->next;
     args.n_batches = (uint32_t)n;
-    if (c->gate >= 0)
+    if (c->select)
         select_taken(c, input, n, &args);
     if (args.n_batches > 0) {
         xbgpu_checksums_add(&c->checksums, c->compute, &args);
@@ -416,7 +458,10 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
             xbgpu_audit_draw(&c->audit);
         }
         int64_t n = xbgpu_window_end(&c->window) - batch, n_left = (int64_t)(input->n_batches - c->next);
-        add_batches(c, input, make_room(c, (size_t)(n < n_left ? n : n_left)));
+        n = n < n_left ? n : n_left;
+        if (!make_absent_dumps(c, input, (size_t)n, may_wait))
+            return false;
+        add_batches(c, input, make_room(c, (size_t)n));
     }
 }
 

@@ -29,14 +29,17 @@ struct xbgpu_output_sums {
 
 /* What is known of the batches being correlated. */
 struct xbgpu_output_input {
-    int64_t first_batch;         /* number of batch 0: its timestamp / samples of a batch */
-    size_t begin;                /* the batch to begin with: 0 or 1 */
-    size_t n_batches;            /* where to end: fewer than a chunk's at the end of a stream */
-    const void *voltages;        /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent */
-    const uint8_t *present;      /* host: [batch][ant] 0 or 1 */
-    const uint8_t *const *heaps; /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
-    size_t n_history;            /* batches before batch 0 */
-    const uint32_t *delays;      /* host: [ant][pol] spectra by which 'voltages' are later than 'heaps'; NULL: none */
+    int64_t first_batch;           /* number of batch 0: its timestamp / samples of a batch */
+    size_t begin;                  /* the batch to begin with: 0 or 1 */
+    size_t n_batches;              /* where to end: fewer than a chunk's at the end of a stream */
+    const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent; with
+                                    * device_delays [n_history + batch]..., as received */
+    const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
+    const uint8_t *const *heaps;   /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
+    size_t n_history;              /* batches before batch 0 */
+    const uint32_t *delays;        /* host: [ant][pol] spectra by which inputs are later than 'heaps'; NULL: none */
+    const uint32_t *device_delays; /* the same, where the output shifts 'voltages' itself; else NULL */
+    const uint8_t *device_present; /* as 'present', with device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
     bool restarts; /* time was set: no window before it is absent */
@@ -52,20 +55,22 @@ struct xbgpu_output {
     struct xbgpu_checksums checksums;
     struct correlate_kernels correlate;
     struct device_kernel *reduce;
-    void *sums;          /* device: [chan][baseline][product][re, im], as correlate.h says */
-    void *totals;        /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
-    uint32_t n_held;     /* spectra in 'sums', or more where there is a gate */
-    int64_t next_window; /* the one after the last that ended and of which a heap came */
-    int64_t end;         /* of the open window: the batch behind the last one taken */
-    size_t next;         /* batch of the current input to take next */
-    int gate;            /* -1: all spectra are taken */
-    struct device_kernel *select;
+    void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
+    void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
+    uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
+    int64_t next_window;          /* the one after the last that ended and of which a heap came */
+    int64_t end;                  /* of the open window: the batch behind the last one taken */
+    size_t next;                  /* batch of the current input to take next */
+    int gate;                     /* -1: all spectra are taken */
+    size_t shift_set;             /* which of the inputs, by their shifts, it correlates */
+    struct device_kernel *select; /* where it has a gate or shifts of its own */
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
     uint8_t *audited; /* [2][spectrum][pol] what the audit sums, where it is not as received */
 };
 
-/* 'selected' is what outputs with a gate use by turns: NULL where there are none.  'compute' is the lane's. */
+/* 'selected' is what outputs with a gate or shifts of their own use by turns: NULL where there are none.  'compute' is
+ * the lane's. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);
@@ -75,7 +80,7 @@ void xbgpu_output_fini(struct xbgpu_output *correlation);
 struct xbgpu_outputs {
     struct xbgpu_output *items; /* [n] */
     size_t n;
-    void *selected; /* device; NULL: no output has a gate */
+    void *selected; /* device; NULL: no output has a gate or shifts of its own */
     struct device *device;
 };
 

@@ -86,7 +86,7 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump)
         memset(dump->gate_weights, 0, dump->gate_weights_bytes);
     *dump->n_saturated = 0;
     dump->n_weighted = 0;
-    dump->group.send = dump->group.send && stream->output->missing_dump == XBGPU_MISSING_DUMP_SEND;
+    dump->group.send = dump->group.send && stream->output->missing_dump != XBGPU_MISSING_DUMP_SKIP;
     counter_add(&stream->wrong_accs, 1);
 }
 

@@ -30,17 +30,19 @@ enum xbgpu_command_what {
     XBGPU_COMMAND_SHIFTS,
     XBGPU_COMMAND_GATE,
     XBGPU_COMMAND_BEAM_CAPTURE,
-    XBGPU_COMMAND_BEAM
+    XBGPU_COMMAND_BEAM,
+    XBGPU_COMMAND_CALIBRATION
 };
 
 struct xbgpu_command {
     struct command base; /* first */
     enum xbgpu_command_what what;
-    size_t index;                   /* of the output, the gate or the beam */
+    size_t index;                   /* of the output, the gate, the beam or the input */
     bool on;                        /* capture */
     int64_t from_samples;           /* capture, gate */
     uint32_t *delays;               /* shifts: [ant][pol], of the slot */
     struct beam_steering *steering; /* beam: [ant], of the slot */
+    float *calibration;             /* complex [chan], of the slot */
     struct xbgpu_gate *gate;        /* gate: what it is to be; back: what is to be destroyed, or NULL */
     int64_t effective_samples;      /* back: data with this timestamp or a later one reflect it */
     struct katcp_call *call;        /* [main] who waits for it, or NULL */

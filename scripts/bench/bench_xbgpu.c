@@ -3,8 +3,8 @@
  *
  * Usage: bench_xbgpu [--device auto|cpu|cuda] [--antennas N[,N...]] [--bits N[,N...]] [--channels N] [--spectra N]
  *                    [--batches N] [--parts N] [--repetitions N] [--shapes] [--once]
- *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32 (of 16 bits x 8), or for 80 antennas 512 x 32 x 32;
- *              small on the cpu
+ *   --channels, --spectra, --batches   of a launch: 64 x 1024 x 32 (of 16 bits x 8), or for 80 antennas 512 x 32 x 32,
+ *              for 4096 antennas 2 x 16 x 1; small on the cpu
  *   --parts    of time into which a launch is split, 0: by the default rule
  *   --shapes   on a device that compiles kernels: all candidates of correlate_candidates(), not only the default
  *   --once     no timing: each kernel once to warm up and once more, for a profiler
@@ -374,7 +374,7 @@ static void bench_checksums(const struct options *options, const struct bed *bed
 
 static struct correlate_args size_of(const struct options *options, bool is_cpu, unsigned n_ants, unsigned bits)
 {
-    bool wide = n_ants == 80;
+    bool wide = n_ants == 80, largest = n_ants == 4096;
 
     return (struct correlate_args){
         .format = bits == 4   ? VOLTAGES_4_BITS
@@ -382,14 +382,17 @@ static struct correlate_args size_of(const struct options *options, bool is_cpu,
                               : VOLTAGES_16_BITS,
         .n_ants = n_ants,
         .n_chan = options->n_chan ? options->n_chan
+                  : largest       ? 2
                   : is_cpu        ? 8
                   : wide          ? 512
                                   : 64,
         .n_spectra = options->n_spectra ? options->n_spectra
+                     : largest          ? 16
                      : is_cpu           ? 64
                      : wide             ? 32
                                         : 1024,
         .n_batches = options->n_batches    ? options->n_batches
+                     : largest             ? 1
                      : is_cpu              ? 4
                      : bits == 16 && !wide ? 8
                                            : 32,
@@ -490,7 +493,7 @@ static void parse(struct options *options, int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct options options = {
-        .n_ants = {16, 64, 80, 128, 256, 512, 1024}, .n_sizes = 7, .bits = {4, 8, 16}, .n_bits = 3};
+        .n_ants = {16, 64, 80, 128, 256, 512, 1024, 4096}, .n_sizes = 8, .bits = {4, 8, 16}, .n_bits = 3};
     struct ceilings ceilings = {0};
     struct bed bed;
     char why[400] = "";

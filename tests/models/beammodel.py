@@ -9,13 +9,15 @@ import fsimmodel
 LIMIT = 127
 
 
-def coefficients(config, weights, delays, phases, gain):
-    """complex128 [ant][channel of this engine]."""
+def coefficients(config, weights, delays, phases, gain, calibration=1):
+    """complex128 [ant][channel of this engine]; the calibration is one number, or [ant][channel of the band]."""
     recv = config["recv"]
     chan_hz = config["time"]["adc_sample_rate"] / recv["samples_between_spectra"]
     chan = np.arange(recv["channels_per_substream"]) + recv["channel_offset"] - recv["channels"] / 2
     turns = np.asarray(phases)[:, None] / (2 * np.pi) - np.multiply.outer(np.asarray(delays), chan * chan_hz)
-    return np.asarray(weights)[:, None] * gain * np.exp(2j * np.pi * turns)
+    gains = np.broadcast_to(np.complex128(calibration), (recv["antennas"], recv["channels"]))
+    gains = gains[:, recv["channel_offset"]:][:, :recv["channels_per_substream"]]
+    return np.asarray(weights)[:, None] * gain * np.exp(2j * np.pi * turns) * gains
 
 
 def dither(config, seed, first_spectrum, n_spectra):

@@ -99,17 +99,19 @@ def shift(voltages, present, shifts):
     return np.where(there[:, :, None, None, None, None], out, 0), there
 
 
-def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send", came=None):
+def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send", came=None, n_buffers=0):
     """{window: dump} of batches first_batch, first_batch + 1, ... in windows of 'length' batches.
 
     A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.  'came' is which
-    heaps did, where 'present' is of what was made of them.
+    heaps did, where 'present' is of what was made of them.  With "always" windows without a heap are sent, too, once a
+    heap of a later one has come, up to 'n_buffers' in a row.
     """
     observed = np.flatnonzero((present if came is None else came).any(axis=1))
     out = {}
     if not len(observed):
         return out
     last = first_batch + observed[-1]
+    gap = {}
     for window in range(first_batch // length, (last + 1) // length):
         at = np.arange(window * length, (window + 1) * length) - first_batch
         inside = (at >= 0) & (at < len(voltages))
@@ -117,9 +119,15 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
         p = np.zeros((length, present.shape[1]), bool)
         v[inside], p[inside] = voltages[at[inside]], present[at[inside]]
         made = dump(v, p, missing)
-        if p.any() and not (missing_dump == "skip" and is_missing(made[0]).all()):
+        if not p.any():
+            gap[window] = made
+            continue
+        if missing_dump == "always" and out and len(gap) <= n_buffers:
+            out |= gap
+        gap = {}
+        if not (missing_dump == "skip" and is_missing(made[0]).all()):
             out[window] = made
-    return out
+    return out | gap if missing_dump == "always" and out and len(gap) <= n_buffers else out
 
 
 # ---- Gates -----------------------------------------------------------------------------------------------------------

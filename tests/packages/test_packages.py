@@ -81,7 +81,7 @@ def test_documents(machine):
     assert machine.path("/usr/share/doc/gpucbf/examples/visrec.yaml").exists()
 
 
-@pytest.mark.parametrize("page", ["fgpu", "xbgpu", "visrec", "dsim", "fsim"])
+@pytest.mark.parametrize("page", ["fgpu", "xbgpu", "visrec", "beamrec", "dsim", "fsim"])
 def test_manual_pages(page, machine):
     program = machine.run(f"MANWIDTH=80 man 1 {page} | col -b").stdout
     for section in ("NAME", "SYNOPSIS", "DESCRIPTION", "SIGNALS", "ENVIRONMENT", "FILES", "EXIT STATUS", "EXAMPLES",

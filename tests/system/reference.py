@@ -89,6 +89,12 @@ def visrec(work):
             "output": {"file": str(work / "out.uvh5")}}
 
 
+def beamrec(work):
+    return {"time": {"sync_time": 1700000000, "adc_sample_rate": 1712000000}, "recv": {"interface": LOOPBACK},
+            "stream": {"channels": 64, "channels_per_substream": 64, "samples_between_spectra": 128},
+            "beams": [{"name": "beam", "sources": harness.groups(), "filterbank": str(work / "out.fil")}]}
+
+
 # Configurations that together have all that a program can say, in a directory.
 PROGRAMS = {
     "fgpu": lambda work: [fgpu()],
@@ -96,6 +102,7 @@ PROGRAMS = {
     "dsim": lambda work: [dsim({"sample_bits": 8}, signals={"specification": "cw(0.5, 480);"}), dsim_recording(work)],
     "fsim": lambda work: [fsim()],
     "visrec": lambda work: [visrec(work)],
+    "beamrec": lambda work: [beamrec(work)],
 }
 HAVE_KATCP = ("fgpu", "xbgpu", "dsim")
 

@@ -4,6 +4,7 @@ import pytest
 
 import beammodel
 import control
+import harness
 import scenario
 from test_beams import N_ANTS, beams_config, check_beam, check_correlation, heaps_of, ones, random_voltages
 from test_xbgpu_katcp import Fed
@@ -73,6 +74,10 @@ WRONG = [
     ("beam-delays", ["beam0", *["0:0"] * 4, "0"], "a delay must be DELAY:PHASE in s and rad, not '0'"),
     ("beam-delays", ["beam0", *["0:0"] * 4, "2:0"], "a delay must be at most 1 s either way: '2:0'"),
     ("beam-quant-gains", ["beam0", "nan"], "a gain must be"),
+    ("beam-calibration", ["a9v", "1"], "there is no input 'a9v'"),
+    ("beam-calibration", ["a0v", "1", "2"], "there must be one gain, or 64, one for each channel of the band, not 2"),
+    ("beam-calibration", ["a0v", *["1"] * 63, "x"], "a gain must be a complex number like 1-0.5j: 'x'"),
+    ("beam-calibration", ["9", "1e6+1j"], "a gain must have a magnitude of at most 1e6: '1e6+1j'"),
 ]
 
 
@@ -114,6 +119,92 @@ def test_settings_survive(daemon, work, rng):
     assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, coefficients) >= 0.999
     first = [h.items["timestamp"] for h in heaps_of(config, found, 0) if h.kind == "data"]
     assert first[0] == (first_batch + 7) * scenario.batch_samples(config) and len(first) == n - 7
+
+
+def random_gains(rng, n):
+    """complex64 [n] as complex128."""
+    return (rng.uniform(0.1, 1, n) * np.exp(2j * np.pi * rng.random(n))).astype(np.complex64).astype(complex)
+
+
+def calibrate(client, label, gains):
+    client.request("beam-calibration", label, *(f"{g.real!r}{g.imag:+}j" for g in gains.tolist()))
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_calibration(device, daemon, work, rng, request):
+    """Gains of channels from a file, by a request that is exact to the batch, and after a restart, where what was set goes
+    before the file: 99.9 % of the components as double precision has them."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    config["state"] = {"directory": str(work / "state")}
+    config["steering"] = {"calibration": str(work / "gains")}
+    (work / "state").mkdir()
+    gains = np.ones((2, N_ANTS, config["recv"]["channels"]), complex)
+    gains[0, 0] = random_gains(rng, gains.shape[2])
+    gains[1, 3, 20:30] = 0.25 - 0.5j
+    (work / "gains").write_text("# a file of the whole band\n9 * 1 0\na3h 20-29 0.25 -0.5\n" + "".join(
+        f"a0v {chan} {g.real!r} {g.imag!r}\n" for chan, g in enumerate(gains[0, 0].tolist())))
+    first_batch, n = 300, 30
+    voltages, present = random_voltages(rng, config, n, 20), np.ones((n, N_ANTS), bool)  # beams of an rms below 32
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    after = gains.copy()
+    after[0, 2], after[1, 1], after[1, 3] = random_gains(rng, gains.shape[2]), 0.5j, 0
+
+    fed = Fed(daemon, config, work, "first")
+    with fed.client() as client:
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        held = []
+        for label, values in (("a2v", after[0, 2]), ("3", after[1, 1, :1]), ("a3h", after[1, 3])):
+            calibrate(client, label, values)
+            held.append(int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch)
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    assert 0 < held[0] <= held[1] <= held[2] <= 15
+
+    def expected(pol, since):
+        """Of a batch, with the inputs changed whose change is in 'since'."""
+        calibration = gains[pol].copy()
+        for input_pol, ant in since:
+            calibration[ant] = after[pol, ant] if input_pol == pol else calibration[ant]
+        return beammodel.coefficients(config, np.ones(N_ANTS), np.zeros(N_ANTS), np.zeros(N_ANTS), 1, calibration)
+
+    changes = [(0, 2), (1, 1), (1, 3)]
+    for pol in range(2):
+        wanted = [expected(pol, [c for c, begin in zip(changes, held) if b >= begin]) for b in range(n)]
+        assert check_beam(config, pol, heaps_of(config, found, pol), first_batch, voltages, present, wanted) >= 0.999
+
+    damaged = work / "state" / "calibration@a1"
+    damaged.write_text(damaged.read_text() + "a1h 64 1 0\n")
+    after[1, 1] = 1
+    fed = Fed(daemon, config, work, "second")
+    fed.write(sent)
+    found = fed.end()
+    assert "calibration@a1:3: channels must be *, one channel of the band, or first-last, not 64; the file is ignored" in (
+        fed.process.log.read_text())
+    for pol in range(2):
+        wanted = [expected(pol, changes)] * n
+        assert check_beam(config, pol, heaps_of(config, found, pol), first_batch, voltages, present, wanted) >= 0.999
+
+
+@pytest.mark.parametrize("line, why", [
+    ("a0v * 1", "a line must have input, channels, real and imaginary part"),
+    ("m0 * 1 0", "the input must be the label or the number of one, not m0"),
+    ("a0v 64 1 0", "channels must be *, one channel of the band, or first-last, not 64"),
+    ("a0v * 1 x", "the imaginary part must be a number, not x"),
+    ("a0v * 1e6 1e6", "a gain must have a magnitude of at most 1e6"),
+])
+def test_bad_calibration_file(line, why, daemon, work):
+    """The engine does not start."""
+    config = beams_config([{"dither_seed": 1}], recv={"pcap_file": str(work / "none.pcap")},
+                          send={"pcap_file": str(work / "out.pcap")})
+    harness.write_pcap(work / "none.pcap", [])
+    (work / "gains").write_text(f"a0v * 1 0\n{line}\n")
+    config["steering"] = {"calibration": str(work / "gains")}
+    text = daemon("xbgpu", config).wait_end(code=78).log.read_text()
+    assert f"steering.calibration: {work}/gains:2: {why}" in text, text
 
 
 def test_capture(daemon, work, rng):

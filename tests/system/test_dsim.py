@@ -258,6 +258,41 @@ def test_common_and_independent_noise(tmp_path):
     assert np.corrcoef(common[0][:3960], common[1][:3960])[0, 1] == pytest.approx(0.5, abs=0.07)
 
 
+def test_pulsar(tmp_path):
+    """Pulses of the noise that wgn() has, dispersed by numpy; three samples later at the second antenna."""
+    n, rate, radio = 1 << 16, 2e6, 10e6
+    dm = 0.004  # 9.2 ms across the band of 1 MHz
+    specification = (f"p = pulsar(0.1, {n / rate / 4}, {n / rate / 32}, {dm}, {radio}, 7); nodither(wgn(0.1, 7)); "
+                     "nodither(p); nodither(delay(p, 3)); 0;")
+    config = make_config(time={"adc_sample_rate": rate}, signals={"specification": specification},
+                         digitiser={"packet_samples": 256, "period": n, "duration": n / rate, "first_timestamp": 0,
+                                    "sample_bits": 16},
+                         send={"pcap_file": str(tmp_path / "out.pcap")})
+    for pol in "pol0", "pol1":
+        for i, antenna in enumerate(config["antennas"]):
+            antenna[pol] = endpoints(2 * i + int(pol[3]))
+    done = run(tmp_path, config)
+    assert done.returncode == 0, done.stderr
+    noise, pulsar, delayed = (
+        np.concatenate([samples for heap, samples in read_capture(tmp_path / "out.pcap", group(g))
+                        if samples is not None and not heap.descriptors]).astype(float) for g in range(3))
+    assert len(noise) == n and np.array_equal(delayed, np.roll(pulsar, 3))
+    pulses = np.where(np.arange(n) % (n // 4) < n // 32, noise, 0)
+    f = radio + np.fft.rfftfreq(n, 1 / rate)
+    top = radio + rate / 2
+    chirp = np.exp(2j * np.pi * dm / 2.41e-4 * 1e12 * (f - top) ** 2 / (top ** 2 * f))
+    error = pulsar - np.fft.irfft(np.fft.rfft(pulses) * chirp, n)
+    assert np.std(pulsar) > 1000 and np.std(error) < 0.45, "half a step of rounding, twice"
+    folded = np.mean(np.fft.irfft(np.fft.rfft(pulsar) / chirp, n).reshape(4, 8, -1) ** 2, axis=(0, 2))
+    assert np.argmax(folded) == 0 and np.all(folded[1:] < 1e-6 * folded[0])
+
+
+def test_pulsar_period(tmp_path):
+    config = make_config(signals={"specification": "pulsar(0.1, 0.01, 1e-3, 0.1, 1e7);"})
+    done = run(tmp_path, config)
+    assert done.returncode == EXIT_CONFIG and "pulsar() needs a period that is a power of two" in done.stderr
+
+
 TRACKS = """
 sky = cw(0.4, 5000) + multicw(5, 0.1, 0, 700, 4012);
 nodither(track(sky, 3.3, 2.5e-4));

@@ -157,6 +157,8 @@ TRANSCRIPT = [
     ("?signals 0; all", r"!signals fail .*"),
     ("?signals 0; 3960 1", "!signals (fail|invalid) .*"),
     ("?signals track(cw(0.5,1000),0,1e-6);", r"!signals fail track_can_only_be_in_the_configuration"),
+    ("?signals pulsar(0.1,0.01,0.001,0,1e8);", r"!signals fail the_period_must_be_a_power_of_two.*_not_3960"),
+    ("?signals pulsar(0.1,0.01,0.001,0,1e8); 264", r"!signals fail the_period_must_be_a_power_of_two.*_not_264"),
     ("?time now", "!time (fail|invalid) .*"),
     ("?signals 0; 3960", r"!signals ok \d+"),
 ]

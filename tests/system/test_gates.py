@@ -19,9 +19,9 @@ def pad(config, first_batch, voltages, present):
             np.concatenate([np.zeros((n, present.shape[1]), bool), present]))
 
 
-def shifted(config, first_batch, voltages, came):
-    """What the batches are that are correlated: only those of chunks of which something came."""
-    shifts = config["recv"].get("shifts") or [0] * (2 * came.shape[1])
+def shifted(config, first_batch, voltages, came, own=None):
+    """What the batches are that are correlated, with an output's own shifts: only those of chunks of which something came."""
+    shifts = own or config["recv"].get("shifts") or [0] * (2 * came.shape[1])
     voltages, present = xmodel.shift(voltages, came, shifts)
     n_batches = config["recv"]["batches_per_chunk"]
     for chunk in range(0, len(came), n_batches):
@@ -31,7 +31,8 @@ def shifted(config, first_batch, voltages, came):
 
 def expect(config, output, first_batch, voltages, present, came):
     """The dumps of an output, of batches that are padded and shifted."""
-    how = {"missing": output.get("missing", "flag"), "missing_dump": output.get("missing_dump", "send"), "came": came}
+    how = {"missing": output.get("missing", "flag"), "missing_dump": output.get("missing_dump", "send"), "came": came,
+           "n_buffers": output.get("buffers", 0)}
     length = output["integration_batches"]
     if not output.get("gate"):
         return xmodel.dumps(first_batch, voltages, present, length, **how)
@@ -56,10 +57,10 @@ def run(daemon, work, config, first_batch, voltages, present, rng, name="run", *
     sent = scenario.feng_heaps(config, first_batch, voltages, present, rng)
     found = scenario.run_pcap(daemon, "xbgpu", config, work, sent, name, **write)
     first_batch, voltages, came = pad(config, first_batch, voltages, present)
-    voltages, present = shifted(config, first_batch, voltages, came)
     out = []
     for o, output in enumerate(config["outputs"]):
-        expected = expect(config, output, first_batch, voltages, present, came)
+        expected = expect(config, output, first_batch, *shifted(config, first_batch, voltages, came, output.get("shifts")),
+                          came)
         (endpoint,) = endpoints(output["destination"])
         plain = {window: dump[:3] for window, dump in expected.items()}
         scenario.check_dumps(config, o, found[endpoint], plain, f"{name} {config['recv']}")
@@ -117,6 +118,48 @@ def test_random_shifts(case, daemon, work, rng):
     present[:, rng.integers(0, n_ants)] &= rng.random(len(present)) >= 0.1
     bridge(present, config)
     run(daemon, work, config, int(rng.integers(0, 100)), voltages, present, rng)
+
+
+@pytest.mark.parametrize("recv_shifts, shifts", [
+    ([], [[0, 0, 5, 5, 0, 11], [0] * 6]),                                 # nothing lags
+    ([], [[0, 0, -5, -5, -11, 0], [16, -16, 3, 0, 0, -16]]),
+    ([3, -7, 0, 1, -1, 15], [[0] * 6, [-16] * 6, [16, 0, 0, 0, 0, 0]]),
+    ([3, -7, 0, 1, -1, 15], [[3, -7, 0, 1, -1, 15]]),
+], ids=str)
+def test_shifts_of_outputs(recv_shifts, shifts, daemon, work, rng):
+    """Outputs with shifts of their own beside some with those of all, with gates and without, and with heaps lost."""
+    config = shifts_config(rng, recv_shifts, antennas=3, batches_per_chunk=int(rng.integers(1, 6)), window=4, chunks=20)
+    config["gates"] = [{"kind": "switch", "name": "on", "period": 5001, "on_until": 2300}]
+    own = scenario.xbgpu_config(
+        outputs=[{"name": f"own{i}-{length}", "integration_batches": length, "missing": "weights", "audit_samples": 16,
+                  "shifts": by} | gate for i, by in enumerate(shifts) for length, gate in ((3, {}), (4, {"gate": "on"}))])
+    config["outputs"][1:1] = own["outputs"]
+    present = losses(rng, config)
+    present[20:24] = False
+    bridge(present, config)
+    run(daemon, work, config, int(rng.choice([0, 3, 2**30 + 5])), scenario.random_voltages(rng, config, 40), present, rng)
+
+
+def test_lag_function(daemon, work, rng):
+    """Side by side, by one xbgpu, from a signal that reaches the second antenna 5 spectra later; against numpy's."""
+    lags, n = range(-8, 9), 64
+    config = shifts_config(rng, [], antennas=2)
+    outputs = [{"integration_batches": 4, "shifts": [0, 0, lag, lag], "audit_samples": 8} for lag in lags]
+    config["outputs"] = scenario.xbgpu_config(outputs=outputs)["outputs"]
+    series = rng.integers(-90, 91, (12 * 16 + 5, 4, 2), np.int8)
+    voltages = np.empty((12, 2, 4, 16, 2, 2), np.int8)
+    for ant, late in enumerate((0, 5)):
+        for pol in range(2):
+            moved = series[5 - late:][:12 * 16] // (1 + pol)
+            voltages[:, ant, :, :, pol] = moved.reshape(12, 16, 4, 2).swapaxes(1, 2)
+    dumps = run(daemon, work, config, 0, voltages, np.ones((12, 2), bool), rng)
+    middle = [next(d for d in one if d["timestamp"] == n * 128)["xeng_raw"] for one in dumps]
+    for chan in range(4):
+        e = [voltages[:, ant, chan, :, 0].reshape(-1, 2).astype(float) @ [1, 1j] for ant in range(2)]
+        wanted = np.correlate(e[1][n - 8:2 * n + 8], e[0][n:2 * n], "valid").conj()[::-1]
+        found = np.array([vis[chan, 4 * xmodel.baseline(0, 1)] for vis in middle]) @ [1, 1j]
+        assert np.array_equal(found, wanted)
+        assert lags[np.argmax(np.abs(found))] == -5
 
 
 def test_shift_is_a_delay(daemon, work, rng):
@@ -249,6 +292,18 @@ def test_nothing_taken(daemon, work, rng):
     assert not dumps[3][1]["xeng_weights"].any() and dumps[3][7]["gate_spectra"].tolist() == [80] * 4
 
 
+@pytest.mark.parametrize("shifts", [[], [3, -7, 0, 1, -1, 15]], ids=str)
+def test_accumulations_without_a_heap(shifts, daemon, work, rng):
+    """With a gate they are sent as all missing, too: no spectra, no weights."""
+    gates = [{"kind": "switch", "name": "on", "period": 5001, "on_until": 2300}]
+    outputs = [{"integration_batches": 1, "missing": missing, "missing_dump": "always", "buffers": 20}
+               for missing in ("flag", "weights")]
+    config = gates_config(rng, gates, outputs, shifts=shifts)
+    present = losses(rng, config)
+    dumps = run(daemon, work, config, 3, scenario.random_voltages(rng, config, 40), present, rng)
+    assert len(dumps[1]) >= 38 and sum(not items["gate_spectra"].any() for items in dumps[3]) >= 5
+
+
 @pytest.mark.parametrize("bits", [8, 16])
 def test_long_accumulations(bits, daemon, work, rng):
     """Accumulations that sums of 32 bits hold only because of what gates leave out, and that they do not hold."""
@@ -293,12 +348,15 @@ def test_random_gates(case, daemon, work, rng):
 
 @pytest.mark.parametrize("bits, encoding", [(8, "twos_complement"), (4, "offset"), (16, "twos_complement")])
 def test_emulated(bits, encoding, daemon, work, rng, fake_cuda):
-    """The CUDA variants of all kernels, on a device without a GPU: shifts, and gates with and without dispersion."""
+    """The CUDA variants of all kernels, on a device without a GPU: shifts of all and of outputs, and gates with and
+    without dispersion."""
     gates = phase_gates(9, 1, frequency="99321.7", dispersion_measure=478.8, centre_frequency=856e6)
     gates[0]["take"] = [1, 2, 5]
     gates.append({"kind": "switch", "name": "on", "period": 5001, "on_until": 2300})
     config = gates_config(rng, gates, OUTPUTS[:1], shifts=[3, -7, 0, 1, -1, 15], channels_per_substream=2,
                           sample_bits=bits, sample_encoding=encoding)
+    for output in config["outputs"][:2]:  # with a gate and without
+        output["shifts"] = [0, 16, -16, 2, 2, -3]
     config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
     present = losses(rng, config, 24)
     run(daemon, work, config, 3, scenario.random_voltages(rng, config, 24), present, rng)
@@ -325,6 +383,9 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
 
 @pytest.mark.parametrize("gate, recv, says", [
     ({}, {"shifts": [1, 2, 3]}, "shifts must be 6, one for each polarisation of 3 antennas, not 3"),
+    ({"output": [1, 2, 3]}, {}, "shifts must be 6, one for each polarisation of 3 antennas, not 3"),
+    ({"output": [0, 17, 0, 0, 0, 0]}, {}, "a shift of 17 spectra, of polarisation 1 of antenna 0, is longer than a heap of 16"),
+    ({"output": [0, 1, 0, 0, 0, -1]}, {"chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
     ({}, {"shifts": [0, 17, 0, 0, 0, 0]}, "a shift of 17 spectra, of polarisation 1 of antenna 0, is longer than a heap of 16"),
     ({}, {"shifts": [0, 0, 0, 0, -17, 0]}, "a shift of -17 spectra, of polarisation 0 of antenna 2, is longer than a heap of 16"),
     ({}, {"shifts": [0, 1, 0, 0, 0, -1], "chunks": 8}, "chunks must be at least 9 with a window of 2 and shifts, not 8"),
@@ -346,7 +407,9 @@ CAL = {"kind": "switch", "name": "pulse", "period": 100, "on_until": 50}
 def test_mistakes(gate, recv, says, work):
     """One sentence each, at the place."""
     base = {} if gate.get("kind") == "switch" else PULSE
-    config = scenario.xbgpu_config(outputs=[{"gate": "pulse"}], recv={"antennas": 3} | recv, gates=[base | gate])
+    gate = dict(gate)
+    output = {"gate": "pulse", "shifts": gate.pop("output", [])}
+    config = scenario.xbgpu_config(outputs=[output], recv={"antennas": 3} | recv, gates=[base | gate])
     path = work / "mistake.yaml"
     path.write_text(yaml.safe_dump(config))
     result = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from harness import BUILD, ROOT, SANITIZED
 
-PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "cbf-doctor", "clock-state"]
+PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "beamrec", "cbf-doctor", "clock-state"]
 CUDA_DEVICE = "cbf-cuda.so"
 MAX_EXPOSURE = 1.5
 # ibverbs needs CAP_NET_RAW in the host's namespace of users; docs/operation.md has what that costs.

@@ -753,7 +753,7 @@ def test_polling_that_is_not_allowed(case, program, allowed):
     assert all(re.search(r'recv\.busy_poll: .*"sysctl net\.core\.busy_read=50"', warning) for warning in warnings)
 
 
-@pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec", "dsim", "fsim"])
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec", "beamrec", "dsim", "fsim"])
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_before_the_start(program, signal_number, work):
     """While the file is still being read, here from a pipe that says nothing, a signal is a clean stop.  A check that is

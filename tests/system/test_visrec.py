@@ -20,6 +20,7 @@ import spead2.send
 import yaml
 
 import harness
+import scenario
 from harness import LOOPBACK, ROOT, TIMEOUT_S
 
 VISREC = harness.BUILD / "visrec"
@@ -37,7 +38,8 @@ ANTENNAS = [  # east, north, up in metres
 class Stream:
     """The shape of a correlation stream, and its heaps as an X-engine would send them."""
 
-    def __init__(self, n_ants=3, n_chan=32, n_sub=4, weights=False, sample_rate=64e6, batches=16):
+    def __init__(self, n_ants=3, n_chan=32, n_sub=4, weights=False, sample_rate=64e6, batches=16, gate=False, real=False):
+        self.gate, self.real = gate, real
         self.n_ants, self.n_chan, self.n_sub, self.weights = n_ants, n_chan, n_sub, weights
         self.n_baselines = n_ants * (n_ants + 1) // 2
         self.chan_per_sub = n_chan // n_sub
@@ -55,9 +57,10 @@ class Stream:
             vis[:, auto, 2] = vis[:, auto, 1] * [1, -1]
         return vis
 
-    def heap(self, timestamp, sub, vis, weights=None, descriptors=False):
-        """A heap of one substream of 'vis' [chan, baseline, product, (re, im)], weights [baseline]."""
-        own = vis[sub * self.chan_per_sub:(sub + 1) * self.chan_per_sub].astype("<i4")
+    def heap(self, timestamp, sub, vis, weights=None, descriptors=False, gate_spectra=None):
+        """A heap of one substream of 'vis' [chan, baseline, product, (re, im)], weights [baseline] or [chan, baseline],
+        gate_spectra [chan] of the substream."""
+        own = vis[sub * self.chan_per_sub:(sub + 1) * self.chan_per_sub].astype("<f4" if self.real else "<i4")
         group = spead2.send.ItemGroup(flavour=spead2.Flavour(4, 64, 48))
         add_immediate(group, 0x1600, "timestamp", timestamp & (2**48 - 1))
         add_immediate(group, 0x4103, "frequency", sub * self.chan_per_sub)
@@ -66,6 +69,10 @@ class Stream:
         if self.weights:
             own_weights = np.asarray(weights, "<u4")
             group.add_item(0x1801, "weights", "", shape=own_weights.shape, dtype=own_weights.dtype, value=own_weights)
+        if self.gate:
+            add_immediate(group, 0x1802, "gate", 1)
+            spectra = np.asarray(gate_spectra, "<u4")
+            group.add_item(0x1803, "gate_spectra", "", shape=spectra.shape, dtype=spectra.dtype, value=spectra)
         heap = group.get_heap(descriptors="all" if descriptors else "none", data="all")
         heap.repeat_pointers = True
         return heap
@@ -359,6 +366,98 @@ def test_weights(recorder, tmp_path, rng):
         fraction = np.repeat(weights[:, baseline_index(a1, a2)], stream.chan_per_sub) / stream.n_spectra
         np.testing.assert_array_equal(uvd.nsample_array[n], np.repeat(fraction[:, None], 4, 1).astype(np.float32))
         np.testing.assert_array_equal(uvd.flag_array[n], np.repeat(fraction[:, None] == 0, 4, 1))
+
+
+@pytest.mark.parametrize("weights", ["none", "one for all channels", "by channel"])
+def test_gate(weights, recorder, tmp_path, rng):
+    """The gate's specification and how many spectra it took, in each channel; what it took nothing of is flagged."""
+    stream = Stream(n_ants=2, weights=weights != "none", gate=True)
+    vis, by_channel = stream.random_vis(rng), weights == "by channel"
+    spectra = rng.integers(0, stream.n_spectra // 4, stream.n_chan)
+    spectra[::5] = 0
+    w = rng.integers(0, 3, (stream.n_chan if by_channel else stream.n_sub, stream.n_baselines)) * 100
+    of_sub = w.reshape(stream.n_sub, -1, stream.n_baselines) if by_channel else w
+    parts = [spectra[sub * 8:sub * 8 + 8] for sub in range(4)]
+    heaps = [(sub, stream.heap(stream.dump_samples, sub, vis, of_sub[sub], gate_spectra=parts[sub])) for sub in range(4)]
+    gate = "kind: phase, frequency: 11.25, bins: 16, take: [0, 1]"
+    changes = {"stream": {"gate": gate, "gate_channels": by_channel}}
+    one, output = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps)), changes)
+    assert output == "1 dump, 0 of 4 heaps missing"
+    uvd = one.read()
+    assert uvd.extra_keywords == {"gate": gate, "spectra": stream.n_spectra} and gate in uvd.history
+    expected = stream.expected(vis)
+    for n, (a1, a2) in enumerate(file_baselines(2)):
+        own = w[:, baseline_index(a1, a2)]
+        taken = spectra if weights == "none" else own if by_channel else np.repeat(own, stream.chan_per_sub)
+        taken = np.repeat(taken[:, None], 4, 1)
+        np.testing.assert_array_equal(np.rint(uvd.nsample_array[n] * uvd.extra_keywords["spectra"]), taken)
+        np.testing.assert_array_equal(uvd.flag_array[n], taken == 0)
+        np.testing.assert_array_equal(uvd.data_array[n], np.where(taken == 0, 0, expected[n]))
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_gate_of_xbgpu(bits, recorder, daemon, work, tmp_path, rng):
+    """What xbgpu sends of a gate is what the file has: of a substream, with weights by channel."""
+    gate = {"kind": "phase", "name": "p", "frequency": 3000.5, "bins": 8, "take": [0, 3], "dispersion_measure": 0.5,
+            "centre_frequency": 20e6}
+    config = scenario.xbgpu_config(
+        outputs=[{"gate": "p", "missing": "weights"}], gates=[gate], time={"adc_sample_rate": 16000000},
+        recv={"antennas": 3, "channels": 8, "channels_per_substream": 4, "channel_offset": 4, "sample_bits": bits})
+    present = rng.random((12, 3)) >= 0.1
+    sent = scenario.feng_heaps(config, 0, scenario.random_voltages(rng, config, 12), present)
+    (endpoint, heaps), = scenario.run_pcap(daemon, "xbgpu", config, work, sent).items()
+    dumps = [h.items for h in heaps if h.kind == "data"]
+    stream = Stream(n_chan=8, n_sub=2, weights=True, sample_rate=16000000, batches=4)
+    values = "float32" if bits == 16 else "int32"
+    one = recorder(stream, {
+        "recv": {"interface": "", "pcap_file": str(work / "run.out.pcap"), "sources": f"{endpoint[0]}:{endpoint[1]}"},
+        "time": {"sync_time": 1700000000},
+        "stream": {"gate": yaml.safe_dump(gate), "gate_channels": True, "values": values, "spectra_per_heap": 16,
+                   "samples_between_spectra": 128}})
+    output, log = one.run()
+    assert output == f"{len(dumps)} dumps, {len(dumps)} of {2 * len(dumps)} heaps missing" and len(dumps) >= 2, log
+    uvd = one.read()
+    assert yaml.safe_load(uvd.extra_keywords["gate"]) == gate
+    whole = np.full((len(dumps), 8, 6, 4, 2), np.nan)
+    whole[:, 4:] = np.reshape([d["xeng_raw"] for d in dumps], (len(dumps), 4, 6, 4, 2))
+    taken = np.zeros((len(dumps), 8, 6))
+    taken[:, 4:] = [d["xeng_weights"] for d in dumps]
+    for d in range(len(dumps)):
+        rows, pairs = slice(6 * d, 6 * d + 6), file_baselines(3)
+        spectra = np.array([taken[d][:, baseline_index(*pair)] for pair in pairs])[..., None]
+        np.testing.assert_array_equal(np.rint(uvd.nsample_array[rows] * 64), np.repeat(spectra, 4, 2))
+        np.testing.assert_array_equal(uvd.flag_array[rows], np.repeat(spectra, 4, 2) == 0)
+        expected = np.where(spectra == 0, 0, stream.expected(whole[d]))
+        np.testing.assert_array_equal(uvd.data_array[rows], expected)
+    assert 0 < taken[:, 4:].max() < 64 and len(np.unique(taken[:, 4:])) > 4
+
+
+def test_stream_without_the_gate(recorder, tmp_path, rng):
+    """Heaps of another kind than the file is to hold are refused, and the log says so."""
+    stream = Stream(n_ants=2)
+    packets = flatten(packets_of(stream, heaps_of_dump(stream, 1, stream.random_vis(rng))))
+    one = recorder(stream, from_capture(tmp_path, packets) | {"stream": {"gate": "kind: switch"}})
+    _, log = one.run(0, 1)
+    assert f"{len(packets)} refused as heap_size" in log, log
+
+
+def test_half_floats(recorder, tmp_path, rng):
+    """Visibilities of half floats are float32 in the file, bit for bit; NaN, as the X-engine marks them, is flagged."""
+    stream = Stream(n_ants=3, real=True)
+    vis = stream.random_vis(rng).astype(np.float32) * np.float32(1e-7)
+    vis[:, baseline_index(0, 1), :, 0] = -0.0
+    vis[3:9, baseline_index(1, 2)] = np.nan
+    one, _ = record_capture(recorder, tmp_path, stream, flatten(packets_of(stream, heaps_of_dump(stream, 1, vis))),
+                            {"stream": {"values": "float32"}})
+    with h5py.File(one.path, "r") as file:
+        assert file["Data/visdata"].dtype == np.complex64
+    uvd = one.read()
+    missing = np.isnan(stream.expected(vis))
+    np.testing.assert_array_equal(uvd.flag_array, missing)
+    np.testing.assert_array_equal(uvd.data_array, np.where(missing, 0, stream.expected(vis)).astype(np.complex64))
+    assert missing.sum() == 6 * 4 and not uvd.extra_keywords
+    visfile = importlib.import_module("visfile")
+    np.testing.assert_array_equal(visfile.load(one.path, "yx").vis.data[0], uvd.data_array[:6, :, 3])
 
 
 def test_wire_timestamp_wraps(recorder, tmp_path, rng):

@@ -22,7 +22,8 @@ def run(daemon, work, config, first_batch, voltages, present=None, rng=None, nam
         expected = {}
         if output["send_enabled"]:
             expected = xmodel.dumps(first_batch, voltages, present, output["integration_batches"],
-                                    output.get("missing", "flag"), output.get("missing_dump", "send"))
+                                    output.get("missing", "flag"), output.get("missing_dump", "send"),
+                                    n_buffers=output.get("buffers", 0))
         (endpoint,) = endpoints(output["destination"])
         scenario.check_dumps(config, o, found[endpoint], expected, f"{name} {recv}")
         out.append(expected)
@@ -39,6 +40,11 @@ def bridge(present, config):
             run = 0 if present[batch, ant] else run + 1
             if run > longest:
                 present[batch, ant], run = True, 0
+
+
+def is_absent(dump):
+    """Whether no antenna was there."""
+    return xmodel.is_missing(dump[0]).all() and not dump[1].any()
 
 
 def n_magic(vis):
@@ -159,6 +165,27 @@ def test_no_complete_antenna(missing_dump, n_dumps, daemon, work, rng):
     assert len(dumps) == n_dumps and 3 not in dumps
     if missing_dump == "send":
         assert n_magic(dumps[1][0]) == dumps[1][0].size // 2
+
+
+@pytest.mark.parametrize("missing", ["flag", "weights"])
+def test_accumulations_without_a_heap(missing, daemon, work, rng):
+    """Between others they are sent, all flagged, unless more are in a row than there are buffers; none at the end."""
+    how = {"missing": missing, "missing_dump": "always"}
+    config = scenario.xbgpu_config(
+        outputs=[how | {"integration_batches": 1, "buffers": 12}, how | {"integration_batches": 2, "buffers": 6},
+                 how | {"integration_batches": 3, "buffers": 8}, {"integration_batches": 1}],
+        recv={"antennas": 3, "batches_per_chunk": 8, "window": 4, "chunks": 16})
+    voltages = scenario.random_voltages(rng, config, 120)
+    present = np.ones((120, 3), bool)
+    present[10:12] = False   # within a chunk
+    present[21:33] = False   # over a whole chunk: as many windows as there are buffers
+    present[50:63] = False   # one window more
+    present[70:75, 1:] = False
+    present[80], present[82:84] = False, False
+    present[110:] = False
+    expected = run(daemon, work, config, 5, voltages, present, rng)
+    assert [len(dumps) for dumps in expected[:3]] == [110 - 13, 55, 37] and len(expected[3]) == 110 - 2 - 12 - 13 - 3
+    assert [d for d in expected[0] if is_absent(expected[0][d])] == [15, 16, *range(26, 38), 85, 87, 88]
 
 
 def test_weights(daemon, work, rng):

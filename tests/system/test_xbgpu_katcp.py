@@ -192,11 +192,13 @@ def test_capture_stop(daemon, work, rng):
 @pytest.mark.parametrize("n_batches", [1, 4])
 @pytest.mark.parametrize("case", range(3))
 def test_shifts(case, n_batches, daemon, work, rng):
-    """Shifts set while running hold from a batch on, which the reply tells; inputs that are not named keep theirs."""
-    shifts = rng.integers(-16, 17, 6) if case else np.zeros(6, int)
+    """Shifts set while running hold from a batch on, which the reply tells; inputs that are not named keep theirs, and an
+    output keeps its own."""
+    shifts, own = rng.integers(-16, 17, 6) if case else np.zeros(6, int), [0, -16, 3, 0, 0, 16]
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 1, "missing": "weights", "audit_samples": 16},
-                 {"integration_batches": 3, "audit_samples": 16}, {"integration_batches": 8, "missing": "weights"}],
+                 {"integration_batches": 3, "audit_samples": 16}, {"integration_batches": 8, "missing": "weights"},
+                 {"integration_batches": 2, "missing": "weights", "audit_samples": 16, "shifts": own}],
         recv={"antennas": 3, "batches_per_chunk": n_batches, "chunks": 24, "window": 2 if n_batches == 4 else 6,
               "shifts": [int(s) for s in shifts], "max_shift": 16, "threads": int(rng.integers(1, 4)),
               "input_labels": "m000h, m000v, m001h, m001v, m002h, m002v"})
@@ -221,8 +223,9 @@ def test_shifts(case, n_batches, daemon, work, rng):
             run.go(client, 80 * part, 80 * part - 60)
             set_shifts([(int(i), rng.integers(-16, 17)) for i in rng.permutation(6)[:rng.integers(1, 7)]])
     assert [p[0] for p in pieces] == sorted(p[0] for p in pieces) and 0 < pieces[-1][0] < 330 * run.step
-    batches = run.shifted(pieces)
-    check(run, run.end(), [dumps_of(run, o, *batches) for o in config["outputs"]], str(pieces))
+    batches, by_own = run.shifted(pieces), run.shifted([(0, own)])
+    expected = [dumps_of(run, o, *(by_own if "shifts" in o else batches)) for o in config["outputs"]]
+    check(run, run.end(), expected, str(pieces))
 
 
 # ---- Gates -----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
 #include "tools/dsim/parse.h"
+#include "tools/dsim/pulsar.h"
 #include "tools/dsim/recording.h"
 #include "tools/shared/sim_sender.h"
 
@@ -45,7 +46,10 @@ static const struct config_key signals_keys[] = {
         "One expression for each polarisation, in order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, "
         "or one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( "
         "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
-        "deviation[, seed]), delay(expression, samples), track(expression, samples, rate), nodither(expression). track "
+        "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
+        "delay(expression, samples), track(expression, samples, rate), nodither(expression). pulsar is noise in "
+        "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
+        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. track "
         "is a delay of samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: "
         "one processor core does that, about 80 million samples a second of all polarisations together.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
@@ -186,6 +190,8 @@ static void check_signals(const struct dsim_config *values, struct config *confi
         config_error(config, &values->signals.specification,
                      "The specification has %zu expressions; it must have one, or one for each of %zu polarisations.",
                      program->n_outputs, n_inputs);
+    if (program->has_pulsar && !dsim_pulsar_takes_period(values->digitiser.period_samples))
+        config_error(config, &values->digitiser.period_samples, "pulsar() needs a period that is a power of two.");
     dsim_program_free(program);
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/units.h"
 #include "common/base/version.h"
 #include "tools/dsim/print.h"
+#include "tools/dsim/pulsar.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -120,7 +121,9 @@ static void *compute(void *arg)
 {
     struct job *job = arg;
 
-    job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
+    job->err = dsim_pulsar_compute(job->program, &job->format.axis, job->why, sizeof(job->why));
+    if (!job->err)
+        job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
     atomic_store_explicit(&job->done, true, memory_order_release); /* with advance() */
     return NULL;
 }

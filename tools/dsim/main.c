@@ -8,6 +8,7 @@
 #include "tools/dsim/control.h"
 #include "tools/dsim/live.h"
 #include "tools/dsim/play.h"
+#include "tools/dsim/pulsar.h"
 #include "tools/dsim/send.h"
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
@@ -39,6 +40,8 @@ static int make_heaps(const struct dsim_config *config, struct origin *origin, c
         err = dsim_random_seed(&format->dither_seed);
     if (!err)
         err = dsim_signal_choose_seeds(origin->program);
+    if (!err)
+        err = dsim_pulsar_compute(origin->program, &format->axis, why, why_bytes);
     if (err)
         return err;
     log_info("dither: seed %llu", (unsigned long long)format->dither_seed);

@@ -19,6 +19,9 @@
 /* Of a delay that is no whole number, so that its fraction has digits enough. */
 #define MAX_TRACK_SAMPLES 1e9
 
+#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as of xbgpu's gates */
+#define MAX_RADIO_HZ           1e12
+
 struct variable {
     const char *name;
     size_t name_length;
@@ -325,10 +328,8 @@ static bool read_multicw(struct parser *p, const struct function *function, stru
     return true;
 }
 
-static bool read_wgn(struct parser *p, const struct function *function, struct dsim_node *node)
+static bool read_seed(struct parser *p, struct dsim_node *node)
 {
-    if (!read_not_negative(p, "the standard deviation", &node->amplitude))
-        return false;
     if (!accept(p, ','))
         return true;
     size_t start = next_offset(p);
@@ -340,6 +341,37 @@ static bool read_wgn(struct parser *p, const struct function *function, struct d
     node->seed = (uint64_t)seed;
     node->has_seed = true;
     return true;
+}
+
+static bool read_wgn(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    return read_not_negative(p, "the standard deviation", &node->amplitude) && read_seed(p, node);
+}
+
+static bool read_positive(struct parser *p, const char *what, double max, double *value)
+{
+    size_t start = next_offset(p);
+
+    if (!read_real(p, what, value))
+        return false;
+    return (*value > 0 && *value <= max) || fail(p, start, "%s must be above 0, and %g at most", what, max);
+}
+
+static bool read_pulsar(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    p->program->has_pulsar = true;
+    if (!read_not_negative(p, "the standard deviation", &node->amplitude) || !read_comma(p, function) ||
+        !read_positive(p, "the period in seconds", 1e6, &node->pulse_period_s) || !read_comma(p, function) ||
+        !read_positive(p, "the width in seconds", node->pulse_period_s, &node->pulse_width_s) ||
+        !read_comma(p, function))
+        return false;
+    size_t start = next_offset(p);
+    if (!read_not_negative(p, "the dispersion measure", &node->dispersion_measure))
+        return false;
+    if (node->dispersion_measure > MAX_DISPERSION_MEASURE)
+        return fail(p, start, "the dispersion measure must be %g at most", MAX_DISPERSION_MEASURE);
+    return read_comma(p, function) &&
+           read_positive(p, "the radio frequency of 0 Hz", MAX_RADIO_HZ, &node->frequency_hz) && read_seed(p, node);
 }
 
 /* The signal that a function changes. */
@@ -406,6 +438,8 @@ static const struct function functions[] = {
     {"multicw", "multicw(tones, amplitude, amplitude step, frequency, frequency step)", DSIM_TONES, read_multicw},
     {"comb", "comb(amplitude, frequency)", DSIM_COMB, read_tone},
     {"wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn},
+    {"pulsar", "pulsar(standard deviation, period, width, dispersion measure, radio frequency[, seed])", DSIM_PULSAR,
+     read_pulsar},
     {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
     {"track", "track(expression, samples, samples per sample)", DSIM_TRACK, read_track},
     {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
@@ -451,7 +485,8 @@ static struct dsim_node *parse_name(struct parser *p, size_t length)
     if (function)
         return parse_function(p, function, start);
     if (peek(p) == '(')
-        return fail(p, start, "there is no function '%.*s'; there are cw, multicw, comb, wgn, delay, track, nodither",
+        return fail(p, start,
+                    "there is no function '%.*s'; there are cw, multicw, comb, wgn, pulsar, delay, track, nodither",
                     shown, name);
     const struct variable *variable = find_variable(p, name, length);
     if (!variable)
@@ -609,6 +644,8 @@ void dsim_program_free(struct dsim_program *program)
 {
     if (!program)
         return;
+    for (size_t i = 0; i < program->n_nodes; i++)
+        free(program->nodes[i].samples);
     free(program->text);
     free(program->nodes);
     free(program->outputs);

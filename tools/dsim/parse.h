@@ -9,6 +9,8 @@
  *              | "multicw(" count "," amplitude "," amplitude step "," frequency "," frequency step ")"
  *              | "comb(" amplitude "," frequency ")"     impulses of one sample
  *              | "wgn(" standard deviation [ "," seed ] ")"
+ *              | "pulsar(" standard deviation "," period "," width "," dispersion measure "," radio frequency of 0 Hz
+ *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in seconds and pc/cm^3
  *              | "delay(" expression "," samples ")"     later by that many samples, round the period
  *              | "track(" expression "," samples "," rate ")"
  *                                                        later by samples + rate t at timestamp t: a delay that drifts
@@ -38,6 +40,7 @@ enum dsim_op {
     DSIM_TONES, /* cw and multicw */
     DSIM_COMB,
     DSIM_WGN,
+    DSIM_PULSAR,
     DSIM_DELAY,
     DSIM_TRACK,
     DSIM_NODITHER,
@@ -52,16 +55,20 @@ struct dsim_node {
     size_t offset;                 /* of its first character in the text */
     const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
-    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN: standard deviation */
+    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR: standard deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB */
+    double frequency_hz;           /* TONES, COMB; PULSAR: radio frequency of 0 Hz */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
     double track_samples;          /* TRACK: at timestamp 0 */
     double track_rate;             /* TRACK: samples per sample */
-    uint64_t seed;                 /* WGN */
-    bool has_seed;                 /* WGN: false until one was given or chosen */
+    double pulse_period_s;         /* PULSAR */
+    double pulse_width_s;          /* PULSAR */
+    double dispersion_measure;     /* PULSAR: pc/cm^3 */
+    double *samples;               /* PULSAR: a period, once dsim_pulsar_compute() has made it */
+    uint64_t seed;                 /* WGN, PULSAR */
+    bool has_seed;                 /* WGN, PULSAR: false until one was given or chosen */
     bool is_live;                  /* a TRACK, or with one below */
     double cost;                   /* terms to evaluate for a sample, those below included */
     size_t n_scratch;              /* buffers that its evaluation needs beside the result */
@@ -80,6 +87,7 @@ struct dsim_program {
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
     bool is_live;     /* an output is */
+    bool has_pulsar;
 };
 
 /* Parses 'text'.  Returns 0, -EINVAL with one sentence in 'why' that starts with "line L, column C: ", or -ENOMEM. */

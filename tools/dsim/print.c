@@ -87,6 +87,14 @@ static void add_node(struct text *t, const struct dsim_node *node)
         add_number(t, "wgn(", node->amplitude);
         add(t, ", %" PRIu64 ")", node->seed);
         break;
+    case DSIM_PULSAR:
+        add_number(t, "pulsar(", node->amplitude);
+        add_number(t, ", ", node->pulse_period_s);
+        add_number(t, ", ", node->pulse_width_s);
+        add_number(t, ", ", node->dispersion_measure);
+        add_number(t, ", ", node->frequency_hz);
+        add(t, ", %" PRIu64 ")", node->seed);
+        break;
     case DSIM_DELAY:
         add(t, "delay(");
         add_node(t, node->left);

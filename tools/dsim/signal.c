@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <unistd.h>
 
@@ -38,15 +39,15 @@ int dsim_signal_choose_seeds(struct dsim_program *program)
         struct dsim_node *node = &program->nodes[i];
         unsigned line, column;
 
-        if (node->op != DSIM_WGN || node->has_seed)
+        if ((node->op != DSIM_WGN && node->op != DSIM_PULSAR) || node->has_seed)
             continue;
         int err = dsim_random_seed(&node->seed);
         if (err)
             return err;
         node->has_seed = true;
         dsim_parse_position(program->text, node->offset, &line, &column);
-        log_info("wgn at line %u, column %u of the specification: seed %llu", line, column,
-                 (unsigned long long)node->seed);
+        log_info("%s at line %u, column %u of the specification: seed %llu", node->op == DSIM_WGN ? "wgn" : "pulsar",
+                 line, column, (unsigned long long)node->seed);
     }
     return 0;
 }
@@ -202,6 +203,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_TONES: evaluate_tones(signal, axis, first, n_samples, values); break;
     case DSIM_COMB: evaluate_comb(signal, axis, first, n_samples, values); break;
     case DSIM_WGN: evaluate_wgn(signal, first, n_samples, values); break;
+    case DSIM_PULSAR: memcpy(values, signal->samples + first, n_samples * sizeof(*values)); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
     case DSIM_TRACK: assert(!"dsim_live evaluates what is live"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;

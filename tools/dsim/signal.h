@@ -20,7 +20,7 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
-/* Gives each wgn() without a seed one of its own, at random, and logs it.  Returns 0 or negative errno. */
+/* Gives each wgn() and pulsar() without a seed one of its own, at random, and logs it.  Returns 0 or negative errno. */
 int dsim_signal_choose_seeds(struct dsim_program *program);
 
 /* A random seed of 53 bits, which any reader of YAML keeps exactly.  Returns 0 or negative errno. */
@@ -33,6 +33,7 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
  * The signal is not live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
+ *   pulsar     dsim/pulsar.h
  *   wgn        Box-Muller of Philox with the key 'seed' and the counter i / 4; |value| <= 6.8 standard deviations */
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values, double *scratch);

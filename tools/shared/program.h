@@ -1,4 +1,5 @@
-/* program.h - main() of the tools that have a configuration file and a service, and no device: dsim, fsim, visrec. */
+/* program.h - main() of the tools that have a configuration file and a service, and no device: dsim, fsim,
+ * visrec, beamrec. */
 #ifndef TOOLS_SHARED_PROGRAM_H
 #define TOOLS_SHARED_PROGRAM_H
 

@@ -45,6 +45,9 @@ int visrec_array_init(struct visrec_array *array, const struct visrec_config *co
         .n_chan = (size_t)config->stream.n_chan,
         .chan_width_hz = rate_hz / (double)config->stream.samples_between_spectra,
         .integration_s = (double)visrec_config_integration_samples(config) / rate_hz,
+        .n_spectra = visrec_config_integration_batches(config) * config->stream.spectra_per_heap,
+        .gate = config->stream.gate,
+        .real = config->stream.values == VISREC_FLOAT32,
     };
     if (!ants || !baselines) {
         visrec_array_fini(array);

@@ -7,6 +7,7 @@
 
 #include "tools/visrec/config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,9 @@ struct visrec_array {
     double first_freq_hz; /* centre of channel 0 */
     double chan_width_hz;
     double integration_s;
+    int64_t n_spectra; /* of an accumulation */
+    const char *gate;  /* the configuration's; NULL: none */
+    bool real;         /* visibilities are float32 */
 };
 
 /* Returns 0 or -ENOMEM. */

@@ -36,6 +36,8 @@ static const struct config_key recv_keys[] = {
 };
 #undef KEYS_OF
 
+static const char *const value_choices[] = {"int32", "float32", NULL};
+
 #define KEYS_OF struct visrec_config_stream
 static const struct config_key stream_keys[] = {
     KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
@@ -53,6 +55,13 @@ static const struct config_key stream_keys[] = {
                .example = "0.5"),
     KEY_BOOL("weights", weights, false,
              "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
+    KEY_STRING("gate", gate, "", 0, 4096,
+               "What the gate of the stream is, as xbgpu's `gates` says it; the file repeats this text.  Empty: the "
+               "stream has no gate."),
+    KEY_BOOL("gate_channels", gate_channels, false,
+             "The gate has a dispersion_measure: with weights, each channel has its own."),
+    KEY_ENUM("values", values, "int32", value_choices,
+             "What visibilities are: float32 where xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
                "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
 };
@@ -162,7 +171,7 @@ static void check_integration(const struct visrec_config *values, struct config 
     else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
         config_error(config, &stream->integration_batches,
                      "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
-    else if (stream->weights && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
+    else if ((stream->weights || stream->gate) && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
         config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
 }
 
@@ -172,8 +181,11 @@ static void check_heap(const struct visrec_config *values, struct config *config
     uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
     uint64_t vis_bytes = N_POL_PRODUCTS * 2 * sizeof(int32_t);
 
-    if ((uint64_t)values->stream.n_chan_substream * n_baselines * vis_bytes + n_baselines * sizeof(uint32_t) >=
-        CHUNK_HEAP_MAPPED)
+    uint64_t n_chan = (uint64_t)values->stream.n_chan_substream, n_rows = values->stream.gate_channels ? n_chan : 1;
+
+    if (values->stream.gate_channels && !values->stream.gate)
+        config_error(config, &values->stream.gate_channels, "gate_channels needs a gate");
+    if (n_chan * n_baselines * vis_bytes + (n_rows * n_baselines + n_chan) * sizeof(uint32_t) >= CHUNK_HEAP_MAPPED)
         config_error(config, &values->stream.n_chan_substream,
                      "a heap of %lld channels and %llu baselines has 2 GiB or more",
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum visrec_values { VISREC_INT32, VISREC_FLOAT32 };
+
 struct visrec_config_recv {
     struct config_recv base; /* without chunks and threads */
     struct endpoint_list sources;
@@ -27,6 +29,9 @@ struct visrec_config_stream {
     int64_t integration_batches; /* 0: from integration_time */
     double integration_time_s;   /* 0: from integration_batches */
     bool weights;
+    char *gate;                 /* its specification, for who reads the file; NULL: the stream has no gate */
+    bool gate_channels;         /* weights are by channel */
+    int values;                 /* enum visrec_values */
     double centre_frequency_hz; /* 0: the first Nyquist zone's, adc_sample_rate / 4 */
 };
 

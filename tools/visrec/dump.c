@@ -27,9 +27,16 @@ size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape)
     return shape->n_chan_substream * shape->n_baselines * N_POL_PRODUCTS * VIS_BYTES;
 }
 
+size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape)
+{
+    size_t n_rows = !shape->weights ? 0 : shape->gate_channels ? shape->n_chan_substream : 1;
+
+    return visrec_dump_weights_offset(shape) + n_rows * shape->n_baselines * sizeof(uint32_t);
+}
+
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape)
 {
-    return visrec_dump_weights_offset(shape) + (shape->weights ? shape->n_baselines * sizeof(uint32_t) : 0);
+    return visrec_dump_gate_offset(shape) + (shape->gate ? shape->n_chan_substream * sizeof(uint32_t) : 0);
 }
 
 int visrec_dump_init(struct visrec_dump *dump, const struct visrec_dump_shape *shape)
@@ -69,8 +76,18 @@ static int32_t negate(int32_t value)
     return value == INT32_MIN ? INT32_MAX : -value;
 }
 
+static bool is_nan(uint32_t bits)
+{
+    return (bits & 0x7FFFFFFF) > 0x7F800000;
+}
+
+static bool is_missing(bool real, int32_t re, int32_t im)
+{
+    return real ? is_nan((uint32_t)re) || is_nan((uint32_t)im) : re == VISREC_MISSING_RE && im == VISREC_MISSING_IM;
+}
+
 /* The four polarisations of one baseline and channel; returns how many are flagged. */
-static size_t fill_value(const uint8_t *products, float nsamples, struct visrec_vis *vis, uint8_t *flags,
+static size_t fill_value(bool real, const uint8_t *products, float nsamples, struct visrec_vis *vis, uint8_t *flags,
                          float *out_nsamples)
 {
     size_t n_flagged = 0;
@@ -79,9 +96,9 @@ static size_t fill_value(const uint8_t *products, float nsamples, struct visrec_
         const uint8_t *product = products + product_of_pol[pol] * VIS_BYTES;
         int32_t re = (int32_t)load_u32(product);
         int32_t im = (int32_t)load_u32(product + sizeof(re));
-        bool absent = (re == VISREC_MISSING_RE && im == VISREC_MISSING_IM) || nsamples == 0;
+        bool absent = is_missing(real, re, im) || nsamples == 0;
 
-        vis[pol] = absent ? (struct visrec_vis){0, 0} : (struct visrec_vis){re, negate(im)};
+        vis[pol] = absent ? (struct visrec_vis){0, 0} : (struct visrec_vis){re, real ? im ^ INT32_MIN : negate(im)};
         flags[pol] = absent;
         out_nsamples[pol] = absent ? 0 : nsamples;
         n_flagged += absent;
@@ -89,11 +106,21 @@ static size_t fill_value(const uint8_t *products, float nsamples, struct visrec_
     return n_flagged;
 }
 
+/* The fraction of an accumulation that went into a baseline and channel of a heap. */
+static float find_fraction(const struct visrec_dump_shape *shape, const uint8_t *heap, size_t heap_baseline,
+                           size_t chan)
+{
+    size_t row = shape->gate_channels ? chan : 0, weight = row * shape->n_baselines + heap_baseline;
+    const uint8_t *count = shape->weights ? heap + visrec_dump_weights_offset(shape) + weight * sizeof(uint32_t)
+                                          : heap + visrec_dump_gate_offset(shape) + chan * sizeof(uint32_t);
+
+    return shape->weights || shape->gate ? (float)load_u32(count) / (float)shape->full_weight : 1;
+}
+
 static void fill_substream(struct visrec_dump *dump, const struct visrec_array *array, size_t first_chan,
                            const uint8_t *heap)
 {
     const struct visrec_dump_shape *shape = &dump->shape;
-    const uint8_t *weights = heap + visrec_dump_weights_offset(shape);
     size_t row_bytes = shape->n_baselines * N_POL_PRODUCTS * VIS_BYTES;
 
     for (size_t tile = 0; tile < shape->n_chan_substream; tile += TILE_CHAN) {
@@ -102,15 +129,15 @@ static void fill_substream(struct visrec_dump *dump, const struct visrec_array *
         for (size_t b = 0; b < shape->n_baselines; b++) {
             size_t heap_baseline = visrec_array_heap_baseline(array->baselines[b]);
             const uint8_t *column = heap + heap_baseline * N_POL_PRODUCTS * VIS_BYTES;
-            float nsamples = 1;
+            float nsamples = find_fraction(shape, heap, heap_baseline, tile);
 
-            if (shape->weights)
-                nsamples = (float)load_u32(weights + heap_baseline * sizeof(uint32_t)) / (float)shape->full_weight;
             for (size_t chan = tile; chan < end; chan++) {
                 size_t at = (b * shape->n_chan + first_chan + chan) * N_POL_PRODUCTS;
 
-                dump->n_flagged += fill_value(column + chan * row_bytes, nsamples, &dump->vis[at], &dump->flags[at],
-                                              &dump->nsamples[at]);
+                if (shape->gate)
+                    nsamples = find_fraction(shape, heap, heap_baseline, chan);
+                dump->n_flagged += fill_value(shape->real, column + chan * row_bytes, nsamples, &dump->vis[at],
+                                              &dump->flags[at], &dump->nsamples[at]);
             }
         }
     }

@@ -1,6 +1,7 @@
 /* dump.h - the heaps of one timestamp become rows of the file.
  *
- * A heap is int32 little-endian [chan][baseline][product][re, im] and, with weights, uint32 [baseline] behind it.
+ * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  Behind it are with weights uint32 [baseline],
+ * or with weights by channel [chan][baseline], and with a gate uint32 [chan], the spectra that it took.
  * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated
  * on the way, as docs/visibilities.md explains.
  *
@@ -24,10 +25,13 @@ struct visrec_dump_shape {
     size_t n_baselines;      /* autocorrelations included */
     bool weights;
     uint32_t full_weight; /* spectra in a whole accumulation */
+    bool gate;
+    bool gate_channels; /* weights are by channel */
+    bool real;          /* float32 */
 };
 
 struct visrec_vis {
-    int32_t r, i;
+    int32_t r, i; /* where they are float32, the bits of them */
 };
 
 struct visrec_dump {
@@ -49,8 +53,9 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Offset of the weights in a heap, which is the size of the visibilities. */
+/* Offset of the weights in a heap, which is the size of the visibilities; and of the gate's spectra. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
+size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
 
 /* Returns 0 or -ENOMEM. */

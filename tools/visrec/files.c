@@ -1,10 +1,8 @@
 /* files.c - between the writer thread and a file: which file. */
 #include "tools/visrec/files.h"
 
-#include "common/base/clock.h"
-#include "common/base/units.h"
 #include "common/base/version.h"
-#include "common/base/why.h"
+#include "tools/shared/record_name.h"
 #include "tools/visrec/uvh5.h"
 
 #include <errno.h>
@@ -12,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 struct visrec_files {
     const struct visrec_config_output *config;
@@ -30,46 +26,6 @@ struct visrec_files {
     int64_t first_samples; /* timestamp of the first of them */
 };
 
-/* output.file with the time of now.  A time in the name lets a recorder that was killed start again beside the file that
- * it left. */
-static int name_stem(const char *format, char stem[PATH_MAX], char *why, size_t why_bytes)
-{
-    time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
-    struct tm utc;
-
-    gmtime_r(&now_s, &utc);
-    if (strftime(stem, PATH_MAX, format, &utc) > 0)
-        return 0;
-    return why_fail(-EINVAL, why, why_bytes,
-                    "output.file: with the time in it the name is longer than %d bytes; shorten it", PATH_MAX - 1);
-}
-
-/* A recording without dumps is removed, which /dev/null must not be.  (A directory is refused when it is opened.) */
-static int check_regular(const char *path, char *why, size_t why_bytes)
-{
-    struct stat old;
-
-    if (stat(path, &old) != 0 || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode))
-        return 0;
-    return why_fail(-EINVAL, why, why_bytes, "output.file: \"%s\" is not a regular file", path);
-}
-
-/* The number goes before the extension of the file's own name, if there is one; number 1 is not written. */
-static int name_numbered(const char *stem, unsigned number, char path[PATH_MAX], char *why, size_t why_bytes)
-{
-    const char *slash = strrchr(stem, '/');
-    const char *name = slash ? slash + 1 : stem;
-    const char *dot = strrchr(name, '.');
-    size_t n_stem = dot && dot != name ? (size_t)(dot - stem) : strlen(stem);
-    int n = number == 1 ? snprintf(path, PATH_MAX, "%s", stem)
-                        : snprintf(path, PATH_MAX, "%.*s-%u%s", (int)n_stem, stem, number, stem + n_stem);
-
-    if (n < PATH_MAX)
-        return 0;
-    return why_fail(-ENAMETOOLONG, why, why_bytes,
-                    "output.file: there is no room for a number in the name \"%.200s...\"", stem);
-}
-
 /* Makes a file with the first number from 'number' on that is free, or with 'number' alone where none may follow. */
 static int make_file(struct visrec_files *files, const char *stem, unsigned number, bool numbers, bool overwrite,
                      char *why, size_t why_bytes)
@@ -79,7 +35,7 @@ static int make_file(struct visrec_files *files, const char *stem, unsigned numb
     int err;
 
     do {
-        err = name_numbered(stem, number++, path, why, why_bytes);
+        err = record_name_numbered(stem, number++, path, why, why_bytes);
         if (!err)
             err = visrec_uvh5_create(path, overwrite, files->array, files->history, &file, why, why_bytes);
     } while (err == -EEXIST && numbers);
@@ -114,10 +70,10 @@ static char *write_history(const struct visrec_config *config)
 static int open_first(struct visrec_files *files, char *why, size_t why_bytes)
 {
     const struct visrec_config_output *config = files->config;
-    int err = name_stem(config->file, files->stem, why, why_bytes);
+    int err = record_name_stem(config->file, files->stem, why, why_bytes);
 
     if (!err)
-        err = check_regular(files->stem, why, why_bytes);
+        err = record_name_check(files->stem, why, why_bytes);
     if (!err)
         err = make_file(files, files->stem, 1, !config->overwrite && strcmp(config->file, files->stem) != 0,
                         config->overwrite, why, why_bytes);
@@ -196,7 +152,7 @@ int visrec_files_append(struct visrec_files *files, const struct visrec_dump *du
 int visrec_files_next(struct visrec_files *files, char *why, size_t why_bytes)
 {
     char stem[PATH_MAX];
-    int err = name_stem(files->config->file, stem, why, why_bytes);
+    int err = record_name_stem(files->config->file, stem, why, why_bytes);
 
     if (err)
         return err;

@@ -17,10 +17,11 @@
 #include "common/base/units.h"
 #include "common/base/version.h"
 #include "tools/shared/program.h"
+#include "tools/shared/record_health.h"
+#include "tools/shared/record_recv.h"
 #include "tools/visrec/antennas.h"
 #include "tools/visrec/config.h"
 #include "tools/visrec/files.h"
-#include "tools/visrec/health.h"
 #include "tools/visrec/recv.h"
 #include "tools/visrec/writer.h"
 
@@ -63,7 +64,7 @@ struct visrec {
     struct status *status;
     struct http *http;
     ev_timer look;
-    struct visrec_health health;
+    struct record_health health;
     struct gauge healthy; /* of /healthz */
 };
 
@@ -76,6 +77,9 @@ static int describe(struct visrec *v)
         .n_chan_substream = (size_t)config->stream.n_chan_substream,
         .n_baselines = config->antennas.n * (config->antennas.n + 1) / 2,
         .weights = config->stream.weights,
+        .gate = config->stream.gate != NULL,
+        .gate_channels = config->stream.gate_channels,
+        .real = config->stream.values == VISREC_FLOAT32,
         .full_weight = (uint32_t)(visrec_config_integration_batches(config) * config->stream.spectra_per_heap),
     };
     v->timebase = (struct timebase){
@@ -235,17 +239,17 @@ static void look(struct visrec *v)
 {
     const struct visrec_writer_stats *writer = &v->writer_stats;
     char text[WHY_BYTES];
-    const struct visrec_health_counts counts = {
+    const struct record_health_counts counts = {
         .n_dumps = counter_get(&writer->dumps) + counter_get(&writer->unwritten_dumps),
         .n_lost = counter_get(&writer->unwritten_dumps),
-        .n_refused = visrec_recv_count_refused(receiver_get_stats(v->receiver), &v->assembler_stats),
+        .n_refused = record_recv_count_refused(receiver_get_stats(v->receiver), &v->assembler_stats),
     };
 
-    visrec_health_poll(&v->health, &counts);
-    gauge_set(&v->healthy, visrec_health_is_good(&v->health));
-    if (visrec_health_is_silent(&v->health))
+    record_health_poll(&v->health, &counts);
+    gauge_set(&v->healthy, record_health_is_good(&v->health));
+    if (record_health_is_silent(&v->health))
         log_warning("no dump in the last %.0f s: %s", silence_s(v),
-                    visrec_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
+                    record_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
 }
 
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
@@ -262,10 +266,10 @@ static int account(struct visrec *v, int exit_code)
     if (n_unwritten > 0)
         log_error("%" PRIu64 " dump%s lost because the disk was full", n_unwritten,
                   n_unwritten == 1 ? " was" : "s were");
-    bool refused = visrec_health_was_refusing(&v->health);
+    bool refused = record_health_was_refusing(&v->health);
     if (refused)
         log_error("the last dumps were refused: %s",
-                  visrec_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
+                  record_recv_explain(receiver_get_stats(v->receiver), &v->assembler_stats, text, sizeof(text)));
     return n_unwritten > 0 || refused ? EXIT_FAILURE : exit_code;
 }
 
@@ -275,7 +279,7 @@ static int record(struct visrec *v)
     char why[WHY_BYTES];
     int exit_code, err;
 
-    visrec_health_init(&v->health, (unsigned)(silence_s(v) / LOOK_S));
+    record_health_init(&v->health, (unsigned)(silence_s(v) / LOOK_S));
     v->look.data = v;
     ev_timer_init(&v->look, on_look, LOOK_S, LOOK_S);
     ev_timer_start(service_loop(v->service), &v->look);

@@ -1,17 +1,15 @@
 /* recv.c - the recorder's part in receiving: what a packet of visibilities says about itself. */
 #include "tools/visrec/recv.h"
 
-#include "common/base/units.h"
 
-#include <stdio.h>
-
-enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS };
+enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS, WANTED_GATE_SPECTRA };
 
 const uint16_t visrec_recv_wanted[VISREC_N_WANTED] = {
     [WANTED_TIMESTAMP] = SPEAD_TIMESTAMP,
     [WANTED_FREQUENCY] = SPEAD_FREQUENCY,
     [WANTED_XENG_RAW] = SPEAD_XENG_RAW,
     [WANTED_WEIGHTS] = SPEAD_XENG_WEIGHTS,
+    [WANTED_GATE_SPECTRA] = SPEAD_XENG_GATE_SPECTRA,
 };
 
 static bool has_immediate(const struct spead_packet *packet, enum wanted item)
@@ -38,6 +36,8 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
         return REJECT_HEAP_SIZE;
     if (shape->weights && !has_address(packet, WANTED_WEIGHTS, visrec_dump_weights_offset(shape)))
         return REJECT_NO_ITEMS;
+    if (shape->gate && !has_address(packet, WANTED_GATE_SPECTRA, visrec_dump_gate_offset(shape)))
+        return REJECT_NO_ITEMS;
     uint64_t first_chan = packet->wanted[WANTED_FREQUENCY];
     if (first_chan >= shape->n_chan || first_chan % shape->n_chan_substream != 0)
         return REJECT_BAD_FREQUENCY;
@@ -46,31 +46,4 @@ enum reject visrec_recv_identify(const void *context, unsigned endpoint, const s
         .wire_timestamp = packet->wanted[WANTED_TIMESTAMP],
     };
     return REJECT_NONE;
-}
-
-uint64_t visrec_recv_count_refused(const struct receiver_stats *receiver, const struct assembler_stats *assembler)
-{
-    static const enum reject reasons[] = {REJECT_HEAP_SIZE,  REJECT_ALIGNMENT,     REJECT_BAD_TIMESTAMP,
-                                          REJECT_BAD_SOURCE, REJECT_BAD_FREQUENCY, REJECT_CRC,
-                                          REJECT_JUMP,       REJECT_CLOCK,         REJECT_NO_CHUNK};
-    uint64_t n_refused = 0;
-
-    for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
-        n_refused += counter_get(&receiver->rejects[reasons[i]]) + counter_get(&assembler->rejects[reasons[i]]);
-    return n_refused;
-}
-
-char *visrec_recv_explain(const struct receiver_stats *receiver, const struct assembler_stats *assembler, char *text,
-                          size_t text_bytes)
-{
-    int n = snprintf(text, text_bytes, "%llu packets received", (unsigned long long)counter_get(&receiver->packets));
-
-    for (int i = REJECT_NONE + 1; i < N_REJECTS && n > 0 && (size_t)n < text_bytes; i++) {
-        uint64_t n_rejects = counter_get(&receiver->rejects[i]) + counter_get(&assembler->rejects[i]);
-
-        if (n_rejects > 0)
-            n += snprintf(text + n, text_bytes - (size_t)n, ", %llu %s as %s", (unsigned long long)n_rejects,
-                          reject_is_harmless(i) ? "ignored" : "refused", reject_name(i));
-    }
-    return text;
 }

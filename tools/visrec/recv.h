@@ -10,19 +10,11 @@
 /* What the assembler hands to the writer, and the receiver at the end of a file. */
 enum visrec_item { VISREC_ITEM_CHUNK, VISREC_ITEM_END };
 
-#define VISREC_N_WANTED 4
+#define VISREC_N_WANTED 5
 extern const uint16_t visrec_recv_wanted[VISREC_N_WANTED];
 
 /* Identifies a packet; 'context' is a struct visrec_dump_shape.  Pure. */
 enum reject visrec_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                  struct receiver_identity *identity);
-
-/* Packets of visibilities that were refused, for what they say of themselves or because the writer was behind.  Descriptors
- * and stop heaps are none. */
-uint64_t visrec_recv_count_refused(const struct receiver_stats *receiver, const struct assembler_stats *assembler);
-
-/* One line for the operator who waits for dumps in vain: what came, and why it was refused; returns 'text'. */
-char *visrec_recv_explain(const struct receiver_stats *receiver, const struct assembler_stats *assembler, char *text,
-                          size_t text_bytes);
 
 #endif

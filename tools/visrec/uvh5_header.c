@@ -145,6 +145,18 @@ static bool write_phase_centers(hid_t header)
     return ok;
 }
 
+/* What UVH5 has no place for; readers keep it. */
+static bool write_gate(hid_t header, const struct visrec_array *array)
+{
+    if (!array->gate)
+        return true;
+    hid_t group = H5Gcreate2(header, "extra_keywords", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    bool ok = write_string(group, "gate", array->gate) && write_int(group, "spectra", array->n_spectra);
+
+    H5Gclose(group);
+    return ok;
+}
+
 bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, const char *history)
 {
     return write_string(header, "version", "1.2") && write_string(header, "history", history) &&
@@ -161,5 +173,5 @@ bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, co
            write_int(header, "Nblts", 0) && write_ints(header, "polarization_array", 1, N_POL_PRODUCTS, pol_numbers) &&
            write_bool(header, "blts_are_rectangular", true) && write_bool(header, "time_axis_faster_than_bls", false) &&
            write_string(header, "blt_order", "time, baseline") && write_antennas(header, array) &&
-           write_frequencies(header, array) && write_phase_centers(header);
+           write_frequencies(header, array) && write_phase_centers(header) && write_gate(header, array);
 }

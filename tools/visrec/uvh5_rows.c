@@ -102,12 +102,12 @@ static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
     return true;
 }
 
-static hid_t create_vis_type(void)
+static hid_t create_vis_type(bool real)
 {
-    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(struct visrec_vis));
+    hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(struct visrec_vis)), part = real ? H5T_NATIVE_FLOAT : H5T_NATIVE_INT32;
 
-    H5Tinsert(type, "r", offsetof(struct visrec_vis, r), H5T_NATIVE_INT32);
-    H5Tinsert(type, "i", offsetof(struct visrec_vis, i), H5T_NATIVE_INT32);
+    H5Tinsert(type, "r", offsetof(struct visrec_vis, r), part);
+    H5Tinsert(type, "i", offsetof(struct visrec_vis, i), part);
     return type;
 }
 
@@ -140,7 +140,7 @@ static bool create_cubes(struct visrec_uvh5_rows *rows, hid_t data)
 bool visrec_uvh5_rows_init(struct visrec_uvh5_rows *rows, const struct visrec_array *array, hid_t header, hid_t data)
 {
     rows->array = array;
-    rows->vis_type = create_vis_type();
+    rows->vis_type = create_vis_type(array->real);
     rows->bool_type = visrec_uvh5_bool_type();
     return create_columns(rows, header) && create_cubes(rows, data);
 }

@@ -1,4 +1,5 @@
-/* check_beams - an input that waits for a buffer keeps the steering that it began with; the next input has the new one. */
+/* check_beams - an input that waits for a buffer keeps the steering and calibration that it began with; the next has
+ * the new ones. */
 #include "xbgpu/beams.c"
 
 #include "common/base/inbox.h"
@@ -119,6 +120,55 @@ TEST(steering_holds_from_an_input_on)
     xbgpu_beams_begin(rig.beams);
     ck_assert(process(XBGPU_BEAM_BUFFERS + 1, true));
     ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+}
+
+/* Of antenna 0, and polarisation 'pol'. */
+static void set_calibration(size_t pol, float real, float imaginary)
+{
+    xbgpu_beams_calibrate(rig.beams, pol, (const float[]){real, imaginary});
+}
+
+/* The beam has polarisation 0; each voltage is 3 + 3j. */
+TEST(calibration_holds_from_an_input_on)
+{
+    int64_t batch;
+
+    set_calibration(0, 4, 1);
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+        xbgpu_beams_begin(rig.beams);
+        ck_assert(process(b, true));
+    }
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(!process(XBGPU_BEAM_BUFFERS, true)); /* no buffer is free */
+    set_calibration(0, 0, -2);
+    set_calibration(1, 7, 7);
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+        ck_assert(take_made(&batch) == 3 * 4 - 3 + 3 && batch == b);
+    ck_assert(process(XBGPU_BEAM_BUFFERS, true));
+    ck_assert(take_made(&batch) == 3 * 4 - 3 + 3 && batch == XBGPU_BEAM_BUFFERS);
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, true));
+    ck_assert(take_made(&batch) == 3 * 2 + 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+}
+
+/* An input that finds no buffer leaves its calibration to the next one. */
+TEST(calibration_outlives_a_dropped_input)
+{
+    int64_t batch;
+
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+        xbgpu_beams_begin(rig.beams);
+        ck_assert(process(b, false));
+    }
+    set_calibration(0, 5, 0);
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(process(XBGPU_BEAM_BUFFERS, false));
+    ck_assert_uint_eq(counter_get(&rig.beams->dropped_heaps), 1);
+    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+        ck_assert(take_made(&batch) == 2 * 3 && batch == b);
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, false));
+    ck_assert(take_made(&batch) == 5 * 3 + 3 && batch == XBGPU_BEAM_BUFFERS + 1);
 }
 
 TEST(batches_without_a_buffer_are_dropped)

@@ -264,3 +264,31 @@ TEST(shifts_and_gates)
         config_free(&xbgpu_config_table, &config, errors);
     }
 }
+
+/* Outputs with shifts of their own: how far all lag, whose shifts are whose, and what that takes. */
+TEST(shifts_of_outputs)
+{
+    static const char yaml[] =
+        "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, chunks: 10,\n"
+        "       spectra_per_heap: 16, samples_between_spectra: 128, batches_per_chunk: 5, shifts: [0, 3, 0, 0]}\n"
+        "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.3, buffers: 4, shifts: [0, 0, -2, -2]},\n"
+        "          {name: b, integration_batches: 3, destination: 239.3.0.4, buffers: 4},\n"
+        "          {name: c, integration_batches: 3, destination: 239.3.0.5, buffers: 4, shifts: [5, 0, 0, 0]}]\n";
+    static const size_t sets[] = {1, 0, 2};
+    size_t vis = 8 * 3 * 4 * 8, heap = 8 * 16 * 2 * 2, checks = 3 * (8 * 4 * 2 * 8 + 4 * (3 + 8 * 2) * 8);
+    struct xbgpu_config config = {0};
+    struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+    struct xbgpu_layout l;
+
+    xbgpu_layout_init(&l, &config, false, 0);
+    ck_assert_uint_eq(l.n_shift_sets, 3);
+    for (size_t o = 0; o < 3; o++)
+        ck_assert_uint_eq(xbgpu_output_shift_set(&config, xbgpu_config_output(&config, o)), sets[o]);
+    ck_assert(l.shifted && l.min_shift == -2 && l.max_shift == 5);
+    ck_assert_uint_eq(l.n_lag, 1);
+    ck_assert_uint_eq(l.n_history, 2);
+    ck_assert_uint_eq(l.memory.device_bytes, 3 * (5 + 2) * 2 * heap + 5 * 2 * heap + 3 * 3 * (5 * 2 + 4 * 4) +
+                                                 3 * (4 * (vis + 3 * 4 + 8) + vis) + 128 * 2 * 8 * 4 + checks);
+    config_free(&xbgpu_config_table, &config, errors);
+}

@@ -59,6 +59,8 @@ static const struct device gpus[] = {
     {.model = "NVIDIA L40, compute capability 8.9", .shared_bytes = 99 << 10, .n_multiprocessors = 142},
     {.model = "NVIDIA H200/NVL, compute capability 9.0", .shared_bytes = 227 << 10, .n_multiprocessors = 132},
     {.model = "NVIDIA B200, compute capability 10.0", .shared_bytes = 227 << 10, .n_multiprocessors = 148},
+    {.model = "NVIDIA GeForce RTX 4090, compute capability 8.9", .shared_bytes = 99 << 10, .n_multiprocessors = 128},
+    {.model = "NVIDIA H100 PCIe, compute capability 9.0", .shared_bytes = 227 << 10, .n_multiprocessors = 114},
 };
 
 static const struct channelise_config wide = {.n_chan = 128,

@@ -366,6 +366,65 @@ TEST(grids_by_multiprocessors, .group = "cpu")
         }
 }
 
+/* What common GPUs get by default, with the shared memory that a block may use: shapes, blocks and parts of time. */
+TEST(shapes_of_common_gpus, .group = "cpu")
+{
+#define RUN(tile, n, in_time, steps, stages, resident)                                                                 \
+    "tiles " tile ", " n " runs, " in_time " in time, " steps " steps, " stages " stages, " resident " resident"
+#define SQUARES "tiles 4 x 2, squares of 2 x 4, 1 in time, 2 steps, 4 stages, 1 resident"
+    static const uint32_t n_ants[] = {4, 16, 64, 80, 128, 256, 1024};
+    static const char *const tiles[] = {RUN("1 x 1", "1", "8", "1", "6", "2"),
+                                        RUN("2 x 2", "1", "4", "2", "5", "3"),
+                                        RUN("2 x 2", "1", "1", "2", "5", "1"),
+                                        RUN("2 x 2", "1", "1", "1", "6", "1"),
+                                        RUN("2 x 2", "3", "1", "2", "4", "1"),
+                                        SQUARES,
+                                        SQUARES};
+    static const struct {
+        struct device device;
+        const char *of_16;        /* antennas; NULL: as in tiles */
+        uint32_t blocks[7], n[7]; /* n: parts of time */
+    } rows[] = {
+        {{.model = "A100, compute capability 8.0", .shared_bytes = 163 << 10, .n_multiprocessors = 108},
+         NULL,
+         {64, 64, 64, 64, 192, 640, 8704},
+         {3, 5, 5, 5, 5, 1, 1}},
+        {{.model = "L40, compute capability 8.9", .shared_bytes = 99 << 10, .n_multiprocessors = 142},
+         RUN("2 x 2", "1", "4", "2", "5", "2"),
+         {64, 64, 64, 64, 192, 640, 8704},
+         {4, 4, 2, 2, 5, 3, 1}},
+        {{.model = "RTX 4090, compute capability 8.9", .shared_bytes = 99 << 10, .n_multiprocessors = 128},
+         RUN("2 x 2", "1", "4", "2", "5", "2"),
+         {64, 64, 64, 64, 192, 640, 8704},
+         {4, 4, 2, 2, 2, 1, 1}},
+        {{.model = "H100 PCIe, compute capability 9.0", .shared_bytes = 227 << 10, .n_multiprocessors = 114},
+         NULL,
+         {64, 64, 114, 114, 114, 114, 114},
+         {3, 5, 1, 1, 1, 1, 1}},
+        {{.model = "H200, compute capability 9.0", .shared_bytes = 227 << 10, .n_multiprocessors = 132},
+         NULL,
+         {64, 64, 132, 132, 132, 132, 132},
+         {4, 6, 1, 1, 1, 1, 1}},
+    };
+
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++)
+        for (size_t i = 0; i < ARRAY_LEN(n_ants); i++) {
+            const struct correlate_args args = {
+                .format = VOLTAGES_8_BITS, .n_ants = n_ants[i], .n_chan = 64, .n_spectra = 1024, .n_batches = 32};
+            struct device device = rows[r].device;
+            char text[128];
+            device.compiles = true;
+            struct correlate_kernels kernels = {.shape = correlate_device_shape(&args, &device),
+                                                .n_multiprocessors = device_multiprocessors(&device)};
+            struct kernel_grid grid = correlate_kernels_grid(&kernels, &args, 0, 0);
+            correlate_shape_format(&kernels.shape, text, sizeof(text));
+            ck_assert_str_eq(text, kernels.shape.wgmma ? "wgmma" : i == 1 && rows[r].of_16 ? rows[r].of_16 : tiles[i]);
+            ck_assert_uint_eq(kernels.shape.wgmma, n_ants[i] >= 17 && device.shared_bytes == 227 << 10);
+            ck_assert_uint_eq(grid.blocks[0], rows[r].blocks[i]);
+            ck_assert_uint_eq(grid.blocks[1], rows[r].n[i]);
+        }
+}
+
 /* Every array size with its default shape; on the emulator each with one format, and few spectra. */
 TEST(cuda_array_sizes, .end = 13, .group = "cuda")
 {

@@ -31,6 +31,10 @@ static void print(const struct dsim_node *node, char *text, size_t text_bytes)
         else
             snprintf(text, text_bytes, "wgn(%g)", node->amplitude);
         break;
+    case DSIM_PULSAR:
+        snprintf(text, text_bytes, "pulsar(%g,%g,%g,%g,%g,%llu)", node->amplitude, node->pulse_period_s,
+                 node->pulse_width_s, node->dispersion_measure, node->frequency_hz, (unsigned long long)node->seed);
+        break;
     case DSIM_DELAY: snprintf(text, text_bytes, "delay(%.500s,%lld)", left, (long long)node->delay_samples); break;
     case DSIM_TRACK:
         snprintf(text, text_bytes, "track(%.500s,%g,%g)", left, node->track_samples, node->track_rate);
@@ -70,6 +74,8 @@ static const struct {
     {"comb(1, 50);", "comb(1,50);"},
     {"wgn(0.1);", "wgn(0.1);"},
     {"wgn(0.1, 9223372036854775807);", "wgn(0.1,9223372036854775807);"},
+    {"pulsar(0.1, 0.714, 6e-3, 26.8, 856e6, 5);", "pulsar(0.1,0.714,0.006,26.8,8.56e+08,5);"},
+    {"pulsar(0, 1, 1, 0, 1e12);", "pulsar(0,1,1,0,1e+12,0);"},
     {"delay(1, -5); delay(1, +5); delay(1, 0);", "delay(1,-5);delay(1,5);delay(1,0);"},
     {"1 + 2 * 3;", "(1+(2*3));"},
     {"1 * 2 + 3;", "((1*2)+3);"},
@@ -147,6 +153,13 @@ static const struct {
     {"wgn(1, -1);", 1, 8, "must not be negative"},
     {"wgn(1, 1.5);", 1, 8, "an integer, found a fraction"},
     {"wgn(1, 9223372036854775808);", 1, 8, "64 bits"},
+    {"pulsar(-1, 1, 1, 0, 1);", 1, 8, "must not be negative"},
+    {"pulsar(1, 0, 1, 0, 1);", 1, 11, "the period in seconds must be above 0, and 1e+06 at most"},
+    {"pulsar(1, 0.5, 0.6, 0, 1);", 1, 16, "the width in seconds must be above 0, and 0.5 at most"},
+    {"pulsar(1, 1, 1, 1.1e5, 1);", 1, 17, "the dispersion measure must be 100000 at most"},
+    {"pulsar(1, 1, 1, 0, 0);", 1, 20, "the radio frequency of 0 Hz must be above 0"},
+    {"pulsar(1, 1, 1, 0, 1, -5);", 1, 23, "must not be negative"},
+    {"pulsar(1, 1, 1, 0);", 1, 18, "expected ','"},
     {"wgn(1,);", 1, 7, "the seed, an integer, found ')'"},
     {"delay(1, 2.0);", 1, 10, "an integer"},
     {"delay(1, b);", 1, 10, "the delay in samples"},

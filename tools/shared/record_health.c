@@ -1,11 +1,11 @@
-/* health.c - beside the flow: the main thread looks at what the receive and writer threads count. */
-#include "tools/visrec/health.h"
+/* record_health.c - beside the flow: the main thread looks at what the receive and writer threads count. */
+#include "tools/shared/record_health.h"
 
 #include <limits.h>
 
-void visrec_health_init(struct visrec_health *health, unsigned limit)
+void record_health_init(struct record_health *health, unsigned limit)
 {
-    *health = (struct visrec_health){.limit = limit, .since_loss = limit, .since_refusal = limit};
+    *health = (struct record_health){.limit = limit, .since_loss = limit, .since_refusal = limit};
 }
 
 /* Looks since a count rose. */
@@ -16,7 +16,7 @@ static unsigned count_looks(unsigned since, uint64_t before, uint64_t now)
     return since < UINT_MAX ? since + 1 : since;
 }
 
-void visrec_health_poll(struct visrec_health *health, const struct visrec_health_counts *counts)
+void record_health_poll(struct record_health *health, const struct record_health_counts *counts)
 {
     health->since_dump = count_looks(health->since_dump, health->counts.n_dumps, counts->n_dumps);
     health->since_loss = count_looks(health->since_loss, health->counts.n_lost, counts->n_lost);
@@ -24,22 +24,22 @@ void visrec_health_poll(struct visrec_health *health, const struct visrec_health
     health->counts = *counts;
 }
 
-static bool is_refusing(const struct visrec_health *health)
+static bool is_refusing(const struct record_health *health)
 {
     return health->since_dump >= health->limit && health->since_refusal < health->limit;
 }
 
-bool visrec_health_is_good(const struct visrec_health *health)
+bool record_health_is_good(const struct record_health *health)
 {
     return health->since_loss >= health->limit && !is_refusing(health);
 }
 
-bool visrec_health_is_silent(const struct visrec_health *health)
+bool record_health_is_silent(const struct record_health *health)
 {
     return health->since_dump > 0 && health->since_dump % health->limit == 0;
 }
 
-bool visrec_health_was_refusing(const struct visrec_health *health)
+bool record_health_was_refusing(const struct record_health *health)
 {
     return is_refusing(health) || (health->counts.n_dumps == 0 && health->counts.n_refused > 0);
 }

@@ -1,0 +1,31 @@
+"""scripts/demo_beam, whole: the pulsar is found in one beam and not in the other, and a failure is said."""
+import os
+import re
+import subprocess
+import sys
+
+import harness
+
+
+def run(tmp_path, **changes):
+    """(exit status, what it says) of a copy with other constants, in a directory of its own."""
+    text = (harness.ROOT / "scripts" / "demo_beam").read_text()
+    text = text.replace('ROOT / "demo-output" / "beam"', f'Path("{tmp_path}")').replace(".relative_to(ROOT)", "")
+    text = text.replace("Path(__file__).resolve().parent.parent", f'Path("{harness.ROOT}")')
+    for name, value in changes.items():
+        text, n = re.subn(f"^{name} = .*$", f"{name} = {value}", text, flags=re.M)
+        assert n == 1
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120,
+                          env=os.environ | {"BUILD": str(harness.BUILD)})
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_found(tmp_path):
+    code, said = run(tmp_path)
+    assert code == 0 and ": found;" in said, said
+
+
+def test_not_found(tmp_path):
+    """Beams on a wrong sky: the delays of the beams are not the pulsar's."""
+    code, said = run(tmp_path, BEAMS='["minimum", "on-source"]')
+    assert code == 1 and "NOT as predicted" in said, said

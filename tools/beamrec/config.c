@@ -1,0 +1,143 @@
+/* config.c - the keys of beamrec's YAML. */
+#include "tools/beamrec/config.h"
+
+#include "common/base/file.h"
+#include "common/config/transport_keys.h"
+#include "common/recv/chunk.h"
+
+#define MAX_BEAMS 1024
+
+#define KEYS_OF struct beamrec_config_recv
+static const struct config_key recv_keys[] = {
+    CONFIG_INTERFACE_ROW,
+    KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
+               "Read this capture instead of listening to the network; nothing is lost, however slow."),
+    CONFIG_RECV_FROM_ROW,
+    CONFIG_CRC_ROW,
+    KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
+            "Socket buffer, shared by all beams, 0 leaves the kernel's default; with ibverbs the ring of frames."),
+    CONFIG_TRANSPORT_ROW,
+    CONFIG_COMP_VECTOR_ROW,
+    KEY_INT("window", window_batches, "8", UNIT_BATCHES, 1, 64,
+            "Batches of each beam that are kept open for late packets."),
+};
+#undef KEYS_OF
+
+#define KEYS_OF struct beamrec_config_stream
+static const struct config_key stream_keys[] = {
+    KEY_INT("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536, "Channels of the whole band, over all engines.",
+            .example = "4096"),
+    KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
+            "Channels that each X-engine sends.", .example = "256"),
+    KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
+            "Spectra in a heap, which is a batch."),
+    KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
+            "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+    KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
+               "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
+};
+#undef KEYS_OF
+
+#define KEYS_OF struct beamrec_config_output
+static const struct config_key output_keys[] = {
+    KEY_STRING("telescope", telescope, "unknown", 1, 64, "Name of the telescope, for the headers."),
+    KEY_STRING("source", source, "unknown", 1, 64, "Name of what the beams look at, for the headers."),
+    KEY_BOOL("overwrite", overwrite, false, "Replace files that exist, instead of refusing."),
+    KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
+               "A longer gap in time is not filled: the next file begins behind it."),
+    KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
+            "End after so many batches of all beams together; 0 goes on until stopped."),
+};
+#undef KEYS_OF
+
+#define KEYS_OF struct beamrec_config_beam
+static const struct config_key beam_keys[] = {
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the beam, for people and metrics."),
+    KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
+                  "Where the X-engines send this beam to: a.b.c.d[+n][:port], comma separated."),
+    KEY_STRING(
+        "filterbank", filterbank, "", 0, 4096,
+        "SIGPROC filterbank of the beam's total power; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at "
+        "which the file is begun. Empty: none."),
+    KEY_STRING("voltages", voltages, "", 0, 4096, "PSRDADA file of the beam's voltages, named likewise. Empty: none."),
+    KEY_INT(
+        "bits", bits, "8", UNIT_BITS, 8, 32,
+        "Of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file that make the mean "
+        "of its first batch 96 and the standard deviation 24."),
+    KEY_INT("sum_spectra", sum_spectra, "1", UNIT_SPECTRA, 1, 65520,
+            "Spectra that the filterbank has summed; divides spectra_per_heap."),
+    KEY_INT("sum_channels", sum_channels, "1", UNIT_CHANNELS, 1, 65536,
+            "Channels that the filterbank has summed; divides channels_per_substream."),
+};
+#undef KEYS_OF
+
+static const char beams_example[] = "  - name: tied-array-channelised-voltage-0x\n"
+                                    "    sources: 239.10.3.0:7148\n"
+                                    "    filterbank: /data/beam-0x-%Y%m%dT%H%M%SZ.fil\n"
+                                    "    sum_spectra: 16\n";
+
+static const struct config_section sections[] = {
+    CONFIG_TIME_SECTION(struct beamrec_config),
+    CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
+    CONFIG_SECTION(struct beamrec_config, stream, stream_keys, "The shape of the streams."),
+    CONFIG_SECTION(struct beamrec_config, output, output_keys, "What all files have in common.", .optional = true),
+    CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 1, MAX_BEAMS,
+                "The beams and their files.", .example = beams_example),
+    CONFIG_HTTP_SECTION(struct beamrec_config),
+};
+
+const struct config_table beamrec_config_table = {.program = "beamrec",
+                                                  .help =
+                                                      "Recorder: tied-array beams in, filterbank and DADA files out.",
+                                                  .sections = sections,
+                                                  .n_sections = ARRAY_LEN(sections)};
+
+static void check_beam(const struct beamrec_config *values, size_t i, struct config *config)
+{
+    const struct beamrec_config_beam *beam = beamrec_config_beam(values, i);
+    char text[32];
+
+    if (!beam->filterbank && !beam->voltages)
+        config_error(config, &beam->name, "beam %s has neither filterbank nor voltages", beam->name);
+    if (beam->bits != 8 && beam->bits != 32)
+        config_error(config, &beam->bits, "bits must be 8 or 32");
+    if (values->stream.spectra_per_heap % beam->sum_spectra != 0)
+        config_error(config, &beam->sum_spectra, "sum_spectra must divide spectra_per_heap (%lld)",
+                     (long long)values->stream.spectra_per_heap);
+    if (values->stream.n_chan_substream % beam->sum_channels != 0)
+        config_error(config, &beam->sum_channels, "sum_channels must divide channels_per_substream (%lld)",
+                     (long long)values->stream.n_chan_substream);
+    recv_keys_check_sources(&beam->sources, config);
+    for (size_t j = 0; j < i; j++) {
+        const struct endpoint_list *others = &beamrec_config_beam(values, j)->sources;
+        for (size_t m = 0; m < beam->sources.n * others->n; m++)
+            if (endpoint_equal(&beam->sources.items[m / others->n], &others->items[m % others->n]))
+                config_error(config, &beam->sources, "beams[%zu] has the address %s, too", j,
+                             endpoint_format(&others->items[m % others->n], text, sizeof(text)));
+    }
+}
+
+void beamrec_config_check(void *values_, struct config *config)
+{
+    struct beamrec_config *values = values_;
+    const struct beamrec_config_stream *stream = &values->stream;
+
+    if (config_n_errors(config) > 0)
+        return; /* values may be missing */
+    http_keys_check(&values->http, config);
+    recv_keys_check(&values->recv.base, NULL, config);
+    if (stream->n_chan % stream->n_chan_substream != 0)
+        config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
+                     (long long)stream->n_chan);
+    if ((uint64_t)stream->n_chan_substream * (uint64_t)stream->spectra_per_heap * 2 >= CHUNK_HEAP_MAPPED)
+        config_error(config, &stream->n_chan_substream, "a heap of %lld channels has 2 GiB or more",
+                     (long long)stream->n_chan_substream);
+    for (size_t i = 0; i < values->beams.n; i++) {
+        struct beamrec_config_beam *beam = (struct beamrec_config_beam *)values->beams.items + i;
+        check_beam(values, i, config);
+        recv_keys_set_senders(&beam->sources, &values->recv.base.senders);
+        if (files_are_same(values->recv.base.pcap_file, beam->filterbank) ||
+            files_are_same(values->recv.base.pcap_file, beam->voltages))
+            config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
+    }
+}

@@ -1,0 +1,296 @@
+/* writer.c - takes batches from the receive thread, appends them to files, says how it goes. */
+#include "tools/beamrec/writer.h"
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/thread.h"
+#include "common/base/why.h"
+#include "common/daemon/service.h"
+#include "common/recv/chunk.h"
+#include "common/telemetry/stats.h"
+#include "tools/beamrec/file.h"
+#include "tools/beamrec/recv.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define WHY_BYTES   512
+#define PROGRESS_NS (5 * NS_PER_S) /* without a terminal */
+#define TERMINAL_NS (NS_PER_S / 5)
+
+/* A product of a beam, and its file. */
+struct recording {
+    struct beamrec_product product;
+    struct beamrec_file *file; /* NULL: the beam has no such */
+    struct beamrec_header header;
+    int64_t next_samples; /* timestamp of the batch behind the last; the file is empty without one */
+};
+
+struct beam {
+    struct recording recordings[2]; /* filterbank, voltages */
+    bool has_begun;
+    int64_t next_samples;
+};
+
+struct beamrec_writer {
+    struct beamrec_writer_config config;
+    struct beamrec_writer_stats *stats;
+    int64_t batch_samples, max_gap_samples;
+    size_t n_substreams;
+    struct beam *beams;
+    struct thread thread;
+    bool ended; /* enough is written, or writing failed */
+    int err;    /* of the write that failed */
+    bool disk_full;
+    struct log_limit full_limit, room_limit, next_limit;
+    int64_t shown_ns;
+};
+
+static int open_recording(struct beamrec_writer *writer, const struct beamrec_config_beam *beam, bool is_voltages,
+                          struct recording *recording, char *why, size_t why_bytes)
+{
+    const struct beamrec_config *config = writer->config.config;
+    const struct beamrec_config_stream *stream = &config->stream;
+    const char *format = is_voltages ? beam->voltages : beam->filterbank;
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+    const struct beamrec_product_shape shape = {
+        .is_voltages = is_voltages,
+        .bits = is_voltages ? 8 : (int)beam->bits,
+        .n_chan = (size_t)stream->n_chan,
+        .n_chan_substream = (size_t)stream->n_chan_substream,
+        .n_spectra = (size_t)stream->spectra_per_heap,
+        .sum_spectra = is_voltages ? 1 : (size_t)beam->sum_spectra,
+        .sum_channels = is_voltages ? 1 : (size_t)beam->sum_channels,
+    };
+
+    if (!format)
+        return 0;
+    recording->header = (struct beamrec_header){
+        .telescope = config->output.telescope,
+        .source = config->output.source,
+        .sample_s = (double)shape.sum_spectra * (double)stream->samples_between_spectra / rate_hz,
+        .centre_hz = stream->centre_frequency_hz > 0 ? stream->centre_frequency_hz : rate_hz / 4,
+        .channel_hz = rate_hz / (double)stream->samples_between_spectra,
+    };
+    if (beamrec_product_init(&recording->product, &shape))
+        return why_out_of_memory(why, why_bytes);
+    counter_add(&writer->stats->files, 1);
+    return beamrec_file_open(format, config->output.overwrite, &recording->file, why, why_bytes);
+}
+
+int beamrec_writer_create(const struct beamrec_writer_config *config, struct beamrec_writer_stats *stats,
+                          struct beamrec_writer **writer, char *why, size_t why_bytes)
+{
+    const struct beamrec_config *keys = config->config;
+    struct beamrec_writer *w = calloc(1, sizeof(*w));
+    double rate_hz = timebase_decimal_to_double(keys->time.adc_sample_rate_hz);
+    int err = 0;
+
+    if (!w)
+        return -ENOMEM;
+    w->config = *config;
+    w->stats = stats;
+    w->batch_samples = beamrec_config_batch_samples(keys);
+    w->max_gap_samples = (int64_t)(keys->output.max_gap_s * rate_hz);
+    w->n_substreams = (size_t)(keys->stream.n_chan / keys->stream.n_chan_substream);
+    w->beams = calloc(keys->beams.n, sizeof(*w->beams));
+    if (!w->beams)
+        err = -ENOMEM;
+    for (size_t i = 0; i < 2 * keys->beams.n && !err; i++)
+        err = open_recording(w, beamrec_config_beam(keys, i / 2), i % 2, &w->beams[i / 2].recordings[i % 2], why,
+                             why_bytes);
+    if (err)
+        beamrec_writer_destroy(w);
+    else
+        *writer = w;
+    return err;
+}
+
+void beamrec_writer_destroy(struct beamrec_writer *writer)
+{
+    if (!writer)
+        return;
+    for (size_t i = 0; writer->beams && i < 2 * writer->config.config->beams.n; i++) {
+        beamrec_file_close(writer->beams[i / 2].recordings[i % 2].file);
+        beamrec_product_fini(&writer->beams[i / 2].recordings[i % 2].product);
+    }
+    free(writer->beams);
+    free(writer);
+}
+
+void beamrec_writer_register(const struct beamrec_writer_stats *stats)
+{
+    stats_counter("beamrec_batches", "Batches of beams written.", NULL, &stats->batches);
+    stats_counter("beamrec_gap_heaps", "Heaps that were filled because they did not come.", NULL,
+                  &stats->missing_heaps);
+    stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
+    stats_counter("beamrec_unwritten_batches", "Batches left out because the disk was full.", NULL,
+                  &stats->unwritten_batches);
+}
+
+void beamrec_writer_account(const struct beamrec_writer_stats *stats, char *text, size_t text_bytes)
+{
+    uint64_t n = counter_get(&stats->batches);
+
+    snprintf(text, text_bytes, "%llu batch%s, %llu of %llu heaps missing", (unsigned long long)n, n == 1 ? "" : "es",
+             (unsigned long long)counter_get(&stats->missing_heaps),
+             (unsigned long long)counter_get(&stats->expected_heaps));
+}
+
+static void show_progress(struct beamrec_writer *writer)
+{
+    int64_t now_ns = clock_monotonic_ns();
+    char line[128];
+
+    if (now_ns < writer->shown_ns + (writer->config.on_terminal ? TERMINAL_NS : PROGRESS_NS))
+        return;
+    writer->shown_ns = now_ns;
+    beamrec_writer_account(writer->stats, line, sizeof(line));
+    if (writer->config.on_terminal)
+        log_terminal("\r%s\033[K", line);
+    else
+        log_info("%s", line);
+    service_status(writer->config.service, "%s", line);
+}
+
+static void end(struct beamrec_writer *writer, int err)
+{
+    writer->ended = true;
+    writer->err = err;
+    service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
+}
+
+/* Appends a batch, of which those with present[substream] came; NULL: none. */
+static int append(struct beamrec_writer *writer, struct recording *recording, const uint8_t *present,
+                  const uint8_t *heaps, char *why, size_t why_bytes)
+{
+    size_t n_chan = recording->product.shape.n_chan_substream;
+
+    beamrec_product_fill(&recording->product, present, heaps);
+    for (size_t i = 0; i < writer->n_substreams; i++)
+        if (!present || !present[i])
+            beamrec_file_add_gap(recording->file, beamrec_file_n_rows(recording->file), recording->product.n_rows,
+                                 i * n_chan, n_chan);
+    int err = beamrec_file_append(recording->file, &recording->header, &recording->product, why, why_bytes);
+    if (!err)
+        recording->next_samples += writer->batch_samples;
+    return err;
+}
+
+/* Brings the file to where this batch belongs. */
+static int reach(struct beamrec_writer *writer, struct recording *recording, int64_t timestamp_samples, char *why,
+                 size_t why_bytes)
+{
+    bool is_empty = beamrec_file_n_rows(recording->file) == 0;
+    int64_t gap_samples = timestamp_samples - recording->next_samples;
+    int err = 0;
+
+    if (!is_empty && (gap_samples < 0 || gap_samples > writer->max_gap_samples)) {
+        err = beamrec_file_next(recording->file, why, why_bytes);
+        if (err)
+            return err;
+        counter_add(&writer->stats->files, 1);
+        beamrec_product_restart(&recording->product);
+        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "a gap of %lld samples: the recording goes on in %s",
+                    (long long)gap_samples, beamrec_file_path(recording->file));
+        is_empty = true;
+    }
+    if (is_empty) {
+        recording->next_samples = timestamp_samples;
+        recording->header.start_ns = timebase_unix_ns(&writer->config.timebase, timestamp_samples);
+    }
+    while (recording->next_samples < timestamp_samples && !err)
+        err = append(writer, recording, NULL, NULL, why, why_bytes);
+    return err;
+}
+
+static void count(struct beamrec_writer *writer, struct beam *beam, const struct chunk *chunk)
+{
+    int64_t gap_samples = beam->has_begun ? chunk->timestamp_samples - beam->next_samples : 0;
+    uint64_t n_absent = gap_samples > 0 && gap_samples <= writer->max_gap_samples
+                            ? (uint64_t)(gap_samples / writer->batch_samples) * writer->n_substreams
+                            : 0;
+
+    beam->has_begun = true;
+    beam->next_samples = chunk->timestamp_samples + writer->batch_samples;
+    counter_add(&writer->stats->expected_heaps, n_absent + writer->n_substreams);
+    counter_add(&writer->stats->missing_heaps, n_absent + writer->n_substreams - chunk->n_present);
+    counter_add(&writer->stats->batches, 1);
+}
+
+static void note_failure(struct beamrec_writer *writer, int err, const char *why)
+{
+    if ((err != -ENOSPC && err != -EDQUOT) || writer->config.config->recv.base.pcap_file) {
+        log_error("%s", why);
+        end(writer, err);
+        return;
+    }
+    if (!writer->disk_full)
+        log_limited(&writer->full_limit, LOG_LEVEL_ERROR, "%s; batches are lost until there is room", why);
+    writer->disk_full = true;
+    counter_add(&writer->stats->unwritten_batches, 1);
+    service_status(writer->config.service, "the disk is full");
+}
+
+static void take_chunk(struct beamrec_writer *writer, const struct chunk *chunk)
+{
+    struct beam *beam = &writer->beams[chunk->member];
+    int64_t max_batches = writer->config.config->output.max_batches;
+    char why[WHY_BYTES] = "";
+    int err = 0;
+
+    for (size_t i = 0; i < 2 && !err; i++) {
+        struct recording *recording = &beam->recordings[i];
+        if (!recording->file)
+            continue;
+        err = reach(writer, recording, chunk->timestamp_samples, why, sizeof(why));
+        if (!err)
+            err = append(writer, recording, chunk->present, chunk->payload, why, sizeof(why));
+    }
+    if (err) {
+        note_failure(writer, err, why);
+        return;
+    }
+    if (writer->disk_full)
+        log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room");
+    writer->disk_full = false;
+    count(writer, beam, chunk);
+    show_progress(writer);
+    if (max_batches > 0 && counter_get(&writer->stats->batches) == (uint64_t)max_batches)
+        end(writer, 0);
+}
+
+static void *run(void *arg)
+{
+    struct beamrec_writer *writer = arg;
+    struct inbox_item item;
+
+    writer->shown_ns = clock_monotonic_ns();
+    while (inbox_pop(writer->config.inbox, &item) == 0) {
+        if (item.kind == BEAMREC_ITEM_CHUNK) {
+            struct chunk *chunk = item.object;
+            thread_watched(false); /* a disk that is slow is no reason to end the process */
+            if (!writer->ended)
+                take_chunk(writer, chunk);
+            buffer_ref_put(&chunk->ref);
+            thread_watched(true);
+        } else if (!writer->ended) {
+            end(writer, 0); /* the capture has been read */
+        }
+    }
+    if (writer->config.on_terminal && counter_get(&writer->stats->batches) > 0)
+        log_terminal("\n");
+    return NULL;
+}
+
+int beamrec_writer_start(struct beamrec_writer *writer)
+{
+    return thread_start(&writer->thread, "beamrec-writer", -1, run, writer);
+}
+
+int beamrec_writer_join(struct beamrec_writer *writer)
+{
+    thread_join(&writer->thread);
+    return writer->err;
+}
