@@ -1,7 +1,6 @@
 /* recv.c - the recorder's part in receiving: what a packet of visibilities says about itself. */
 #include "tools/visrec/recv.h"
 
-
 enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS, WANTED_GATE_SPECTRA };
 
 const uint16_t visrec_recv_wanted[VISREC_N_WANTED] = {
