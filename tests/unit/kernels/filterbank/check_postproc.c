@@ -23,7 +23,7 @@ enum { TWIN, CUDA, N_VARIANTS };
 
 /* One call of the kernel with its memory, and for each value what it should be before it is quantised. */
 struct fixture {
-    const struct runner *runner;
+    struct runner *runner;
     struct postproc_args args;
     float *fft, *rotation, *gain;
     uint8_t *out;
@@ -33,9 +33,8 @@ struct fixture {
 
 /* What runs the kernel: the C twin, or a device with the CUDA variant for one set of sizes. */
 struct runner {
-    int n_threads;                /* of the twin */
-    struct device_kernel *kernel; /* NULL: the twin */
-    struct test_device device;
+    int n_threads;             /* of the twin */
+    struct test_device device; /* without a kernel: the twin */
 };
 
 /* Returns false where there is no such variant. */
@@ -49,17 +48,14 @@ static bool runner_init(struct runner *r, int variant, const struct postproc_arg
     if (!test_device_open(&r->device))
         return false;
     postproc_constants(args, constants);
-    ck_assert_int_eq(
-        device_kernel_create(r->device.device, &postproc_kernel, constants, POSTPROC_N_CONSTANTS, &r->kernel), 0);
+    test_kernel(&r->device, &postproc_kernel, constants, POSTPROC_N_CONSTANTS);
     return true;
 }
 
 static void runner_fini(struct runner *r)
 {
-    if (!r->kernel)
-        return;
-    device_kernel_destroy(r->kernel);
-    test_device_close(&r->device);
+    if (r->device.kernel)
+        test_device_close(&r->device);
 }
 
 static void *alloc(size_t bytes)
@@ -93,7 +89,7 @@ static size_t n_batches(const struct postproc_args *a)
 }
 
 /* Everything but 'expected' is poisoned; gains are 1 and rotations 0. */
-static void fixture_init(struct fixture *f, const struct runner *runner, const struct postproc_args *args)
+static void fixture_init(struct fixture *f, struct runner *runner, const struct postproc_args *args)
 {
     *f = (struct fixture){.runner = runner, .args = *args};
     f->fft = alloc(n_fft_values(args) * 2 * sizeof(float));
@@ -126,37 +122,23 @@ static void fixture_fini(struct fixture *f)
 
 static void run_cuda(const struct fixture *f)
 {
-    const struct test_device *d = &f->runner->device;
-    size_t fft_bytes = n_fft_values(&f->args) * 2 * sizeof(float);
-    size_t rotation_bytes = N_POLS * f->args.n_spectra * 2 * sizeof(float);
-    size_t gain_bytes = f->args.n_chan * N_POLS * 2 * sizeof(float);
+    struct test_device *d = &f->runner->device;
     size_t saturated_bytes = (n_batches(&f->args) * N_POLS + 1) * sizeof(uint32_t);
-    struct kernel_grid grid = postproc_grid(&f->args);
     struct postproc_args args = f->args;
-    void *fft = test_upload(d, f->fft, fft_bytes, fft_bytes);
-    void *rotation = test_upload(d, f->rotation, rotation_bytes, rotation_bytes);
-    void *gain = test_upload(d, f->gain, gain_bytes, gain_bytes);
-    void *out = test_upload(d, f->out, out_bytes(&args) + GUARD, out_bytes(&args) + GUARD);
-    void *saturated = test_upload(d, f->saturated, saturated_bytes, saturated_bytes);
 
-    args.fft = fft;
-    args.rotation = rotation;
-    args.gain = gain;
-    args.out = out;
-    args.saturated = saturated;
-    device_launch(d->stream, f->runner->kernel, &grid, &args);
-    test_download(d, f->out, out, out_bytes(&args) + GUARD);
-    test_download(d, f->saturated, saturated, saturated_bytes);
-    device_free(d->device, saturated);
-    device_free(d->device, out);
-    device_free(d->device, gain);
-    device_free(d->device, rotation);
-    device_free(d->device, fft);
+    args.fft = test_copy_in(d, f->fft, n_fft_values(&args) * 2 * sizeof(float));
+    args.rotation = test_copy_in(d, f->rotation, N_POLS * args.n_spectra * 2 * sizeof(float));
+    args.gain = test_copy_in(d, f->gain, args.n_chan * N_POLS * 2 * sizeof(float));
+    args.out = test_copy_in(d, f->out, out_bytes(&args) + GUARD);
+    args.saturated = test_copy_in(d, f->saturated, saturated_bytes);
+    test_launch(d, postproc_grid(&args), &args);
+    test_download(d, f->out, args.out, out_bytes(&args) + GUARD);
+    test_download(d, f->saturated, args.saturated, saturated_bytes);
 }
 
 static void run(const struct fixture *f)
 {
-    if (f->runner->kernel)
+    if (f->runner->device.kernel)
         run_cuda(f);
     else
         postproc_kernel.cpu(&f->args, f->runner->n_threads);
@@ -354,7 +336,7 @@ static struct postproc_args random_args(uint32_t least_chans)
 }
 
 /* Random input, and of 'args' what is no size. */
-static void try_random(const struct runner *runner, struct postproc_args args)
+static void try_random(struct runner *runner, struct postproc_args args)
 {
     struct fixture f;
 
@@ -486,7 +468,7 @@ static const struct {
     {4, {NAN, NAN}, {0, 0}, 1},
 };
 
-static void check_boundary(const struct runner *runner, const struct postproc_args *args, size_t i)
+static void check_boundary(struct runner *runner, const struct postproc_args *args, size_t i)
 {
     struct fixture f;
     int value[2];
@@ -558,7 +540,7 @@ static const struct postproc_args dithered = {
 };
 
 /* What the dithered quantiser makes of a constant 'value' (re) and its negative (im) everywhere. */
-static uint8_t *quantise_constant(const struct runner *runner, const struct postproc_args *args, float value)
+static uint8_t *quantise_constant(struct runner *runner, const struct postproc_args *args, float value)
 {
     struct fixture f;
     uint8_t *out;
