@@ -8,13 +8,13 @@
 #include "fgpu/output.h"
 #include "kernels/ddc/ddc.h"
 
+#include "tests/unit/test_config.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK    INT64_C(4096)
 #define RATE     INT64_C(1000000007)
@@ -38,8 +38,7 @@ struct fixture {
 
 static void load(struct fixture *f, int decimation, bool keep)
 {
-    char path[] = "/tmp/check_baseband.XXXXXX", yaml[1000];
-    int fd = mkstemp(path);
+    char yaml[1000];
 
     snprintf(
         yaml, sizeof(yaml),
@@ -52,15 +51,9 @@ static void load(struct fixture *f, int decimation, bool keep)
         "send: {pcap_file: /dev/null}\n",
         (long long)RATE, (long long)CHUNK, (long long)CENTRE, decimation,
         keep ? 0.6 * (double)RATE / 2 / decimation : 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    int err = config_load(&fgpu_config_table, path, &f->values, &f->config);
-    unlink(path);
-    if (!err)
-        fgpu_config_check(&f->values, f->config);
+    load_config(&fgpu_config_table, yaml, &f->values, &f->config);
+    fgpu_config_check(&f->values, f->config);
     config_print_errors(f->config, stdout);
-    ck_assert_int_eq(err, 0);
     ck_assert_uint_eq(config_n_errors(f->config), 0);
 }
 
