@@ -60,14 +60,11 @@ static void load(struct fixture *f, int decimation, bool keep)
 /* Returns false where there is no such device. */
 static bool setup(struct fixture *f, bool cuda, int decimation, bool keep)
 {
-    const struct device_config cpu = {.kind = DEVICE_CPU, .n_threads = 2};
-    char why[500];
-
     memset(f, 0, sizeof(*f));
     if (cuda && !test_device_open(&f->d))
         return false;
     if (!cuda) {
-        ck_assert_int_eq(device_open(&cpu, &f->d.device, why, sizeof(why)), 0);
+        f->d.device = test_open_kind(DEVICE_CPU, 2);
         ck_assert_int_eq(device_stream_create(f->d.device, "test", &f->d.stream), 0);
     }
     load(f, decimation, keep);

@@ -243,11 +243,8 @@ static const struct tuner_job job = {&made_up_kernel, &(const unsigned){5}, "out
 /* The cpu device with a GPU's model. */
 static struct device *open_made_up(int i)
 {
-    const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
-    struct device *device;
-    char why[500] = "";
+    struct device *device = test_open_kind(DEVICE_CPU, 1);
 
-    ck_assert_int_eq(device_open(&config, &device, why, sizeof(why)), 0);
     device->compiles = true;
     device->cache_directory = directory;
     strcpy(device->model, gpus[i].model);
