@@ -39,16 +39,20 @@ static inline bool test_on_cuda(void)
     return given && strcmp(given, "cuda") == 0;
 }
 
-static inline struct device *test_open_device(int n_threads)
+static inline struct device *test_open_kind(enum device_kind kind, int n_threads)
 {
     char why[600] = "", cache[64];
     struct device *opened;
 
     snprintf(cache, sizeof(cache), "/tmp/cbf-test-kernels-%ld", (long)geteuid());
-    struct device_config config = {
-        .kind = test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, .n_threads = n_threads, .kernel_cache = cache};
+    struct device_config config = {.kind = kind, .n_threads = n_threads, .kernel_cache = cache};
     ck_assert_msg(device_open(&config, &opened, why, sizeof(why)) == 0, "%s", why);
     return opened;
+}
+
+static inline struct device *test_open_device(int n_threads)
+{
+    return test_open_kind(test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, n_threads);
 }
 
 /* The device under test.  For CUDA variants of kernels without a GPU it is the emulated one.  Without a g++ for that, the
