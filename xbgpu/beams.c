@@ -65,7 +65,7 @@ struct xbgpu_beams {
     struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
-    bool taken;                  /* all of the current input has been queued, or dropped */
+    size_t next;                 /* batch of the current input: those before it have been queued, or dropped */
     struct beam_stream *streams; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
@@ -80,15 +80,15 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams)
 {
     if (!beams)
         return;
-    beams->taken = false;
+    beams->next = 0;
     xbgpu_steering_begin(&beams->steering);
 }
 
+/* Queues the kernel for batches [begin, end) of the input. */
 static void form(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
-                 struct beam_buffer *buffer)
+                 struct beam_buffer *buffer, size_t begin, size_t end)
 {
     const struct xbgpu_layout *l = b->layout;
-    size_t first = input->begin, n = input->n_batches - first, batch_bytes = b->n * b->heap_bytes;
     const struct beamform_args args = {
         .voltages = input->voltages,
         .coefficients = b->steering.coefficients,
@@ -105,14 +105,29 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
         .chan_offset = (uint32_t)b->config->recv.chan_offset,
-        .first_batch = (uint32_t)first,
-        .n_batches = (uint32_t)n,
+        .first_batch = (uint32_t)begin,
+        .n_batches = (uint32_t)(end - begin),
     };
-    struct device_stream *download = b->engine->download;
     struct kernel_grid grid = beamform_grid(&args);
 
-    device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
     device_launch(compute, b->kernel, &grid, &args);
+}
+
+/* Queues all of a buffer, with new coefficients where these are due. */
+static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
+                 struct beam_buffer *buffer)
+{
+    const struct xbgpu_layout *l = b->layout;
+    size_t first = buffer->begin, n = buffer->end - first, batch_bytes = b->n * b->heap_bytes;
+    struct device_stream *download = b->engine->download;
+
+    device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
+    for (size_t begin = first, end; begin < buffer->end; begin = end) {
+        end = (size_t)(xbgpu_steering_make(&b->steering, compute, buffer->steering, input->first_batch + (int64_t)begin,
+                                           input->first_batch + (int64_t)buffer->end) -
+                       input->first_batch);
+        form(b, compute, input, buffer, begin, end);
+    }
     outbuf_finish(&buffer->base, compute, download);
     device_copy(download, buffer->voltages + first * batch_bytes, buffer->device_voltages + first * batch_bytes,
                 n * batch_bytes);
@@ -130,35 +145,48 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
+/* Batches of one buffer: as many as have the same models. */
+static void take(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
+                 struct beam_buffer *buffer)
+{
+    int64_t end = xbgpu_steering_choose(&b->steering, input->first_batch + (int64_t)b->next,
+                                        input->first_batch + (int64_t)input->n_batches);
+
+    buffer->first_batch = input->first_batch;
+    buffer->begin = b->next;
+    buffer->end = b->next = (size_t)(end - input->first_batch);
+    buffer->last_arrival_ns = input->last_arrival_ns;
+    for (size_t batch = buffer->begin; batch < buffer->end; batch++)
+        buffer->n_present[batch] = count_present(b, input, batch);
+    fill(b, compute, input, buffer);
+}
+
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait)
 {
     struct xbgpu_beams *b = beams;
 
-    if (!b || b->taken || input->begin >= input->n_batches)
+    if (!b)
         return true;
-    struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
-    if (!buffer && may_wait)
-        return false;
-    b->taken = true;
-    if (!buffer) {
-        counter_add(&b->dropped_heaps, (input->n_batches - input->begin) * b->n);
-        return true;
+    b->next = b->next > input->begin ? b->next : input->begin;
+    while (b->next < input->n_batches) {
+        struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
+        if (!buffer && may_wait)
+            return false;
+        if (buffer) {
+            take(b, compute, input, buffer);
+        } else {
+            counter_add(&b->dropped_heaps, (input->n_batches - b->next) * b->n);
+            b->next = input->n_batches;
+        }
     }
-    buffer->first_batch = input->first_batch;
-    buffer->begin = input->begin;
-    buffer->end = input->n_batches;
-    buffer->last_arrival_ns = input->last_arrival_ns;
-    for (size_t batch = buffer->begin; batch < buffer->end; batch++)
-        buffer->n_present[batch] = count_present(b, input, batch);
-    xbgpu_steering_make(&b->steering, compute, buffer->steering);
-    form(b, compute, input, buffer);
     return true;
 }
 
-void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering)
+void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_samples,
+                       const struct beam_steering *steering)
 {
-    xbgpu_steering_set(&beams->steering, beam, steering);
+    xbgpu_steering_set(&beams->steering, beam, start_samples, steering);
 }
 
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)

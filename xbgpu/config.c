@@ -117,6 +117,8 @@ static const struct config_key steering_keys[] = {
     KEY_STRING("calibration", calibration, "", 0, 4096,
                "File of gains, a line each: input (label or number), channels of the whole stream (*, 17 or 300-310), "
                "real and imaginary part; what it does not name has a gain of 1."),
+    KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
+            "Batches between two evaluations of delay rates; 0 is as many as 10 ms hold, but at least one."),
 };
 #undef KEYS_OF
 

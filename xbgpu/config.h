@@ -73,7 +73,8 @@ struct xbgpu_config_beam {
 
 /* What all beams share. */
 struct xbgpu_config_steering {
-    char *calibration; /* file of gains (calibration.h); NULL: none */
+    char *calibration;    /* file of gains (calibration.h); NULL: none */
+    int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
 };
 
 struct xbgpu_config {

@@ -227,7 +227,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
-    bytes_add(&l->memory.host_bytes, 2, staging);
+    bytes_add(&l->memory.host_bytes, 2, bytes_plus(xbgpu_beam_models_bytes(config, l), calibration)); /* steering.c */
     bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
     bytes_add(&l->memory.device_bytes, 1, staging);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));

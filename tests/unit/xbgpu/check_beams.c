@@ -84,7 +84,7 @@ static void set_weights(float weight)
 {
     const struct beam_steering steering[N_ANTS] = {{.amplitude = weight}, {.amplitude = weight}};
 
-    xbgpu_beams_steer(rig.beams, 0, steering);
+    xbgpu_beams_steer(rig.beams, 0, XBGPU_BEAM_ALWAYS, steering);
 }
 
 /* The real part that the oldest buffer has, and the batch; the buffer is free again. */
