@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,8 @@ struct beam_buffer {
     int8_t *voltages;           /* [const] pinned, the same */
     uint32_t *saturated;        /* [const] pinned, the same */
     uint32_t *n_present;        /* [const] [batch] antennas */
+    float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
+    float *renormalise;         /* [const] pinned, the same */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* batches that were made */
     int64_t last_arrival_ns;
@@ -56,6 +59,7 @@ struct xbgpu_beams {
     struct engine *engine;
     size_t n;          /* [const] beams */
     size_t heap_bytes; /* [const] */
+    bool renormalises; /* [const] any beam */
     struct timebase timebase;
     struct beam *parameters;        /* [n] on the host */
     struct beam *device_parameters; /* [n] */
@@ -96,6 +100,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .beams = b->device_parameters,
         .slots = b->device_slots,
         .n_slots = b->n_slots,
+        .renormalise = buffer->device_renormalise,
         .out = buffer->device_voltages,
         .saturated = buffer->device_saturated,
         .first_spectrum = (uint64_t)input->first_batch * l->n_spectra,
@@ -121,6 +126,9 @@ static void fill(struct xbgpu_beams *b, struct device_stream *compute, const str
     size_t first = buffer->begin, n = buffer->end - first, batch_bytes = b->n * b->heap_bytes;
     struct device_stream *download = b->engine->download;
 
+    if (b->renormalises)
+        device_copy(compute, buffer->device_renormalise + first * b->n, buffer->renormalise + first * b->n,
+                    n * b->n * sizeof(*buffer->renormalise));
     device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
     for (size_t begin = first, end; begin < buffer->end; begin = end) {
         end = (size_t)(xbgpu_steering_make(&b->steering, compute, buffer->steering, input->first_batch + (int64_t)begin,
@@ -145,6 +153,31 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
+/* What a beam of the batch is multiplied by, for the antennas with a weight that are missing. */
+static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
+{
+    const struct beam_steering *steering = xbgpu_steering_chosen(&b->steering, beam);
+    uint32_t n = 0, n_present = 0;
+
+    for (size_t ant = 0; ant < b->layout->n_ants; ant++) {
+        bool is_used = steering[ant].amplitude != 0;
+        n += is_used;
+        n_present += is_used && present[ant];
+    }
+    return n_present > 0 ? (float)sqrt((double)n / n_present) : 1;
+}
+
+static void set_factors(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
+                        size_t batch)
+{
+    size_t n_ants = b->layout->n_ants;
+    bool misses = buffer->n_present[batch] < n_ants;
+
+    for (size_t beam = 0; beam < b->n; beam++)
+        buffer->renormalise[batch * b->n + beam] =
+            misses && b->streams[beam].config->renormalise ? factor_of(b, beam, input->present + batch * n_ants) : 1;
+}
+
 /* Batches of one buffer: as many as have the same models. */
 static void take(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
@@ -156,8 +189,11 @@ static void take(struct xbgpu_beams *b, struct device_stream *compute, const str
     buffer->begin = b->next;
     buffer->end = b->next = (size_t)(end - input->first_batch);
     buffer->last_arrival_ns = input->last_arrival_ns;
-    for (size_t batch = buffer->begin; batch < buffer->end; batch++)
+    for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
         buffer->n_present[batch] = count_present(b, input, batch);
+        if (b->renormalises)
+            set_factors(b, input, buffer, batch);
+    }
     fill(b, compute, input, buffer);
 }
 
@@ -310,11 +346,16 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     buffer->voltages = device_alloc_pinned(device, n_heaps * b->heap_bytes);
     buffer->saturated = device_alloc_pinned(device, n_heaps * sizeof(*buffer->saturated));
     buffer->n_present = calloc(b->layout->n_batches, sizeof(*buffer->n_present));
+    if (b->renormalises) {
+        buffer->device_renormalise = device_alloc(device, n_heaps * sizeof(*buffer->renormalise));
+        buffer->renormalise = device_alloc_pinned(device, n_heaps * sizeof(*buffer->renormalise));
+    }
     buffer->heaps = calloc(n_heaps, sizeof(*buffer->heaps));
     buffer->sent = calloc(n_heaps, sizeof(*buffer->sent));
     buffer->groups = calloc(b->layout->n_batches, sizeof(*buffer->groups));
     if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->voltages ||
-        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups)
+        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups ||
+        (b->renormalises && (!buffer->device_renormalise || !buffer->renormalise)))
         return -ENOMEM;
     lay_out_heaps(b, buffer);
     return outbuf_init(&buffer->base, &b->pool, b->engine);
@@ -330,6 +371,8 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     device_free(device, buffer->device_saturated);
     device_free_pinned(device, buffer->voltages);
     device_free_pinned(device, buffer->saturated);
+    device_free(device, buffer->device_renormalise);
+    device_free_pinned(device, buffer->renormalise);
     free(buffer->n_present);
     free(buffer->heaps);
     free(buffer->sent);
@@ -510,6 +553,7 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->engine = engine;
     b->n = config->beams.n;
     b->heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    b->renormalises = xbgpu_renormalises(config);
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     int err = create_parameters(b);
     if (!err)

@@ -69,6 +69,7 @@ struct xbgpu_config_beam {
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
+    bool renormalise; /* for missing antennas */
 };
 
 /* What all beams share. */

@@ -213,20 +213,31 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     }
 }
 
+bool xbgpu_renormalises(const struct xbgpu_config *config)
+{
+    bool any = false;
+
+    for (size_t b = 0; b < config->beams.n; b++)
+        any = any || xbgpu_config_beam(config, b)->renormalise;
+    return any;
+}
+
 /* What beams take (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
+    uint64_t factors = xbgpu_renormalises(config) ? n_heaps * sizeof(float) : 0;
     uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;
     uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
-                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu) +
+                                     device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
-    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
+    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));
     bytes_add(&l->memory.host_bytes, 2, bytes_plus(xbgpu_beam_models_bytes(config, l), calibration)); /* steering.c */
     bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
     bytes_add(&l->memory.device_bytes, 1, staging);

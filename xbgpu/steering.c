@@ -168,6 +168,11 @@ int64_t xbgpu_steering_choose(struct xbgpu_steering *s, int64_t batch, int64_t e
     return end;
 }
 
+const struct beam_steering *xbgpu_steering_chosen(const struct xbgpu_steering *s, size_t beam)
+{
+    return rows_of(s, &s->current, beam, s->chosen[beam]);
+}
+
 static bool moves(const struct beam_steering *rows, size_t n_ants)
 {
     uint64_t any = 0;
@@ -185,7 +190,7 @@ static void copy_steering(struct xbgpu_steering *s, struct device_stream *comput
 
     s->n_moving = 0;
     for (size_t beam = 0; beam < s->n; beam++) {
-        const struct beam_steering *rows = rows_of(s, &s->current, beam, s->chosen[beam]);
+        const struct beam_steering *rows = xbgpu_steering_chosen(s, beam);
         memcpy(staging + beam * n_ants, rows, n_ants * sizeof(*rows));
         if (moves(rows, n_ants))
             moving[s->n_moving++] = (uint32_t)beam;

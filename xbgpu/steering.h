@@ -106,6 +106,9 @@ void xbgpu_steering_begin(struct xbgpu_steering *steering);
 /* Chooses the models of batch 'batch'.  Returns the batch, 'end' at most, from which on another one holds. */
 int64_t xbgpu_steering_choose(struct xbgpu_steering *steering, int64_t batch, int64_t end);
 
+/* The chosen model of a beam: [ant]. */
+const struct beam_steering *xbgpu_steering_chosen(const struct xbgpu_steering *steering, size_t beam);
+
 /* Queues the coefficients of batch 'batch' where they are due, after all that uses the old ones.  Returns the batch, 'end' at
  * most, from which on others are due; until it, 'staging' serves all calls. */
 int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, void *staging,

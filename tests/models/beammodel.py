@@ -48,6 +48,13 @@ def dither(config, seed, first_spectrum, n_spectra):
     return np.where(halves >= 2**15, halves - 2**16, halves) / 2**16
 
 
+def renormalisation(weights, present):
+    """float64 [batch]: of the antennas with a weight, sqrt(all / present ones); 1 where none is there."""
+    used = np.asarray(weights) != 0
+    n_present = (present & used).sum(-1)
+    return np.where(n_present > 0, np.sqrt(used.sum() / np.maximum(n_present, 1)), 1)
+
+
 def beam(voltages, present, pol, coefficient):
     """complex128 [batch][channel][spectrum]."""
     v = np.where(present[:, :, None, None, None], voltages[..., pol, :], 0).astype(np.float64)

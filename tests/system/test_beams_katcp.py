@@ -184,6 +184,31 @@ def test_models_that_wait(daemon, work, rng):
     assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, wanted) >= 0.999
 
 
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_renormalised(device, daemon, work, rng, request):
+    """Beams that renormalise are scaled up for missing antennas of which they have a weight; others beside them are not."""
+    config = beams_config([{"dither_seed": 11, "renormalise": True}, {"dither_seed": 12},
+                           {"dither_seed": 13, "renormalise": True}])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n = 40, 24
+    voltages, present = random_voltages(rng, config, n, 20), rng.random((n, N_ANTS)) > 0.3
+    present[3], present[4], present[5] = False, True, [False, False, True, False, False]
+    weights = np.array([1, 0.5, 0, -1, 0.25])
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        client.request("beam-weights", "beam0", *map(float, weights))
+        fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    zeros = np.zeros(N_ANTS)
+    for index, used in enumerate((weights, np.ones(N_ANTS), np.ones(N_ANTS))):
+        factors = beammodel.renormalisation(used, present) if index != 1 else np.ones(n)
+        wanted = [beammodel.coefficients(config, used, zeros, zeros, factor) for factor in factors]
+        assert check_beam(config, index, heaps_of(config, found, index), first_batch, voltages, present, wanted) >= 0.999
+    check_correlation(config, found, first_batch, voltages, present)
+
+
 WRONG = [
     ("beam-weights", ["nothing", *"11111"], "there is no beam 'nothing'"),
     ("beam-weights", ["bcp0", *"11111"], "there is no beam 'bcp0'"),
