@@ -75,6 +75,7 @@ struct xbgpu_config_beam {
 /* What all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
+    bool antenna_mask;    /* heaps have the bitmap of the antennas that came */
     int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
 };
 

@@ -140,12 +140,17 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    return layout->n_chan * layout->n_spectra * 2 + (config->steering.antenna_mask ? (layout->n_ants + 7) / 8 : 0);
+}
+
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
-    size_t heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    size_t heap_bytes = xbgpu_beam_payload_bytes(config, layout);
     size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (heap_bytes + payload - 1) / payload;
-    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(4 + config->send.crc));
+    size_t n_packets = (heap_bytes + payload - 1) / payload, n_items = 4 + config->steering.antenna_mask;
+    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(n_items + config->send.crc));
     double batch_s = (double)layout->batch_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
@@ -232,7 +237,8 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
 
     if (n_beams == 0)
         return;
-    uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
+    uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu),
                                  device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu) +
                                      device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);

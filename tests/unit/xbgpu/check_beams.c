@@ -97,7 +97,7 @@ static int take_made(int64_t *batch)
     ck_assert(xbgpu_beams_own(rig.beams, item.object));
     struct beam_buffer *buffer = item.object;
     *batch = buffer->first_batch;
-    int value = buffer->voltages[0];
+    int value = (int8_t)buffer->payloads[0];
     outbuf_give(item.object);
     return value;
 }
