@@ -347,16 +347,15 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-/* Rates count from the half of a batch nearest to the start, so that the device's integers have the phase at the start
+/* Rates count from the half of a batch that the start is in, so that the device's integers have the phase at the start
  * exactly, however long ago that is. */
-void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
-                               struct beam_steering *steering)
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
-    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* whole: heaps have 8 n spectra */
+    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* whole: heaps of 8 n spectra */
     int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
     int64_t n_halves = floor_div(start, half_samples);
     double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;

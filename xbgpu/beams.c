@@ -57,11 +57,11 @@ struct xbgpu_beams {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct engine *engine;
-    size_t n;          /* [const] beams */
+    size_t n;             /* [const] beams */
     size_t heap_bytes;    /* [const] of the voltages */
     size_t payload_bytes; /* [const] with the bitmap, where heaps have it */
     size_t n_items;       /* [const] of a heap */
-    bool renormalises; /* [const] any beam */
+    bool renormalises;    /* [const] any beam */
     struct timebase timebase;
     struct beam *parameters;        /* [n] on the host */
     struct beam *device_parameters; /* [n] */
@@ -563,8 +563,8 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
     config.stats = &b->stats;
     int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
-        err = sender_add_memory(b->send, b->buffers[i].payloads, b->layout->n_batches * b->n * b->payload_bytes,
-                                why, why_bytes);
+        err = sender_add_memory(b->send, b->buffers[i].payloads, b->layout->n_batches * b->n * b->payload_bytes, why,
+                                why_bytes);
     return err;
 }
 

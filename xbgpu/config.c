@@ -109,8 +109,9 @@ static const struct config_key beam_keys[] = {
             "Seed of the dither; -1 chooses one at random."),
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),
-    KEY_BOOL("renormalise", renormalise, false,
-             "Scale the beam up for missing antennas: by sqrt(n / n_present), where n counts the antennas with a weight."),
+    KEY_BOOL(
+        "renormalise", renormalise, false,
+        "Scale the beam up for missing antennas: by sqrt(n / n_present), where n counts the antennas with a weight."),
 };
 #undef KEYS_OF
 

@@ -238,9 +238,9 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     if (n_beams == 0)
         return;
     uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
-    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu),
-                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu) +
-                                     device_pinned_bytes(factors, on_gpu));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu), device_pinned_bytes(staging, on_gpu) +
+                                                                           device_pinned_bytes(saturated, on_gpu) +
+                                                                           device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));

@@ -21,8 +21,8 @@ size_t xbgpu_steering_bytes(const struct xbgpu_config *config, const struct xbgp
 
 size_t xbgpu_beam_models_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
-    return config->beams.n * (sizeof(struct xbgpu_beam_starts) +
-                              XBGPU_BEAM_MODELS * layout->n_ants * sizeof(struct beam_steering));
+    return config->beams.n *
+           (sizeof(struct xbgpu_beam_starts) + XBGPU_BEAM_MODELS * layout->n_ants * sizeof(struct beam_steering));
 }
 
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout)

@@ -81,8 +81,8 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
         calibration.im = at[1];
         gain = beam_multiply(gain, calibration);
     }
-    return beam_multiply(gain, beam_phasor(s->phase + args->time * s->phase_rate +
-                                           chan * (s->slope + args->time * s->slope_rate)));
+    return beam_multiply(
+        gain, beam_phasor(s->phase + args->time * s->phase_rate + chan * (s->slope + args->time * s->slope_rate)));
 }
 
 /* The exponent where the largest part is 'most' >= 0. */

@@ -203,9 +203,11 @@ TEST(coefficients_are_made_where_they_change)
     set_model(22 * 32 - 31, 3, 0);
     set_model(25 * 32 - 31, 3, UINT64_C(1) << 50);
     for (int64_t batch = 20; batch < 40; batch++)
-        ck_assert_msg(makes_anew(batch) == (batch == 20 || batch == 22 || batch == 25 || (batch >= 27 && batch % 3 == 0)),
+        ck_assert_msg(makes_anew(batch) ==
+                          (batch == 20 || batch == 22 || batch == 25 || (batch >= 27 && batch % 3 == 0)),
                       "batch %lld", (long long)batch);
-    ck_assert(makes_anew(21) && !makes_anew(20) && makes_anew(31) && !makes_anew(32)); /* time that goes back, and ahead */
+    /* Time that goes back, and ahead. */
+    ck_assert(makes_anew(21) && !makes_anew(20) && makes_anew(31) && !makes_anew(32));
 }
 
 TEST(starts_of_models)

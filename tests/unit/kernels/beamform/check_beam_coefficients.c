@@ -163,7 +163,8 @@ TEST(whole_numbers_stay_whole)
 
     work_init(&w, 3, 20, 4, false);
     for (size_t i = 0; i < w.n_steering; i++)
-        w.steering[i] = (struct beam_steering){.phase = (uint64_t)random_below(4) << 62, .amplitude = (float)random_below(300)};
+        w.steering[i] =
+            (struct beam_steering){.phase = (uint64_t)random_below(4) << 62, .amplitude = (float)random_below(300)};
     run_twin(&w);
     for (size_t row = 0; row < w.n_exponents; row++)
         for (size_t ant = 0; ant < w.args.n_ants; ant++) {
