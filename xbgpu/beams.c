@@ -250,13 +250,18 @@ void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float 
     xbgpu_steering_calibrate(&beams->steering, input, gains);
 }
 
+int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam)
+{
+    return sensor_read(&beams->streams[beam].next_timestamp).value.integer;
+}
+
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
 {
     struct beam_stream *stream = &beams->streams[beam];
 
     stream->capture = on;
     stream->from_samples = from_samples;
-    return sensor_read(&stream->next_timestamp).value.integer;
+    return xbgpu_beams_next_samples(beams, beam);
 }
 
 /* ---- Sent -------------------------------------------------------------------------------------------------------- */

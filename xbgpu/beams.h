@@ -50,6 +50,9 @@ void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float 
 /* As xbgpu_stream_set_capture(), of a beam. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 
+/* [any] The timestamp up to which a beam has been made. */
+int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam);
+
 /* Whether a buffer is one of beams. */
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
 

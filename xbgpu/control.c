@@ -35,6 +35,7 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
+    const struct xbgpu_beams *formed; /* NULL: no beams */
     struct xbgpu_beams_settings beams;
     struct state_file *beams_file;
     struct xbgpu_calibration calibration;
@@ -237,9 +238,11 @@ static void beam_delays(struct katcp_call *call, void *arg)
 {
     struct xbgpu_control *c = arg;
     struct xbgpu_beam_settings *beam = arg_beam(c, call);
-    int64_t past_samples = command_steady_samples(c->engine->channel);
 
-    set_beam(c, beam, call, beam && xbgpu_beam_settings_take_delays(beam, call, past_samples));
+    if (!beam)
+        return;
+    int64_t past_samples = xbgpu_beams_next_samples(c->formed, (size_t)(beam - c->beams.items));
+    set_beam(c, beam, call, xbgpu_beam_settings_take_delays(beam, call, past_samples));
 }
 
 static void beam_quant_gains(struct katcp_call *call, void *arg)
@@ -709,6 +712,7 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     c->layout = layout;
     c->labels = labels;
     c->engine = engine;
+    c->formed = beams;
     int err = xbgpu_settings_init(&c->settings, config, layout);
     if (!err)
         err = create_commands(c);

@@ -362,6 +362,37 @@ def test_bad_calibration_file(line, why, daemon, work):
     assert f"steering.calibration: {work}/gains:2: {why}" in text, text
 
 
+def test_oldest_model_is_forgotten(daemon, work, rng):
+    """A model beyond the seventh takes the place of the oldest one, once the second one holds."""
+    config = beams_config([{"dither_seed": 11}])
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    first_batch, n, step = 60, 30, scenario.batch_samples(config)
+    voltages, present = random_voltages(rng, config, n, 40), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    models = [random_model(rng, config, (first_batch - 40 + i) * step) for i in range(7)]
+    models.append(random_model(rng, config, (first_batch + 25) * step))
+
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        for model in models[:7]:
+            add_model(client, config, "beam0", model)
+        with pytest.raises(control.FailReply, match="room for no more"):
+            add_model(client, config, "beam0", models[7])
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("beam0.tx.next-timestamp", lambda _, v: int(v) > 0, "made")
+        add_model(client, config, "beam0", models[7])
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    wanted = [beammodel.coefficients(config, np.ones(N_ANTS), *beammodel.delays_at(config, models, first_batch + b), 1)
+              for b in range(n)]
+    assert check_beam(config, 0, heaps_of(config, found, 0), first_batch, voltages, present, wanted) >= 0.999
+    rows = [line.split()[3:] for line in (work / "state" / "beams").read_text().splitlines() if line.startswith("model")]
+    assert [row[0] for row in rows] == [load_time(config, model[0]) for model in models[1:] for _ in range(N_ANTS)]
+    np.testing.assert_array_equal([[float(x) for x in row[1:]] for row in rows],
+                                  np.concatenate([np.stack(model[1:], -1) for model in models[1:]]))
+
+
 def test_capture(daemon, work, rng):
     """A beam that is not enabled sends descriptors only, until ?capture-start with a timestamp."""
     config = beams_config([{"send_enabled": False, "dither": "none"}, {"dither": "none"}])
