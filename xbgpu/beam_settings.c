@@ -56,41 +56,110 @@ bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, stru
     return good;
 }
 
+static double (*numbers_of(const struct xbgpu_beam_settings *s, size_t model))[XBGPU_BEAM_NUMBERS]
+{
+    return s->models + model * s->n_ants;
+}
+
 /* "delay:phase" in seconds and radians. */
-static bool read_delay(struct katcp_call *call, int i, double *delay_s, double *phase_rad)
+static bool read_delay(struct katcp_call *call, int i, double *numbers)
 {
     const char *text = katcp_arg(call, i), *colon = strchr(text, ':');
     char delay[PYTHON_FLOAT_BYTES * 2];
 
     snprintf(delay, sizeof(delay), "%.*s", colon ? (int)(colon - text) : 0, text);
-    if (!colon || !python_number_float(delay, delay_s) || !python_number_float(colon + 1, phase_rad) ||
-        !isfinite(*delay_s) || !isfinite(*phase_rad)) {
+    if (!colon || !python_number_float(delay, &numbers[DELAY_S]) ||
+        !python_number_float(colon + 1, &numbers[DELAY_PHASE]) || !isfinite(numbers[DELAY_S]) ||
+        !isfinite(numbers[DELAY_PHASE])) {
         katcp_fail(call, "a delay must be DELAY:PHASE in s and rad, not '%.64s'", text);
-        return false;
-    }
-    if (fabs(*delay_s) > 1) {
-        katcp_fail(call, "a delay must be at most 1 s either way: '%.64s'", text);
         return false;
     }
     return true;
 }
 
-bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call)
+/* "delay,rate:phase,phase rate", all finite. */
+static bool read_rates(struct katcp_call *call, int i, double *numbers)
+{
+    double all[DELAY_N_NUMBERS];
+    const char *wrong = delay_request_parse(katcp_arg(call, i), all);
+
+    for (size_t n = 0; !wrong && n < DELAY_N_NUMBERS; n++)
+        wrong = isfinite(all[n]) ? NULL : "delays, phases and their rates must be finite";
+    if (!wrong && (all[DELAY_ACCELERATION] != 0 || all[DELAY_PHASE_ACCELERATION] != 0))
+        wrong = "a beam takes no accelerations";
+    if (!wrong && fabs(all[DELAY_RATE]) > DELAY_MAX_REQUEST_RATE)
+        wrong = "a delay rate must be at most 0.001 s/s either way";
+    if (wrong)
+        katcp_fail(call, "%s: '%.200s'", wrong, katcp_arg(call, i));
+    else
+        memcpy(numbers, all, XBGPU_BEAM_NUMBERS * sizeof(*numbers));
+    return !wrong;
+}
+
+/* A model of an antenna, with rates only where there is a load time; 'numbers' are zero. */
+static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
+{
+    bool has_rates = strchr(katcp_arg(call, i), ',');
+
+    if (has_rates && !is_timed) {
+        katcp_fail(call, "a model with rates needs a load time: '%.64s'", katcp_arg(call, i));
+        return false;
+    }
+    if (!(has_rates ? read_rates : read_delay)(call, i, numbers))
+        return false;
+    if (fabs(numbers[DELAY_S]) > 1) {
+        katcp_fail(call, "a delay must be at most 1 s either way: '%.64s'", katcp_arg(call, i));
+        return false;
+    }
+    return true;
+}
+
+/* Makes a place for a model, of which nothing is set.  Returns its numbers, [ant]. */
+static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
+{
+    size_t bytes = s->n_ants * sizeof(*s->models);
+    bool forgets;
+    size_t place = xbgpu_beam_starts_add(&s->starts, start_samples, &forgets);
+
+    if (forgets)
+        memmove(numbers_of(s, 1), numbers_of(s, 2), (place - 1) * bytes);
+    return memset(numbers_of(s, place), 0, bytes);
+}
+
+/* The load time, where there is one. */
+static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *call, int64_t past_samples,
+                           int64_t *start_samples)
+{
+    if (!delay_request_start(call, 1, &s->timebase, start_samples))
+        return false;
+    if (!xbgpu_beam_starts_has_room(&s->starts, *start_samples, past_samples)) {
+        katcp_fail(call, "beam %s has %d delay models that wait for their time, and room for no more", s->name,
+                   XBGPU_BEAM_MODELS - 1);
+        return false;
+    }
+    return true;
+}
+
+bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
+                                     int64_t past_samples)
 {
     size_t n = settings->n_ants;
+    bool is_timed = (size_t)katcp_n_args(call) == n + 2 && !strchr(katcp_arg(call, 1), ':');
+    int64_t start_samples = XBGPU_BEAM_ALWAYS;
 
-    if (!has_n_args(settings, call, "delays"))
+    if (!is_timed && !has_n_args(settings, call, "delays"))
         return false;
-    double *read = calloc(2 * n, sizeof(*read));
+    if (is_timed && !read_load_time(settings, call, past_samples, &start_samples))
+        return false;
+    double(*read)[XBGPU_BEAM_NUMBERS] = calloc(n, sizeof(*read));
     bool good = read;
 
     if (!good)
         katcp_fail(call, "out of memory");
     for (size_t a = 0; good && a < n; a++)
-        good = read_delay(call, 1 + (int)a, &read[a], &read[n + a]);
+        good = read_model(call, 1 + is_timed + (int)a, is_timed, read[a]);
     if (good) {
-        memcpy(settings->delays_s, read, n * sizeof(*read));
-        memcpy(settings->phases_rad, read + n, n * sizeof(*read));
+        memcpy(add_model(settings, start_samples), read, n * sizeof(*read));
         settings->is_set = true;
     }
     free(read);
@@ -118,6 +187,20 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_s
     return NULL;
 }
 
+static void write_models(FILE *text, const struct xbgpu_beam_settings *s, const struct labels *labels)
+{
+    for (size_t m = 1; m < s->starts.n; m++) {
+        int64_t unix_ns = timebase_unix_ns(&s->timebase, s->starts.samples[m]);
+        for (size_t a = 0; a < s->n_ants; a++) {
+            fprintf(text, "model %s %s %" PRId64 ".%09" PRId64, s->name, labels->antennas[a], unix_ns / NS_PER_S,
+                    unix_ns % NS_PER_S);
+            for (size_t i = 0; i < XBGPU_BEAM_NUMBERS; i++)
+                fprintf(text, " %.17g", numbers_of(s, m)[a][i]);
+            fputc('\n', text);
+        }
+    }
+}
+
 bool xbgpu_beams_settings_write(FILE *text, void *arg)
 {
     const struct xbgpu_beams_settings *all = arg;
@@ -132,7 +215,8 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
             fprintf(text, "gain %s %.17g\n", s->name, s->gain);
         for (size_t a = 0; s->is_set && a < s->n_ants; a++)
             fprintf(text, "antenna %s %s %.17g %.17g %.17g\n", s->name, all->labels->antennas[a], s->weights[a],
-                    s->delays_s[a], s->phases_rad[a]);
+                    s->models[a][DELAY_S], s->models[a][DELAY_PHASE]);
+        write_models(text, s, all->labels);
         any = any || s->is_set || s->capture_is_set;
     }
     return any;
@@ -148,22 +232,50 @@ static bool read_numbers(const struct table_row *row, size_t first, const double
     return good;
 }
 
+/* The antenna that the row names, or -1. */
+static long find_antenna(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s,
+                         const struct table_row *row)
+{
+    for (size_t a = 0; row->n > 2 && a < s->n_ants; a++)
+        if (strcmp(all->labels->antennas[a], row->fields[2]) == 0)
+            return (long)a;
+    return -1;
+}
+
 static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                          const struct table_row *row)
 {
     static const double limits[] = {XBGPU_BEAM_MAX, 1, HUGE_VAL};
     double numbers[3];
-    size_t a = 0;
+    long a = find_antenna(all, s, row);
 
-    if (!read_numbers(row, 3, limits, 3, numbers))
-        return false;
-    while (a < s->n_ants && strcmp(all->labels->antennas[a], row->fields[2]) != 0)
-        a++;
-    if (a == s->n_ants)
+    if (a < 0 || !read_numbers(row, 3, limits, 3, numbers))
         return false;
     s->weights[a] = numbers[0];
-    s->delays_s[a] = numbers[1];
-    s->phases_rad[a] = numbers[2];
+    s->models[a][DELAY_S] = numbers[1];
+    s->models[a][DELAY_PHASE] = numbers[2];
+    s->is_set = true;
+    return true;
+}
+
+/* Of the newest model, or of one behind it. */
+static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
+                            const struct table_row *row)
+{
+    static const double limits[XBGPU_BEAM_NUMBERS] = {1, DELAY_MAX_REQUEST_RATE, HUGE_VAL, HUGE_VAL};
+    double numbers[XBGPU_BEAM_NUMBERS];
+    long a = find_antenna(all, s, row);
+    int64_t unix_ns;
+
+    if (a < 0 || !read_numbers(row, 4, limits, XBGPU_BEAM_NUMBERS, numbers) ||
+        timebase_parse_unix_ns(row->fields[3], &unix_ns))
+        return false;
+    int64_t samples = timebase_samples_nearest(&s->timebase, unix_ns), newest = s->starts.samples[s->starts.n - 1];
+    if (samples < 0 || samples < newest || (samples > newest && s->starts.n == XBGPU_BEAM_MODELS))
+        return false;
+    if (samples > newest)
+        add_model(s, samples);
+    memcpy(numbers_of(s, s->starts.n - 1)[a], numbers, sizeof(numbers));
     s->is_set = true;
     return true;
 }
@@ -205,6 +317,7 @@ static int read_row(const struct table_row *row, void *arg)
     struct xbgpu_beam_settings *s = row->n > 1 ? xbgpu_beams_settings_find(r->all, row->fields[1]) : NULL;
     const char *what = row->fields[0];
     bool good = s && (strcmp(what, "antenna") == 0   ? read_antenna(r->all, s, row)
+                      : strcmp(what, "model") == 0   ? read_kept_model(r->all, s, row)
                       : strcmp(what, "gain") == 0    ? read_gain(s, row)
                       : strcmp(what, "capture") == 0 ? read_capture(s, row)
                                                      : false);
@@ -234,26 +347,39 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struct beam_steering *steering)
+/* Rates count from the half of a batch that the start is in, so that the device's integers have the phase at the start
+ * exactly, however long ago that is. */
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
+    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* whole: heaps of 8 n spectra */
+    int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
+    int64_t n_halves = floor_div(start, half_samples);
+    double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
 
-    for (size_t a = 0; a < settings->n_ants; a++)
+    for (size_t a = 0; a < settings->n_ants; a++) {
+        const double *numbers = numbers_of(settings, model)[a];
+        double phase = numbers[DELAY_PHASE] / (2 * M_PI) - numbers[DELAY_S] * from_centre_hz;
+        double phase_rate = numbers[DELAY_PHASE_RATE] / (2 * M_PI) - numbers[DELAY_RATE] * from_centre_hz;
+        double slope = -numbers[DELAY_S] * chan_hz, slope_rate = -numbers[DELAY_RATE] * chan_hz;
         steering[a] = (struct beam_steering){
-            .phase = phase_of(settings->phases_rad[a] / (2 * M_PI) - settings->delays_s[a] * from_centre_hz),
-            .slope = phase_of(-settings->delays_s[a] * chan_hz),
             .amplitude = (float)(settings->weights[a] * settings->gain),
+            .phase_rate = phase_of(phase_rate * half_s),
+            .slope_rate = phase_of(slope_rate * half_s),
         };
+        steering[a].phase = phase_of(phase + phase_rate * since_s) - (uint64_t)n_halves * steering[a].phase_rate;
+        steering[a].slope = phase_of(slope + slope_rate * since_s) - (uint64_t)n_halves * steering[a].slope_rate;
+    }
 }
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
 /* Writes 'first', the numbers, and 'last' into a sensor. */
 static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64_t unix_ns, const char *first,
-                     const double *numbers, const double *others, const char *last)
+                     const double *numbers, size_t n, const char *last)
 {
     char *text = NULL, number[PYTHON_FLOAT_BYTES];
     size_t n_bytes = 0;
@@ -262,24 +388,39 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     if (!out)
         return;
     fputs(first, out);
-    for (size_t a = 0; a < s->n_ants; a++) {
-        fprintf(out, "%s%s", a || others ? ", " : "", python_number_float_text(numbers[a], number));
-        if (others)
-            fprintf(out, ", %s", python_number_float_text(others[a], number));
-    }
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s%s", i ? ", " : "", python_number_float_text(numbers[i], number));
     fputs(last, out);
     if (fclose(out) == 0)
         sensors_set_text(s->sensors, sensor, unix_ns, SENSOR_NOMINAL, text);
     free(text);
 }
 
-void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
+/* The newest model's delays and phases as they are at 'samples', or at the load time behind it. */
+static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
+    const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);
+    int64_t start = s->starts.samples[s->starts.n - 1];
+    int64_t at = samples > start ? samples : start;
+    double since_s = (double)(at - start) / timebase_decimal_to_double(s->timebase.adc_sample_rate_hz);
+    double *shown = calloc(2 * s->n_ants, sizeof(*shown));
     char first[32];
 
-    snprintf(first, sizeof(first), "(%" PRId64, samples);
-    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, NULL, "]");
-    set_list(settings, &settings->delay, unix_ns, first, settings->delays_s, settings->phases_rad, ")");
+    if (!shown)
+        return;
+    for (size_t a = 0; a < s->n_ants; a++) {
+        shown[2 * a] = numbers[a][DELAY_S] + numbers[a][DELAY_RATE] * since_s;
+        shown[2 * a + 1] = numbers[a][DELAY_PHASE] + numbers[a][DELAY_PHASE_RATE] * since_s;
+    }
+    snprintf(first, sizeof(first), "(%" PRId64 ", ", at);
+    set_list(s, &s->delay, unix_ns, first, shown, 2 * s->n_ants, ")");
+    free(shown);
+}
+
+void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
+{
+    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n_ants, "]");
+    show_delays(settings, samples, unix_ns);
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
 }
 
@@ -317,15 +458,16 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
 
     *settings = (struct xbgpu_beam_settings){
         .config = config,
+        .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false},
         .name = xbgpu_config_beam(config, beam)->name,
         .n_ants = n_ants,
         .sensors = sensors,
         .weights = calloc(n_ants, sizeof(double)),
-        .delays_s = calloc(n_ants, sizeof(double)),
-        .phases_rad = calloc(n_ants, sizeof(double)),
+        .starts = {1, {XBGPU_BEAM_ALWAYS}},
+        .models = calloc(XBGPU_BEAM_MODELS * n_ants, sizeof(*settings->models)),
         .gain = 1,
     };
-    if (!settings->weights || !settings->delays_s || !settings->phases_rad)
+    if (!settings->weights || !settings->models)
         return -ENOMEM;
     for (size_t a = 0; a < n_ants; a++)
         settings->weights[a] = 1;
@@ -340,6 +482,5 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings)
 {
     free(settings->weights);
-    free(settings->delays_s);
-    free(settings->phases_rad);
+    free(settings->models);
 }

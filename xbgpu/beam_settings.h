@@ -4,20 +4,24 @@
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
  * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
- * 2^-63 turns.
+ * 2^-63 turns.  A model with a load time has both at that time, and rates; what is without a load time holds at once.
  * The text that is kept has rows for each beam that was set:
  *
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
  *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
+ *     model   BEAM ANTENNA START DELAY RATE PHASE PHASE_RATE
+ *                                                  (of the models with a load time, in UNIX s: one for each antenna)
  *
  * Threads: main.   Blocking: never, but for reading the text. */
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
+#include "common/engine/delay_request.h"
 #include "common/telemetry/sensor.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
+#include "xbgpu/steering.h"
 
 #include <stdio.h>
 
@@ -26,16 +30,20 @@
 struct katcp_call;
 struct labels;
 
+/* What a model has of an antenna, by enum delay_number. */
+#define XBGPU_BEAM_NUMBERS (DELAY_PHASE_RATE + 1)
+
 struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
+    struct timebase timebase;
     const char *name;
     size_t n_ants;
     struct sensors *sensors;
-    double *weights;    /* [ant] */
-    double *delays_s;   /* [ant] */
-    double *phases_rad; /* [ant] */
-    double gain;        /* the quantiser's */
-    bool is_set;        /* weights, delays or gain */
+    double *weights; /* [ant] */
+    struct xbgpu_beam_starts starts;
+    double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][ant]: s, s/s, rad, rad/s */
+    double gain;                          /* the quantiser's */
+    bool is_set;                          /* weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
@@ -48,15 +56,18 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
 /* Zeros are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call. */
+/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call.  Models of
+ * delays that ended before 'past_samples' may be forgotten. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
-bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call);
+bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
+                                     int64_t past_samples);
 bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 
-/* Writes [ant]. */
-void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struct beam_steering *steering);
+/* Writes [ant] of a model. */
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
+                               struct beam_steering *steering);
 
-/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns'. */
+/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns', or from the load time of the newest model on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
 /* All beams of an engine. */

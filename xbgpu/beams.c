@@ -13,12 +13,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
 
-enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, N_ITEMS };
+enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_ITEMS };
 
 /* The beams of an input. */
 struct beam_buffer {
@@ -27,9 +28,11 @@ struct beam_buffer {
     void *steering;             /* [const] pinned, as steering.h says */
     int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
     uint32_t *device_saturated; /* [const] [batch][beam] */
-    int8_t *voltages;           /* [const] pinned, the same */
+    uint8_t *payloads;          /* [const] pinned: [batch][beam], the same with the bitmap behind it */
     uint32_t *saturated;        /* [const] pinned, the same */
     uint32_t *n_present;        /* [const] [batch] antennas */
+    float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
+    float *renormalise;         /* [const] pinned, the same */
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* batches that were made */
     int64_t last_arrival_ns;
@@ -54,8 +57,11 @@ struct xbgpu_beams {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct engine *engine;
-    size_t n;          /* [const] beams */
-    size_t heap_bytes; /* [const] */
+    size_t n;             /* [const] beams */
+    size_t heap_bytes;    /* [const] of the voltages */
+    size_t payload_bytes; /* [const] with the bitmap, where heaps have it */
+    size_t n_items;       /* [const] of a heap */
+    bool renormalises;    /* [const] any beam */
     struct timebase timebase;
     struct beam *parameters;        /* [n] on the host */
     struct beam *device_parameters; /* [n] */
@@ -65,7 +71,7 @@ struct xbgpu_beams {
     struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
-    bool taken;                  /* all of the current input has been queued, or dropped */
+    size_t next;                 /* batch of the current input: those before it have been queued, or dropped */
     struct beam_stream *streams; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
@@ -80,15 +86,15 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams)
 {
     if (!beams)
         return;
-    beams->taken = false;
+    beams->next = 0;
     xbgpu_steering_begin(&beams->steering);
 }
 
+/* Queues the kernel for batches [begin, end) of the input. */
 static void form(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
-                 struct beam_buffer *buffer)
+                 struct beam_buffer *buffer, size_t begin, size_t end)
 {
     const struct xbgpu_layout *l = b->layout;
-    size_t first = input->begin, n = input->n_batches - first, batch_bytes = b->n * b->heap_bytes;
     const struct beamform_args args = {
         .voltages = input->voltages,
         .coefficients = b->steering.coefficients,
@@ -96,6 +102,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .beams = b->device_parameters,
         .slots = b->device_slots,
         .n_slots = b->n_slots,
+        .renormalise = buffer->device_renormalise,
         .out = buffer->device_voltages,
         .saturated = buffer->device_saturated,
         .first_spectrum = (uint64_t)input->first_batch * l->n_spectra,
@@ -105,17 +112,35 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .n_chan = (uint32_t)l->n_chan,
         .n_spectra = (uint32_t)l->n_spectra,
         .chan_offset = (uint32_t)b->config->recv.chan_offset,
-        .first_batch = (uint32_t)first,
-        .n_batches = (uint32_t)n,
+        .first_batch = (uint32_t)begin,
+        .n_batches = (uint32_t)(end - begin),
     };
-    struct device_stream *download = b->engine->download;
     struct kernel_grid grid = beamform_grid(&args);
 
-    device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
     device_launch(compute, b->kernel, &grid, &args);
+}
+
+/* Queues all of a buffer, with new coefficients where these are due. */
+static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
+                 struct beam_buffer *buffer)
+{
+    const struct xbgpu_layout *l = b->layout;
+    size_t first = buffer->begin, n = buffer->end - first;
+    struct device_stream *download = b->engine->download;
+
+    if (b->renormalises)
+        device_copy(compute, buffer->device_renormalise + first * b->n, buffer->renormalise + first * b->n,
+                    n * b->n * sizeof(*buffer->renormalise));
+    device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
+    for (size_t begin = first, end; begin < buffer->end; begin = end) {
+        end = (size_t)(xbgpu_steering_make(&b->steering, compute, buffer->steering, input->first_batch + (int64_t)begin,
+                                           input->first_batch + (int64_t)buffer->end) -
+                       input->first_batch);
+        form(b, compute, input, buffer, begin, end);
+    }
     outbuf_finish(&buffer->base, compute, download);
-    device_copy(download, buffer->voltages + first * batch_bytes, buffer->device_voltages + first * batch_bytes,
-                n * batch_bytes);
+    device_copy_2d(download, buffer->payloads + first * b->n * b->payload_bytes, b->payload_bytes,
+                   buffer->device_voltages + first * b->n * b->heap_bytes, b->heap_bytes, b->heap_bytes, n * b->n);
     device_copy(download, buffer->saturated, buffer->device_saturated,
                 l->n_batches * b->n * sizeof(*buffer->saturated));
     outbuf_download(&buffer->base, download);
@@ -130,40 +155,104 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
+/* Writes the bitmap behind all heaps of a batch, where they have it: antenna a is bit a % 8 of byte a / 8. */
+static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
+                       size_t batch)
+{
+    const uint8_t *present = input->present + batch * b->layout->n_ants;
+    size_t n_bytes = b->payload_bytes - b->heap_bytes;
+    uint8_t *mask = buffer->payloads + batch * b->n * b->payload_bytes + b->heap_bytes;
+
+    if (n_bytes == 0)
+        return;
+    memset(mask, 0, n_bytes);
+    for (size_t ant = 0; ant < b->layout->n_ants; ant++)
+        mask[ant / 8] |= (uint8_t)((present[ant] != 0) << ant % 8);
+    for (size_t beam = 1; beam < b->n; beam++)
+        memcpy(mask + beam * b->payload_bytes, mask, n_bytes);
+}
+
+/* What a beam of the batch is multiplied by, for the antennas with a weight that are missing. */
+static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
+{
+    const struct beam_steering *steering = xbgpu_steering_chosen(&b->steering, beam);
+    uint32_t n = 0, n_present = 0;
+
+    for (size_t ant = 0; ant < b->layout->n_ants; ant++) {
+        bool is_used = steering[ant].amplitude != 0;
+        n += is_used;
+        n_present += is_used && present[ant];
+    }
+    return n_present > 0 ? (float)sqrt((double)n / n_present) : 1;
+}
+
+static void set_factors(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
+                        size_t batch)
+{
+    size_t n_ants = b->layout->n_ants;
+    bool misses = buffer->n_present[batch] < n_ants;
+
+    for (size_t beam = 0; beam < b->n; beam++)
+        buffer->renormalise[batch * b->n + beam] =
+            misses && b->streams[beam].config->renormalise ? factor_of(b, beam, input->present + batch * n_ants) : 1;
+}
+
+/* Batches of one buffer: as many as have the same models. */
+static void take(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
+                 struct beam_buffer *buffer)
+{
+    int64_t end = xbgpu_steering_choose(&b->steering, input->first_batch + (int64_t)b->next,
+                                        input->first_batch + (int64_t)input->n_batches);
+
+    buffer->first_batch = input->first_batch;
+    buffer->begin = b->next;
+    buffer->end = b->next = (size_t)(end - input->first_batch);
+    buffer->last_arrival_ns = input->last_arrival_ns;
+    for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
+        buffer->n_present[batch] = count_present(b, input, batch);
+        write_mask(b, input, buffer, batch);
+        if (b->renormalises)
+            set_factors(b, input, buffer, batch);
+    }
+    fill(b, compute, input, buffer);
+}
+
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait)
 {
     struct xbgpu_beams *b = beams;
 
-    if (!b || b->taken || input->begin >= input->n_batches)
+    if (!b)
         return true;
-    struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
-    if (!buffer && may_wait)
-        return false;
-    b->taken = true;
-    if (!buffer) {
-        counter_add(&b->dropped_heaps, (input->n_batches - input->begin) * b->n);
-        return true;
+    b->next = b->next > input->begin ? b->next : input->begin;
+    while (b->next < input->n_batches) {
+        struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
+        if (!buffer && may_wait)
+            return false;
+        if (buffer) {
+            take(b, compute, input, buffer);
+        } else {
+            counter_add(&b->dropped_heaps, (input->n_batches - b->next) * b->n);
+            b->next = input->n_batches;
+        }
     }
-    buffer->first_batch = input->first_batch;
-    buffer->begin = input->begin;
-    buffer->end = input->n_batches;
-    buffer->last_arrival_ns = input->last_arrival_ns;
-    for (size_t batch = buffer->begin; batch < buffer->end; batch++)
-        buffer->n_present[batch] = count_present(b, input, batch);
-    xbgpu_steering_make(&b->steering, compute, buffer->steering);
-    form(b, compute, input, buffer);
     return true;
 }
 
-void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering)
+void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_samples,
+                       const struct beam_steering *steering)
 {
-    xbgpu_steering_set(&beams->steering, beam, steering);
+    xbgpu_steering_set(&beams->steering, beam, start_samples, steering);
 }
 
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)
 {
     xbgpu_steering_calibrate(&beams->steering, input, gains);
+}
+
+int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam)
+{
+    return sensor_read(&beams->streams[beam].next_timestamp).value.integer;
 }
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
@@ -172,7 +261,7 @@ int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on,
 
     stream->capture = on;
     stream->from_samples = from_samples;
-    return sensor_read(&stream->next_timestamp).value.integer;
+    return xbgpu_beams_next_samples(beams, beam);
 }
 
 /* ---- Sent -------------------------------------------------------------------------------------------------------- */
@@ -197,7 +286,7 @@ static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t 
     heap->items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
     heap->items[ITEM_BEAM_ANTS].value = buffer->n_present[batch];
     counter_add(&stream->heaps, 1);
-    counter_add(&stream->bytes, b->heap_bytes);
+    counter_add(&stream->bytes, b->payload_bytes);
     counter_add(&stream->samples, b->heap_bytes / 2);
     counter_add(&stream->clipped_samples, n_clipped);
 }
@@ -257,13 +346,14 @@ static void lay_out_heaps(struct xbgpu_beams *b, struct beam_buffer *buffer)
     for (size_t i = 0; i < b->layout->n_batches * b->n; i++)
         buffer->heaps[i] = (struct send_heap){
             .destination = (unsigned)(i % b->n),
-            .payload = (const uint8_t *)buffer->voltages + i * b->heap_bytes,
-            .payload_bytes = b->heap_bytes,
+            .payload = buffer->payloads + i * b->payload_bytes,
+            .payload_bytes = b->payload_bytes,
             .items = {[ITEM_TIMESTAMP] = {SPEAD_TIMESTAMP, true, 0},
                       [ITEM_FREQUENCY] = {SPEAD_FREQUENCY, true, (uint64_t)b->config->recv.chan_offset},
                       [ITEM_BEAM_ANTS] = {SPEAD_BEAM_ANTS, true, 0},
-                      [ITEM_RAW] = {SPEAD_BF_RAW, false, 0}},
-            .n_items = N_ITEMS,
+                      [ITEM_RAW] = {SPEAD_BF_RAW, false, 0},
+                      [ITEM_MASK] = {SPEAD_BEAM_MASK, false, b->heap_bytes}},
+            .n_items = b->n_items,
         };
     for (size_t batch = 0; batch < b->layout->n_batches; batch++)
         buffer->groups[batch].heaps = buffer->sent + batch * b->n;
@@ -279,14 +369,19 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     buffer->steering = device_alloc_pinned(device, xbgpu_steering_bytes(b->config, b->layout));
     buffer->device_voltages = device_alloc(device, n_heaps * b->heap_bytes);
     buffer->device_saturated = device_alloc(device, n_heaps * sizeof(*buffer->saturated));
-    buffer->voltages = device_alloc_pinned(device, n_heaps * b->heap_bytes);
+    buffer->payloads = device_alloc_pinned(device, n_heaps * b->payload_bytes);
     buffer->saturated = device_alloc_pinned(device, n_heaps * sizeof(*buffer->saturated));
     buffer->n_present = calloc(b->layout->n_batches, sizeof(*buffer->n_present));
+    if (b->renormalises) {
+        buffer->device_renormalise = device_alloc(device, n_heaps * sizeof(*buffer->renormalise));
+        buffer->renormalise = device_alloc_pinned(device, n_heaps * sizeof(*buffer->renormalise));
+    }
     buffer->heaps = calloc(n_heaps, sizeof(*buffer->heaps));
     buffer->sent = calloc(n_heaps, sizeof(*buffer->sent));
     buffer->groups = calloc(b->layout->n_batches, sizeof(*buffer->groups));
-    if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->voltages ||
-        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups)
+    if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->payloads ||
+        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups ||
+        (b->renormalises && (!buffer->device_renormalise || !buffer->renormalise)))
         return -ENOMEM;
     lay_out_heaps(b, buffer);
     return outbuf_init(&buffer->base, &b->pool, b->engine);
@@ -300,8 +395,10 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     device_free_pinned(device, buffer->steering);
     device_free(device, buffer->device_voltages);
     device_free(device, buffer->device_saturated);
-    device_free_pinned(device, buffer->voltages);
+    device_free_pinned(device, buffer->payloads);
     device_free_pinned(device, buffer->saturated);
+    device_free(device, buffer->device_renormalise);
+    device_free_pinned(device, buffer->renormalise);
     free(buffer->n_present);
     free(buffer->heaps);
     free(buffer->sent);
@@ -445,25 +542,33 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
                       .format_bits = 8,
                       .n_dims = 3,
                       .shape = {(int64_t)b->layout->n_chan, (int64_t)b->layout->n_spectra, 2}},
+        [ITEM_MASK] = {.id = SPEAD_BEAM_MASK,
+                       .name = "beam_mask",
+                       .description = "Antennas included in beam: antenna a is bit a % 8 of byte a / 8.",
+                       .dtype = "|u1",
+                       .format_type = 'u',
+                       .format_bits = 8,
+                       .n_dims = 1,
+                       .shape = {(int64_t)(b->payload_bytes - b->heap_bytes)}},
     };
     struct send_stream_config config;
 
     outbuf_stream_config(&b->config->send, b->engine, &config);
     config.name = "beams";
     config.sink.destinations = &b->destinations;
-    config.heap_bytes = b->heap_bytes;
-    config.n_items = N_ITEMS;
+    config.heap_bytes = b->payload_bytes;
+    config.n_items = b->n_items;
     config.rate_bytes_per_s = xbgpu_beam_rate(b->config, b->layout);
     config.heap_cnt_start = (uint64_t)(b->config->recv.chan_offset / b->config->recv.n_chan_substream);
     config.heap_cnt_step = (uint64_t)(b->config->recv.n_chan / b->config->recv.n_chan_substream);
     config.descriptors = descriptors;
-    config.n_descriptors = N_ITEMS;
+    config.n_descriptors = b->n_items;
     config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
     config.max_jobs = XBGPU_BEAM_BUFFERS;
     config.stats = &b->stats;
     int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
-        err = sender_add_memory(b->send, b->buffers[i].voltages, b->layout->n_batches * b->n * b->heap_bytes, why,
+        err = sender_add_memory(b->send, b->buffers[i].payloads, b->layout->n_batches * b->n * b->payload_bytes, why,
                                 why_bytes);
     return err;
 }
@@ -482,6 +587,9 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->engine = engine;
     b->n = config->beams.n;
     b->heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    b->payload_bytes = xbgpu_beam_payload_bytes(config, layout);
+    b->n_items = config->steering.antenna_mask ? N_ITEMS : ITEM_MASK;
+    b->renormalises = xbgpu_renormalises(config);
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     int err = create_parameters(b);
     if (!err)

@@ -69,11 +69,14 @@ struct xbgpu_config_beam {
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
+    bool renormalise; /* for missing antennas */
 };
 
 /* What all beams share. */
 struct xbgpu_config_steering {
-    char *calibration; /* file of gains (calibration.h); NULL: none */
+    char *calibration;    /* file of gains (calibration.h); NULL: none */
+    bool antenna_mask;    /* heaps have the bitmap of the antennas that came */
+    int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
 };
 
 struct xbgpu_config {

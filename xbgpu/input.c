@@ -417,7 +417,9 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
         if (samples < x->next_samples) /* batches that have not been pushed yet */
             command->effective_samples = samples;
         break;
-    case XBGPU_COMMAND_BEAM: xbgpu_beams_steer(x->beams, command->index, command->steering); break;
+    case XBGPU_COMMAND_BEAM:
+        xbgpu_beams_steer(x->beams, command->index, command->from_samples, command->steering);
+        break;
     case XBGPU_COMMAND_CALIBRATION: xbgpu_beams_calibrate(x->beams, command->index, command->calibration); break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)

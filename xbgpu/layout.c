@@ -140,12 +140,17 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    return layout->n_chan * layout->n_spectra * 2 + (config->steering.antenna_mask ? (layout->n_ants + 7) / 8 : 0);
+}
+
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
-    size_t heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    size_t heap_bytes = xbgpu_beam_payload_bytes(config, layout);
     size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (heap_bytes + payload - 1) / payload;
-    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(4 + config->send.crc));
+    size_t n_packets = (heap_bytes + payload - 1) / payload, n_items = 4 + config->steering.antenna_mask;
+    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(n_items + config->send.crc));
     double batch_s = (double)layout->batch_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
@@ -213,21 +218,33 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     }
 }
 
+bool xbgpu_renormalises(const struct xbgpu_config *config)
+{
+    bool any = false;
+
+    for (size_t b = 0; b < config->beams.n; b++)
+        any = any || xbgpu_config_beam(config, b)->renormalise;
+    return any;
+}
+
 /* What beams take (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
+    uint64_t factors = xbgpu_renormalises(config) ? n_heaps * sizeof(float) : 0;
     uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;
-    uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
-                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+    uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu), device_pinned_bytes(staging, on_gpu) +
+                                                                           device_pinned_bytes(saturated, on_gpu) +
+                                                                           device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
-    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
-    bytes_add(&l->memory.host_bytes, 2, staging);
+    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));
+    bytes_add(&l->memory.host_bytes, 2, bytes_plus(xbgpu_beam_models_bytes(config, l), calibration)); /* steering.c */
     bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
     bytes_add(&l->memory.device_bytes, 1, staging);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));

@@ -40,6 +40,7 @@ enum spead_item_id {
     SPEAD_FENG_RAW = 0x4300,
     SPEAD_BF_RAW = 0x5000,
     SPEAD_BEAM_ANTS = 0x5004,
+    SPEAD_BEAM_MASK = 0x5080, /* ours: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
 #define SPEAD_CTRL_STOP        2

@@ -33,8 +33,8 @@ static void beam_coefficients_cpu(const void *args, int n_threads)
 
 #pragma omp parallel for num_threads(n_threads)
     for (uint32_t chan = 0; chan < a->n_chan; chan++)
-        for (uint32_t beam = 0; beam < a->n_beams; beam++)
-            make_channel(a, beam, chan);
+        for (uint32_t i = 0; i < beam_coefficients_n(a); i++)
+            make_channel(a, beam_coefficients_beam(a, i), chan);
 }
 
 const struct kernel beam_coefficients_kernel = {
@@ -49,7 +49,7 @@ const struct kernel beam_coefficients_kernel = {
 
 struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args)
 {
-    uint64_t n_warps = (uint64_t)args->n_chan * args->n_beams;
+    uint64_t n_warps = (uint64_t)args->n_chan * beam_coefficients_n(args);
 
     return (struct kernel_grid){.blocks = {(uint32_t)((n_warps + WARPS - 1) / WARPS), 1, 1}, .threads = 32 * WARPS};
 }

@@ -1,11 +1,13 @@
 /* beam_coefficients - what each antenna's voltages are multiplied by, for each beam and channel, as 16-bit integers.
- *   steering      [beam][ant]                  phase, its slope over channels, amplitude (weight times gain)
+ *   steering      [beam][ant]                  phase, its slope over channels, their rates, amplitude (weight times gain)
  *   beams         [beam]                       the polarisation is used here
+ *   listed        uint32 [n_listed]            the beams whose coefficients are made; NULL: all
  *   calibration   float [ant][pol][chan][re, im]   NULL: 1
  *   coefficients  int16 [chan][beam][ant][re, im]
  *   exponents     int32 [chan][beam]
  *
- * With c = amplitude * calibration * e^{2 pi j (phase + chan * slope)} in single precision (beam_phasor.h),
+ * With c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in single
+ * precision (beam_phasor.h), where phases are exact,
  *     coefficient = c * 2^exponent, rounded half to even;
  * the exponent is the largest for which no part of the beam's coefficients in the channel is above BEAM_COEFFICIENT_MAX,
  * and BEAM_EXPONENT_MAX at most.  So a channel whose calibration is far off spoils no other channel.  Parts that are whole
@@ -15,7 +17,7 @@
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
  * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
  * Bound by:  arithmetic: a coefficient takes about 60 operations, twice.  The caller launches the kernel again after each
- *            change of the steering. */
+ *            change of the steering, and for beams with rates as time goes by. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -30,6 +32,8 @@ struct beam_steering {
     uint64_t slope; /* phase from a channel to the next one, in 2^-64 turns */
     float amplitude;
     uint32_t unused;
+    uint64_t phase_rate; /* per unit of time, in 2^-64 turns */
+    uint64_t slope_rate;
 };
 
 /* A beam of one polarisation. */
@@ -43,12 +47,26 @@ struct beam_coefficients_args {
     const struct beam_steering *steering;
     const struct beam *beams;
     const float *calibration;
+    const uint32_t *listed;
     int16_t *coefficients;
     int32_t *exponents;
+    uint64_t time; /* in the units of the rates; before 0 it wraps */
+    uint32_t n_listed;
     uint32_t n_beams;
     uint32_t n_ants;
     uint32_t n_chan;
 };
+
+/* How many beams are made, and the number of one of them. */
+static inline uint32_t beam_coefficients_n(const struct beam_coefficients_args *args)
+{
+    return args->listed ? args->n_listed : args->n_beams;
+}
+
+static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_args *args, uint32_t i)
+{
+    return args->listed ? args->listed[i] : i;
+}
 
 /* The coefficient before it is scaled. */
 static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args, uint32_t beam,
@@ -63,7 +81,8 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
         calibration.im = at[1];
         gain = beam_multiply(gain, calibration);
     }
-    return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
+    return beam_multiply(
+        gain, beam_phasor(s->phase + args->time * s->phase_rate + chan * (s->slope + args->time * s->slope_rate)));
 }
 
 /* The exponent where the largest part is 'most' >= 0. */

@@ -77,7 +77,7 @@ static uint32_t finish(const struct beamform_args *a, const struct sums *sums, s
 {
     const struct beam *of = &a->beams[beam];
     float scale = beam_power_of_two(-a->exponents[(size_t)chan * a->n_beams + beam]);
-    float renormalise = a->renormalise ? a->renormalise[batch] : 1;
+    float renormalise = a->renormalise ? a->renormalise[batch * a->n_beams + beam] : 1;
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
     int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
     uint32_t bits[4] = {0}, n_clipped = 0;

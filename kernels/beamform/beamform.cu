@@ -166,7 +166,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     const struct beam of = args.beams[beam];
     const uint32_t chan = blockIdx.x;
     const float scale = beam_power_of_two(-args.exponents[(uint64_t)chan * args.n_beams + beam]);
-    const float renormalise = args.renormalise ? args.renormalise[batch] : 1.0f;
+    const float renormalise = args.renormalise ? args.renormalise[(uint64_t)batch * args.n_beams + beam] : 1.0f;
     const uint64_t spectrum = args.first_spectrum + (uint64_t)batch * args.n_spectra + s;
     const uint64_t at = (((uint64_t)batch * args.n_beams + beam) * args.n_chan + chan) * args.n_spectra + s;
     uint32_t words[4] = {0, 0, 0, 0}, n_clipped = 0;

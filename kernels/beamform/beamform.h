@@ -4,7 +4,7 @@
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
  *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
- *   renormalise   float [batch]                               NULL: 1
+ *   renormalise   float [batch][beam]                         NULL: 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        added to
  *

@@ -79,8 +79,8 @@ static void work_steer(struct work *w)
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b] = (struct beam){.seed = b + 1, .pol = b % N_POLS, .dither = 1};
     for (size_t i = 0; i < n; i++)
-        w->steering[i] =
-            (struct beam_steering){i * UINT64_C(0x9E3779B97F4A7C15), i * UINT64_C(0xBF58476D1CE4E5B9), 0.05f, 0};
+        w->steering[i] = (struct beam_steering){
+            .phase = i * UINT64_C(0x9E3779B97F4A7C15), .slope = i * UINT64_C(0xBF58476D1CE4E5B9), .amplitude = 0.05f};
     w->args.n_slots = beamform_slots(w->beams, w->args.n_beams, slots);
     w->args.slots = upload(w->bed, slots, beamform_max_slots(w->args.n_beams) * sizeof(*slots));
     w->args.beams = w->steered.beams = upload(w->bed, w->beams, n_beams * sizeof(*w->beams));

@@ -76,8 +76,13 @@ static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_
     w->exponents = malloc((w->n_exponents + 1) * sizeof(*w->exponents));
     memset(w->coefficients, 0xa5, (w->n_coefficients + 1) * sizeof(*w->coefficients));
     memset(w->exponents, 0xa5, (w->n_exponents + 1) * sizeof(*w->exponents));
+    w->args.time = random_u64();
     for (size_t i = 0; i < w->n_steering; i++)
-        w->steering[i] = (struct beam_steering){random_u64(), random_u64(), (float)random_below(1000) / 64, 0};
+        w->steering[i] = (struct beam_steering){.phase = random_u64(),
+                                                .slope = random_u64(),
+                                                .amplitude = (float)random_below(1000) / 64,
+                                                .phase_rate = random_u64(),
+                                                .slope_rate = random_u64()};
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b].pol = (uint32_t)random_below(2);
     for (size_t i = 0; i < w->n_calibration; i++)
@@ -99,7 +104,9 @@ static double complex model(const struct work *w, size_t beam, size_t ant, size_
     const float *at = w->calibration + ((ant * N_POLS + w->beams[beam].pol) * w->args.n_chan + chan) * 2;
     double complex gain = w->n_calibration ? at[0] + I * at[1] : 1;
 
-    return s->amplitude * gain * cexp(2 * I * M_PI * turns_of(s->phase + chan * s->slope));
+    uint64_t phase = s->phase + w->args.time * s->phase_rate, slope = s->slope + w->args.time * s->slope_rate;
+
+    return s->amplitude * gain * cexp(2 * I * M_PI * turns_of(phase + chan * slope));
 }
 
 /* Every coefficient is the model's to half a step and what single precision loses; the largest has all its bits. */
@@ -156,7 +163,8 @@ TEST(whole_numbers_stay_whole)
 
     work_init(&w, 3, 20, 4, false);
     for (size_t i = 0; i < w.n_steering; i++)
-        w.steering[i] = (struct beam_steering){(uint64_t)random_below(4) << 62, 0, (float)random_below(300), 0};
+        w.steering[i] =
+            (struct beam_steering){.phase = (uint64_t)random_below(4) << 62, .amplitude = (float)random_below(300)};
     run_twin(&w);
     for (size_t row = 0; row < w.n_exponents; row++)
         for (size_t ant = 0; ant < w.args.n_ants; ant++) {
@@ -164,6 +172,35 @@ TEST(whole_numbers_stay_whole)
             double whole = ldexp(abs(found[0]) + abs(found[1]), -w.exponents[row]);
             ck_assert(whole == (double)w.steering[row % 3 * w.args.n_ants + ant].amplitude);
         }
+    work_fini(&w);
+}
+
+/* Of listed beams alone coefficients are made anew. */
+TEST(listed_beams)
+{
+    static const uint32_t listed[] = {4, 1};
+    struct work w;
+
+    work_init(&w, 5, 7, 3, false);
+    run_twin(&w);
+    int16_t *before = malloc(w.n_coefficients * sizeof(*before));
+    memcpy(before, w.coefficients, w.n_coefficients * sizeof(*before));
+    w.args.time++;
+    w.args.listed = listed;
+    w.args.n_listed = ARRAY_LEN(listed);
+    run_twin(&w);
+    for (size_t row = 0; row < w.n_exponents; row++) {
+        bool same = memcmp(w.coefficients + row * 7 * 2, before + row * 7 * 2, 7 * 2 * sizeof(*before)) == 0;
+        ck_assert(same == (row % 5 != 4 && row % 5 != 1));
+    }
+    w.args.listed = NULL;
+    memcpy(before, w.coefficients, w.n_coefficients * sizeof(*before));
+    run_twin(&w);
+    check(&w);
+    for (size_t row = 0; row < w.n_exponents; row++)
+        if (row % 5 == 4 || row % 5 == 1)
+            ck_assert_int_eq(memcmp(w.coefficients + row * 7 * 2, before + row * 7 * 2, 7 * 2 * sizeof(*before)), 0);
+    free(before);
     work_fini(&w);
 }
 
@@ -213,6 +250,11 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
             test_upload(&d, w.calibration, w.n_calibration * sizeof(float), w.n_calibration * sizeof(float));
     args.coefficients = test_upload(&d, "", 0, coefficients_bytes);
     args.exponents = test_upload(&d, "", 0, exponents_bytes);
+    uint32_t *listed = calloc(args.n_beams, sizeof(*listed)); /* all, from the last one on */
+    for (uint32_t b = 0; b < args.n_beams; b++)
+        listed[b] = args.n_beams - 1 - b;
+    args.n_listed = args.n_beams;
+    args.listed = test_upload(&d, listed, args.n_beams * sizeof(*listed), args.n_beams * sizeof(*listed));
     ck_assert_int_eq(device_kernel_create(d.device, &beam_coefficients_kernel, NULL, 0, &kernel), 0);
     struct kernel_grid grid = beam_coefficients_grid(&args);
     device_launch(d.stream, kernel, &grid, &args);
@@ -224,10 +266,12 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     device_free(d.device, (void *)args.steering);
     device_free(d.device, (void *)args.beams);
     device_free(d.device, (void *)args.calibration);
+    device_free(d.device, (void *)args.listed);
     device_free(d.device, args.coefficients);
     device_free(d.device, args.exponents);
     free(coefficients);
     free(exponents);
+    free(listed);
     work_fini(&w);
     test_device_close(&d);
 }
