@@ -7,6 +7,7 @@
 #include "common/engine/labels.h"
 #include "common/katcp/python_number.h"
 #include "common/katcp/server.h"
+#include "common/telemetry/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -273,6 +274,15 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     free(text);
 }
 
+static void show_zero_weights(struct xbgpu_beam_settings *settings)
+{
+    int64_t n = 0;
+
+    for (size_t a = 0; a < settings->n_ants; a++)
+        n += settings->weights[a] == 0;
+    gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n_ants);
+}
+
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
 {
     char first[32];
@@ -281,6 +291,7 @@ void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samp
     set_list(settings, &settings->weight, unix_ns, "[", settings->weights, NULL, "]");
     set_list(settings, &settings->delay, unix_ns, first, settings->delays_s, settings->phases_rad, ")");
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
+    show_zero_weights(settings);
 }
 
 static int add_sensors(struct xbgpu_beam_settings *s)
@@ -309,6 +320,15 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     return err;
 }
 
+static void register_metric(const struct xbgpu_beam_settings *settings)
+{
+    char labels[128] = "";
+
+    stats_label(labels, sizeof(labels), "stream", settings->name);
+    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the antennas whose weight in a beam is 0.",
+                       labels, &settings->zero_weights, 1e-6);
+}
+
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors)
 {
@@ -332,6 +352,7 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
     int err = add_sensors(settings);
     if (err)
         return err;
+    register_metric(settings);
     snprintf(text, sizeof(text), "%" PRIu64, seed);
     xbgpu_beam_settings_show(settings, 0, 0);
     return sensors_set_text(sensors, &settings->dither_seed, 0, SENSOR_NOMINAL, text);

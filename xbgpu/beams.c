@@ -8,6 +8,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beamform.h"
+#include "xbgpu/beam_health.h"
 #include "xbgpu/steering.h"
 
 #include <assert.h>
@@ -70,6 +71,7 @@ struct xbgpu_beams {
     struct endpoint_list destinations;
     struct send_stream *send;
     struct send_stream_stats stats;
+    struct xbgpu_beam_health *health;
     struct counter skipped_heaps; /* no antenna was there */
     struct counter dropped_heaps; /* no buffer was free */
 };
@@ -209,12 +211,14 @@ void xbgpu_beams_push(struct outbuf *base)
 
     for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
         struct send_group *group = &buffer->groups[batch];
-        int64_t timestamp = (buffer->first_batch + (int64_t)batch) * b->layout->batch_samples;
+        int64_t number = buffer->first_batch + (int64_t)batch, timestamp = number * b->layout->batch_samples;
         group->send = buffer->n_present[batch] > 0;
         group->n_heaps = 0;
         group->ready_ns = buffer->last_arrival_ns;
         if (!group->send)
             counter_add(&b->skipped_heaps, b->n);
+        xbgpu_beam_health_take(b->health, number, buffer->voltages + batch * b->n * b->heap_bytes,
+                               buffer->n_present[batch]);
         for (size_t beam = 0; beam < b->n; beam++)
             push_heap(b, buffer, batch, beam, timestamp);
         group->send = group->n_heaps > 0;
@@ -230,6 +234,11 @@ void xbgpu_beams_push(struct outbuf *base)
     buffer->job.n_groups = buffer->end - buffer->begin;
     buffer_ref_set(&buffer->base.ref, 1);
     sender_push(b->send, &buffer->job);
+}
+
+struct xbgpu_beam_health *xbgpu_beams_health(const struct xbgpu_beams *beams)
+{
+    return beams ? beams->health : NULL;
 }
 
 uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
@@ -495,6 +504,8 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     if (!err)
         err = create_streams(b);
     if (!err)
+        err = xbgpu_beam_health_create(config, layout, &b->health);
+    if (!err)
         err = open_stream(b, why, why_bytes);
     if (err) {
         xbgpu_beams_destroy(b);
@@ -514,6 +525,7 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
     for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
+    xbgpu_beam_health_destroy(b->health);
     device_kernel_destroy(b->kernel);
     device_free(device, b->device_parameters);
     device_free(device, b->device_slots);
