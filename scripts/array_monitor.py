@@ -49,6 +49,11 @@ def share(missing, received):
     return f"{missing} / ({missing} + {received})"
 
 
+def beam_share(part, whole):
+    """Part of a beam's samples, of the last seconds."""
+    return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
+
+
 def of_antenna(expression):
     """An expression by antenna, with host and engine of the antenna's F-engine."""
     return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
@@ -97,6 +102,8 @@ CLIPPED = 1e-3  # of the samples
 LOW_DBFS, HIGH_DBFS = -33, -7  # good is -30 to -10
 QUIET_DBFS = -60
 MUCH = 0.005  # of the heaps
+BEAM_CLIPPED = 0.01  # of the samples
+BEAM = "beam {{ $labels.stream }}"
 
 POWER = gauge("fgpu_input_power_dbfs", FEED)
 POWER_VALID = f"and on ({BY}, antenna) {gauge('fgpu_input_power_valid', ', antenna')} == 1"
@@ -238,6 +245,14 @@ RULES = {
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",
              DOCTOR_STREAMS),
+        Rule("BeamZero", beam_share("zero_", "measured_") + " >= 1", "2s", "critical",
+             f"{BEAM}: {WHO} makes only zeros, and its input flows",
+             "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros"),
+        Rule("BeamClips", beam_share("clipped_", "") + f" > {BEAM_CLIPPED}", "30s", "warning",
+             f"{BEAM}: {PERCENT} of the samples are saturated in {WHO}",
+             "its gain is too high for the number of antennas: ?beam-quant-gains"),
+        Rule("BeamWeightsZero", gauge("xbgpu_output_b_zero_weights_ratio", ", stream") + " > 0.5", "30s", "warning",
+             f"{BEAM}: {PERCENT} of its weights are 0 in {WHO}", "?beam-weights has left most antennas out"),
     ],
     "recorders": [
         Rule("RecorderDiskFull", rate("visrec_unwritten_dumps_total") + " > 0", "0s", "critical",

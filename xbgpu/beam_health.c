@@ -85,8 +85,7 @@ static void take_spectrum(struct xbgpu_beam_health *h, int64_t batch, const int8
         return;
     const int8_t *heap = voltages + h->look.beam * h->layout->n_chan * chan_bytes;
     for (size_t chan = 0; chan < h->layout->n_chan; chan++)
-        h->look.power[chan] =
-            (float)sum_squares(heap + chan * chan_bytes, chan_bytes) / (float)h->layout->n_spectra;
+        h->look.power[chan] = (float)sum_squares(heap + chan * chan_bytes, chan_bytes) / (float)h->layout->n_spectra;
     h->look.batch = batch;
     snapshot_end(&h->look.turn);
 }
@@ -143,7 +142,8 @@ static json_t *describe_spectrum(const struct xbgpu_beam_health *h, const char *
     const struct xbgpu_config_beam *beam = xbgpu_config_beam(h->config, h->look.found_beam);
     struct spectrum_points points = spectrum_points_of((size_t)recv->chan_offset, h->layout->n_chan, channels);
     int64_t timestamp_samples = h->look.found_batch * h->layout->batch_samples;
-    double step_hz = timebase_decimal_to_double(h->config->time.adc_sample_rate_hz) / (double)recv->samples_between_spectra;
+    double step_hz =
+        timebase_decimal_to_double(h->config->time.adc_sample_rate_hz) / (double)recv->samples_between_spectra;
     float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];
 
     spectrum_reduce(&points, h->look.found_power + points.first_chan - recv->chan_offset, 1, mean, most);
@@ -154,8 +154,8 @@ static json_t *describe_spectrum(const struct xbgpu_beam_health *h, const char *
                      (json_int_t)timestamp_samples, "time",
                      status_number((double)timebase_unix_ns(&h->timebase, timestamp_samples) / (double)NS_PER_S),
                      "n_spectra", (json_int_t)h->layout->n_spectra, "unit", "dBFS", "axis",
-                     spectrum_axis(&points, 0, step_hz), "relative",
-                     recv->samples_between_spectra != 2 * recv->n_chan, "curves", curve);
+                     spectrum_axis(&points, 0, step_hz), "relative", recv->samples_between_spectra != 2 * recv->n_chan,
+                     "curves", curve);
 }
 
 void xbgpu_beam_health_describe(struct xbgpu_beam_health *health, const struct status_query *query, json_t *into)
@@ -186,7 +186,8 @@ static void register_metrics(struct figures *figures, const char *name)
     stats_label(labels, sizeof(labels), "stream", name);
     stats_counter("xbgpu_output_b_measured_samples", "Complex samples of a beam that were measured.", labels,
                   &figures->measured_samples);
-    stats_counter("xbgpu_output_b_zero_samples", "Complex samples of these that are 0.", labels, &figures->zero_samples);
+    stats_counter("xbgpu_output_b_zero_samples", "Complex samples of these that are 0.", labels,
+                  &figures->zero_samples);
     stats_gauge_scaled("xbgpu_output_b_rms",
                        "Root mean square of the parts of a beam's samples, in steps of the 8 bits, when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
@@ -210,8 +211,7 @@ int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbg
     h->layout = layout;
     h->timebase = (struct timebase){time->sync_time_s, time->adc_sample_rate_hz, false};
     h->n = h->look.found_beam = config->beams.n;
-    h->n_turns =
-        llround(timebase_decimal_to_double(time->adc_sample_rate_hz) / (double)layout->batch_samples);
+    h->n_turns = llround(timebase_decimal_to_double(time->adc_sample_rate_hz) / (double)layout->batch_samples);
     h->n_turns = h->n_turns > 0 ? h->n_turns : 1;
     h->chan_step = (n_samples + BEAM_HEALTH_SAMPLES - 1) / BEAM_HEALTH_SAMPLES;
     h->figures = calloc(h->n, sizeof(*h->figures));

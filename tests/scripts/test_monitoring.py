@@ -148,6 +148,11 @@ class Night:
         self.gauge("xbgpu_device_ok", who(labels), 1)
         for name in ("incomplete", "absent", "skipped", "dropped", "wrong"):
             self.count(f"xbgpu_output_x_{name}_accs_total", who(labels, stream="vis"), 0, first=1)
+        for beam in ("bx", "by"):
+            one = who(labels, stream=beam)
+            for name, per_s in {"measured_": 4096, "zero_": 100, "": 8192, "clipped_": 3}.items():
+                self.count(f"xbgpu_output_b_{name}samples_total", one, per_s)
+            self.gauge("xbgpu_output_b_zero_weights_ratio", one, 0)
 
     def begin_visrec(self):
         self.recorder = {"array": "small", "host": "store", "engine": "recorder", "program": "visrec"}
@@ -430,6 +435,24 @@ def test_levels(night, promtool):
     night.expect(T0_S + 30, *((name, who(night.ants[antenna], antenna=antenna, pol=pol))
                               for (antenna, pol), name in wrong.items()))
     night.check(promtool)
+
+
+@FOUR
+def test_beams(night, promtool):
+    """Only zeros, many saturated, and most weights 0; up to the limits there is no alert."""
+    x0, x1 = night.of_xengines()[:2]
+    for labels, zeros, clipped, weights in ((x0, 4096, 400, 0.51), (x1, 4095, 81, 0.5)):
+        night.count("xbgpu_output_b_zero_samples_total", who(labels, stream="bx"), 100, zeros)
+        night.count("xbgpu_output_b_clipped_samples_total", who(labels, stream="by"), 3, clipped)
+        night.gauge("xbgpu_output_b_zero_weights_ratio", who(labels, stream="by"), 0, weights)
+    beam = who(x0, stream="by")
+    night.expect(END_S, ("BeamZero", who(x0, stream="bx")), ("BeamClips", beam), ("BeamWeightsZero", beam))
+    night.check(promtool, (END_S, "BeamZero", [(who(x0, stream="bx", severity="critical"), {
+        "summary": "beam bx: x0 on h0 makes only zeros, and its input flows",
+        "stage": "X-engines",
+        "since": "1970-01-01 00:00:39 +0000 UTC",  # only zeros for 10 s
+        "where": "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros",
+        "command": "ssh h0 cbf-doctor loss /etc/cbf/x0.yaml"})]))
 
 
 @FOUR
