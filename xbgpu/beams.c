@@ -8,6 +8,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beamform.h"
+#include "xbgpu/beam_audit.h"
 #include "xbgpu/beam_health.h"
 #include "xbgpu/steering.h"
 
@@ -34,6 +35,7 @@ struct beam_buffer {
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* batches that were made */
     int64_t last_arrival_ns;
+    struct xbgpu_beam_audit audit;
     struct send_heap *heaps;   /* [const] [batch][beam] those of all beams */
     struct send_heap *sent;    /* [batch][beam] of these the ones that leave, of each batch the first ones */
     struct send_group *groups; /* [const] [batch] */
@@ -47,6 +49,7 @@ struct beam_stream {
     uint64_t n_clipped;                     /* [worker] samples, sent or not */
     struct counter heaps, bytes, samples;   /* sent */
     struct counter clipped_samples;         /* sent */
+    struct counter audits, audit_failures;
     struct sensor clip_cnt;
     struct sensor next_timestamp;
 };
@@ -154,6 +157,7 @@ bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *comput
     for (size_t batch = buffer->begin; batch < buffer->end; batch++)
         buffer->n_present[batch] = count_present(b, input, batch);
     xbgpu_steering_make(&b->steering, compute, buffer->steering);
+    xbgpu_beam_audit_draw(&buffer->audit, input, compute, b->steering.coefficients, b->steering.exponents);
     form(b, compute, input, buffer);
     return true;
 }
@@ -182,6 +186,27 @@ int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on,
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer)
 {
     return beams && buffer->pool == &beams->pool;
+}
+
+bool xbgpu_beams_check(struct outbuf *base)
+{
+    static struct log_limit limit;
+    struct beam_buffer *buffer = (struct beam_buffer *)base;
+    const struct xbgpu_beam_audit *audit = &buffer->audit;
+    struct beam_stream *stream = &buffer->beams->streams[audit->beam];
+
+    if (!audit->drawn)
+        return true;
+    counter_add(&stream->audits, 1);
+    if (xbgpu_beam_audit_agrees(audit, buffer->voltages, buffer->first_batch))
+        return true;
+    counter_add(&stream->audit_failures, 1);
+    log_limited(&limit, LOG_LEVEL_ERROR,
+                "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
+                "corrupts data",
+                stream->config->name, audit->chan, audit->first, audit->first + audit->n - 1,
+                (long long)(buffer->first_batch + (int64_t)audit->batch));
+    return false;
 }
 
 /* A heap of a beam that leaves, or not. */
@@ -253,6 +278,8 @@ void xbgpu_beams_log(const struct xbgpu_beams *beams)
         uint64_t n_heaps = counter_get(&stream->heaps);
         log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
                  plural(n_heaps), counter_get(&stream->clipped_samples));
+        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->config->name,
+                 counter_get(&stream->audits), counter_get(&stream->audit_failures));
     }
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
@@ -297,6 +324,9 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->voltages ||
         !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups)
         return -ENOMEM;
+    int err = xbgpu_beam_audit_init(&buffer->audit, b->config, b->layout, device, b->parameters);
+    if (err)
+        return err;
     lay_out_heaps(b, buffer);
     return outbuf_init(&buffer->base, &b->pool, b->engine);
 }
@@ -306,6 +336,7 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     struct device *device = b->engine->c.device;
 
     outbuf_fini(&buffer->base);
+    xbgpu_beam_audit_fini(&buffer->audit, device);
     device_free_pinned(device, buffer->steering);
     device_free(device, buffer->device_voltages);
     device_free(device, buffer->device_saturated);
@@ -409,6 +440,8 @@ static void register_metrics(struct beam_stream *stream)
         {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
         {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
         {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
+        {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
+        {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
     };
 
     stats_label(labels, sizeof(labels), "stream", stream->config->name);

@@ -51,6 +51,9 @@ int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on,
 /* Whether a buffer is one of beams. */
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
 
+/* Compares a downloaded buffer with the host's audit.  Returns whether they agree. */
+bool xbgpu_beams_check(struct outbuf *buffer);
+
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_beams_push(struct outbuf *buffer);
 

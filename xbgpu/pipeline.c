@@ -38,6 +38,8 @@ static void downloaded(struct engine *engine, struct outbuf *base)
     struct xbgpu_dump *dump = (struct xbgpu_dump *)base;
 
     if (xbgpu_beams_own(p->beams, base)) {
+        if (!xbgpu_beams_check(base))
+            xbgpu_send_fail(p->send);
         xbgpu_beams_push(base);
         return;
     }
