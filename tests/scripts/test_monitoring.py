@@ -10,7 +10,7 @@ import yaml
 import harness
 import test_array
 
-REFERENCES = ("fgpu", "xbgpu", "visrec")
+REFERENCES = ("fgpu", "xbgpu", "visrec", "beamrec")
 PROMETHEUS_OWN = {"up", "ALERTS"}
 RECORDED = {"cbf_antenna_engine"}  # by a rule
 
@@ -456,7 +456,8 @@ def test_beams(night, promtool):
 
 
 @FOUR
-def test_recorders(night, promtool):
+@pytest.mark.parametrize("program, written, prefix", [("visrec", "dumps", ""), ("beamrec", "batches", "Beam")])
+def test_recorders(night, promtool, program, written, prefix):
     """Recorders, each of which is in another kind of trouble."""
     troubles = {  # recorder: what grows from T0_S on, whether dumps still do, and the alert
         "waits": ({'visrec_rejected_packets_total{reason="no_items"}': 5}, 0, None),
@@ -471,16 +472,17 @@ def test_recorders(night, promtool):
     }
     alerts = []
     for engine, (growing, dumps, name) in troubles.items():
-        labels = night.recorder | {"engine": engine}
+        labels = night.recorder | {"engine": engine, "program": program}
         night.gauge("up", labels, 1)
-        night.count("visrec_dumps_total", labels, 0, dumps)
+        night.count(f"{program}_{written}_total", labels, 0, dumps)
         for metric, per_s in growing.items():
             metric, more = re.fullmatch(r'(\w+)\{(.*)}', metric).groups()
-            night.count(metric, labels | dict(re.findall(r'(\w+)="(\w+)"', more)), 0, per_s)
-        alerts += [(name, labels)] * bool(name)
-    labels = night.recorder | {"engine": "adrift"}
-    night.gauge("visrec_clock_synchronised", labels, 1, 0)
-    night.expect(T0_S + 30, *alerts, ("RecorderClockUnsynchronised", labels))
+            night.count(metric.replace("visrec", program), labels | dict(re.findall(r'(\w+)="(\w+)"', more)), 0, per_s)
+        if name and (program == "visrec" or engine != "again"):
+            alerts.append((prefix + name, labels))
+    labels = night.recorder | {"engine": "adrift", "program": program}
+    night.gauge(f"{program}_clock_synchronised", labels, 1, 0)
+    night.expect(T0_S + 30, *alerts, (f"{prefix}RecorderClockUnsynchronised", labels))
     night.check(promtool)
 
 
