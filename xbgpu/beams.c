@@ -278,8 +278,8 @@ void xbgpu_beams_log(const struct xbgpu_beams *beams)
         uint64_t n_heaps = counter_get(&stream->heaps);
         log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
                  plural(n_heaps), counter_get(&stream->clipped_samples));
-        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->config->name,
-                 counter_get(&stream->audits), counter_get(&stream->audit_failures));
+        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->config->name, counter_get(&stream->audits),
+                 counter_get(&stream->audit_failures));
     }
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
