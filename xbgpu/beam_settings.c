@@ -7,6 +7,7 @@
 #include "common/engine/labels.h"
 #include "common/katcp/python_number.h"
 #include "common/katcp/server.h"
+#include "common/telemetry/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -396,6 +397,15 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     free(text);
 }
 
+static void show_zero_weights(struct xbgpu_beam_settings *settings)
+{
+    int64_t n = 0;
+
+    for (size_t a = 0; a < settings->n_ants; a++)
+        n += settings->weights[a] == 0;
+    gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n_ants);
+}
+
 /* The newest model's delays and phases as they are at 'samples', or at the load time behind it. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
@@ -422,6 +432,7 @@ void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samp
     set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n_ants, "]");
     show_delays(settings, samples, unix_ns);
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
+    show_zero_weights(settings);
 }
 
 static int add_sensors(struct xbgpu_beam_settings *s)
@@ -450,6 +461,15 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     return err;
 }
 
+static void register_metric(const struct xbgpu_beam_settings *settings)
+{
+    char labels[128] = "";
+
+    stats_label(labels, sizeof(labels), "stream", settings->name);
+    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the antennas whose weight in a beam is 0.",
+                       labels, &settings->zero_weights, 1e-6);
+}
+
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors)
 {
@@ -474,6 +494,7 @@ int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct 
     int err = add_sensors(settings);
     if (err)
         return err;
+    register_metric(settings);
     snprintf(text, sizeof(text), "%" PRIu64, seed);
     xbgpu_beam_settings_show(settings, 0, 0);
     return sensors_set_text(sensors, &settings->dither_seed, 0, SENSOR_NOMINAL, text);

@@ -17,6 +17,7 @@
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
+#include "common/base/counter.h"
 #include "common/engine/delay_request.h"
 #include "common/telemetry/sensor.h"
 #include "kernels/beamform/beam_coefficients.h"
@@ -47,6 +48,7 @@ struct xbgpu_beam_settings {
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
+    struct gauge zero_weights; /* as a fraction, in millionths */
 };
 
 /* Weights of 1, no delays, gain 1; and the sensors.  Returns 0 or negative errno. */

@@ -8,6 +8,8 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beamform.h"
+#include "xbgpu/beam_audit.h"
+#include "xbgpu/beam_health.h"
 #include "xbgpu/steering.h"
 
 #include <assert.h>
@@ -36,6 +38,7 @@ struct beam_buffer {
     int64_t first_batch;        /* number of batch 0 */
     size_t begin, end;          /* batches that were made */
     int64_t last_arrival_ns;
+    struct xbgpu_beam_audit audit;
     struct send_heap *heaps;   /* [const] [batch][beam] those of all beams */
     struct send_heap *sent;    /* [batch][beam] of these the ones that leave, of each batch the first ones */
     struct send_group *groups; /* [const] [batch] */
@@ -49,6 +52,7 @@ struct beam_stream {
     uint64_t n_clipped;                     /* [worker] samples, sent or not */
     struct counter heaps, bytes, samples;   /* sent */
     struct counter clipped_samples;         /* sent */
+    struct counter audits, audit_failures;
     struct sensor clip_cnt;
     struct sensor next_timestamp;
 };
@@ -76,6 +80,7 @@ struct xbgpu_beams {
     struct endpoint_list destinations;
     struct send_stream *send;
     struct send_stream_stats stats;
+    struct xbgpu_beam_health *health;
     struct counter skipped_heaps; /* no antenna was there */
     struct counter dropped_heaps; /* no buffer was free */
 };
@@ -137,6 +142,7 @@ static void fill(struct xbgpu_beams *b, struct device_stream *compute, const str
                                            input->first_batch + (int64_t)buffer->end) -
                        input->first_batch);
         form(b, compute, input, buffer, begin, end);
+        xbgpu_beam_audit_fetch(&buffer->audit, compute, begin, end, b->steering.coefficients, b->steering.exponents);
     }
     outbuf_finish(&buffer->base, compute, download);
     device_copy_2d(download, buffer->payloads + first * b->n * b->payload_bytes, b->payload_bytes,
@@ -214,6 +220,7 @@ static void take(struct xbgpu_beams *b, struct device_stream *compute, const str
         if (b->renormalises)
             set_factors(b, input, buffer, batch);
     }
+    xbgpu_beam_audit_draw(&buffer->audit, input, buffer->begin, buffer->end);
     fill(b, compute, input, buffer);
 }
 
@@ -271,6 +278,28 @@ bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffe
     return beams && buffer->pool == &beams->pool;
 }
 
+bool xbgpu_beams_check(struct outbuf *base)
+{
+    static struct log_limit limit;
+    struct beam_buffer *buffer = (struct beam_buffer *)base;
+    const struct xbgpu_beam_audit *audit = &buffer->audit;
+    const struct xbgpu_beams *b = buffer->beams;
+    struct beam_stream *stream = &b->streams[audit->beam];
+
+    if (!audit->drawn)
+        return true;
+    counter_add(&stream->audits, 1);
+    if (xbgpu_beam_audit_agrees(audit, buffer->payloads, b->payload_bytes, buffer->renormalise, buffer->first_batch))
+        return true;
+    counter_add(&stream->audit_failures, 1);
+    log_limited(&limit, LOG_LEVEL_ERROR,
+                "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
+                "corrupts data",
+                stream->config->name, audit->chan, audit->first, audit->first + audit->n - 1,
+                (long long)(buffer->first_batch + (int64_t)audit->batch));
+    return false;
+}
+
 /* A heap of a beam that leaves, or not. */
 static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
 {
@@ -298,12 +327,14 @@ void xbgpu_beams_push(struct outbuf *base)
 
     for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
         struct send_group *group = &buffer->groups[batch];
-        int64_t timestamp = (buffer->first_batch + (int64_t)batch) * b->layout->batch_samples;
+        int64_t number = buffer->first_batch + (int64_t)batch, timestamp = number * b->layout->batch_samples;
         group->send = buffer->n_present[batch] > 0;
         group->n_heaps = 0;
         group->ready_ns = buffer->last_arrival_ns;
         if (!group->send)
             counter_add(&b->skipped_heaps, b->n);
+        xbgpu_beam_health_take(b->health, number, buffer->payloads + batch * b->n * b->payload_bytes, b->payload_bytes,
+                               buffer->n_present[batch]);
         for (size_t beam = 0; beam < b->n; beam++)
             push_heap(b, buffer, batch, beam, timestamp);
         group->send = group->n_heaps > 0;
@@ -321,6 +352,11 @@ void xbgpu_beams_push(struct outbuf *base)
     sender_push(b->send, &buffer->job);
 }
 
+struct xbgpu_beam_health *xbgpu_beams_health(const struct xbgpu_beams *beams)
+{
+    return beams ? beams->health : NULL;
+}
+
 uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
 {
     return beams->parameters[beam].seed;
@@ -333,6 +369,8 @@ void xbgpu_beams_log(const struct xbgpu_beams *beams)
         uint64_t n_heaps = counter_get(&stream->heaps);
         log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
                  plural(n_heaps), counter_get(&stream->clipped_samples));
+        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->config->name, counter_get(&stream->audits),
+                 counter_get(&stream->audit_failures));
     }
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
@@ -383,6 +421,9 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
         !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups ||
         (b->renormalises && (!buffer->device_renormalise || !buffer->renormalise)))
         return -ENOMEM;
+    int err = xbgpu_beam_audit_init(&buffer->audit, b->config, b->layout, device, b->parameters);
+    if (err)
+        return err;
     lay_out_heaps(b, buffer);
     return outbuf_init(&buffer->base, &b->pool, b->engine);
 }
@@ -392,6 +433,7 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     struct device *device = b->engine->c.device;
 
     outbuf_fini(&buffer->base);
+    xbgpu_beam_audit_fini(&buffer->audit, device);
     device_free_pinned(device, buffer->steering);
     device_free(device, buffer->device_voltages);
     device_free(device, buffer->device_saturated);
@@ -497,6 +539,8 @@ static void register_metrics(struct beam_stream *stream)
         {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
         {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
         {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
+        {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
+        {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
     };
 
     stats_label(labels, sizeof(labels), "stream", stream->config->name);
@@ -603,6 +647,8 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     if (!err)
         err = create_streams(b);
     if (!err)
+        err = xbgpu_beam_health_create(config, layout, &b->health);
+    if (!err)
         err = open_stream(b, why, why_bytes);
     if (err) {
         xbgpu_beams_destroy(b);
@@ -622,6 +668,7 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
     for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
+    xbgpu_beam_health_destroy(b->health);
     device_kernel_destroy(b->kernel);
     device_free(device, b->device_parameters);
     device_free(device, b->device_slots);

@@ -21,6 +21,7 @@
 
 struct engine;
 struct outbuf;
+struct xbgpu_beam_health;
 struct xbgpu_beams;
 
 /* Makes buffers, kernels and the stream, of which the engine has the senders already.  With no beam configured '*beams'
@@ -56,8 +57,14 @@ int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam);
 /* Whether a buffer is one of beams. */
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
 
+/* Compares a downloaded buffer with the host's audit.  Returns whether they agree. */
+bool xbgpu_beams_check(struct outbuf *buffer);
+
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_beams_push(struct outbuf *buffer);
+
+/* How the beams do; NULL without beams. */
+struct xbgpu_beam_health *xbgpu_beams_health(const struct xbgpu_beams *beams);
 
 /* The seed of a beam's dither. */
 uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam);
