@@ -26,7 +26,8 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
                            "       batches_per_chunk: 3, %s}\n"
                            "outputs: [{name: x, integration_batches: 3, destination: 239.1.1.2}]\n"
                            "beams: [{name: b, pol: 0, destination: 239.1.1.3, dither: none},\n"
-                           "        {name: c, pol: 1, destination: 239.1.1.4, dither_seed: 5}]\n"
+                           "        {name: c, pol: 1, destination: 239.1.1.4, dither_seed: 5, renormalise: true}]\n"
+                           "steering: {antenna_mask: true}\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static const char *const formats[] = {"sample_bits: 8", "sample_bits: 4", "sample_bits: 4, sample_encoding: offset"};
@@ -167,7 +168,8 @@ TEST(finds_a_bit_of_a_beam, .end = ARRAY_LEN(formats))
         struct beam_buffer *buffer = make_beams(true);
         const struct xbgpu_beam_audit *a = &buffer->audit;
         size_t heap = a->batch * N_BEAMS + a->beam, chan = n % 2 ? a->chan : (a->chan + 1) % N_CHAN;
-        size_t at = (((heap * N_CHAN + chan) * N_SPECTRA) + a->first + random_below(a->n)) * 2 + random_below(2);
+        size_t at =
+            heap * rig.beams->payload_bytes + (chan * N_SPECTRA + a->first + random_below(a->n)) * 2 + random_below(2);
         buffer->payloads[at] ^= (uint8_t)(1 << random_below(8));
         ck_assert(xbgpu_beams_check(&buffer->base) == (n % 2 == 0));
         outbuf_give(&buffer->base);
