@@ -9,6 +9,7 @@
 #include "common/device/device.h"
 #include "tests/fakes/emulator/device_emulated.h"
 #include "fakes.h"
+#include "test_device.h"
 
 #include <check.h>
 #include <errno.h>
@@ -37,17 +38,6 @@ static inline bool test_on_cuda(void)
     const char *given = getenv("CBF_TEST_DEVICE");
 
     return given && strcmp(given, "cuda") == 0;
-}
-
-static inline struct device *test_open_kind(enum device_kind kind, int n_threads)
-{
-    char why[600] = "", cache[64];
-    struct device *opened;
-
-    snprintf(cache, sizeof(cache), "/tmp/cbf-test-kernels-%ld", (long)geteuid());
-    struct device_config config = {.kind = kind, .n_threads = n_threads, .kernel_cache = cache};
-    ck_assert_msg(device_open(&config, &opened, why, sizeof(why)) == 0, "%s", why);
-    return opened;
 }
 
 static inline struct device *test_open_device(int n_threads)

@@ -6,7 +6,7 @@
 #include "common/device/device.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
-#include "tests/unit/device_under_test.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* check_chunk.c - a pool's chunks: their shape, their way home, and starting afresh. */
 #include "common/recv/chunk.h"
 #include "common/device/device.h"
-#include "tests/unit/device_under_test.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 #include "common/recv/receiver.h"
 #include "common/base/units.h"
 #include "tests/fakes/direct_guard/direct_guard.h"
-#include "tests/unit/device_under_test.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <errno.h>
