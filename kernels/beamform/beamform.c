@@ -154,7 +154,7 @@ const struct kernel beamform_kernel = {
 #define N_WARPS      4
 #define WARP_SPECTRA 32
 #define BLOCK_GROUPS 2
-#define BLOCK_STEPS  8   /* of 16 antennas, whose coefficients are in shared memory together */
+#define BLOCK_STEPS  4   /* of 16 antennas, whose coefficients are in shared memory together */
 #define NARROW_ANTS  256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots)
@@ -193,10 +193,9 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
     uint32_t n_pieces = (args->n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
-    uint32_t n_groups = args->n_slots / BEAMFORM_GROUP_BEAMS;
 
     return (struct kernel_grid){
-        .blocks = {args->n_chan, args->n_batches * n_pieces, (n_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS},
+        .blocks = {args->n_chan * beamform_n_tiles(args->n_slots, BLOCK_GROUPS), args->n_batches * n_pieces, 1},
         .threads = 32 * N_WARPS,
         .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
 }

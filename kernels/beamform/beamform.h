@@ -30,7 +30,7 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
-#define BEAMFORM_GROUP_BEAMS 8          /* that CUDA multiplies together: of one polarisation */
+#define BEAMFORM_GROUP_BEAMS 8           /* that CUDA multiplies together: of one polarisation */
 #define BEAMFORM_NO_BEAM     0xffffffffu /* a slot without a beam */
 
 struct beamform_args {
@@ -81,6 +81,12 @@ uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *sl
 static inline uint32_t beamform_max_slots(uint32_t n_beams)
 {
     return n_beams + 2 * (BEAMFORM_GROUP_BEAMS - 1);
+}
+
+/* Blocks that make all groups of a channel, some groups each. */
+static inline uint32_t beamform_n_tiles(uint32_t n_slots, uint32_t block_groups)
+{
+    return (n_slots / BEAMFORM_GROUP_BEAMS + block_groups - 1) / block_groups;
 }
 
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
