@@ -497,7 +497,8 @@ static int create_parameters(struct xbgpu_beams *b)
 
 static int create_kernel(struct xbgpu_beams *b)
 {
-    const struct beamform_args args = {.format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants};
+    const struct beamform_args args = {
+        .format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants, .n_slots = b->n_slots};
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
 
     beamform_constants(&args, constants);

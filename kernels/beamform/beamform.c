@@ -176,6 +176,12 @@ uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *sl
     return n;
 }
 
+/* Blocks of a channel: BLOCK_GROUPS groups of beams in each. */
+static uint32_t n_tiles(const struct beamform_args *args)
+{
+    return (args->n_slots / BEAMFORM_GROUP_BEAMS + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
+}
+
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
@@ -184,6 +190,7 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
         {"N_WARPS", N_WARPS},
         {"BLOCK_GROUPS", BLOCK_GROUPS},
         {"BLOCK_STEPS", BLOCK_STEPS},
+        {"N_TILES", n_tiles(args)},
         {"WIDE", args->n_ants > NARROW_ANTS},
     };
 
@@ -194,8 +201,7 @@ struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
     uint32_t n_pieces = (args->n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
 
-    return (struct kernel_grid){
-        .blocks = {args->n_chan * beamform_n_tiles(args->n_slots, BLOCK_GROUPS), args->n_batches * n_pieces, 1},
-        .threads = 32 * N_WARPS,
-        .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
+    return (struct kernel_grid){.blocks = {args->n_chan * n_tiles(args), args->n_batches * n_pieces, 1},
+                                .threads = 32 * N_WARPS,
+                                .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
 }

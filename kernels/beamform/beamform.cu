@@ -15,8 +15,8 @@
  *
  * Blocks of the same voltages run side by side, so that the L2 cache has the voltages for all but the first.
  *
- * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, WIDE (sums of both slices
- * need 64 bits). */
+ * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
+ * channel), WIDE (sums of both slices need 64 bits). */
 #include "kernels/beamform/beamform.h"
 #include "kernels/util/ptx.h"
 
@@ -45,14 +45,14 @@ struct fragments {
 };
 
 /* What a block makes: some groups of beams, of one channel. */
-static __device__ __forceinline__ uint32_t first_group(const struct beamform_args &args)
+static __device__ __forceinline__ uint32_t first_group(void)
 {
-    return blockIdx.x % beamform_n_tiles(args.n_slots, BLOCK_GROUPS) * BLOCK_GROUPS;
+    return blockIdx.x % N_TILES * BLOCK_GROUPS;
 }
 
-static __device__ __forceinline__ uint32_t chan_of(const struct beamform_args &args)
+static __device__ __forceinline__ uint32_t chan_of(void)
 {
-    return blockIdx.x / beamform_n_tiles(args.n_slots, BLOCK_GROUPS);
+    return blockIdx.x / N_TILES;
 }
 
 /* Antenna i of a lane's four. */
@@ -96,7 +96,7 @@ static __device__ __forceinline__ short2 coefficient_of(const struct beamform_ar
 {
     if (beam == BEAMFORM_NO_BEAM || ant >= args.n_ants)
         return make_short2(0, 0);
-    return ((const short2 *)args.coefficients)[((uint64_t)chan_of(args) * args.n_beams + beam) * args.n_ants + ant];
+    return ((const short2 *)args.coefficients)[((uint64_t)chan_of() * args.n_beams + beam) * args.n_ants + ant];
 }
 
 /* Slices of four numbers: the low bytes into 'low', and what is left into 'high'. */
@@ -118,7 +118,7 @@ static __device__ __forceinline__ void load_fragments(const struct beamform_args
 {
     for (uint32_t i = threadIdx.x; i < n * BLOCK_GROUPS * 32; i += N_THREADS) {
         const uint32_t lane = i % 32, group = i / 32 % BLOCK_GROUPS, step = i / 32 / BLOCK_GROUPS;
-        const uint32_t slot = (first_group(args) + group) * GROUP_BEAMS + lane / 4;
+        const uint32_t slot = (first_group() + group) * GROUP_BEAMS + lane / 4;
         const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
         uint32_t high[4], low[4];
 #pragma unroll
@@ -178,7 +178,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
                                                   uint32_t s, const int (&sums)[2][4][4])
 {
     const struct beam of = args.beams[beam];
-    const uint32_t chan = chan_of(args);
+    const uint32_t chan = chan_of();
     const float scale = beam_power_of_two(-args.exponents[(uint64_t)chan * args.n_beams + beam]);
     const float renormalise = args.renormalise ? args.renormalise[(uint64_t)batch * args.n_beams + beam] : 1.0f;
     const uint64_t spectrum = args.first_spectrum + (uint64_t)batch * args.n_spectra + s;
@@ -219,13 +219,13 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(
     const uint64_t ant_bytes = (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
     const uint8_t *in =
         (const uint8_t *)args.voltages + batch * args.n_ants * ant_bytes +
-        ((uint64_t)chan_of(args) * args.n_spectra + min(begin + lane / 4 * 4, args.n_spectra - 4)) * 2 * SAMPLE_BYTES;
+        ((uint64_t)chan_of() * args.n_spectra + min(begin + lane / 4 * 4, args.n_spectra - 4)) * 2 * SAMPLE_BYTES;
     int sums[BLOCK_GROUPS][2][4][4] = {};
     uint32_t pols[BLOCK_GROUPS];
 
 #pragma unroll
     for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (first_group(args) + g) * GROUP_BEAMS;
+        const uint32_t slot = (first_group() + g) * GROUP_BEAMS;
         pols[g] = slot < args.n_slots ? args.beams[args.slots[slot]].pol : 0;
     }
     for (uint32_t first = 0; first < n_steps; first += BLOCK_STEPS) {
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(
     }
 #pragma unroll
     for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (first_group(args) + g) * GROUP_BEAMS + lane / 4, s = begin + lane % 4 * 8;
+        const uint32_t slot = (first_group() + g) * GROUP_BEAMS + lane / 4, s = begin + lane % 4 * 8;
         const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
         uint32_t n_clipped = 0;
         if (beam != BEAMFORM_NO_BEAM && s < args.n_spectra)

@@ -83,14 +83,8 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
     return n_beams + 2 * (BEAMFORM_GROUP_BEAMS - 1);
 }
 
-/* Blocks that make all groups of a channel, some groups each. */
-static inline uint32_t beamform_n_tiles(uint32_t n_slots, uint32_t block_groups)
-{
-    return (n_slots / BEAMFORM_GROUP_BEAMS + block_groups - 1) / block_groups;
-}
-
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
-#define BEAMFORM_N_CONSTANTS 6
+#define BEAMFORM_N_CONSTANTS 7
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 
