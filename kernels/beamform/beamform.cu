@@ -26,7 +26,7 @@
 #define WARP_SPECTRA  32
 #define N_THREADS     (32 * N_WARPS)
 #define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
-#define BLOCKS_PER_SM 4
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
 
 #if WIDE
 typedef int64_t total;
