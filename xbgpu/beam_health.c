@@ -27,7 +27,7 @@ struct figures {
 /* The spectrum of one beam. */
 struct look {
     struct snapshot turn;
-    /* Of whose turn it is: */
+    /* The side that has the turn owns these: */
     size_t beam;
     int64_t batch;
     float *power; /* [n_chan] */

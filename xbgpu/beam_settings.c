@@ -259,7 +259,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* Of the newest model, or of one behind it. */
+/* The newest model, or one behind the newest. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {

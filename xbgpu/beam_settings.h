@@ -31,7 +31,7 @@
 struct katcp_call;
 struct labels;
 
-/* What a model has of an antenna, by enum delay_number. */
+/* Numbers of an antenna in a model, by enum delay_number. */
 #define XBGPU_BEAM_NUMBERS (DELAY_PHASE_RATE + 1)
 
 struct xbgpu_beam_settings {

@@ -178,7 +178,7 @@ static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_in
         memcpy(mask + beam * b->payload_bytes, mask, n_bytes);
 }
 
-/* What a beam of the batch is multiplied by, for the antennas with a weight that are missing. */
+/* The factor of a beam in a batch of which antennas with a weight are missing. */
 static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
 {
     const struct beam_steering *steering = xbgpu_steering_chosen(&b->steering, beam);

@@ -17,7 +17,7 @@ struct katcp_call;
 enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_ACCELERATION, DELAY_PHASE_ACCELERATION };
 #define DELAY_N_NUMBERS 6
 
-/* What a request may ask for, in s/s.  The sky needs 3e-9; more than this is a typing error. */
+/* Limit of rates in requests, in s/s.  The sky needs 3e-9; a larger rate is a typing error. */
 #define DELAY_MAX_REQUEST_RATE 1e-3
 
 /* Reads a request's text; what is not given is 0.  Returns NULL or what is wrong. */

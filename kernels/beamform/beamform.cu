@@ -44,7 +44,7 @@ struct fragments {
     uint4 of[BLOCK_STEPS][BLOCK_GROUPS][2][32];
 };
 
-/* What a block makes: some groups of beams, of one channel. */
+/* A block makes BLOCK_GROUPS groups of beams of one channel. */
 static __device__ __forceinline__ uint32_t first_group(void)
 {
     return blockIdx.x % N_TILES * BLOCK_GROUPS;

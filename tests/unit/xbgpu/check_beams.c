@@ -179,7 +179,7 @@ static void set_model(int64_t start_samples, float weight, uint64_t phase_rate)
     xbgpu_beams_steer(rig.beams, 0, start_samples, steering);
 }
 
-/* Makes the beam of a batch.  Returns whether its coefficients were made anew. */
+/* Makes the beam of a batch.  Returns whether the device made new coefficients. */
 static bool makes_anew(int64_t batch)
 {
     int16_t *coefficients = rig.beams->steering.coefficients; /* the cpu device's memory is the host's */

@@ -175,7 +175,7 @@ TEST(whole_numbers_stay_whole)
     work_fini(&w);
 }
 
-/* Of listed beams alone coefficients are made anew. */
+/* The kernel makes only the coefficients of listed beams. */
 TEST(listed_beams)
 {
     static const uint32_t listed[] = {4, 1};
