@@ -13,7 +13,7 @@
  * The coefficients lie in shared memory in the order in which lanes take them, of BLOCK_STEPS * 16 antennas at a time.
  * Voltages of 4 bits are multiplied as 16 times their value.
  *
- * Blocks of the same voltages run side by side, so that the L2 cache has the voltages for all but the first.
+ * Blocks of the same voltages run side by side, so that they can share the voltages in the L2 cache.
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
  * channel), WIDE (sums of both slices need 64 bits). */

@@ -122,7 +122,7 @@ TEST(steering_holds_from_an_input_on)
     ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == XBGPU_BEAM_BUFFERS + 1);
 }
 
-/* Of antenna 0, and polarisation 'pol'. */
+/* Antenna 0, polarisation 'pol'. */
 static void set_calibration(size_t pol, float real, float imaginary)
 {
     xbgpu_beams_calibrate(rig.beams, pol, (const float[]){real, imaginary});

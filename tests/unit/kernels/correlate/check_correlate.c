@@ -361,7 +361,7 @@ TEST(grids_by_multiprocessors, .group = "cpu")
         }
 }
 
-/* What common GPUs get by default, with the shared memory that a block may use: shapes, blocks and parts of time. */
+/* Defaults of common GPUs, with the shared memory that a block may use: shapes, blocks and parts of time. */
 TEST(shapes_of_common_gpus, .group = "cpu")
 {
 #define RUN(tile, n, in_time, steps, stages, resident)                                                                 \
