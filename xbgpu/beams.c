@@ -8,6 +8,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beamform.h"
+#include "xbgpu/beam_stream.h"
 #include "xbgpu/steering.h"
 
 #include <assert.h>
@@ -39,17 +40,6 @@ struct beam_buffer {
     struct send_job job;
 };
 
-struct beam_stream {
-    const struct xbgpu_config_beam *config; /* [const] */
-    bool capture;                           /* [worker] */
-    int64_t from_samples;                   /* [worker] */
-    uint64_t n_clipped;                     /* [worker] samples, sent or not */
-    struct counter heaps, bytes, samples;   /* sent */
-    struct counter clipped_samples;         /* sent */
-    struct sensor clip_cnt;
-    struct sensor next_timestamp;
-};
-
 struct xbgpu_beams {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
@@ -57,16 +47,13 @@ struct xbgpu_beams {
     size_t n;          /* [const] beams */
     size_t heap_bytes; /* [const] */
     struct timebase timebase;
-    struct beam *parameters;        /* [n] on the host */
-    struct beam *device_parameters; /* [n] */
-    uint32_t *device_slots;         /* [n_slots] */
-    uint32_t n_slots;
+    struct beam *parameters; /* [n] on the host */
     struct xbgpu_steering steering;
     struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
     bool taken;                  /* all of the current input has been queued, or dropped */
-    struct beam_stream *streams; /* [n] */
+    struct xbgpu_beam_stream *streams; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -93,9 +80,9 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .voltages = input->voltages,
         .coefficients = b->steering.coefficients,
         .exponents = b->steering.exponents,
-        .beams = b->device_parameters,
-        .slots = b->device_slots,
-        .n_slots = b->n_slots,
+        .beams = b->steering.parameters,
+        .slots = b->steering.slots,
+        .n_slots = b->steering.n_slots,
         .out = buffer->device_voltages,
         .saturated = buffer->device_saturated,
         .first_spectrum = (uint64_t)input->first_batch * l->n_spectra,
@@ -168,11 +155,7 @@ void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float 
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
 {
-    struct beam_stream *stream = &beams->streams[beam];
-
-    stream->capture = on;
-    stream->from_samples = from_samples;
-    return sensor_read(&stream->next_timestamp).value.integer;
+    return xbgpu_beam_stream_set_capture(&beams->streams[beam], on, from_samples);
 }
 
 /* ---- Sent -------------------------------------------------------------------------------------------------------- */
@@ -185,21 +168,18 @@ bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffe
 /* A heap of a beam that leaves, or not. */
 static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
 {
-    struct beam_stream *stream = &b->streams[beam];
+    struct xbgpu_beam_stream *stream = &b->streams[beam];
     struct send_group *group = &buffer->groups[batch];
     uint32_t n_clipped = buffer->saturated[batch * b->n + beam];
 
     stream->n_clipped += n_clipped;
-    if (!group->send || !stream->capture || timestamp < stream->from_samples)
+    if (!group->send || !xbgpu_beam_stream_sends(stream, timestamp))
         return;
     struct send_heap *heap = &group->heaps[group->n_heaps++];
     *heap = buffer->heaps[batch * b->n + beam];
     heap->items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
     heap->items[ITEM_BEAM_ANTS].value = buffer->n_present[batch];
-    counter_add(&stream->heaps, 1);
-    counter_add(&stream->bytes, b->heap_bytes);
-    counter_add(&stream->samples, b->heap_bytes / 2);
-    counter_add(&stream->clipped_samples, n_clipped);
+    xbgpu_beam_stream_count(stream, b->heap_bytes, b->heap_bytes / 2, n_clipped);
 }
 
 void xbgpu_beams_push(struct outbuf *base)
@@ -221,11 +201,8 @@ void xbgpu_beams_push(struct outbuf *base)
     }
     int64_t end_samples = (buffer->first_batch + (int64_t)buffer->end) * b->layout->batch_samples;
     int64_t end_ns = timebase_unix_ns(&b->timebase, end_samples);
-    for (size_t beam = 0; beam < b->n; beam++) {
-        struct beam_stream *stream = &b->streams[beam];
-        sensor_set_integer(&stream->clip_cnt, end_ns, SENSOR_NOMINAL, (int64_t)stream->n_clipped);
-        sensor_set_integer(&stream->next_timestamp, end_ns, SENSOR_NOMINAL, end_samples);
-    }
+    for (size_t beam = 0; beam < b->n; beam++)
+        xbgpu_beam_stream_show(&b->streams[beam], end_samples, end_ns);
     buffer->job.groups = buffer->groups + buffer->begin;
     buffer->job.n_groups = buffer->end - buffer->begin;
     buffer_ref_set(&buffer->base.ref, 1);
@@ -239,12 +216,8 @@ uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
 
 void xbgpu_beams_log(const struct xbgpu_beams *beams)
 {
-    for (size_t beam = 0; beams && beam < beams->n; beam++) {
-        const struct beam_stream *stream = &beams->streams[beam];
-        uint64_t n_heaps = counter_get(&stream->heaps);
-        log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
-                 plural(n_heaps), counter_get(&stream->clipped_samples));
-    }
+    for (size_t beam = 0; beams && beam < beams->n; beam++)
+        xbgpu_beam_stream_log(&beams->streams[beam]);
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
                  counter_get(&beams->skipped_heaps), counter_get(&beams->dropped_heaps));
@@ -276,7 +249,7 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     size_t n_heaps = b->layout->n_batches * b->n;
 
     buffer->beams = b;
-    buffer->steering = device_alloc_pinned(device, xbgpu_steering_bytes(b->config, b->layout));
+    buffer->steering = device_alloc_pinned(device, xbgpu_steering_bytes(b->layout, b->n));
     buffer->device_voltages = device_alloc(device, n_heaps * b->heap_bytes);
     buffer->device_saturated = device_alloc(device, n_heaps * sizeof(*buffer->saturated));
     buffer->voltages = device_alloc_pinned(device, n_heaps * b->heap_bytes);
@@ -308,35 +281,6 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     free(buffer->groups);
 }
 
-/* Copies what never changes to new memory of the device. */
-static int upload(struct xbgpu_beams *b, const void *from, size_t bytes, void **to)
-{
-    struct device *device = b->engine->c.device;
-    void *pinned = device_alloc_pinned(device, bytes);
-    int err = -ENOMEM;
-
-    *to = device_alloc(device, bytes);
-    if (pinned && *to) {
-        memcpy(pinned, from, bytes);
-        err = device_upload(device, *to, pinned, bytes);
-    }
-    device_free_pinned(device, pinned);
-    return err;
-}
-
-static int create_slots(struct xbgpu_beams *b)
-{
-    size_t most_bytes = beamform_max_slots((uint32_t)b->n) * sizeof(*b->device_slots);
-    uint32_t *slots = calloc(1, most_bytes);
-
-    if (!slots)
-        return -ENOMEM;
-    b->n_slots = beamform_slots(b->parameters, (uint32_t)b->n, slots);
-    int err = upload(b, slots, most_bytes, (void **)&b->device_slots);
-    free(slots);
-    return err;
-}
-
 static int create_parameters(struct xbgpu_beams *b)
 {
     b->parameters = calloc(b->n, sizeof(*b->parameters));
@@ -353,7 +297,7 @@ static int create_parameters(struct xbgpu_beams *b)
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
     }
-    return upload(b, b->parameters, b->n * sizeof(*b->parameters), (void **)&b->device_parameters);
+    return 0;
 }
 
 static int create_kernel(struct xbgpu_beams *b)
@@ -365,48 +309,6 @@ static int create_kernel(struct xbgpu_beams *b)
     return device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &b->kernel);
 }
 
-static int add_sensors(struct xbgpu_beams *b, struct beam_stream *stream)
-{
-    const struct {
-        const char *name, *help;
-        struct sensor *sensor;
-    } rows[] = {
-        {"beng-clip-cnt", "Complex samples of the beam that saturated, since the start.", &stream->clip_cnt},
-        {"tx.next-timestamp", "ADC timestamp (in samples) up to which the beam has been made.",
-         &stream->next_timestamp},
-    };
-    int64_t begin_ns = timebase_unix_ns(&b->timebase, 0);
-    int err = 0;
-
-    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
-        char name[160];
-        snprintf(name, sizeof(name), "%s.%s", stream->config->name, rows[i].name);
-        const struct sensor_desc about = {
-            .name = name, .description = rows[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
-        err = sensors_add(b->engine->c.sensors, rows[i].sensor, &about,
-                          (struct sensor_reading){begin_ns, SENSOR_NOMINAL, {0}});
-    }
-    return err;
-}
-
-static void register_metrics(struct beam_stream *stream)
-{
-    char labels[128] = "";
-    const struct {
-        const char *name, *help;
-        const struct counter *counter;
-    } rows[] = {
-        {"xbgpu_output_b_heaps", "Heaps of a beam handed to the sender.", &stream->heaps},
-        {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
-        {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
-        {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
-    };
-
-    stats_label(labels, sizeof(labels), "stream", stream->config->name);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
-}
-
 static int create_streams(struct xbgpu_beams *b)
 {
     int err = 0;
@@ -416,12 +318,10 @@ static int create_streams(struct xbgpu_beams *b)
     if (!b->streams || !b->destinations.items)
         return -ENOMEM;
     for (size_t i = 0; !err && i < b->n; i++) {
-        struct beam_stream *stream = &b->streams[i];
-        stream->config = xbgpu_config_beam(b->config, i);
-        stream->capture = stream->config->send_enabled;
-        b->destinations.items[b->destinations.n++] = stream->config->destination.items[0];
-        register_metrics(stream);
-        err = add_sensors(b, stream);
+        const struct xbgpu_config_beam *beam = xbgpu_config_beam(b->config, i);
+        b->destinations.items[b->destinations.n++] = beam->destination.items[0];
+        err = xbgpu_beam_stream_init(&b->streams[i], beam->name, beam->send_enabled, b->engine->c.sensors,
+                                     timebase_unix_ns(&b->timebase, 0));
     }
     stats_counter("xbgpu_beam_skipped_heaps", "Heaps of beams not sent because no antenna was there.", NULL,
                   &b->skipped_heaps);
@@ -485,9 +385,7 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     int err = create_parameters(b);
     if (!err)
-        err = create_slots(b);
-    if (!err)
-        err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->device_parameters);
+        err = xbgpu_steering_init(&b->steering, layout, engine->c.device, b->parameters, b->n);
     if (!err)
         err = create_kernel(b);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
@@ -510,13 +408,10 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
 
     if (!b)
         return;
-    struct device *device = b->engine->c.device;
     for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
     device_kernel_destroy(b->kernel);
-    device_free(device, b->device_parameters);
-    device_free(device, b->device_slots);
     free(b->parameters);
     free(b->streams);
     free(b->destinations.items);

@@ -218,7 +218,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
-    uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
+    uint64_t staging = xbgpu_steering_bytes(l, n_beams), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;

@@ -3,14 +3,15 @@
 
 #include "common/base/units.h"
 #include "common/device/device.h"
+#include "kernels/beamform/beamform.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-size_t xbgpu_steering_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+size_t xbgpu_steering_bytes(const struct xbgpu_layout *layout, size_t n_beams)
 {
-    return config->beams.n * layout->n_ants * sizeof(struct beam_steering) + xbgpu_calibration_bytes(layout);
+    return n_beams * layout->n_ants * sizeof(struct beam_steering) + xbgpu_calibration_bytes(layout);
 }
 
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout)
@@ -95,21 +96,48 @@ void xbgpu_steering_make(struct xbgpu_steering *s, struct device_stream *compute
     s->is_made = true;
 }
 
-int xbgpu_steering_init(struct xbgpu_steering *s, const struct xbgpu_config *config, const struct xbgpu_layout *l,
-                        struct device *device, const struct beam *parameters)
+/* Copies what never changes to new memory of the device. */
+static int upload(struct device *device, const void *from, size_t bytes, void **to)
 {
-    size_t n = config->beams.n * l->n_ants;
+    void *pinned = device_alloc_pinned(device, bytes);
+    int err = -ENOMEM;
+
+    *to = device_alloc(device, bytes);
+    if (pinned && *to) {
+        memcpy(pinned, from, bytes);
+        err = device_upload(device, *to, pinned, bytes);
+    }
+    device_free_pinned(device, pinned);
+    return err;
+}
+
+static int create_slots(struct xbgpu_steering *s, const struct beam *parameters)
+{
+    size_t most_bytes = beamform_max_slots((uint32_t)s->n) * sizeof(*s->slots);
+    uint32_t *slots = calloc(1, most_bytes);
+
+    if (!slots)
+        return -ENOMEM;
+    s->n_slots = beamform_slots(parameters, (uint32_t)s->n, slots);
+    int err = upload(s->device, slots, most_bytes, (void **)&s->slots);
+    free(slots);
+    return err;
+}
+
+int xbgpu_steering_init(struct xbgpu_steering *s, const struct xbgpu_layout *l, struct device *device,
+                        const struct beam *parameters, size_t n_beams)
+{
+    size_t n = n_beams * l->n_ants;
 
     *s = (struct xbgpu_steering){
         .layout = l,
         .device = device,
-        .n = config->beams.n,
-        .parameters = parameters,
+        .n = n_beams,
         .wanted = calloc(n, sizeof(*s->wanted)),
         .current = calloc(n, sizeof(*s->current)),
         .device_steering = device_alloc(device, n * sizeof(*s->current)),
         .coefficients = device_alloc(device, l->n_chan * n * 2 * sizeof(*s->coefficients)),
-        .exponents = device_alloc(device, l->n_chan * config->beams.n * sizeof(*s->exponents)),
+        .exponents = device_alloc(device, l->n_chan * n_beams * sizeof(*s->exponents)),
         .n_inputs = l->n_ants * N_POLS,
         .wanted_calibration = calloc(1, xbgpu_calibration_bytes(l)),
         .calibration = calloc(1, xbgpu_calibration_bytes(l)),
@@ -126,12 +154,17 @@ int xbgpu_steering_init(struct xbgpu_steering *s, const struct xbgpu_config *con
         s->calibration[2 * i] = 1;
     for (size_t i = 0; i < n; i++)
         s->wanted[i].amplitude = 1;
-    return device_kernel_create(device, &beam_coefficients_kernel, NULL, 0, &s->kernel);
+    int err = upload(device, parameters, n_beams * sizeof(*parameters), (void **)&s->parameters);
+    if (!err)
+        err = create_slots(s, parameters);
+    return err ? err : device_kernel_create(device, &beam_coefficients_kernel, NULL, 0, &s->kernel);
 }
 
 void xbgpu_steering_fini(struct xbgpu_steering *s)
 {
     device_kernel_destroy(s->kernel);
+    device_free(s->device, s->parameters);
+    device_free(s->device, s->slots);
     device_free(s->device, s->device_steering);
     device_free(s->device, s->coefficients);
     device_free(s->device, s->exponents);

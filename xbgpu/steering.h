@@ -17,7 +17,9 @@ struct xbgpu_steering {
     const struct xbgpu_layout *layout;
     struct device *device;
     size_t n;                      /* [const] beams */
-    const struct beam *parameters; /* [const] device: [n] */
+    struct beam *parameters;       /* [const] device: [n] */
+    uint32_t *slots;               /* [const] device: [n_slots] as beamform_slots() deals beams */
+    uint32_t n_slots;              /* [const] */
     struct beam_steering *wanted;  /* [n][ant] as set last */
     struct beam_steering *current; /* [n][ant] of the current input */
     struct beam_steering *device_steering;
@@ -35,16 +37,16 @@ struct xbgpu_steering {
     struct device_kernel *kernel;
 };
 
-/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' are the device's.  Returns 0 or negative errno; fini
- * follows in either case. */
-int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_config *config,
-                        const struct xbgpu_layout *layout, struct device *device, const struct beam *parameters);
+/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' [n_beams] are copied to the device.  Returns 0 or negative
+ * errno; fini follows in either case. */
+int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_layout *layout, struct device *device,
+                        const struct beam *parameters, size_t n_beams);
 
 /* The device must be idle.  Zeros are accepted. */
 void xbgpu_steering_fini(struct xbgpu_steering *steering);
 
 /* Bytes of a buffer's staging. */
-size_t xbgpu_steering_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
+size_t xbgpu_steering_bytes(const struct xbgpu_layout *layout, size_t n_beams);
 
 /* Bytes of the gains of all inputs. */
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);
