@@ -17,11 +17,20 @@
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
+/* Values that are given: of all antennas, or of all inputs. */
+static size_t n_given(struct katcp_call *call)
+{
+    return (size_t)katcp_n_args(call) - 1;
+}
+
 static bool has_n_args(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
 {
-    bool has = (size_t)katcp_n_args(call) == s->n_ants + 1;
+    bool has = n_given(call) == s->n_ants || n_given(call) == s->n;
 
-    if (!has)
+    if (!has && s->n > s->n_ants)
+        katcp_fail(call, "there must be %zu %s, one for each antenna, or %zu, one for each input, not %zu", s->n_ants,
+                   what, s->n, n_given(call));
+    else if (!has)
         katcp_fail(call, "there must be %zu %s, one for each antenna, not %d", s->n_ants, what, katcp_n_args(call) - 1);
     return has;
 }
@@ -38,19 +47,27 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
+/* Takes what is given for antennas or inputs. */
+static void take_values(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *given,
+                        double *values)
+{
+    for (size_t i = 0; i < s->n; i++)
+        values[i] = given[i * n_given(call) / s->n];
+}
+
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call)
 {
     if (!has_n_args(settings, call, "weights"))
         return false;
-    double *weights = calloc(settings->n_ants, sizeof(*weights));
+    double *weights = calloc(settings->n, sizeof(*weights));
     bool good = weights;
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < settings->n_ants; a++)
+    for (size_t a = 0; good && a < n_given(call); a++)
         good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &weights[a]);
     if (good)
-        memcpy(settings->weights, weights, settings->n_ants * sizeof(*weights));
+        take_values(settings, call, weights, settings->weights);
     settings->is_set = settings->is_set || good;
     free(weights);
     return good;
@@ -77,7 +94,7 @@ static bool read_delay(struct katcp_call *call, int i, double *delay_s, double *
 
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call)
 {
-    size_t n = settings->n_ants;
+    size_t n = settings->n;
 
     if (!has_n_args(settings, call, "delays"))
         return false;
@@ -86,11 +103,11 @@ bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struc
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < n; a++)
+    for (size_t a = 0; good && a < n_given(call); a++)
         good = read_delay(call, 1 + (int)a, &read[a], &read[n + a]);
     if (good) {
-        memcpy(settings->delays_s, read, n * sizeof(*read));
-        memcpy(settings->phases_rad, read + n, n * sizeof(*read));
+        take_values(settings, call, read, settings->delays_s);
+        take_values(settings, call, read + n, settings->phases_rad);
         settings->is_set = true;
     }
     free(read);
@@ -118,6 +135,25 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_s
     return NULL;
 }
 
+struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name)
+{
+    for (size_t b = 0; b < all->n; b++)
+        if (all->items[b].stream && strcmp(all->items[b].stream, name) == 0)
+            return &all->items[b];
+    return NULL;
+}
+
+/* Whether a beam has values for inputs, and the names of what it has values for. */
+static bool has_inputs(const struct xbgpu_beam_settings *s)
+{
+    return s->n > s->n_ants;
+}
+
+static char *const *names_of(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s)
+{
+    return has_inputs(s) ? all->labels->labels : all->labels->antennas;
+}
+
 bool xbgpu_beams_settings_write(FILE *text, void *arg)
 {
     const struct xbgpu_beams_settings *all = arg;
@@ -127,12 +163,13 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
     for (size_t b = 0; b < all->n; b++) {
         const struct xbgpu_beam_settings *s = &all->items[b];
         if (s->capture_is_set)
-            fprintf(text, "capture %s %s %" PRId64 "\n", s->name, s->captures ? "on" : "off", s->capture_from_samples);
+            fprintf(text, "capture %s %s %" PRId64 "\n", s->stream, s->captures ? "on" : "off",
+                    s->capture_from_samples);
         if (s->is_set)
             fprintf(text, "gain %s %.17g\n", s->name, s->gain);
-        for (size_t a = 0; s->is_set && a < s->n_ants; a++)
-            fprintf(text, "antenna %s %s %.17g %.17g %.17g\n", s->name, all->labels->antennas[a], s->weights[a],
-                    s->delays_s[a], s->phases_rad[a]);
+        for (size_t a = 0; s->is_set && a < s->n; a++)
+            fprintf(text, "%s %s %s %.17g %.17g %.17g\n", has_inputs(s) ? "input" : "antenna", s->name,
+                    names_of(all, s)[a], s->weights[a], s->delays_s[a], s->phases_rad[a]);
         any = any || s->is_set || s->capture_is_set;
     }
     return any;
@@ -157,9 +194,11 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (!read_numbers(row, 3, limits, 3, numbers))
         return false;
-    while (a < s->n_ants && strcmp(all->labels->antennas[a], row->fields[2]) != 0)
+    if (has_inputs(s) != (strcmp(row->fields[0], "input") == 0))
+        return false;
+    while (a < s->n && strcmp(names_of(all, s)[a], row->fields[2]) != 0)
         a++;
-    if (a == s->n_ants)
+    if (a == s->n)
         return false;
     s->weights[a] = numbers[0];
     s->delays_s[a] = numbers[1];
@@ -202,9 +241,13 @@ struct reading {
 static int read_row(const struct table_row *row, void *arg)
 {
     struct reading *r = arg;
-    struct xbgpu_beam_settings *s = row->n > 1 ? xbgpu_beams_settings_find(r->all, row->fields[1]) : NULL;
     const char *what = row->fields[0];
+    struct xbgpu_beam_settings *s = row->n < 2 ? NULL
+                                    : strcmp(what, "capture") == 0
+                                        ? xbgpu_beams_settings_find_stream(r->all, row->fields[1])
+                                        : xbgpu_beams_settings_find(r->all, row->fields[1]);
     bool good = s && (strcmp(what, "antenna") == 0   ? read_antenna(r->all, s, row)
+                      : strcmp(what, "input") == 0   ? read_antenna(r->all, s, row)
                       : strcmp(what, "gain") == 0    ? read_gain(s, row)
                       : strcmp(what, "capture") == 0 ? read_capture(s, row)
                                                      : false);
@@ -241,8 +284,9 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struc
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
 
-    for (size_t a = 0; a < settings->n_ants; a++)
-        steering[a] = (struct beam_steering){
+    size_t n_pols = settings->n / settings->n_ants;
+    for (size_t a = 0; a < settings->n; a++)
+        steering[a % n_pols * settings->n_ants + a / n_pols] = (struct beam_steering){
             .phase = phase_of(settings->phases_rad[a] / (2 * M_PI) - settings->delays_s[a] * from_centre_hz),
             .slope = phase_of(-settings->delays_s[a] * chan_hz),
             .amplitude = (float)(settings->weights[a] * settings->gain),
@@ -262,7 +306,7 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     if (!out)
         return;
     fputs(first, out);
-    for (size_t a = 0; a < s->n_ants; a++) {
+    for (size_t a = 0; a < s->n; a++) {
         fprintf(out, "%s%s", a || others ? ", " : "", python_number_float_text(numbers[a], number));
         if (others)
             fprintf(out, ", %s", python_number_float_text(others[a], number));
@@ -298,9 +342,10 @@ static int add_sensors(struct xbgpu_beam_settings *s)
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed},
     };
+    size_t n = ARRAY_LEN(rows) - !s->has_seed;
     int err = 0;
 
-    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; !err && i < n; i++) {
         char name[160];
         snprintf(name, sizeof(name), "%s.%s", s->name, rows[i].name);
         const struct sensor_desc about = {.name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
@@ -309,36 +354,56 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     return err;
 }
 
+/* All but the seed's sensor. */
+static int init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, const char *stream, size_t n,
+                struct sensors *sensors)
+{
+    settings->config = config;
+    settings->stream = stream;
+    settings->n_ants = (size_t)config->recv.n_ants;
+    settings->n = n;
+    settings->sensors = sensors;
+    settings->weights = calloc(n, sizeof(double));
+    settings->delays_s = calloc(n, sizeof(double));
+    settings->phases_rad = calloc(n, sizeof(double));
+    settings->gain = 1;
+    if (!settings->name || !settings->weights || !settings->delays_s || !settings->phases_rad)
+        return -ENOMEM;
+    for (size_t a = 0; a < n; a++)
+        settings->weights[a] = 1;
+    int err = add_sensors(settings);
+    if (!err)
+        xbgpu_beam_settings_show(settings, 0, 0);
+    return err;
+}
+
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors)
 {
-    size_t n_ants = (size_t)config->recv.n_ants;
+    const char *name = xbgpu_config_beam(config, beam)->name;
     char text[24];
 
-    *settings = (struct xbgpu_beam_settings){
-        .config = config,
-        .name = xbgpu_config_beam(config, beam)->name,
-        .n_ants = n_ants,
-        .sensors = sensors,
-        .weights = calloc(n_ants, sizeof(double)),
-        .delays_s = calloc(n_ants, sizeof(double)),
-        .phases_rad = calloc(n_ants, sizeof(double)),
-        .gain = 1,
-    };
-    if (!settings->weights || !settings->delays_s || !settings->phases_rad)
-        return -ENOMEM;
-    for (size_t a = 0; a < n_ants; a++)
-        settings->weights[a] = 1;
-    int err = add_sensors(settings);
+    *settings = (struct xbgpu_beam_settings){.name = strdup(name), .has_seed = true};
+    int err = init(settings, config, name, (size_t)config->recv.n_ants, sensors);
     if (err)
         return err;
     snprintf(text, sizeof(text), "%" PRIu64, seed);
-    xbgpu_beam_settings_show(settings, 0, 0);
     return sensors_set_text(sensors, &settings->dither_seed, 0, SENSOR_NOMINAL, text);
+}
+
+int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
+                                      const struct xbgpu_config_detected *stream, size_t beam, struct sensors *sensors)
+{
+    char name[96];
+
+    snprintf(name, sizeof(name), "%s.%zu", stream->name, beam);
+    *settings = (struct xbgpu_beam_settings){.name = strdup(name)};
+    return init(settings, config, beam == 0 ? stream->name : NULL, (size_t)config->recv.n_ants * N_POLS, sensors);
 }
 
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings)
 {
+    free(settings->name);
     free(settings->weights);
     free(settings->delays_s);
     free(settings->phases_rad);

@@ -52,7 +52,7 @@ struct xbgpu_beams {
     struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
-    bool taken;                  /* all of the current input has been queued, or dropped */
+    bool taken;                        /* all of the current input has been queued, or dropped */
     struct xbgpu_beam_stream *streams; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
@@ -150,7 +150,8 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam
 
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)
 {
-    xbgpu_steering_calibrate(&beams->steering, input, gains);
+    if (beams)
+        xbgpu_steering_calibrate(&beams->steering, input, gains);
 }
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)

@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "xbgpu/beam_settings.h"
 #include "xbgpu/beams.h"
+#include "xbgpu/detected.h"
 #include "xbgpu/calibration.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
@@ -276,7 +277,7 @@ static void capture_start(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
     if (beam)
         set_beam_capture(c, beam, true, from_samples, call);
     else if (arg_output(c, call, &output))
@@ -290,7 +291,7 @@ static void capture_stop(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
     if (beam)
         set_beam_capture(c, beam, false, 0, call);
     else if (arg_output(c, call, &output))
@@ -569,7 +570,7 @@ static int create_commands(struct xbgpu_control *c)
 {
     for (size_t i = 0; i < command_n_slots(c->engine->channel); i++) {
         command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
-        command_of(c, i)->steering = calloc(c->layout->n_ants, sizeof(*command_of(c, i)->steering));
+        command_of(c, i)->steering = calloc(n_inputs(c), sizeof(*command_of(c, i)->steering));
         command_of(c, i)->calibration = calloc(c->layout->n_chan, 2 * sizeof(float));
         if (!command_of(c, i)->delays || !command_of(c, i)->steering || !command_of(c, i)->calibration)
             return -ENOMEM;
@@ -583,12 +584,18 @@ static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams
     int err = 0;
 
     c->beams.labels = c->labels;
-    c->beams.items = calloc(c->config->beams.n + 1, sizeof(*c->beams.items));
+    c->beams.items = calloc(c->config->beams.n + xbgpu_n_detected_beams(c->config) + 1, sizeof(*c->beams.items));
     if (!c->beams.items)
         return -ENOMEM;
     for (; !err && c->beams.n < c->config->beams.n; c->beams.n++)
         err = xbgpu_beam_settings_init(&c->beams.items[c->beams.n], c->config, c->beams.n,
                                        xbgpu_beams_seed(beams, c->beams.n), c->engine->c.sensors);
+    for (size_t i = 0; i < c->config->detected.n; i++) {
+        const struct xbgpu_config_detected *stream = xbgpu_config_detected(c->config, i);
+        for (size_t b = 0; !err && b < (size_t)stream->n_beams; b++)
+            err = xbgpu_beam_settings_init_detected(&c->beams.items[c->beams.n++], c->config, stream, b,
+                                                    c->engine->c.sensors);
+    }
     return err;
 }
 
@@ -617,12 +624,15 @@ static int restore_beams(struct xbgpu_control *c)
 }
 
 /* Calibrates as files say, from the first batch on. */
-static int create_calibration(struct xbgpu_control *c, struct xbgpu_beams *beams, char *why, size_t why_bytes)
+static int create_calibration(struct xbgpu_control *c, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
+                              char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, c->files, why, why_bytes);
 
-    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++)
+    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++) {
         xbgpu_beams_calibrate(beams, input, xbgpu_calibration_gains(&c->calibration, input));
+        xbgpu_detected_calibrate(detected, input, xbgpu_calibration_gains(&c->calibration, input));
+    }
     return err;
 }
 
@@ -664,7 +674,7 @@ static int restore(struct xbgpu_control *c)
 
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
-                         struct xbgpu_control **control, char *why, size_t why_bytes)
+                         struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
@@ -686,14 +696,14 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
                                &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
-    if (!err && config->beams.n > 0)
+    if (!err && c->beams.n > 0)
         err = state_files_add(c->files, "beams", xbgpu_beams_settings_write, &c->beams, &c->beams_file);
     if (!err)
         err = restore(c);
-    if (!err && config->beams.n > 0)
+    if (!err && c->beams.n > 0)
         err = restore_beams(c);
-    if (!err && config->beams.n > 0)
-        err = create_calibration(c, beams, why, why_bytes);
+    if (!err && c->beams.n > 0)
+        err = create_calibration(c, beams, detected, why, why_bytes);
     if (err) {
         xbgpu_control_destroy(c);
         return err;

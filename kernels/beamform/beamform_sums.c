@@ -26,8 +26,8 @@ KERNEL_CLONES static void widen(const uint8_t *in, enum voltage_format format, s
 }
 
 /* Adds the antennas of a block, of one polarisation, to the sums of a beam. */
-KERNEL_CLONES static void add_block(const struct beamform_widened *block, size_t n_ants, size_t pol, const int16_t *coefficients,
-                                    struct beamform_sums *sums)
+KERNEL_CLONES static void add_block(const struct beamform_widened *block, size_t n_ants, size_t pol,
+                                    const int16_t *coefficients, struct beamform_sums *sums)
 {
     int32_t re[BEAMFORM_BLOCK_SPECTRA] = {0}, im[BEAMFORM_BLOCK_SPECTRA] = {0};
 

@@ -19,7 +19,7 @@
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra, group_channels, window_spectra, n_windows;
     int begin;
-} sizes[] = {{1, 1, 1, 16, 1, 1, 48, 0},     {2, 2, 4, 32, 2, 7, 11, 5},    {9, 16, 2, 64, 2, 64, 2, 64},
+} sizes[] = {{1, 1, 1, 16, 1, 1, 48, 0},     {2, 2, 4, 32, 2, 7, 11, 5},      {9, 16, 2, 64, 2, 64, 2, 64},
              {3, 33, 3, 144, 1, 37, 12, -9}, {1, 80, 2, 128, 1, 4096, 1, -7}, {17, 5, 2, 40, 1, 16, 9, -30},
              {2, 257, 1, 48, 1, 9, 16, 0},   {1, 1024, 1, 16, 1, 3, 16, 1}};
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
@@ -131,7 +131,8 @@ static bool sample(const struct work *w, size_t batch, size_t row, size_t chan, 
 static void model(const struct work *w, int64_t *powers, uint32_t *saturated)
 {
     const struct beam_detect_args *a = &w->args;
-    size_t n = beam_n_products(a->products), n_groups = a->form.n_chan / a->group_channels, n_beams = a->form.n_beams / 2;
+    size_t n = beam_n_products(a->products), n_groups = a->form.n_chan / a->group_channels,
+           n_beams = a->form.n_beams / 2;
 
     for (size_t i = 0; i < (size_t)a->form.n_batches * a->form.n_spectra * a->form.n_chan * n_beams; i++) {
         size_t beam = i % n_beams, chan = i / n_beams % a->form.n_chan, at = i / n_beams / a->form.n_chan;
@@ -142,7 +143,8 @@ static void model(const struct work *w, int64_t *powers, uint32_t *saturated)
         saturated[beam] += sample(w, batch, 2 * beam, chan, s, x);
         saturated[beam] += sample(w, batch, 2 * beam + 1, chan, s, y);
         int64_t xx = x[0] * x[0] + x[1] * x[1], yy = y[0] * y[0] + y[1] * y[1];
-        const int64_t all[] = {xx, yy, xx + yy, xx - yy, 2 * (x[0] * y[0] + x[1] * y[1]), 2 * (x[1] * y[0] - x[0] * y[1])};
+        const int64_t all[] = {
+            xx, yy, xx + yy, xx - yy, 2 * (x[0] * y[0] + x[1] * y[1]), 2 * (x[1] * y[0] - x[0] * y[1])};
         size_t first = a->products == BEAM_POWER_0 ? 0 : a->products == BEAM_POWER_1 ? 1 : 2;
         size_t row = ((size_t)from / a->window_spectra * n_beams + beam) * n;
         for (size_t p = 0; p < n; p++)
@@ -191,7 +193,8 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     struct beamform_args *f = &args.form;
     size_t coefficients_bytes = w->n_coefficients * sizeof(*w->coefficients),
            exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
-           saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated), powers_bytes = (w->n_powers + 1) * sizeof(*powers);
+           saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated),
+           powers_bytes = (w->n_powers + 1) * sizeof(*powers);
     uint32_t *slots = malloc(beamform_max_slots(f->n_beams) * sizeof(*slots));
 
     f->voltages = test_upload(d, w->voltages, w->n_voltages, w->n_voltages);
@@ -206,7 +209,8 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     args.powers = test_upload(d, w->powers, powers_bytes, powers_bytes);
     f->saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
     beam_detect_constants(&args, constants);
-    ck_assert_int_eq(device_kernel_create(d->device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &kernel), 0);
+    ck_assert_int_eq(device_kernel_create(d->device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &kernel),
+                     0);
     struct kernel_grid grid = beam_detect_grid(&args);
     device_launch(d->stream, kernel, &grid, &args);
     test_download(d, powers, args.powers, powers_bytes);
@@ -301,8 +305,10 @@ TEST(finish_cuda)
         struct beam_finish_args args = {.n_windows = N_WINDOWS, .n_beams = N_BEAMS, .n_cells = N_CELLS};
         args.powers = test_upload(&d, powers, sizeof(powers), sizeof(powers));
         args.out = test_upload(&d, expected.out, sizeof(expected.out), sizeof(expected.out));
-        args.offsets = bits == 8 ? test_upload(&d, expected.offsets, sizeof(expected.offsets), sizeof(expected.offsets)) : NULL;
-        args.scales = bits == 8 ? test_upload(&d, expected.scales, sizeof(expected.scales), sizeof(expected.scales)) : NULL;
+        args.offsets =
+            bits == 8 ? test_upload(&d, expected.offsets, sizeof(expected.offsets), sizeof(expected.offsets)) : NULL;
+        args.scales =
+            bits == 8 ? test_upload(&d, expected.scales, sizeof(expected.scales), sizeof(expected.scales)) : NULL;
         ck_assert_int_eq(device_kernel_create(d.device, &beam_finish_kernel, NULL, 0, &kernel), 0);
         struct kernel_grid grid = beam_finish_grid(&args);
         device_launch(d.stream, kernel, &grid, &args);
