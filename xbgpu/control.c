@@ -487,7 +487,8 @@ static const struct katcp_request requests[] = {
     {.name = "capture-start",
      .help = "Sends the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
-             "STREAM is an output or a beam. Heaps that begin before TIMESTAMP, in ADC samples, are withheld; by "
+             "STREAM is an output, a beam, or a stream of detected beams. Heaps that begin before TIMESTAMP, in ADC "
+             "samples, are withheld; by "
              "default none.",
      .min_args = 1,
      .max_args = 2,
@@ -495,26 +496,32 @@ static const struct katcp_request requests[] = {
     {.name = "capture-stop",
      .help = "Sends no more heaps of a stream.\n"
              "?capture-stop STREAM\n"
-             "STREAM is an output or a beam. Its heaps are made as before, and descriptors are sent.",
+             "STREAM is an output, a beam, or a stream of detected beams. Its heaps are made as before, and "
+             "descriptors are sent.",
      .min_args = 1,
      .max_args = 1,
      .handle = capture_stop},
     {.name = "beam-weights",
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
-             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit.",
+             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
+             "which is "
+             "called STREAM.NUMBER, takes one for each antenna or one for each input.",
      .min_args = 2,
-     .max_args = 1 + 4096,
-     .handle = beam_weights},
+     .max_args = 1 + 8192,
+     .handle = beam_weights,
+     .has_long_lines = true},
     {.name = "beam-delays",
      .help = "Sets the delays of a beam.\n"
              "?beam-delays BEAM DELAY:PHASE...\n"
-             "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream.",
+             "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
+             "A detected beam takes one for each antenna or one for each input.",
      .min_args = 2,
-     .max_args = 1 + 4096,
-     .handle = beam_delays},
+     .max_args = 1 + 8192,
+     .handle = beam_delays,
+     .has_long_lines = true},
     {.name = "beam-quant-gains",
-     .help = "Sets the gain of a beam before it is rounded to 8 bits.\n"
+     .help = "Sets the gain of a beam before it is rounded.\n"
              "?beam-quant-gains BEAM GAIN\n"
              "GAIN is a real number without unit.",
      .min_args = 2,

@@ -6,11 +6,13 @@ import pytest
 import yaml
 
 import beammodel
+import control
 import harness
 import scenario
 import test_beams
 from harness import endpoints, groups
 from test_beams import N_ANTS, beams_config, random_voltages
+from test_xbgpu_katcp import Fed
 
 STREAMS = [
     {"products": "I", "spectra": 7, "windows": 9, "beams": 2},  # windows and heaps that begin within batches
@@ -138,3 +140,93 @@ def test_refused(stream, recv, sentence, work):
     done = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60,
                           env=harness.environment_of_programs())
     assert done.returncode == 78 and sentence in done.stderr
+
+
+def change(client):
+    """Weights for inputs, for antennas, and a gain, all whole numbers: coefficients are exact.  Returns [beam][ant][pol]."""
+    per_input = np.array([[1, 0], [2, -1], [0, 3], [-2, 1], [1, 1]])
+    per_ant = np.array([0, 1, -1, 2, 0])
+    client.request("beam-weights", "powers0.0", *map(int, per_input.ravel()))
+    client.request("beam-weights", "powers0.1", *map(int, per_ant))
+    client.request("beam-quant-gains", "powers0.1", 2)
+    assert client.value("powers0.0.weight") == str([float(w) for w in per_input.ravel()])
+    assert float(client.value("powers0.1.quantiser-gain")) == 2
+    return np.stack([per_input, 2 * np.repeat(per_ant[:, None], 2, 1)])
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
+    """Weights of a beam hold from the batch that steady-state-timestamp says, also within a window."""
+    stream = {"products": "IQUV", "spectra": 100, "windows": 3, "channels": 2, "beams": 2}
+    config = detected_config([stream])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n = 300, 30
+    voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        after = change(client)
+        held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    assert 0 < held <= 15
+    expected = []
+    for beam in range(2):
+        weights = np.where(np.arange(n)[:, None, None] < held, 1, after[beam])  # [batch][ant][pol]
+        weighted = voltages.astype(np.int64) * weights[:, :, None, None, :, None]
+        expected.append(model(config, stream, first_batch, weighted, present))
+    check_stream(config, 0, heaps_of(config, found, 0), expected)
+
+
+def test_settings_survive(daemon, work, rng):
+    """Weights and capture of detected beams hold after a restart."""
+    stream = {"products": "I", "spectra": 24, "windows": 4, "beams": 2}
+    config = detected_config([stream], state={"directory": str(work / "state")})
+    (work / "state").mkdir()
+    n, from_heap = 12, 3
+    voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work, "before")
+    with fed.client() as client:
+        weights = change(client)
+        client.request("capture-start", "powers0", from_heap * 96 * config["recv"]["samples_between_spectra"])
+    fed.end()
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, 0, voltages, present))
+    found = fed.end()
+    expected = [model(config, stream, 0, voltages, present, w) for w in weights]
+    check_stream(config, 0, heaps_of(config, found, 0), [{k: v for k, v in e.items() if k >= from_heap} for e in expected])
+
+
+WRONG = [
+    ("beam-weights", ["powers0", *"11111"], "there is no beam 'powers0'"),
+    ("beam-weights", ["powers0.2", *"11111"], "there is no beam 'powers0.2'"),
+    ("beam-weights", ["powers0.1", *"111111"], "5 weights, one for each antenna, or 10, one for each input, not 6"),
+    ("beam-delays", ["powers0.1", *["0:0"] * 9], "5 delays, one for each antenna, or 10, one for each input, not 9"),
+    ("capture-start", ["powers0.1"], "there is no stream"),
+]
+
+
+def test_wrong_requests(daemon, work):
+    fed = Fed(daemon, detected_config([{"beams": 2}]), work)
+    with fed.client() as client:
+        for name, args, words in WRONG:
+            with pytest.raises(control.FailReply) as refused:
+                client.request(name, *args)
+            assert words in str(refused.value), (name, args)
+    fed.end()
+
+
+def test_calibration(daemon, work, rng):
+    """A gain of an input is in all detected beams, also where there is no voltage beam."""
+    stream = {"products": "IQUV", "spectra": 48, "windows": 2}
+    config = detected_config([stream], steering={"calibration": str(work / "gains")})
+    (work / "gains").write_text("a2h * -3 0\na0v * 2 0\n")
+    voltages, present = random_voltages(rng, config, 6, 5), np.ones((6, N_ANTS), bool)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, scenario.feng_heaps(config, 0, voltages, present, rng))
+    weights = np.ones((N_ANTS, 2))
+    weights[2, 1], weights[0, 0] = -3, 2
+    check_stream(config, 0, heaps_of(config, found, 0), [model(config, stream, 0, voltages, present, weights)])
