@@ -1,8 +1,8 @@
 /* beam_settings.h - weights, delays and gain of one beam as they were set last: their arguments, their sensors, and the
  * steering that the device makes coefficients of.
  *
- * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each antenna
- * instead, which both of its inputs take.
+ * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each
+ * antenna instead, which both of its inputs take.
  *
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra

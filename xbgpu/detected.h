@@ -1,15 +1,17 @@
 /* detected.h - detected beams: from the batches of an input to heaps of the powers of all beams of a stream.
  *
- * Flow:      xbgpu_detected_process(input) --beam_coefficients, where a beam was steered--> beam_detect adds to the powers of the
- *            open heap; at its end beam_finish --> download --> xbgpu_detected_push --job--> sender --> network
- * Time:      heap n of a stream has the spectra [n N, (n + 1) N) counted from the sync time, N = windows * spectra; so inputs and
- *            heaps begin and end independently.  Where time goes on behind a heap, or goes back, the open heap ends as it is.
- * Missing:   absent antennas and batches add nothing.  The fraction of a window says how much was there.  A heap of which
- *            nothing came is not made.  A heap that is open when the process ends is dropped.
+ * Flow:      xbgpu_detected_process(input) --beam_coefficients, where a beam was steered--> beam_detect adds to the
+ *            powers of the open heap; at its end beam_finish --> download --> xbgpu_detected_push --job--> sender
+ * Time:      heap n of a stream has the spectra [n N, (n + 1) N) counted from the sync time, N = windows * spectra; so
+ *            inputs and heaps begin and end independently.  Where time goes on behind a heap, or goes back, the open
+ *            heap ends as it is.
+ * Missing:   absent antennas and batches add nothing.  The fraction of a window says how much was there.  A heap of
+ *            which nothing came is not made.  A heap that is open when the process ends is dropped.
  * Steering:  holds from the first batch that no input has yet; all batches of an input have the same coefficients.
  * Beams:     are counted over all streams here, in the order of the configuration.
  * Ownership: as in common/engine/outbuf.h; the open heap's buffer is the worker's.
- * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs a buffer. */
+ * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of
+ *            the buffers. */
 #ifndef XBGPU_DETECTED_H
 #define XBGPU_DETECTED_H
 
@@ -23,8 +25,8 @@ struct engine;
 struct outbuf;
 struct xbgpu_detected;
 
-/* Makes buffers, kernels and the streams, of which the engine has the senders already.  With no stream configured '*detected'
- * is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Makes buffers, kernels and the streams, of which the engine has the senders already.  With no stream configured
+ * '*detected' is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_detected_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                           struct xbgpu_detected **detected, char *why, size_t why_bytes);
 
@@ -34,8 +36,8 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected);
 /* A new input, of which all batches have the steering that was set before. */
 void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_output_input *input);
 
-/* Queues the powers of the input, 'compute' being the lane's stream.  Returns false if it must wait for a buffer (only if
- * 'may_wait'; else what the heap would have of the input is dropped and counted). */
+/* Queues the powers of the input, 'compute' being the lane's stream.  Returns false if it must wait for a buffer (only
+ * if 'may_wait'; else what the heap would have of the input is dropped and counted). */
 bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_stream *compute,
                             const struct xbgpu_output_input *input, bool may_wait);
 

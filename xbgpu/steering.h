@@ -37,8 +37,8 @@ struct xbgpu_steering {
     struct device_kernel *kernel;
 };
 
-/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' [n_beams] are copied to the device.  Returns 0 or negative
- * errno; fini follows in either case. */
+/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' [n_beams] are copied to the device.  Returns 0 or
+ * negative errno; fini follows in either case. */
 int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_layout *layout, struct device *device,
                         const struct beam *parameters, size_t n_beams);
 

@@ -1,8 +1,8 @@
 /* beam_detect.cu - see beam_detect.h; the sums are those of beamform_tile.h.
  *
- * The two groups of a block are polarisations 0 and 1 of the same 8 beams.  So a lane has both polarisations of 8 consecutive
- * spectra of a beam.  It adds their products in registers, and adds those to the powers whenever a window ends.  Where one
- * window has all 32 spectra of the warp, four lanes add up first.
+ * The two groups of a block are polarisations 0 and 1 of the same 8 beams.  So a lane has both polarisations of 8
+ * consecutive spectra of a beam.  It adds their products in registers, and adds those to the powers whenever a window
+ * ends.  Where one window has all 32 spectra of the warp, four lanes add up first.
  *
  * Constants: those of beamform.cu; PRODUCTS. */
 #include "kernels/beamform/beam_detect.h"
@@ -44,8 +44,8 @@ static __device__ __forceinline__ int32_t part_of(const int (&sums)[2][4][4], in
     return beam_detect_round(BEAM_TIMES(BEAM_TIMES(sum, scale), renormalise), &clipped);
 }
 
-/* Detects the lane's 8 spectra of a beam, from 's' of the batch on.  Adds each window that ends among them, leaves the last one
- * in 'powers', and returns how many samples were clipped. */
+/* Detects the lane's 8 spectra of a beam, from 's' of the batch on.  Adds each window that ends among them, leaves the
+ * last one in 'powers', and returns how many samples were clipped. */
 static __device__ __forceinline__ uint32_t detect(const struct beam_detect_args &args, uint32_t beam, uint32_t batch,
                                                   uint32_t s, const int (&sums)[BLOCK_GROUPS][2][4][4],
                                                   uint32_t &window, int64_t (&powers)[N_PRODUCTS])

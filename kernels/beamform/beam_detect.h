@@ -1,24 +1,26 @@
-/* beam_detect - voltages to the powers of tied-array beams: each beam of both polarisations is summed over the antennas as in
- * beamform, detected, and added up over windows of spectra and groups of channels.
- *   form        as of beamform.h; 'beams' has polarisation 0 of beam 0, polarisation 1 of beam 0, 0 of beam 1 and so on.
+/* beam_detect - voltages to the powers of tied-array beams: each beam of both polarisations is summed over the antennas
+ * as in beamform, detected, and added up over windows of spectra and groups of channels.
+ *   form        as of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then those of beam 1, and so on.
  *               Dither and 'out' are not used; 'saturated' is uint32 [n_beams / 2], added to
  *   powers      int64 [window][beam][product][group]   added to
  *
- * Window w has the spectra [first + w n, first + (w + 1) n) of n = window_spectra; group g has the channels [g n, (g + 1) n) of
- * n = group_channels.  Spectra behind the last window and before the first one are left out.
+ * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
+ * [g n, (g + 1) n), n = group_channels.  Spectra behind the last window and before the first one are left out.
  *
- * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767 and
- * rounded half to even; 0 if it is not a number.  So a power counts (1/256 of a step of the voltage beam)^2.  A complex sample of
- * which any part was clipped counts in 'saturated'.  With X of polarisation 0 and Y of polarisation 1:
- *     BEAM_POWER_0   |X|^2                        BEAM_TOTAL    |X|^2 + |Y|^2
- *     BEAM_POWER_1   |Y|^2                        BEAM_STOKES   I = |X|^2 + |Y|^2, Q = |X|^2 - |Y|^2, U = 2 Re X Y*, V = 2 Im X Y*
- * V is positive for right-handed circular polarisation (IAU 1974) where X is to the north and Y to the east, and channels rise
- * in radio frequency.
+ * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767
+ * and rounded half to even; 0 if it is not a number.  So a power counts (1/256 of a step of the voltage beam)^2.  A
+ * complex sample of which any part was clipped counts in 'saturated'.  X is polarisation 0, Y polarisation 1:
+ *     BEAM_POWER_0   |X|^2
+ *     BEAM_POWER_1   |Y|^2
+ *     BEAM_TOTAL     |X|^2 + |Y|^2
+ *     BEAM_STOKES    I = |X|^2 + |Y|^2, Q = |X|^2 - |Y|^2, U = 2 Re X Y*, V = 2 Im X Y*
+ * V is positive for right-handed circular polarisation (IAU 1974) where X is to the north and Y to the east, and
+ * channels rise in radio frequency.
  *
  * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform; one 64-bit atomic addition for each beam, channel, product and at most 8 spectra.  The twin: as
- *            beamform. */
+ * Bound by:  CUDA: as beamform; one 64-bit atomic addition for each beam, channel, product and at most 8 spectra.  The
+ *            twin: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 

@@ -5,10 +5,11 @@
  *   scales   float [beam][cell]
  *
  * 8 bits: least and most are those of the windows of a beam and cell.  offset = least; scale = (most - least) / 255;
- * out = (power - least) * 255 / (most - least), rounded half up; 0 if both are the same.  power is about offset + scale * out.
+ * out = (power - least) * 255 / (most - least), rounded half up; 0 if both are the same.
+ * A power is about offset + scale * out.
  *
- * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once; so is a scale, again by its
- *            division.  'out' of 8 bits is computed in integers.
+ * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once; so is a scale, again
+ *            by its division.  'out' of 8 bits is computed in integers.
  * Requires:  powers of at most 2^53 either way.
  * Bound by:  memory. */
 #ifndef KERNELS_BEAMFORM_BEAM_FINISH_H

@@ -1,5 +1,5 @@
-/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h.  A lane stores the 8 spectra that it has of a beam by
- * one store of 16 bytes.
+/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h.  A lane stores the 8 spectra that it has of a
+ * beam by one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, WIDE (sums of both slices
  * need 64 bits). */

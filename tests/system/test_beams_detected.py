@@ -1,4 +1,4 @@
-"""Detected beams of xbgpu: captures decoded by spead2 against numpy's integers, and against numpy's detection of voltage beams."""
+"""Detected beams of xbgpu: captures decoded by spead2 against numpy's integers, and against voltage beams of the same run."""
 import subprocess
 
 import numpy as np
@@ -143,7 +143,8 @@ def test_refused(stream, recv, sentence, work):
 
 
 def change(client):
-    """Weights for inputs, for antennas, and a gain, all whole numbers: coefficients are exact.  Returns [beam][ant][pol]."""
+    """Weights for inputs, for antennas, and a gain, all whole numbers: coefficients are exact.
+    Returns [beam][ant][pol]."""
     per_input = np.array([[1, 0], [2, -1], [0, 3], [-2, 1], [1, 1]])
     per_ant = np.array([0, 1, -1, 2, 0])
     client.request("beam-weights", "powers0.0", *map(int, per_input.ravel()))
@@ -198,7 +199,8 @@ def test_settings_survive(daemon, work, rng):
     fed.write(scenario.feng_heaps(config, 0, voltages, present))
     found = fed.end()
     expected = [model(config, stream, 0, voltages, present, w) for w in weights]
-    check_stream(config, 0, heaps_of(config, found, 0), [{k: v for k, v in e.items() if k >= from_heap} for e in expected])
+    sent = [{number: heap for number, heap in e.items() if number >= from_heap} for e in expected]
+    check_stream(config, 0, heaps_of(config, found, 0), sent)
 
 
 WRONG = [

@@ -1,5 +1,5 @@
-/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.  Heaps of
- * which parts were dropped, or that time left, say so in their fractions. */
+/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.
+ * Heaps of which parts were dropped, or that time left, say so in their fractions. */
 #include "xbgpu/detected.c"
 
 #include "common/base/inbox.h"
