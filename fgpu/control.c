@@ -351,26 +351,6 @@ static void request_gain_all(struct katcp_call *call, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* UNIX seconds to the nearest sample: exactly where there are no more decimals than nanoseconds have. */
-static bool parse_start(struct fgpu_control *c, struct katcp_call *call, int64_t *start_samples)
-{
-    const char *text = katcp_arg(call, 1);
-    double seconds;
-    int64_t unix_ns;
-
-    if (timebase_parse_unix_ns(text, &unix_ns)) {
-        if (!python_number_float(text, &seconds) || !(fabs(seconds) < 9e9)) {
-            katcp_fail(call, "the start time must be a UNIX time in seconds, not '%.64s'", text);
-            return false;
-        }
-        unix_ns = llrint(seconds * 1e9);
-    }
-    *start_samples = timebase_samples_nearest(&c->timebase, unix_ns);
-    if (*start_samples < 0)
-        katcp_fail(call, "the start time is before the sync time");
-    return *start_samples >= 0;
-}
-
 /* A typing error must not move the output far ahead. */
 static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, const char *text,
                              const struct fgpu_delay_model *model)
@@ -443,7 +423,7 @@ static void request_delays(struct katcp_call *call, void *arg)
     int64_t start_samples;
     size_t output;
 
-    if (!find_output(c, call, &output) || !parse_start(c, call, &start_samples))
+    if (!find_output(c, call, &output) || !delay_request_start(call, 1, &c->timebase, &start_samples))
         return;
     struct fgpu_delay_model *models = calloc(c->n_inputs, sizeof(*models));
     if (!models) {

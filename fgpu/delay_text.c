@@ -10,7 +10,6 @@
 #include <string.h>
 
 #define MAX_DELAY_SAMPLES 0x1p53
-#define MAX_PART_BYTES    400
 
 /* ---- Seconds and samples ----------------------------------------------------------------------------------------- */
 
@@ -80,40 +79,17 @@ void fgpu_delay_to_seconds(const struct fgpu_delay_model *m, double rate_hz, dou
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
-/* "a,b" or "a,b,c", where the third is 0 unless there is one. */
-static bool parse_part(const char *text, size_t n_bytes, double *numbers[3])
-{
-    char part[MAX_PART_BYTES], *rest = part, *field;
-    size_t n = 0;
-
-    if (n_bytes >= sizeof(part))
-        return false;
-    memcpy(part, text, n_bytes);
-    part[n_bytes] = '\0';
-    while ((field = strsep(&rest, ","))) {
-        if (n == 3 || !python_number_float(field, numbers[n]))
-            return false;
-        n++;
-    }
-    return n >= 2;
-}
-
 const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model)
 {
-    const char *colon = strchr(text, ':');
-    double numbers[DELAY_N_NUMBERS] = {0};
-    double *delay[] = {&numbers[DELAY_S], &numbers[DELAY_RATE], &numbers[DELAY_ACCELERATION]};
-    double *phase[] = {&numbers[DELAY_PHASE], &numbers[DELAY_PHASE_RATE], &numbers[DELAY_PHASE_ACCELERATION]};
+    double numbers[DELAY_N_NUMBERS];
+    const char *wrong = delay_request_parse(text, numbers);
 
-    if (!colon || !parse_part(text, (size_t)(colon - text), delay) || !parse_part(colon + 1, strlen(colon + 1), phase))
-        return "a model must be delay,rate:phase,phase_rate or "
-               "delay,rate,acceleration:phase,phase_rate,phase_acceleration";
-    return fgpu_delay_from_seconds(numbers, adc_sample_rate_hz, model);
+    return wrong ? wrong : fgpu_delay_from_seconds(numbers, adc_sample_rate_hz, model);
 }
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The start is an integer, in the bits of the first number; what follows is in the order of enum fgpu_delay_number, and as
+/* The start is an integer, in the bits of the first number; what follows is in the order of enum delay_number, and as
  * the reference computes it. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a model must fit a reading");
 

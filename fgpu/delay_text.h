@@ -1,7 +1,7 @@
 /* delay_text.h - delay models as people write them: in seconds, where delay.h has samples.
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
- *         of a request; s, s/s, s/s^2; rad, rad/s, rad/s^2
+ *         of a request (delay_request.h)
  *     (start, delay, rate, phase, phase rate[, acceleration, phase acceleration])
  *         of a sensor; the start in ADC samples, -1 where none has been set
  *
@@ -12,23 +12,10 @@
 #include "common/telemetry/sensor.h"
 #include "common/time/timebase.h"
 #include "common/base/units.h"
+#include "common/engine/delay_request.h"
 #include "fgpu/delay.h"
 
 #include <stdio.h>
-
-/* A model's numbers in seconds and radians, in this order. */
-enum fgpu_delay_number {
-    DELAY_S,
-    DELAY_RATE,
-    DELAY_PHASE,
-    DELAY_PHASE_RATE,
-    DELAY_ACCELERATION,
-    DELAY_PHASE_ACCELERATION
-};
-#define DELAY_N_NUMBERS 6
-
-/* What a request may ask for, in s/s.  The sky needs 3e-9; more than this is a typing error. */
-#define DELAY_MAX_REQUEST_RATE 1e-3
 
 /* Sets all of the model but its start; the phase is wrapped.  Returns NULL or, with the model as it was, what is wrong:
  * a limit of delay.h, or a number that is not finite. */

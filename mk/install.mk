@@ -27,6 +27,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	$(call unit,fgpu@.service,engine@.service.in,fgpu,F-engine)
 	$(call unit,xbgpu@.service,engine@.service.in,xbgpu,X-engine)
 	$(call unit,visrec@.service,engine@.service.in,visrec,recorder)
+	$(call unit,beamrec@.service,engine@.service.in,beamrec,beam recorder)
 	$(call unit,gpucbf-clock.service,gpucbf-clock.service.in)
 	install -m 644 systemd/realtime.conf systemd/ibverbs.conf $(INTO)/share/cbf/systemd
 	install -m 644 systemd/sysusers.conf $(INTO)/lib/sysusers.d/gpucbf.conf

@@ -58,7 +58,7 @@ ifeq ($(TEST_SEED),)
 TEST_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 export TEST_SEED
-KERNEL_TESTS   := $(shell grep -lE 'test_device_open|test_open_variant|device_emulated_open' $(UNIT_SOURCES))
+KERNEL_TESTS   := $(shell grep -lE 'TEST_ON_DEVICE|test_device_open|test_open_variant|device_emulated_open' $(UNIT_SOURCES))
 KERNEL_VARIANT := $(TEST_SEED)$(addprefix -,$(filter address,$(subst $(comma), ,$(SANITIZE))))
 KERNEL_STAMPS  := $(patsubst %.c,build-emulated/%-$(KERNEL_VARIANT),$(notdir $(KERNEL_TESTS)))
 $(KERNEL_STAMPS): $(KERNEL_TESTS) $(wildcard kernels/*/* tests/fakes/emulator/*)

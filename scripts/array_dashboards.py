@@ -32,6 +32,9 @@ ANY_LOSS = ((None, GREEN), (1e-9, AMBER), (0.005, RED))  # as the alerts FeedLos
 RATE_LOST = ((None, GREEN), (1e-9, RED))
 POWER = ((None, RED), (-33, AMBER), (-30, GREEN), (-10, AMBER), (-7, RED))  # as the alert FeedLevel
 CLIPPED = ((None, GREEN), (1e-4, AMBER), (1e-3, RED))  # as the alert FeedClips
+BEAM_ZEROS = ((None, GREEN), (1, RED))  # as the alert BeamZero
+BEAM_CLIPPED = ((None, GREEN), (0.01, RED))  # as the alert BeamClips
+BEAM_WEIGHTS = ((None, GREEN), (0.5, AMBER))  # as the alert BeamWeightsZero
 FLOW = ((None, BLUE),)
 ALL = ((None, RED), (1, GREEN))
 ANSWERS = {0: ("no answer", RED), 1: ("answers", GREEN)}
@@ -306,6 +309,23 @@ X_ENGINES = [
     Panel("timeseries", "Latency", "s",
           "Time from the last packet of a dump received to the dump's first packet sent.",
           {"{{engine}} {{stream}}": "xbgpu_output_x_latency_seconds{SEL}"}),
+    Panel("timeseries", "Beams: rms", "none",
+          "Root mean square of the parts of each beam's samples, of at most 127.",
+          {"{{engine}} {{stream}}": "xbgpu_output_b_rms{SEL}"}),
+    Panel("timeseries", "Beams: zeros", "percentunit",
+          "Share of each beam's measured samples that are 0. All of them are if weights, gain or voltages are.",
+          {"{{engine}} {{stream}}": f"{rate('xbgpu_output_b_zero_samples_total')} / "
+                                     f"{rate('xbgpu_output_b_measured_samples_total')}"}, BEAM_ZEROS),
+    Panel("timeseries", "Beams: saturated", "percentunit",
+          "Share of each beam's samples that saturated.",
+          {"{{engine}} {{stream}}": f"{rate('xbgpu_output_b_clipped_samples_total')} / "
+                                     f"{rate('xbgpu_output_b_samples_total')}"}, BEAM_CLIPPED),
+    Panel("timeseries", "Beams: antennas", "none",
+          "Antennas whose heaps came, of each beam.",
+          {"{{engine}} {{stream}}": "xbgpu_output_b_antennas{SEL}"}),
+    Panel("timeseries", "Beams: weights of 0", "percentunit",
+          "Share of the antennas whose weight in a beam is 0.",
+          {"{{engine}} {{stream}}": "xbgpu_output_b_zero_weights_ratio{SEL}"}, BEAM_WEIGHTS),
 ]
 DASHBOARDS = {"overview": ("overview", OVERVIEW, None, None),
               "f-engines": ("F-engines", F_ENGINES, "fgpu", "fgpu_input_heaps_total"),

@@ -49,7 +49,7 @@ def inventory(plan, source):
                   f"          ansible_host: {host['address']}",
                   "          cbf_services:"]
         lines += [f"            - {{program: {engine.kind}, name: {engine.name}}}" for engine in plan.on(host)]
-        lines += [f"            - {{program: visrec, name: {recorder.name}, directory: {json.dumps(recorder.directory)}, "
+        lines += [f"            - {{program: {recorder.kind}, name: {recorder.name}, directory: {json.dumps(recorder.directory)}, "
                   f"elsewhere: {json.dumps(recorder.writes_elsewhere)}}}"
                   for recorder in plan.recorders if recorder.host is host]
     return "\n".join(lines) + "\n"

@@ -153,6 +153,11 @@ def xbgpu_lines(plan, engine, schema):
         [key for key in output.texts() if key[0] != "stream"]
         + [("destination", f"{plan.x_groups[output['name']][engine.substream]}:{port}", output.mark)]
         for output in plan.x_outputs(stream)], array.mark_at("x_outputs"))
+    if plan.beams(stream):
+        lines.items("beams", [
+            [key for key in beam.texts() if key[0] != "stream"]
+            + [("destination", f"{plan.beam_groups[beam['name']][engine.substream]}:{port}", beam.mark)]
+            for beam in plan.beams(stream)], array.mark_at("beams"))
     lines.section("send", flow_keys(array, engine, "send", []))
     control(lines, array, engine, schema)
     return lines
@@ -194,4 +199,8 @@ def streams_yaml(plan):
          ("integration_batches", array_plan.integration_batches(array, output, plan.stream(output)), None),
          ("destinations", destinations(plan.x_groups[output["name"]], port), None)]
         for output in array["x_outputs"]])
+    if array["beams"]:
+        lines.items("beams", [
+            [("name", beam["name"], None), ("stream", beam["stream"], None), ("pol", beam["pol"], None),
+             ("destinations", destinations(plan.beam_groups[beam["name"]], port), None)] for beam in array["beams"]])
     return lines.text

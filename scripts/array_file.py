@@ -24,9 +24,10 @@ DEALT = {
     "antennas": ("feng_id", "delays", "gains"),
     "f_outputs": ("destinations",),
     "x_outputs": ("destination", "gate", "shifts"),
+    "beams": ("destination",),
 }
 KINDS = ("fgpu", "xbgpu")
-PROGRAMS = KINDS + ("visrec",)
+PROGRAMS = KINDS + ("visrec", "beamrec")
 ENGINE_SECTIONS = ("device", "recv", "send", "http", "katcp")
 
 
@@ -149,7 +150,7 @@ NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
 
 
 def _outputs(fgpu, xbgpu):
-    """Schemas of an item of f_outputs and of x_outputs."""
+    """Schemas of an item of f_outputs, of x_outputs and of beams."""
     substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
     f_output["properties"]["name"] = _text("Name of the stream.", **NAME)
@@ -157,7 +158,10 @@ def _outputs(fgpu, xbgpu):
     x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
                        stream=_text("The output of f_outputs that is correlated."))
     x_output["required"].append("stream")
-    return f_output, x_output
+    beam = without(xbgpu["beams"]["items"], DEALT["beams"], stream=_text("The output of f_outputs that it is made of."))
+    beam["properties"]["name"] = _text("Name of the stream.", **NAME)
+    beam["required"].append("stream")
+    return f_output, x_output, beam
 
 
 def _host(fgpu):
@@ -200,10 +204,25 @@ def _recorder(visrec):
         **{key: visrec["output"]["properties"][key] for key in ("max_file_size", "max_file_time")})
 
 
+def _beam_recorder(beamrec):
+    """The schema of an item of beam_recorders."""
+    keys = {key: beamrec["beams"]["items"]["properties"][key] for key in ("bits", "sum_spectra", "sum_channels")}
+    return _object(
+        "A beamrec.", ["stream", "host"],
+        stream=_text("The output of f_outputs whose beams are recorded, all of them."),
+        host=_text("The host that records."),
+        interface=_text("The interface through which beams come; none: the host's first."),
+        directory={"description": "Where files go; none: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
+                   "maxLength": 2000},
+        voltages={"description": "Record the voltages, too.", "type": "boolean", "default": False},
+        centre_frequency=beamrec["stream"]["properties"]["centre_frequency"], **keys,
+        **{key: beamrec["output"]["properties"][key] for key in ("source", "max_gap")})
+
+
 def make_schema(engines):
     """The schema of array.yaml, made with those of the engines."""
-    fgpu, xbgpu, visrec = (engines[program]["properties"] for program in PROGRAMS)
-    f_output, x_output = _outputs(fgpu, xbgpu)
+    fgpu, xbgpu, visrec, beamrec = (engines[program]["properties"] for program in PROGRAMS)
+    f_output, x_output, beam = _outputs(fgpu, xbgpu)
     telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
     antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
     metres = _number("", "number", minimum=-1e7, maximum=1e7)
@@ -223,7 +242,9 @@ def make_schema(engines):
             telescope=telescope,
             f_outputs=_list("Streams of channelised voltages.", f_output, 64),
             x_outputs=_list("Streams of visibilities.", x_output, 64),
+            beams=_list("Tied-array beams, which X-engines make of all antennas.", beam, 1024),
             recorders=_list("What records visibilities.", _recorder(visrec), 64),
+            beam_recorders=_list("What records beams.", _beam_recorder(beamrec), 64),
             multicast=_object(
                 "Addresses of all streams between and behind the engines.", ["range"],
                 range=_text("They are taken from here: a.b.c.d/bits."),
@@ -351,8 +372,8 @@ def hint(rule, text):
 
 
 # Names of sections by which a file is one of a program's; an array's file has hosts and multicast.
-SIGNS = {"visrec": {"telescope", "stream"}, "fgpu": {"outputs", "antennas"}, "xbgpu": {"outputs", "recv"},
-         "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
+SIGNS = {"visrec": {"telescope", "stream"}, "beamrec": {"beams", "stream"}, "fgpu": {"outputs", "antennas"},
+         "xbgpu": {"outputs", "recv"}, "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
 
 
 def owner(node):

@@ -49,6 +49,11 @@ def share(missing, received):
     return f"{missing} / ({missing} + {received})"
 
 
+def beam_share(part, whole):
+    """Part of a beam's samples, of the last seconds."""
+    return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
+
+
 def of_antenna(expression):
     """An expression by antenna, with host and engine of the antenna's F-engine."""
     return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
@@ -97,12 +102,42 @@ CLIPPED = 1e-3  # of the samples
 LOW_DBFS, HIGH_DBFS = -33, -7  # good is -30 to -10
 QUIET_DBFS = -60
 MUCH = 0.005  # of the heaps
+BEAM_CLIPPED = 0.01  # of the samples
+BEAM = "beam {{ $labels.stream }}"
 
 POWER = gauge("fgpu_input_power_dbfs", FEED)
 POWER_VALID = f"and on ({BY}, antenna) {gauge('fgpu_input_power_valid', ', antenna')} == 1"
 FEED_HEAPS = "fgpu_input_heaps_total"
 FLOWS = rate(FEED_HEAPS, by=", antenna", over="INPUT_S") + " > 0"
 STATE = "max by (array, feng, antenna) (xbgpu_feng_state{ARRAY})"
+
+def recorder_rules(name, program, written, data, file, strange):
+    """Alerts that both kinds of recorders have."""
+    return [
+        Rule(f"{name}DiskFull", rate(f"{program}_unwritten_{written}_total") + " > 0", "0s", "critical",
+             f"{WHO} loses {written}: its disk is full", f"the disk of {file}: remove or move recordings", DISK_COMMAND),
+        Rule(f"{name}Slow", rate(f"{program}_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
+             f"{WHO} loses {written}: it does not keep up", "its disk is too slow, or other programs write to it",
+             "iostat -x 1 3"),
+        Rule(f"{name}LostInSocket", rate(f"{program}_kernel_drops") + " > 0", "0s", "warning",
+             f"{WHO}: the kernel drops packets of X-engines", SOCKET, JOURNAL),
+        Rule(f"{name}Misses", rate(f"{program}_missing_heaps_total") + " > 0", "2s", "warning",
+             f"{WHO}: {{{{ $value | humanize }}}} heaps/s of {data} are missing",
+             "X-engines that do not run or do not send (EngineDown, XEngineBehind), the network, or this host "
+             f"({name}LostInSocket, {name}Slow)", JOURNAL),
+        Rule(f"{name}Contested", rate(f"{program}_contested_heaps_total") + " > 0", "0s", "critical",
+             f"{{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
+             SECOND_SENDER, JOURNAL),
+        Rule(f"{name}Refuses", rate(f"{program}_rejected_packets_total", f', reason=~"{strange}"') +
+             f" > 0 and on ({BY}) " + rate(f"{program}_{written}_total") + " == 0", "10s", "critical",
+             f"{WHO} records nothing: it refuses the {data} that come",
+             "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is "
+             "jump, time is not the same in all X-engines", JOURNAL),
+        Rule(f"{name}ClockUnsynchronised", gauge(f"{program}_clock_synchronised") + " == 0", "30s", "warning",
+             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
+             CLOCK_COMMAND),
+    ]
+
 
 RULES = {
     "engines": [
@@ -238,33 +273,21 @@ RULES = {
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",
              DOCTOR_STREAMS),
+        Rule("BeamZero", beam_share("zero_", "measured_") + " >= 1", "2s", "critical",
+             f"{BEAM}: {WHO} makes only zeros, and its input flows",
+             "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros"),
+        Rule("BeamClips", beam_share("clipped_", "") + f" > {BEAM_CLIPPED}", "30s", "warning",
+             f"{BEAM}: {PERCENT} of the samples are saturated in {WHO}",
+             "its gain is too high for the number of antennas: ?beam-quant-gains"),
+        Rule("BeamWeightsZero", gauge("xbgpu_output_b_zero_weights_ratio", ", stream") + " > 0.5", "30s", "warning",
+             f"{BEAM}: {PERCENT} of its weights are 0 in {WHO}", "?beam-weights has left most antennas out"),
     ],
     "recorders": [
-        Rule("RecorderDiskFull", rate("visrec_unwritten_dumps_total") + " > 0", "0s", "critical",
-             f"{WHO} loses dumps: its disk is full", "the disk of output.file: remove or move recordings", DISK_COMMAND),
-        Rule("RecorderSlow", rate("visrec_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
-             f"{WHO} loses dumps: it does not keep up", "its disk is too slow, or other programs write to it",
-             "iostat -x 1 3"),
-        Rule("RecorderLostInSocket", rate("visrec_kernel_drops") + " > 0", "0s", "warning",
-             f"{WHO}: the kernel drops packets of X-engines", SOCKET, JOURNAL),
-        Rule("RecorderMisses", rate("visrec_missing_heaps_total") + " > 0", "2s", "warning",
-             f"{WHO}: {{{{ $value | humanize }}}} heaps/s of visibilities are missing",
-             "X-engines that do not run or do not send (EngineDown, XEngineBehind), the network, or this host "
-             "(RecorderLostInSocket, RecorderSlow)", JOURNAL),
-        Rule("RecorderContested", rate("visrec_contested_heaps_total") + " > 0", "0s", "critical",
-             f"{{{{ $value | humanize }}}} heaps/s came twice with different bytes, and {WHO} counts them as missing",
-             SECOND_SENDER, JOURNAL),
-        Rule("RecorderRefuses", rate("visrec_rejected_packets_total", f', reason=~"{STRANGE_VISIBILITIES}"') +
-             f" > 0 and on ({BY}) " + rate("visrec_dumps_total") + " == 0", "10s", "critical",
-             f"{WHO} records nothing: it refuses the visibilities that come",
-             "configuration: another stream on this address, or recorder and X-engines do not agree; if the reason is "
-             "jump, time is not the same in all X-engines", JOURNAL),
-        Rule("RecorderClockUnsynchronised", gauge("visrec_clock_synchronised") + " == 0", "30s", "warning",
-             f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it", CLOCK,
-             CLOCK_COMMAND),
+        *recorder_rules("Recorder", "visrec", "dumps", "visibilities", "output.file", STRANGE_VISIBILITIES),
         Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
              f"{WHO} began another file: time went back",
              "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", JOURNAL),
+        *recorder_rules("BeamRecorder", "beamrec", "batches", "beams", "beams[].filterbank", STRANGE_VISIBILITIES),
     ],
 }
 

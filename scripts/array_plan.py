@@ -11,10 +11,11 @@ from array_file import Section, nearest
 N_POLS = 2
 FRAME_BYTES = 66  # of Ethernet (with checksum, preamble and gap), IPv4 and UDP
 SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for each item more
-DIGITISER_ITEMS, F_ITEMS, X_ITEMS = 4, 4, 3
+DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS = 4, 4, 3, 4
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
 HUGE_PAGE_BYTES = 2 << 20
+BEAM_BUFFERS = 4  # output buffers of an xbgpu for its beams
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
@@ -54,16 +55,24 @@ class Engine:
         return f"{self.stream['name']}: channels {first} to {first + width - 1}"
 
 
+def beams_of(array, stream):
+    return [beam for beam in array["beams"] if beam["stream"] == stream["name"]]
+
+
 @dataclass
 class Plan:
     array: Section
     engines: list = field(default_factory=list)
     f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
     x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
-    recorders: list = field(default_factory=list)  # [array_recorder.Recorder]
+    beam_groups: dict = field(default_factory=dict)  # beam -> [address] of its stream's substreams
+    recorders: list = field(default_factory=list)  # [array_recorder.Recorder or .BeamRecorder]
 
     def x_outputs(self, stream):
         return [output for output in self.array["x_outputs"] if output["stream"] == stream["name"]]
+
+    def beams(self, stream):
+        return beams_of(self.array, stream)
 
     def stream(self, x_output):
         return next(s for s in self.array["f_outputs"] if s["name"] == x_output["stream"])
@@ -157,8 +166,8 @@ def deal_block(network, at, end, n):
 
 
 def deal_addresses(plan, network, faults):
-    """F-engines' streams from the first half of the range, X-engines' from the second: what is added at the end of
-    either list moves no other."""
+    """F-engines' streams from the first half of the range, X-engines' from the second, beams down from its end: what is
+    added at the end of a list moves no other."""
     first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
     blocks += [(plan.x_groups, output, plan.stream(output)["substreams"], 1) for output in plan.array["x_outputs"]]
@@ -171,6 +180,15 @@ def deal_addresses(plan, network, faults):
                        f"{('first', 'second')[half]} half")
             return
         groups[output["name"]] = addresses
+    for beam in plan.array["beams"]:
+        n = plan.stream(beam)["substreams"]
+        size = 1 << (n - 1).bit_length()
+        end = (end - size) // size * size
+        if end < at[1]:
+            faults.add(plan.array["multicast"].mark_at("range"),
+                       f"multicast.range {network} has no room for the {n} addresses of {beam['name']} in its second half")
+            return
+        plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(end + i)) for i in range(n)]
 
 
 # ---- Who does what ---------------------------------------------------------------------------------------------------
@@ -197,6 +215,11 @@ def check_outputs(array, faults):
         if output["stream"] not in names:
             meant = nearest(output["stream"], names)
             faults.add(output.mark_at("stream"), f"there is no output '{output['stream']}' in f_outputs"
+                       + (f"; did you mean '{meant}'?" if meant else f"; there are {', '.join(names)}"))
+    for beam in array["beams"]:
+        if beam["stream"] not in names:
+            meant = nearest(beam["stream"], names)
+            faults.add(beam.mark_at("stream"), f"there is no output '{beam['stream']}' in f_outputs"
                        + (f"; did you mean '{meant}'?" if meant else f"; there are {', '.join(names)}"))
     used = {output["stream"] for output in array["x_outputs"]}
     for output in array["f_outputs"]:
@@ -332,6 +355,17 @@ def x_output_gbps(array, output, stream):
     return 8e-9 * wire_bytes(heap, array["xbgpu"]["send"]["packet_payload"], X_ITEMS + weights) / dump_s
 
 
+def beam_bytes(stream):
+    """Of one heap of one substream."""
+    return stream["channels"] // stream["substreams"] * stream["spectra_per_heap"] * 2
+
+
+def beam_gbps(array, stream):
+    """One beam, one substream."""
+    heap = wire_bytes(beam_bytes(stream), array["xbgpu"]["send"]["packet_payload"], BEAM_ITEMS)
+    return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
+
+
 def pinned_bytes(n_bytes, engine):
     """Of a buffer that a GPU copies from or to: whole huge pages, where there is one."""
     return n_bytes if engine.on_cpu or n_bytes < HUGE_PAGE_BYTES else -(-n_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
@@ -405,6 +439,9 @@ def xbgpu_memory(array, engine):
         dump = vis_bytes(array, stream)
         host += (output["buffers"] or 2 * dumps + 2) * pinned_bytes(dump, engine)
         device += ((output["buffers"] or 2 * dumps + 2) + 3) * dump
+    beams = recv["batches_per_chunk"] * len(beams_of(array, stream)) * beam_bytes(stream)
+    host += BEAM_BUFFERS * pinned_bytes(beams, engine)
+    device += BEAM_BUFFERS * beams
     return host + (device if engine.on_cpu else 0)
 
 
@@ -421,6 +458,7 @@ def cost(array, engine):
         engine.in_gbps = n_ants * f_substream_gbps(array, engine.stream)
         engine.out_gbps = sum(x_output_gbps(array, output, engine.stream) for output in array["x_outputs"]
                               if output["stream"] == engine.stream["name"])
+        engine.out_gbps += len(beams_of(array, engine.stream)) * beam_gbps(array, engine.stream)
         engine.memory_bytes = xbgpu_memory(array, engine) + PROCESS_BYTES
         receivers = min(keys["recv"]["threads"], n_ants)
     engine.memory_bytes += receivers * RECEIVER_BYTES
@@ -498,7 +536,7 @@ def make_plan(array, faults):
     plan = Plan(array)
     check_unique(array["antennas"], "antennas", faults)
     check_unique(array["f_outputs"], "outputs of f_outputs", faults)
-    check_unique(array["x_outputs"], "outputs of x_outputs", faults)
+    check_unique(array["x_outputs"] + array["beams"], "outputs of x_outputs and beams", faults)
     check_unique(array["hosts"], "hosts", faults)
     check_outputs(array, faults)
     check_hosts(array, faults)

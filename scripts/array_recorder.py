@@ -1,4 +1,4 @@
-"""The recorders of an array: which output goes to which disk, and the YAML of each visrec."""
+"""The recorders of an array: which output or beams go to which disk, and the YAML of each visrec and beamrec."""
 from dataclasses import dataclass
 
 import array_engines
@@ -16,7 +16,7 @@ class Recorder:
     host: Section
     given: Section
     index: int  # on its host, behind the engines
-    output: Section  # of x_outputs
+    output: Section  # of x_outputs; of a beamrec: of f_outputs
     kind: str = "visrec"
 
     @property
@@ -24,7 +24,7 @@ class Recorder:
         return (self.given["directory"] or f"{STATE}/{self.name}").rstrip("/")
 
     def carries(self):
-        return f"the output {self.output['name']}"
+        return f"the {'output' if self.kind == 'visrec' else 'beams of'} {self.output['name']}"
 
     @property
     def writes_elsewhere(self):
@@ -46,21 +46,30 @@ def find(items, name, mark, what, faults):
 
 
 def make_recorders(array, faults):
-    """Names them r0, r1, ... in the order of the file."""
-    recorders = []
+    """Names them r0, r1, ... in the order of the file, and those of beams b0, b1, ..."""
     if array["recorders"]:
         check_places(array, faults)
-    for given in array["recorders"]:
+    recorders = make_some(array, array["recorders"], "visrec", "output", "x_outputs", [], faults)
+    for given in array["beam_recorders"]:
+        if not any(beam["stream"] == given["stream"] for beam in array["beams"]):
+            faults.add(given.mark_at("stream"), f"there is no beam of the stream '{given['stream']}'")
+    return recorders + make_some(array, array["beam_recorders"], "beamrec", "stream", "f_outputs", recorders, faults)
+
+
+def make_some(array, all_given, kind, key, outputs, others, faults):
+    """Those of one kind; 'others' have ports before them."""
+    recorders = []
+    for given in all_given:
         host = find(array["hosts"], given["host"], given.mark_at("host"), "host", faults)
-        output = find(array["x_outputs"], given["output"], given.mark_at("output"), "output of x_outputs", faults)
+        output = find(array[outputs], given[key], given.mark_at(key), f"output of {outputs}", faults)
         if host is None or output is None:
             continue
         if given["interface"]:
             find(host["interfaces"], given["interface"], given.mark_at("interface"), f"interface of {host['name']}", faults)
         if given["directory"] and not given["directory"].startswith("/"):
-            faults.add(given.mark_at("directory"), f"recorders.directory must begin with /, not \"{given['directory']}\"")
-        index = len(host["engines"]) + sum(other.host is host for other in recorders)
-        recorders.append(Recorder(f"r{len(recorders)}", host, given, index, output))
+            faults.add(given.mark_at("directory"), f"{'beam_' * (kind == 'beamrec')}recorders.directory must begin with /, not \"{given['directory']}\"")
+        index = len(host["engines"]) + sum(other.host is host for other in others + recorders)
+        recorders.append(Recorder(f"{kind[0] if kind == 'beamrec' else 'r'}{len(recorders)}", host, given, index, output, kind))
         array_plan.check_ports(array, host, faults, index + 1)
     return recorders
 
@@ -78,25 +87,69 @@ def check_places(array, faults):
 
 def describe(plan, recorder):
     """A line behind the table, which has no recorders."""
-    stream = plan.stream(recorder.output)
-    gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
-    return (f"{recorder.host['name']}  {recorder.name}  records {recorder.output['name']} in {recorder.directory}: "
+    if recorder.kind == "visrec":
+        stream = plan.stream(recorder.output)
+        gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
+    else:
+        stream = recorder.output
+        gbps = len(plan.beams(stream)) * stream["substreams"] * array_plan.beam_gbps(plan.array, stream)
+    what = recorder.carries().removeprefix("the output ")
+    return (f"{recorder.host['name']}  {recorder.name}  records {what} in {recorder.directory}: "
             f"{gbps:.3g} Gb/s in")
 
 
-def stream_keys(array, output, stream):
+def shape_keys(stream):
     at = stream.mark_at
-    keys = [("channels", stream["channels"], at("channels")),
+    return [("channels", stream["channels"], at("channels")),
             ("channels_per_substream", stream["channels"] // stream["substreams"], at("substreams")),
             ("spectra_per_heap", stream["spectra_per_heap"], at("spectra_per_heap")),
-            ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation")),
-            ("integration_batches", array_plan.integration_batches(array, output, stream), output.mark)]
+            ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation"))]
+
+
+def sky_keys(given, stream):
+    """A narrow band's centre is where the F-engine has it, unless a mixer has moved the sky."""
+    return given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
+                                               stream.texts("centre_frequency")]
+
+
+def stream_keys(array, output, stream):
+    keys = shape_keys(stream) + [
+        ("integration_batches", array_plan.integration_batches(array, output, stream), output.mark)]
     if output["missing"] == "weights":
         keys.append(("weights", "true", output.mark_at("missing")))
     return keys
 
 
+def beam_keys(plan, recorder, beam):
+    """A beam and its files."""
+    array, given = plan.array, recorder.given
+    file, mark = f"{recorder.directory}/{array['name']}-{beam['name']}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
+    keys = [("name", beam["name"], beam.mark),
+            ("sources", array_engines.destinations(plan.beam_groups[beam["name"]], array["multicast"]["port"]), beam.mark),
+            ("filterbank", f'"{file}.fil"', mark)]
+    if given["voltages"]:
+        keys.append(("voltages", f'"{file}.dada"', mark))
+    return keys + given.texts("bits", "sum_spectra", "sum_channels")
+
+
+def beam_lines(plan, recorder):
+    array, given, stream, out = plan.array, recorder.given, recorder.output, array_engines.Lines()
+    out.add(f"{array_engines.MARKER} for beamrec@{recorder.name} on {recorder.host['name']}: change the array's file, "
+            f"not this.")
+    out.add(f"# Recorder of the beams of {stream['name']}.")
+    out.section("time", array["time"].texts(), array["time"].mark)
+    out.section("recv", [("interface", f'"{recorder.interface}"', given.mark_at("interface"))])
+    out.section("stream", shape_keys(stream) + sky_keys(given, stream))
+    name = array["telescope"].texts("name") or [("name", array["name"], array.mark_at("name"))]
+    out.section("output", [("telescope", text, mark) for _, text, mark in name] + given.texts("source", "max_gap"))
+    out.items("beams", [beam_keys(plan, recorder, beam) for beam in plan.beams(stream)], array.mark_at("beams"))
+    out.section("http", [("listen", array_engines.http_address(array, recorder), array["ports"].mark)])
+    return out
+
+
 def lines(plan, recorder):
+    if recorder.kind == "beamrec":
+        return beam_lines(plan, recorder)
     array, given, output = plan.array, recorder.given, recorder.output
     stream, out = plan.stream(output), array_engines.Lines()
     port = array["multicast"]["port"]
@@ -107,10 +160,7 @@ def lines(plan, recorder):
     out.section("recv", [
         ("sources", array_engines.destinations(plan.x_groups[output["name"]], port), output.mark),
         ("interface", f'"{recorder.interface}"', given.mark_at("interface"))])
-    # A narrow band's centre is where the F-engine has it, unless a mixer has moved the sky.
-    sky = given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
-                                              stream.texts("centre_frequency")]
-    out.section("stream", stream_keys(array, output, stream) + sky)
+    out.section("stream", stream_keys(array, output, stream) + sky_keys(given, stream))
     telescope = array["telescope"]
     name = telescope.texts("name") or [("name", array["name"], array.mark_at("name"))]
     out.section("telescope", name + telescope.texts("latitude", "longitude", "altitude", "ut1_utc"), telescope.mark)

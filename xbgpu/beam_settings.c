@@ -7,6 +7,7 @@
 #include "common/engine/labels.h"
 #include "common/katcp/python_number.h"
 #include "common/katcp/server.h"
+#include "common/telemetry/stats.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -17,21 +18,17 @@
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* Values that are given: of all antennas, or of all inputs. */
-static size_t n_given(struct katcp_call *call)
+/* Whether there are values of all antennas, or of all inputs. */
+static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
 {
-    return (size_t)katcp_n_args(call) - 1;
-}
-
-static bool has_n_args(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
-{
-    bool has = n_given(call) == s->n_ants || n_given(call) == s->n;
+    size_t n = (size_t)katcp_n_args(call) - 1;
+    bool has = n == s->n_ants || n == s->n;
 
     if (!has && s->n > s->n_ants)
         katcp_fail(call, "there must be %zu %s, one for each antenna, or %zu, one for each input, not %zu", s->n_ants,
-                   what, s->n, n_given(call));
+                   what, s->n, n);
     else if (!has)
-        katcp_fail(call, "there must be %zu %s, one for each antenna, not %d", s->n_ants, what, katcp_n_args(call) - 1);
+        katcp_fail(call, "there must be %zu %s, one for each antenna, not %zu", s->n_ants, what, n);
     return has;
 }
 
@@ -47,67 +44,132 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
-/* Takes what is given for antennas or inputs. */
-static void take_values(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *given,
-                        double *values)
-{
-    for (size_t i = 0; i < s->n; i++)
-        values[i] = given[i * n_given(call) / s->n];
-}
-
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call)
 {
-    if (!has_n_args(settings, call, "weights"))
+    if (!has_n_values(settings, call, "weights"))
         return false;
+    size_t n_given = (size_t)katcp_n_args(call) - 1;
     double *weights = calloc(settings->n, sizeof(*weights));
     bool good = weights;
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < n_given(call); a++)
+    for (size_t a = 0; good && a < n_given; a++)
         good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &weights[a]);
-    if (good)
-        take_values(settings, call, weights, settings->weights);
+    for (size_t i = 0; good && i < settings->n; i++)
+        settings->weights[i] = weights[i * n_given / settings->n];
     settings->is_set = settings->is_set || good;
     free(weights);
     return good;
 }
 
+static double (*numbers_of(const struct xbgpu_beam_settings *s, size_t model))[XBGPU_BEAM_NUMBERS]
+{
+    return s->models + model * s->n;
+}
+
 /* "delay:phase" in seconds and radians. */
-static bool read_delay(struct katcp_call *call, int i, double *delay_s, double *phase_rad)
+static bool read_delay(struct katcp_call *call, int i, double *numbers)
 {
     const char *text = katcp_arg(call, i), *colon = strchr(text, ':');
     char delay[PYTHON_FLOAT_BYTES * 2];
 
     snprintf(delay, sizeof(delay), "%.*s", colon ? (int)(colon - text) : 0, text);
-    if (!colon || !python_number_float(delay, delay_s) || !python_number_float(colon + 1, phase_rad) ||
-        !isfinite(*delay_s) || !isfinite(*phase_rad)) {
+    if (!colon || !python_number_float(delay, &numbers[DELAY_S]) ||
+        !python_number_float(colon + 1, &numbers[DELAY_PHASE]) || !isfinite(numbers[DELAY_S]) ||
+        !isfinite(numbers[DELAY_PHASE])) {
         katcp_fail(call, "a delay must be DELAY:PHASE in s and rad, not '%.64s'", text);
-        return false;
-    }
-    if (fabs(*delay_s) > 1) {
-        katcp_fail(call, "a delay must be at most 1 s either way: '%.64s'", text);
         return false;
     }
     return true;
 }
 
-bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call)
+/* "delay,rate:phase,phase rate", all finite. */
+static bool read_rates(struct katcp_call *call, int i, double *numbers)
 {
-    size_t n = settings->n;
+    double all[DELAY_N_NUMBERS];
+    const char *wrong = delay_request_parse(katcp_arg(call, i), all);
 
-    if (!has_n_args(settings, call, "delays"))
+    for (size_t n = 0; !wrong && n < DELAY_N_NUMBERS; n++)
+        wrong = isfinite(all[n]) ? NULL : "delays, phases and their rates must be finite";
+    if (!wrong && (all[DELAY_ACCELERATION] != 0 || all[DELAY_PHASE_ACCELERATION] != 0))
+        wrong = "a beam takes no accelerations";
+    if (!wrong && fabs(all[DELAY_RATE]) > DELAY_MAX_REQUEST_RATE)
+        wrong = "a delay rate must be at most 0.001 s/s either way";
+    if (wrong)
+        katcp_fail(call, "%s: '%.200s'", wrong, katcp_arg(call, i));
+    else
+        memcpy(numbers, all, XBGPU_BEAM_NUMBERS * sizeof(*numbers));
+    return !wrong;
+}
+
+/* A model of an antenna, with rates only where there is a load time; 'numbers' are zero. */
+static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
+{
+    bool has_rates = strchr(katcp_arg(call, i), ',');
+
+    if (has_rates && !is_timed) {
+        katcp_fail(call, "a model with rates needs a load time: '%.64s'", katcp_arg(call, i));
         return false;
-    double *read = calloc(2 * n, sizeof(*read));
+    }
+    if (!(has_rates ? read_rates : read_delay)(call, i, numbers))
+        return false;
+    if (fabs(numbers[DELAY_S]) > 1) {
+        katcp_fail(call, "a delay must be at most 1 s either way: '%.64s'", katcp_arg(call, i));
+        return false;
+    }
+    return true;
+}
+
+/* Makes a place for a model, of which nothing is set.  Returns its numbers, [n]. */
+static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
+{
+    size_t bytes = s->n * sizeof(*s->models);
+    bool forgets;
+    size_t place = xbgpu_beam_starts_add(&s->starts, start_samples, &forgets);
+
+    if (forgets)
+        memmove(numbers_of(s, 1), numbers_of(s, 2), (place - 1) * bytes);
+    return memset(numbers_of(s, place), 0, bytes);
+}
+
+/* The load time, where there is one. */
+static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *call, int64_t past_samples,
+                           int64_t *start_samples)
+{
+    if (!delay_request_start(call, 1, &s->timebase, start_samples))
+        return false;
+    if (!xbgpu_beam_starts_has_room(&s->starts, *start_samples, past_samples)) {
+        katcp_fail(call, "beam %s has %d delay models that wait for their time, and room for no more", s->name,
+                   XBGPU_BEAM_MODELS - 1);
+        return false;
+    }
+    return true;
+}
+
+bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
+                                     int64_t past_samples)
+{
+    size_t n_args = (size_t)katcp_n_args(call), n = settings->n;
+    bool is_timed = !strchr(katcp_arg(call, 1), ':') && (n_args == 2 + settings->n_ants || n_args == 2 + n);
+    size_t n_given = n_args - 1 - is_timed;
+    int64_t start_samples = XBGPU_BEAM_ALWAYS;
+
+    if (!is_timed && !has_n_values(settings, call, "delays"))
+        return false;
+    if (is_timed && !read_load_time(settings, call, past_samples, &start_samples))
+        return false;
+    double(*read)[XBGPU_BEAM_NUMBERS] = calloc(n, sizeof(*read));
     bool good = read;
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < n_given(call); a++)
-        good = read_delay(call, 1 + (int)a, &read[a], &read[n + a]);
+    for (size_t a = 0; good && a < n_given; a++)
+        good = read_model(call, 1 + is_timed + (int)a, is_timed, read[a]);
     if (good) {
-        take_values(settings, call, read, settings->delays_s);
-        take_values(settings, call, read + n, settings->phases_rad);
+        double(*numbers)[XBGPU_BEAM_NUMBERS] = add_model(settings, start_samples);
+        for (size_t i = 0; i < n; i++)
+            memcpy(numbers[i], read[i * n_given / n], sizeof(*numbers));
         settings->is_set = true;
     }
     free(read);
@@ -154,6 +216,20 @@ static char *const *names_of(const struct xbgpu_beams_settings *all, const struc
     return has_inputs(s) ? all->labels->labels : all->labels->antennas;
 }
 
+static void write_models(FILE *text, const struct xbgpu_beam_settings *s, char *const *names)
+{
+    for (size_t m = 1; m < s->starts.n; m++) {
+        int64_t unix_ns = timebase_unix_ns(&s->timebase, s->starts.samples[m]);
+        for (size_t a = 0; a < s->n; a++) {
+            fprintf(text, "model %s %s %" PRId64 ".%09" PRId64, s->name, names[a], unix_ns / NS_PER_S,
+                    unix_ns % NS_PER_S);
+            for (size_t i = 0; i < XBGPU_BEAM_NUMBERS; i++)
+                fprintf(text, " %.17g", numbers_of(s, m)[a][i]);
+            fputc('\n', text);
+        }
+    }
+}
+
 bool xbgpu_beams_settings_write(FILE *text, void *arg)
 {
     const struct xbgpu_beams_settings *all = arg;
@@ -169,7 +245,8 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
             fprintf(text, "gain %s %.17g\n", s->name, s->gain);
         for (size_t a = 0; s->is_set && a < s->n; a++)
             fprintf(text, "%s %s %s %.17g %.17g %.17g\n", has_inputs(s) ? "input" : "antenna", s->name,
-                    names_of(all, s)[a], s->weights[a], s->delays_s[a], s->phases_rad[a]);
+                    names_of(all, s)[a], s->weights[a], s->models[a][DELAY_S], s->models[a][DELAY_PHASE]);
+        write_models(text, s, names_of(all, s));
         any = any || s->is_set || s->capture_is_set;
     }
     return any;
@@ -185,24 +262,50 @@ static bool read_numbers(const struct table_row *row, size_t first, const double
     return good;
 }
 
+/* The antenna or input that the row names, or -1. */
+static long find_antenna(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s,
+                         const struct table_row *row)
+{
+    for (size_t a = 0; row->n > 2 && a < s->n; a++)
+        if (strcmp(names_of(all, s)[a], row->fields[2]) == 0)
+            return (long)a;
+    return -1;
+}
+
 static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                          const struct table_row *row)
 {
     static const double limits[] = {XBGPU_BEAM_MAX, 1, HUGE_VAL};
     double numbers[3];
-    size_t a = 0;
+    long a = find_antenna(all, s, row);
 
-    if (!read_numbers(row, 3, limits, 3, numbers))
-        return false;
-    if (has_inputs(s) != (strcmp(row->fields[0], "input") == 0))
-        return false;
-    while (a < s->n && strcmp(names_of(all, s)[a], row->fields[2]) != 0)
-        a++;
-    if (a == s->n)
+    if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
     s->weights[a] = numbers[0];
-    s->delays_s[a] = numbers[1];
-    s->phases_rad[a] = numbers[2];
+    s->models[a][DELAY_S] = numbers[1];
+    s->models[a][DELAY_PHASE] = numbers[2];
+    s->is_set = true;
+    return true;
+}
+
+/* The newest model, or one behind the newest. */
+static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
+                            const struct table_row *row)
+{
+    static const double limits[XBGPU_BEAM_NUMBERS] = {1, DELAY_MAX_REQUEST_RATE, HUGE_VAL, HUGE_VAL};
+    double numbers[XBGPU_BEAM_NUMBERS];
+    long a = find_antenna(all, s, row);
+    int64_t unix_ns;
+
+    if (a < 0 || !read_numbers(row, 4, limits, XBGPU_BEAM_NUMBERS, numbers) ||
+        timebase_parse_unix_ns(row->fields[3], &unix_ns))
+        return false;
+    int64_t samples = timebase_samples_nearest(&s->timebase, unix_ns), newest = s->starts.samples[s->starts.n - 1];
+    if (samples < 0 || samples < newest || (samples > newest && s->starts.n == XBGPU_BEAM_MODELS))
+        return false;
+    if (samples > newest)
+        add_model(s, samples);
+    memcpy(numbers_of(s, s->starts.n - 1)[a], numbers, sizeof(numbers));
     s->is_set = true;
     return true;
 }
@@ -248,6 +351,7 @@ static int read_row(const struct table_row *row, void *arg)
                                         : xbgpu_beams_settings_find(r->all, row->fields[1]);
     bool good = s && (strcmp(what, "antenna") == 0   ? read_antenna(r->all, s, row)
                       : strcmp(what, "input") == 0   ? read_antenna(r->all, s, row)
+                      : strcmp(what, "model") == 0   ? read_kept_model(r->all, s, row)
                       : strcmp(what, "gain") == 0    ? read_gain(s, row)
                       : strcmp(what, "capture") == 0 ? read_capture(s, row)
                                                      : false);
@@ -277,27 +381,41 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struct beam_steering *steering)
+/* Rates count from the half of a batch that the start is in, so that the device's integers have the phase at the start
+ * exactly, however long ago that is. */
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
+    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* whole: heaps of 8 n spectra */
+    int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
+    int64_t n_halves = floor_div(start, half_samples);
+    double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
 
     size_t n_pols = settings->n / settings->n_ants;
-    for (size_t a = 0; a < settings->n; a++)
-        steering[a % n_pols * settings->n_ants + a / n_pols] = (struct beam_steering){
-            .phase = phase_of(settings->phases_rad[a] / (2 * M_PI) - settings->delays_s[a] * from_centre_hz),
-            .slope = phase_of(-settings->delays_s[a] * chan_hz),
-            .amplitude = (float)(settings->weights[a] * settings->gain),
+    for (size_t i = 0; i < settings->n; i++) {
+        const double *numbers = numbers_of(settings, model)[i];
+        double phase = numbers[DELAY_PHASE] / (2 * M_PI) - numbers[DELAY_S] * from_centre_hz;
+        double phase_rate = numbers[DELAY_PHASE_RATE] / (2 * M_PI) - numbers[DELAY_RATE] * from_centre_hz;
+        double slope = -numbers[DELAY_S] * chan_hz, slope_rate = -numbers[DELAY_RATE] * chan_hz;
+        struct beam_steering *row = &steering[i % n_pols * settings->n_ants + i / n_pols];
+        *row = (struct beam_steering){
+            .amplitude = (float)(settings->weights[i] * settings->gain),
+            .phase_rate = phase_of(phase_rate * half_s),
+            .slope_rate = phase_of(slope_rate * half_s),
         };
+        row->phase = phase_of(phase + phase_rate * since_s) - (uint64_t)n_halves * row->phase_rate;
+        row->slope = phase_of(slope + slope_rate * since_s) - (uint64_t)n_halves * row->slope_rate;
+    }
 }
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
 /* Writes 'first', the numbers, and 'last' into a sensor. */
 static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64_t unix_ns, const char *first,
-                     const double *numbers, const double *others, const char *last)
+                     const double *numbers, size_t n, const char *last)
 {
     char *text = NULL, number[PYTHON_FLOAT_BYTES];
     size_t n_bytes = 0;
@@ -306,25 +424,50 @@ static void set_list(struct xbgpu_beam_settings *s, struct sensor *sensor, int64
     if (!out)
         return;
     fputs(first, out);
-    for (size_t a = 0; a < s->n; a++) {
-        fprintf(out, "%s%s", a || others ? ", " : "", python_number_float_text(numbers[a], number));
-        if (others)
-            fprintf(out, ", %s", python_number_float_text(others[a], number));
-    }
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%s%s", i ? ", " : "", python_number_float_text(numbers[i], number));
     fputs(last, out);
     if (fclose(out) == 0)
         sensors_set_text(s->sensors, sensor, unix_ns, SENSOR_NOMINAL, text);
     free(text);
 }
 
-void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
+static void show_zero_weights(struct xbgpu_beam_settings *settings)
 {
+    int64_t n = 0;
+
+    for (size_t a = 0; a < settings->n; a++)
+        n += settings->weights[a] == 0;
+    gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
+}
+
+/* The newest model's delays and phases as they are at 'samples', or at the load time behind it. */
+static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
+{
+    const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);
+    int64_t start = s->starts.samples[s->starts.n - 1];
+    int64_t at = samples > start ? samples : start;
+    double since_s = (double)(at - start) / timebase_decimal_to_double(s->timebase.adc_sample_rate_hz);
+    double *shown = calloc(2 * s->n, sizeof(*shown));
     char first[32];
 
-    snprintf(first, sizeof(first), "(%" PRId64, samples);
-    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, NULL, "]");
-    set_list(settings, &settings->delay, unix_ns, first, settings->delays_s, settings->phases_rad, ")");
+    if (!shown)
+        return;
+    for (size_t a = 0; a < s->n; a++) {
+        shown[2 * a] = numbers[a][DELAY_S] + numbers[a][DELAY_RATE] * since_s;
+        shown[2 * a + 1] = numbers[a][DELAY_PHASE] + numbers[a][DELAY_PHASE_RATE] * since_s;
+    }
+    snprintf(first, sizeof(first), "(%" PRId64 ", ", at);
+    set_list(s, &s->delay, unix_ns, first, shown, 2 * s->n, ")");
+    free(shown);
+}
+
+void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
+{
+    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n, "]");
+    show_delays(settings, samples, unix_ns);
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
+    show_zero_weights(settings);
 }
 
 static int add_sensors(struct xbgpu_beam_settings *s)
@@ -354,27 +497,39 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     return err;
 }
 
+static void register_metric(const struct xbgpu_beam_settings *settings)
+{
+    char labels[128] = "";
+
+    stats_label(labels, sizeof(labels), "stream", settings->name);
+    stats_gauge_scaled("xbgpu_output_b_zero_weights_ratio", "Fraction of the antennas whose weight in a beam is 0.",
+                       labels, &settings->zero_weights, 1e-6);
+}
+
 /* All but the seed's sensor. */
 static int init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, const char *stream, size_t n,
                 struct sensors *sensors)
 {
     settings->config = config;
+    settings->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     settings->stream = stream;
     settings->n_ants = (size_t)config->recv.n_ants;
     settings->n = n;
     settings->sensors = sensors;
     settings->weights = calloc(n, sizeof(double));
-    settings->delays_s = calloc(n, sizeof(double));
-    settings->phases_rad = calloc(n, sizeof(double));
+    settings->starts = (struct xbgpu_beam_starts){1, {XBGPU_BEAM_ALWAYS}};
+    settings->models = calloc(XBGPU_BEAM_MODELS * n, sizeof(*settings->models));
     settings->gain = 1;
-    if (!settings->name || !settings->weights || !settings->delays_s || !settings->phases_rad)
+    if (!settings->name || !settings->weights || !settings->models)
         return -ENOMEM;
     for (size_t a = 0; a < n; a++)
         settings->weights[a] = 1;
     int err = add_sensors(settings);
-    if (!err)
-        xbgpu_beam_settings_show(settings, 0, 0);
-    return err;
+    if (err)
+        return err;
+    register_metric(settings);
+    xbgpu_beam_settings_show(settings, 0, 0);
+    return 0;
 }
 
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
@@ -405,6 +560,5 @@ void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings)
 {
     free(settings->name);
     free(settings->weights);
-    free(settings->delays_s);
-    free(settings->phases_rad);
+    free(settings->models);
 }

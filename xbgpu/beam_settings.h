@@ -7,13 +7,16 @@
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
  * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
- * 2^-63 turns.
+ * 2^-63 turns.  A model with a load time has both at that time, and rates; what is without a load time holds at once.
  * The text that is kept has rows for each beam that was set:
  *
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
  *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
  *     input   BEAM INPUT WEIGHT DELAY PHASE        (of a detected beam: one for each input, by label)
+ *     model   BEAM NAME START DELAY RATE PHASE PHASE_RATE
+ *                                                  (of the models with a load time, in UNIX s: one for each antenna, or
+ *                                                  input of a detected beam)
  *
  * 'capture' is of a whole stream, and so of detected beams only once.
  *
@@ -21,9 +24,12 @@
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
+#include "common/base/counter.h"
+#include "common/engine/delay_request.h"
 #include "common/telemetry/sensor.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
+#include "xbgpu/steering.h"
 
 #include <stdio.h>
 
@@ -32,22 +38,27 @@
 struct katcp_call;
 struct labels;
 
+/* Numbers of an antenna in a model, by enum delay_number. */
+#define XBGPU_BEAM_NUMBERS (DELAY_PHASE_RATE + 1)
+
 struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
+    struct timebase timebase;
     char *name;
     const char *stream; /* whose capture is set here: that of the beam; NULL: none */
     size_t n_ants;
     size_t n; /* values: n_ants, or inputs [ant][pol] of a detected beam */
     struct sensors *sensors;
-    double *weights;    /* [n] */
-    double *delays_s;   /* [n] */
-    double *phases_rad; /* [n] */
-    double gain;        /* the quantiser's */
-    bool has_seed;      /* of a dither */
-    bool is_set;        /* weights, delays or gain */
+    double *weights; /* [n] */
+    struct xbgpu_beam_starts starts;
+    double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
+    double gain;                          /* the quantiser's */
+    bool has_seed;                        /* of a dither */
+    bool is_set;                          /* weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
+    struct gauge zero_weights; /* as a fraction, in millionths */
 };
 
 /* Weights of 1, no delays, gain 1; and the sensors.  Return 0 or negative errno. */
@@ -59,15 +70,18 @@ int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, cons
 /* Zeros are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call. */
+/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call.  Models of
+ * delays that ended before 'past_samples' may be forgotten. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
-bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call);
+bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
+                                     int64_t past_samples);
 bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 
-/* Writes [ant], or [pol][ant] of a detected beam. */
-void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, struct beam_steering *steering);
+/* Writes a model: [ant], or [pol][ant] of a detected beam. */
+void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
+                               struct beam_steering *steering);
 
-/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns'. */
+/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns', or from the load time of the newest model on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
 /* All beams of an engine. */

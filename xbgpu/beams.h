@@ -2,8 +2,9 @@
  *
  * Flow:      xbgpu_beams_process(input) --beam_coefficients, where a beam was steered--> beamform --> output buffer
  *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
- * Steering:  holds from the first batch that no input has yet; all batches of an input have the same coefficients.
- * Missing:   absent antennas add nothing.  beam_ants says how many were there; a batch without any is not sent.
+ * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).  Batches of an input
+ *            on either side of a load time have different buffers.
+ * Missing:   absent antennas add nothing; beams[].renormalise scales the beam up for these.  beam_ants says how many were there; a batch without any is not sent.
  * Capture:   beams are always made.  Whether a heap leaves is decided when its buffer is pushed.
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs a buffer. */
@@ -20,6 +21,7 @@
 
 struct engine;
 struct outbuf;
+struct xbgpu_beam_health;
 struct xbgpu_beams;
 
 /* Makes buffers, kernels and the stream, of which the engine has the senders already.  With no beam configured '*beams'
@@ -38,8 +40,10 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams);
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
 
-/* Points a beam: steering [ant]. */
-void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, const struct beam_steering *steering);
+/* Points a beam by a model that starts at 'start_samples' (steering.h): steering [ant].  Also before the worker starts
+ * (main). */
+void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_samples,
+                       const struct beam_steering *steering);
 
 /* Calibrates an input for all beams: gains, complex [chan].  Also before the worker starts (main). */
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
@@ -47,11 +51,20 @@ void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float 
 /* As xbgpu_stream_set_capture(), of a beam. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 
+/* [any] The timestamp up to which a beam has been made. */
+int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam);
+
 /* Whether a buffer is one of beams. */
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
 
+/* Compares a downloaded buffer with the host's audit.  Returns whether they agree. */
+bool xbgpu_beams_check(struct outbuf *buffer);
+
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_beams_push(struct outbuf *buffer);
+
+/* How the beams do; NULL without beams. */
+struct xbgpu_beam_health *xbgpu_beams_health(const struct xbgpu_beams *beams);
 
 /* The seed of a beam's dither. */
 uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam);

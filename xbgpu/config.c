@@ -115,6 +115,9 @@ static const struct config_key beam_keys[] = {
             "Seed of the dither; -1 chooses one at random."),
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),
+    KEY_BOOL(
+        "renormalise", renormalise, false,
+        "Scale the beam up for missing antennas: by sqrt(n / n_present), where n counts the antennas with a weight."),
 };
 #undef KEYS_OF
 
@@ -143,6 +146,11 @@ static const struct config_key steering_keys[] = {
     KEY_STRING("calibration", calibration, "", 0, 4096,
                "File of gains, a line each: input (label or number), channels of the whole stream (*, 17 or 300-310), "
                "real and imaginary part; what it does not name has a gain of 1."),
+    KEY_BOOL("antenna_mask", antenna_mask, false,
+             "Heaps of beams also have the bitmap of the antennas that came; they are longer for that, and katgpucbf's "
+             "receivers and beamrec refuse them."),
+    KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
+            "Batches between two evaluations of delay rates; 0 is as many as 10 ms hold, but at least one."),
 };
 #undef KEYS_OF
 

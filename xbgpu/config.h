@@ -72,6 +72,7 @@ struct xbgpu_config_beam {
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
+    bool renormalise; /* for missing antennas */
 };
 
 /* Detected beams of both polarisations that share their heaps. */
@@ -89,7 +90,9 @@ struct xbgpu_config_detected {
 
 /* What all beams share. */
 struct xbgpu_config_steering {
-    char *calibration; /* file of gains (calibration.h); NULL: none */
+    char *calibration;    /* file of gains (calibration.h); NULL: none */
+    bool antenna_mask;    /* heaps have the bitmap of the antennas that came */
+    int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
 };
 
 struct xbgpu_config {

@@ -36,6 +36,8 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
+    struct xbgpu_beams *formed;      /* NULL: no voltage beams */
+    struct xbgpu_detected *detected; /* NULL: no detected beams */
     struct xbgpu_beams_settings beams;
     struct state_file *beams_file;
     struct xbgpu_calibration calibration;
@@ -196,25 +198,32 @@ static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, in
 
 /* ---- Beams ------------------------------------------------------------------------------------------------------- */
 
-/* Posts what the settings have of a beam. */
+/* Posts the newest model that the settings have of a beam, with the weights and the gain. */
 static void steer_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
 {
     struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM, call);
+    size_t newest = beam->starts.n - 1;
 
     command->index = (size_t)(beam - c->beams.items);
-    xbgpu_beam_settings_steer(beam, command->steering);
+    command->from_samples = beam->starts.samples[newest];
+    xbgpu_beam_settings_steer(beam, newest, command->steering);
     command_post(c->engine->channel, &command->base);
 }
 
-/* Takes the arguments for a beam by 'take', and steers the beam. */
-static void set_beam(struct xbgpu_control *c, struct katcp_call *call,
-                     bool (*take)(struct xbgpu_beam_settings *settings, struct katcp_call *call))
+/* The beam of a request, for which there is a slot; or NULL, with the call failed. */
+static struct xbgpu_beam_settings *arg_beam(struct xbgpu_control *c, struct katcp_call *call)
 {
     struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
 
     if (!beam)
         katcp_fail(call, "there is no beam '%s'", katcp_arg(call, 0));
-    if (!beam || !has_slot(c, call) || !take(beam, call))
+    return beam && has_slot(c, call) ? beam : NULL;
+}
+
+/* Steers the beam, if its settings have taken the request's arguments. */
+static void set_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call, bool taken)
+{
+    if (!taken)
         return;
     steer_beam(c, beam, call);
     state_file_changed(c->beams_file);
@@ -222,17 +231,29 @@ static void set_beam(struct xbgpu_control *c, struct katcp_call *call,
 
 static void beam_weights(struct katcp_call *call, void *arg)
 {
-    set_beam(arg, call, xbgpu_beam_settings_take_weights);
+    struct xbgpu_beam_settings *beam = arg_beam(arg, call);
+
+    set_beam(arg, beam, call, beam && xbgpu_beam_settings_take_weights(beam, call));
 }
 
 static void beam_delays(struct katcp_call *call, void *arg)
 {
-    set_beam(arg, call, xbgpu_beam_settings_take_delays);
+    struct xbgpu_control *c = arg;
+    struct xbgpu_beam_settings *beam = arg_beam(c, call);
+
+    if (!beam)
+        return;
+    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
+    int64_t past_samples =
+        index < n ? xbgpu_beams_next_samples(c->formed, index) : xbgpu_detected_next_samples(c->detected, index - n);
+    set_beam(c, beam, call, xbgpu_beam_settings_take_delays(beam, call, past_samples));
 }
 
 static void beam_quant_gains(struct katcp_call *call, void *arg)
 {
-    set_beam(arg, call, xbgpu_beam_settings_take_gain);
+    struct xbgpu_beam_settings *beam = arg_beam(arg, call);
+
+    set_beam(arg, beam, call, beam && xbgpu_beam_settings_take_gain(beam, call));
 }
 
 static void beam_calibration(struct katcp_call *call, void *arg)
@@ -488,8 +509,7 @@ static const struct katcp_request requests[] = {
      .help = "Sends the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
              "STREAM is an output, a beam, or a stream of detected beams. Heaps that begin before TIMESTAMP, in ADC "
-             "samples, are withheld; by "
-             "default none.",
+             "samples, are withheld; by default none.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
@@ -505,19 +525,20 @@ static const struct katcp_request requests[] = {
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
              "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
-             "which is "
-             "called STREAM.NUMBER, takes one for each antenna or one for each input.",
+             "STREAM.NUMBER, takes one for each antenna or one for each input.",
      .min_args = 2,
      .max_args = 1 + 8192,
      .handle = beam_weights,
      .has_long_lines = true},
     {.name = "beam-delays",
      .help = "Sets the delays of a beam.\n"
-             "?beam-delays BEAM DELAY:PHASE...\n"
+             "?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...\n"
              "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
-             "A detected beam takes one for each antenna or one for each input.",
+             "With a LOAD_TIME, in UNIX seconds, these hold from the first batch at that time or later, and may be "
+             "DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without it they hold as soon as may be, and "
+             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input.",
      .min_args = 2,
-     .max_args = 1 + 8192,
+     .max_args = 2 + 8192,
      .handle = beam_delays,
      .has_long_lines = true},
     {.name = "beam-quant-gains",
@@ -606,6 +627,26 @@ static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams
     return err;
 }
 
+/* Gives the worker the models that were kept of a beam, the newest one by a command. */
+static int restore_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam)
+{
+    struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
+    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
+
+    if (!steering)
+        return -ENOMEM;
+    for (size_t m = 0; m + 1 < beam->starts.n; m++) {
+        xbgpu_beam_settings_steer(beam, m, steering);
+        if (index < n)
+            xbgpu_beams_steer(c->formed, index, beam->starts.samples[m], steering);
+        else
+            xbgpu_detected_steer(c->detected, index - n, beam->starts.samples[m], steering);
+    }
+    free(steering);
+    steer_beam(c, beam, NULL);
+    return 0;
+}
+
 /* Posts what was kept of beams, if that can be read. */
 static int restore_beams(struct xbgpu_control *c)
 {
@@ -620,25 +661,25 @@ static int restore_beams(struct xbgpu_control *c)
         state_file_ignored(c->beams_file);
     if (err)
         log_warning("%s; the file is ignored", why);
-    for (size_t b = 0; b < c->beams.n; b++) {
+    err = 0;
+    for (size_t b = 0; !err && b < c->beams.n; b++) {
         struct xbgpu_beam_settings *beam = &c->beams.items[b];
         if (beam->is_set)
-            steer_beam(c, beam, NULL);
+            err = restore_beam(c, beam);
         if (beam->capture_is_set)
             set_beam_capture(c, beam, beam->captures, beam->capture_from_samples, NULL);
     }
-    return 0;
+    return err;
 }
 
 /* Calibrates as files say, from the first batch on. */
-static int create_calibration(struct xbgpu_control *c, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
-                              char *why, size_t why_bytes)
+static int create_calibration(struct xbgpu_control *c, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, c->files, why, why_bytes);
 
     for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++) {
-        xbgpu_beams_calibrate(beams, input, xbgpu_calibration_gains(&c->calibration, input));
-        xbgpu_detected_calibrate(detected, input, xbgpu_calibration_gains(&c->calibration, input));
+        xbgpu_beams_calibrate(c->formed, input, xbgpu_calibration_gains(&c->calibration, input));
+        xbgpu_detected_calibrate(c->detected, input, xbgpu_calibration_gains(&c->calibration, input));
     }
     return err;
 }
@@ -691,6 +732,8 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     c->layout = layout;
     c->labels = labels;
     c->engine = engine;
+    c->formed = beams;
+    c->detected = detected;
     int err = xbgpu_settings_init(&c->settings, config, layout);
     if (!err)
         err = create_commands(c);
@@ -710,7 +753,7 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     if (!err && c->beams.n > 0)
         err = restore_beams(c);
     if (!err && c->beams.n > 0)
-        err = create_calibration(c, beams, detected, why, why_bytes);
+        err = create_calibration(c, why, why_bytes);
     if (err) {
         xbgpu_control_destroy(c);
         return err;

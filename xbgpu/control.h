@@ -6,8 +6,8 @@
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],
- * ?gate [NAME [FROM KEY=VALUE...]], ?beam-weights BEAM WEIGHT..., ?beam-delays BEAM DELAY:PHASE..., ?beam-quant-gains
- * BEAM GAIN, ?beam-calibration INPUT VALUE...; docs/katcp.md. */
+ * ?gate [NAME [FROM KEY=VALUE...]], ?beam-weights BEAM WEIGHT..., ?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...,
+ * ?beam-quant-gains BEAM GAIN, ?beam-calibration INPUT VALUE...; docs/katcp.md. */
 #ifndef XBGPU_CONTROL_H
 #define XBGPU_CONTROL_H
 

@@ -5,7 +5,6 @@
 #include "common/base/units.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
-#include "common/engine/lane.h"
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beam_detect.h"
@@ -53,8 +52,6 @@ struct detected_stream {
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
     struct xbgpu_steering steering;             /* rows [beam][pol] */
-    void *staging[LANE_N_INPUTS];               /* [const] pinned, as steering.h says: of inputs by turns */
-    size_t turn;                                /* of the current input */
     int64_t next;                               /* spectrum of the current input */
     struct powers *open;                        /* NULL: none */
     struct powers *buffers;                     /* [n_buffers] */
@@ -88,7 +85,6 @@ void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_ou
     for (size_t i = 0; detected && i < detected->n; i++) {
         struct detected_stream *s = &detected->streams[i];
         xbgpu_steering_begin(&s->steering);
-        s->turn = (s->turn + 1) % LANE_N_INPUTS;
         s->next = first_spectrum(detected, input, input->begin);
     }
 }
@@ -157,13 +153,11 @@ static void count_present(struct detected_stream *s, const struct xbgpu_output_i
     }
 }
 
-/* Queues spectra [begin, end) of the input, which the open heap has.  The kernel leaves out others of the same batches. */
-static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
-                   int64_t begin, int64_t end)
+/* Queues the kernel for batches [begin, end) of the input.  The kernel leaves out spectra that the open heap does not have. */
+static void add_batches(struct detected_stream *s, struct device_stream *compute,
+                        const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
     const struct xbgpu_layout *l = s->detected->layout;
-    int64_t first = first_spectrum(s->detected, input, 0), n_spectra = (int64_t)l->n_spectra;
-    int64_t first_batch = (begin - first) / n_spectra, end_batch = (end - first + n_spectra - 1) / n_spectra;
     const struct beam_detect_args args = {
         .form = {.voltages = input->voltages,
                  .coefficients = s->steering.coefficients,
@@ -172,15 +166,15 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
                  .slots = s->steering.slots,
                  .n_slots = s->steering.n_slots,
                  .saturated = s->open->device_saturated,
-                 .first_spectrum = (uint64_t)first,
+                 .first_spectrum = (uint64_t)first_spectrum(s->detected, input, 0),
                  .format = l->format,
                  .n_beams = (uint32_t)s->steering.n,
                  .n_ants = (uint32_t)l->n_ants,
                  .n_chan = (uint32_t)l->n_chan,
                  .n_spectra = (uint32_t)l->n_spectra,
                  .chan_offset = (uint32_t)s->detected->config->recv.chan_offset,
-                 .first_batch = (uint32_t)first_batch,
-                 .n_batches = (uint32_t)(end_batch - first_batch)},
+                 .first_batch = (uint32_t)(begin - input->first_batch),
+                 .n_batches = (uint32_t)(end - begin)},
         .powers = s->open->device_powers,
         .first = (uint64_t)(s->open->number * s->sizes.heap_spectra),
         .products = (enum beam_products)s->config->products,
@@ -190,8 +184,20 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     };
     struct kernel_grid grid = beam_detect_grid(&args);
 
-    xbgpu_steering_make(&s->steering, compute, s->staging[s->turn]);
     device_launch(compute, s->detect, &grid, &args);
+}
+
+/* Queues spectra [begin, end) of the input, which the open heap has, with new coefficients where these are due. */
+static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
+                   int64_t begin, int64_t end)
+{
+    int64_t n_spectra = (int64_t)s->detected->layout->n_spectra;
+    int64_t end_batch = -floor_div(-end, n_spectra);
+
+    for (int64_t batch = floor_div(begin, n_spectra), next; batch < end_batch; batch = next) {
+        next = xbgpu_steering_make(&s->steering, compute, batch, end_batch);
+        add_batches(s, compute, input, batch, next);
+    }
     count_present(s, input, begin, end);
     s->open->end = end;
     s->open->last_arrival_ns = input->last_arrival_ns;
@@ -242,18 +248,24 @@ static struct detected_stream *stream_of(struct xbgpu_detected *detected, size_t
     return s;
 }
 
-void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, const struct beam_steering *steering)
+void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, int64_t start_samples,
+                          const struct beam_steering *steering)
 {
     struct detected_stream *s = stream_of(detected, &beam);
 
     for (size_t pol = 0; pol < N_POLS; pol++)
-        xbgpu_steering_set(&s->steering, beam * N_POLS + pol, steering + pol * detected->layout->n_ants);
+        xbgpu_steering_set(&s->steering, beam * N_POLS + pol, start_samples, steering + pol * detected->layout->n_ants);
 }
 
 void xbgpu_detected_calibrate(struct xbgpu_detected *detected, size_t input, const float *gains)
 {
     for (size_t i = 0; detected && i < detected->n; i++)
         xbgpu_steering_calibrate(&detected->streams[i].steering, input, gains);
+}
+
+int64_t xbgpu_detected_next_samples(struct xbgpu_detected *detected, size_t beam)
+{
+    return sensor_read(&stream_of(detected, &beam)->sent.next_timestamp).value.integer;
 }
 
 int64_t xbgpu_detected_set_capture(struct xbgpu_detected *detected, size_t beam, bool on, int64_t from_samples)
@@ -373,8 +385,6 @@ static void destroy_buffer(struct device *device, struct powers *p)
 
 static int create_steering(struct detected_stream *s)
 {
-    const struct xbgpu_layout *l = s->detected->layout;
-    struct device *device = s->detected->engine->c.device;
     size_t n_rows = s->sizes.n_beams * N_POLS;
     struct beam *rows = calloc(n_rows, sizeof(*rows));
     int err = rows ? 0 : -ENOMEM;
@@ -382,11 +392,8 @@ static int create_steering(struct detected_stream *s)
     for (size_t i = 0; !err && i < n_rows; i++)
         rows[i].pol = i % N_POLS;
     if (!err)
-        err = xbgpu_steering_init(&s->steering, l, device, rows, n_rows);
-    for (size_t i = 0; !err && i < LANE_N_INPUTS; i++) {
-        s->staging[i] = device_alloc_pinned(device, xbgpu_steering_bytes(l, n_rows));
-        err = s->staging[i] ? 0 : -ENOMEM;
-    }
+        err = xbgpu_steering_init(&s->steering, s->detected->config, s->detected->layout, s->detected->engine->c.device,
+                                  rows, n_rows);
     free(rows);
     return err;
 }
@@ -394,9 +401,10 @@ static int create_steering(struct detected_stream *s)
 static int create_kernels(struct detected_stream *s)
 {
     struct device *device = s->detected->engine->c.device;
-    const struct beam_detect_args args = {
-        .form = {.format = s->detected->layout->format, .n_ants = (uint32_t)s->detected->layout->n_ants},
-        .products = (enum beam_products)s->config->products};
+    const struct beam_detect_args args = {.form = {.format = s->detected->layout->format,
+                                                   .n_ants = (uint32_t)s->detected->layout->n_ants,
+                                                   .n_slots = s->steering.n_slots},
+                                          .products = (enum beam_products)s->config->products};
     struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
 
     beam_detect_constants(&args, constants);
@@ -527,8 +535,6 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected)
         struct detected_stream *s = &detected->streams[i];
         for (size_t b = 0; s->buffers && b < s->sizes.n_buffers; b++)
             destroy_buffer(device, &s->buffers[b]);
-        for (size_t t = 0; t < LANE_N_INPUTS; t++)
-            device_free_pinned(device, s->staging[t]);
         if (s->steering.device)
             xbgpu_steering_fini(&s->steering);
         device_kernel_destroy(s->detect);

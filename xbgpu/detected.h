@@ -7,7 +7,7 @@
  *            heap ends as it is.
  * Missing:   absent antennas and batches add nothing.  The fraction of a window says how much was there.  A heap of
  *            which nothing came is not made.  A heap that is open when the process ends is dropped.
- * Steering:  holds from the first batch that no input has yet; all batches of an input have the same coefficients.
+ * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).
  * Beams:     are counted over all streams here, in the order of the configuration.
  * Ownership: as in common/engine/outbuf.h; the open heap's buffer is the worker's.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of
@@ -41,14 +41,19 @@ void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_ou
 bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_stream *compute,
                             const struct xbgpu_output_input *input, bool may_wait);
 
-/* Points a beam: steering [pol][ant]. */
-void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, const struct beam_steering *steering);
+/* Points a beam by a model that starts at 'start_samples' (steering.h): steering [pol][ant].  Also before the worker starts
+ * (main). */
+void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, int64_t start_samples,
+                          const struct beam_steering *steering);
 
 /* Calibrates an input for all beams: gains, complex [chan].  Also before the worker starts (main). */
 void xbgpu_detected_calibrate(struct xbgpu_detected *detected, size_t input, const float *gains);
 
 /* As xbgpu_stream_set_capture(), of the stream of a beam. */
 int64_t xbgpu_detected_set_capture(struct xbgpu_detected *detected, size_t beam, bool on, int64_t from_samples);
+
+/* [any] The timestamp up to which a beam's heaps have been made. */
+int64_t xbgpu_detected_next_samples(struct xbgpu_detected *detected, size_t beam);
 
 /* Whether a buffer is one of detected beams. */
 bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outbuf *buffer);

@@ -426,9 +426,9 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
         break;
     case XBGPU_COMMAND_BEAM:
         if (is_voltages)
-            xbgpu_beams_steer(x->beams, command->index, command->steering);
+            xbgpu_beams_steer(x->beams, command->index, command->from_samples, command->steering);
         else
-            xbgpu_detected_steer(x->detected, detected, command->steering);
+            xbgpu_detected_steer(x->detected, detected, command->from_samples, command->steering);
         break;
     case XBGPU_COMMAND_CALIBRATION:
         xbgpu_beams_calibrate(x->beams, command->index, command->calibration);

@@ -140,12 +140,17 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    return layout->n_chan * layout->n_spectra * 2 + (config->steering.antenna_mask ? (layout->n_ants + 7) / 8 : 0);
+}
+
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
-    size_t heap_bytes = layout->n_chan * layout->n_spectra * 2;
+    size_t heap_bytes = xbgpu_beam_payload_bytes(config, layout);
     size_t payload = (size_t)config->send.packet_payload_bytes;
-    size_t n_packets = (heap_bytes + payload - 1) / payload;
-    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(4 + config->send.crc));
+    size_t n_packets = (heap_bytes + payload - 1) / payload, n_items = 4 + config->steering.antenna_mask;
+    double bytes = (double)(heap_bytes + n_packets * spead_built_header_bytes(n_items + config->send.crc));
     double batch_s = (double)layout->batch_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
@@ -249,48 +254,46 @@ static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config,
     }
 }
 
+bool xbgpu_renormalises(const struct xbgpu_config *config)
+{
+    bool any = false;
+
+    for (size_t b = 0; b < config->beams.n; b++)
+        any = any || xbgpu_config_beam(config, b)->renormalise;
+    return any;
+}
+
 /* What beams take (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
-    uint64_t staging = xbgpu_steering_bytes(l, n_beams);
+    uint64_t factors = xbgpu_renormalises(config) ? n_heaps * sizeof(float) : 0;
 
     if (n_beams == 0)
         return;
-    uint64_t pinned = bytes_plus(device_pinned_bytes(voltages, on_gpu),
-                                 device_pinned_bytes(staging, on_gpu) + device_pinned_bytes(saturated, on_gpu));
+    uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu),
+                                 device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
-    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated));
-    bytes_add(&l->memory.host_bytes, 2, staging);
-    bytes_add(&l->memory.device_bytes, 1, staging);
-    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
-    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
-    bytes_add(&l->memory.device_bytes, n_beams,
-              bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
+    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));
+    xbgpu_steering_add_memory(l, n_beams, on_gpu);
 }
 
 /* What a stream of detected beams takes (detected.c). */
 static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i)
 {
     struct xbgpu_detected_sizes s = xbgpu_detected_sizes(config, l, i);
-    size_t n_rows = s.n_beams * N_POLS, saturated = s.n_beams * sizeof(uint32_t);
+    size_t saturated = s.n_beams * sizeof(uint32_t);
     size_t windows = (size_t)xbgpu_config_detected(config, i)->heap_windows;
-    uint64_t staging = xbgpu_steering_bytes(l, n_rows);
     uint64_t pinned = bytes_plus(device_pinned_bytes(s.heap_bytes, on_gpu), device_pinned_bytes(saturated, on_gpu));
 
     bytes_add(&l->memory.buffers_bytes, s.n_buffers, pinned);
     bytes_add(&l->memory.host_bytes, s.n_buffers, bytes_plus(pinned, windows * sizeof(uint64_t)));
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_plus(s.heap_bytes, saturated));
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_times(s.n_powers, sizeof(int64_t)));
-    bytes_add(&l->memory.host_bytes, LANE_N_INPUTS, device_pinned_bytes(staging, on_gpu));
-    bytes_add(&l->memory.host_bytes, 2, staging);
-    bytes_add(&l->memory.device_bytes, 1, staging);
-    bytes_add(&l->memory.device_bytes, n_rows, sizeof(struct beam));
-    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_rows), sizeof(uint32_t));
-    bytes_add(&l->memory.device_bytes, n_rows,
-              bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
+    xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
 }
 
 /* What an output takes: its dumps (send.c), sums and counts (output.c). */

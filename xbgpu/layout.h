@@ -111,6 +111,12 @@ struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, b
 /* Buffers that beams share, each for the batches of a chunk. */
 #define XBGPU_BEAM_BUFFERS 4
 
+/* Payload bytes of a heap of a beam: voltages, and the bitmap of the antennas where heaps have it. */
+size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
+
+/* Whether any beam is renormalised for missing antennas. */
+bool xbgpu_renormalises(const struct xbgpu_config *config);
+
 /* Bytes per second, headers included, at which all beams together leave; 0: unpaced. */
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 

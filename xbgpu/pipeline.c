@@ -4,6 +4,7 @@
 #include "common/daemon/service.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"
+#include "xbgpu/beam_health.h"
 #include "xbgpu/beams.h"
 #include "xbgpu/detected.h"
 #include "xbgpu/control.h"
@@ -39,6 +40,8 @@ static void downloaded(struct engine *engine, struct outbuf *base)
     struct xbgpu_dump *dump = (struct xbgpu_dump *)base;
 
     if (xbgpu_beams_own(p->beams, base)) {
+        if (!xbgpu_beams_check(base))
+            xbgpu_send_fail(p->send);
         xbgpu_beams_push(base);
         return;
     }
@@ -95,6 +98,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
 
     xbgpu_fengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
+    xbgpu_beam_health_describe(xbgpu_beams_health(p->beams), query, into);
     xbgpu_send_describe(p->send, into);
 }
 

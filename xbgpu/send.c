@@ -92,9 +92,14 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump)
 
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
+    xbgpu_stream_flag(dump);
+    xbgpu_send_fail(send);
+}
+
+void xbgpu_send_fail(struct xbgpu_send *send)
+{
     const struct daemon_context *c = &send->engine->c;
 
-    xbgpu_stream_flag(dump);
     if (gauge_get(c->healthy))
         service_status(c->service, "FAILED: sums of the device are wrong");
     gauge_set(c->healthy, 0);

@@ -101,6 +101,9 @@ void xbgpu_stream_flag(struct xbgpu_dump *dump);
  * that goes on like that another may be found, or the same one begin again. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
+/* The same of a beam's buffer, of which nothing can be flagged. */
+void xbgpu_send_fail(struct xbgpu_send *send);
+
 /* Hands a downloaded dump to its sender, to be sent or not. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 

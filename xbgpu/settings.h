@@ -39,7 +39,7 @@ struct xbgpu_command {
     enum xbgpu_command_what what;
     size_t index;                   /* of the output, the gate, the beam or the input */
     bool on;                        /* capture */
-    int64_t from_samples;           /* capture, gate */
+    int64_t from_samples;           /* capture, gate; beam: the model's start */
     uint32_t *delays;               /* shifts: [ant][pol], of the slot */
     struct beam_steering *steering; /* beam: [ant], of the slot */
     float *calibration;             /* complex [chan], of the slot */

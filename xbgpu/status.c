@@ -42,7 +42,7 @@ struct view {
 /* One output. */
 struct look {
     struct snapshot turn;
-    /* Of whose turn it is: */
+    /* The side that has the turn owns these: */
     struct pair pairs[XBGPU_N_VIEWS];
     int64_t timestamp_samples;
     float *levels;                /* [ant][pol] mean power of a voltage */

@@ -45,6 +45,7 @@ enum spead_item_id {
     SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of the data that was there, per window */
     SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: of powers of 8 bits */
     SPEAD_BEAM_SCALES = 0x5014,    /* ours: of powers of 8 bits */
+    SPEAD_BEAM_MASK = 0x5080, /* ours: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
 #define SPEAD_CTRL_STOP        2

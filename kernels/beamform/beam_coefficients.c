@@ -11,17 +11,18 @@ static float larger(float a, float b)
 static void make_channel(const struct beam_coefficients_args *a, uint32_t beam, uint32_t chan)
 {
     uint64_t row = (uint64_t)chan * a->n_beams + beam;
+    const struct beam_steering *model = beam_coefficients_model(a, beam);
     int16_t *out = a->coefficients + row * a->n_ants * 2;
     float most = 0;
 
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, beam, ant, chan);
+        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
         most = larger(most, larger(fabsf(c.re), fabsf(c.im)));
     }
     a->exponents[row] = beam_exponent(most);
     float scale = beam_power_of_two(a->exponents[row]);
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, beam, ant, chan);
+        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
         out[2 * ant] = (int16_t)lrintf(c.re * scale);
         out[2 * ant + 1] = (int16_t)lrintf(c.im * scale);
     }
@@ -33,8 +34,8 @@ static void beam_coefficients_cpu(const void *args, int n_threads)
 
 #pragma omp parallel for num_threads(n_threads)
     for (uint32_t chan = 0; chan < a->n_chan; chan++)
-        for (uint32_t beam = 0; beam < a->n_beams; beam++)
-            make_channel(a, beam, chan);
+        for (uint32_t i = 0; i < beam_coefficients_n(a); i++)
+            make_channel(a, beam_coefficients_beam(a, i), chan);
 }
 
 const struct kernel beam_coefficients_kernel = {
@@ -49,7 +50,7 @@ const struct kernel beam_coefficients_kernel = {
 
 struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args)
 {
-    uint64_t n_warps = (uint64_t)args->n_chan * args->n_beams;
+    uint64_t n_warps = (uint64_t)args->n_chan * beam_coefficients_n(args);
 
     return (struct kernel_grid){.blocks = {(uint32_t)((n_warps + WARPS - 1) / WARPS), 1, 1}, .threads = 32 * WARPS};
 }

@@ -6,14 +6,17 @@
 
 extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args args)
 {
-    const uint64_t row = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const uint32_t beam = (uint32_t)(row % args.n_beams), chan = (uint32_t)(row / args.n_beams);
+    const uint64_t warp = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    const uint32_t n = beam_coefficients_n(&args), chan = (uint32_t)(warp / n);
     float most = 0;
 
     if (chan >= args.n_chan)
         return;
+    const uint32_t beam = beam_coefficients_beam(&args, (uint32_t)(warp % n));
+    const struct beam_steering *model = beam_coefficients_model(&args, beam);
+    const uint64_t row = (uint64_t)chan * args.n_beams + beam;
     for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
-        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
         most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
     }
 #pragma unroll
@@ -24,7 +27,7 @@ extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args
     if (threadIdx.x % 32 == 0)
         args.exponents[row] = exponent;
     for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
-        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
         ((short2 *)args.coefficients)[row * args.n_ants + ant] =
             make_short2((short)__float2int_rn(c.re * scale), (short)__float2int_rn(c.im * scale));
     }

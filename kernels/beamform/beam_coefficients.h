@@ -1,11 +1,15 @@
 /* beam_coefficients - what each antenna's voltages are multiplied by, for each beam and channel, as 16-bit integers.
- *   steering      [beam][ant]                  phase, its slope over channels, amplitude (weight times gain)
+ *   steering      [beam][model][ant]           phase, its slope over channels, their rates, amplitude (weight times gain)
+ *   starts        int64 [beam][model]          when models start, in order; the last one that has started by 'at' is used,
+ *                                              or model 0
  *   beams         [beam]                       the polarisation is used here
+ *   listed        uint32 [n_listed]            the beams whose coefficients are made; NULL: all
  *   calibration   float [ant][pol][chan][re, im]   NULL: 1
  *   coefficients  int16 [chan][beam][ant][re, im]
  *   exponents     int32 [chan][beam]
  *
- * With c = amplitude * calibration * e^{2 pi j (phase + chan * slope)} in single precision (beam_phasor.h),
+ * With c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in single
+ * precision (beam_phasor.h), where phases are exact,
  *     coefficient = c * 2^exponent, rounded half to even;
  * the exponent is the largest for which no part of the beam's coefficients in the channel is above BEAM_COEFFICIENT_MAX,
  * and BEAM_EXPONENT_MAX at most.  So a channel whose calibration is far off spoils no other channel.  Parts that are whole
@@ -15,7 +19,7 @@
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
  * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
  * Bound by:  arithmetic: a coefficient takes about 60 operations, twice.  The caller launches the kernel again after each
- *            change of the steering. */
+ *            change of the steering, and for beams with rates as time goes by. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -30,6 +34,8 @@ struct beam_steering {
     uint64_t slope; /* phase from a channel to the next one, in 2^-64 turns */
     float amplitude;
     uint32_t unused;
+    uint64_t phase_rate; /* per unit of time, in 2^-64 turns */
+    uint64_t slope_rate;
 };
 
 /* A beam of one polarisation. */
@@ -41,20 +47,48 @@ struct beam {
 
 struct beam_coefficients_args {
     const struct beam_steering *steering;
+    const int64_t *starts;
     const struct beam *beams;
     const float *calibration;
+    const uint32_t *listed;
     int16_t *coefficients;
     int32_t *exponents;
+    uint64_t time; /* in the units of the rates; before 0 it wraps */
+    int64_t at;    /* in the units of 'starts' */
+    uint32_t n_models;
+    uint32_t n_listed;
     uint32_t n_beams;
     uint32_t n_ants;
     uint32_t n_chan;
 };
 
-/* The coefficient before it is scaled. */
-static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args, uint32_t beam,
-                                                   uint32_t ant, uint32_t chan)
+/* How many beams are made, and the number of one of them. */
+static inline uint32_t beam_coefficients_n(const struct beam_coefficients_args *args)
 {
-    const struct beam_steering *s = args->steering + (uint64_t)beam * args->n_ants + ant;
+    return args->listed ? args->n_listed : args->n_beams;
+}
+
+static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_args *args, uint32_t i)
+{
+    return args->listed ? args->listed[i] : i;
+}
+
+/* The model of a beam: [ant]. */
+static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
+                                                                  uint32_t beam)
+{
+    uint64_t row = (uint64_t)beam * args->n_models, model = row;
+
+    for (uint32_t m = 1; m < args->n_models; m++)
+        model = args->starts[row + m] <= args->at ? row + m : model;
+    return args->steering + model * args->n_ants;
+}
+
+/* The coefficient of an antenna's model, before it is scaled. */
+static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args,
+                                                   const struct beam_steering *s, uint32_t beam, uint32_t ant,
+                                                   uint32_t chan)
+{
     struct beam_complex gain = {s->amplitude, 0}, calibration;
 
     if (args->calibration) {
@@ -63,7 +97,8 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
         calibration.im = at[1];
         gain = beam_multiply(gain, calibration);
     }
-    return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
+    return beam_multiply(
+        gain, beam_phasor(s->phase + args->time * s->phase_rate + chan * (s->slope + args->time * s->slope_rate)));
 }
 
 /* The exponent where the largest part is 'most' >= 0. */

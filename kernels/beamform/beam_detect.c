@@ -26,7 +26,7 @@ static void detect(const struct beam_detect_args *a, const struct beamform_sums 
                    uint32_t chan, uint64_t spectrum, size_t n)
 {
     const int32_t *exponents = a->form.exponents + (size_t)chan * a->form.n_beams + beam * N_POLS;
-    float renormalise = a->form.renormalise ? a->form.renormalise[batch] : 1;
+    const float *factors = a->form.renormalise ? a->form.renormalise + batch * a->form.n_beams + beam * N_POLS : NULL;
     uint64_t window = 0, end = a->first + (uint64_t)a->n_windows * a->window_spectra;
     int64_t powers[BEAM_MAX_PRODUCTS] = {0};
     uint32_t n_clipped = 0;
@@ -43,7 +43,7 @@ static void detect(const struct beam_detect_args *a, const struct beamform_sums 
         }
         for (int pol = 0; pol < N_POLS; pol++) {
             float scale = beam_power_of_two(-exponents[pol]);
-            struct beam_complex v = beamform_scale(sums[pol].re[s], sums[pol].im[s], scale, renormalise);
+            struct beam_complex v = beamform_scale(sums[pol].re[s], sums[pol].im[s], scale, factors ? factors[pol] : 1);
             parts[pol][0] = beam_detect_round(v.re, &clipped[pol]);
             parts[pol][1] = beam_detect_round(v.im, &clipped[pol]);
         }

@@ -27,7 +27,7 @@ static __device__ __forceinline__ uint32_t window_of(const struct beam_detect_ar
 static __device__ __forceinline__ void add_window(const struct beam_detect_args &args, uint32_t window, uint32_t beam,
                                                   const int64_t (&powers)[N_PRODUCTS])
 {
-    const uint32_t n_groups = args.form.n_chan / args.group_channels, group = blockIdx.x / args.group_channels;
+    const uint32_t n_groups = args.form.n_chan / args.group_channels, group = chan_of() / args.group_channels;
     const uint64_t row = ((uint64_t)window * (args.form.n_beams / 2) + beam) * N_PRODUCTS;
 
 #pragma unroll
@@ -50,9 +50,11 @@ static __device__ __forceinline__ uint32_t detect(const struct beam_detect_args 
                                                   uint32_t s, const int (&sums)[BLOCK_GROUPS][2][4][4],
                                                   uint32_t &window, int64_t (&powers)[N_PRODUCTS])
 {
-    const int32_t *exponents = args.form.exponents + (uint64_t)blockIdx.x * args.form.n_beams + 2 * beam;
+    const int32_t *exponents = args.form.exponents + (uint64_t)chan_of() * args.form.n_beams + 2 * beam;
     const float scales[2] = {beam_power_of_two(-exponents[0]), beam_power_of_two(-exponents[1])};
-    const float renormalise = args.form.renormalise ? args.form.renormalise[batch] : 1.0f;
+    const float *renormalise = args.form.renormalise;
+    const uint64_t row = (uint64_t)batch * args.form.n_beams + 2 * beam;
+    const float factors[2] = {renormalise ? renormalise[row] : 1.0f, renormalise ? renormalise[row + 1] : 1.0f};
     uint32_t n_clipped = 0;
 
 #pragma unroll
@@ -74,8 +76,7 @@ static __device__ __forceinline__ uint32_t detect(const struct beam_detect_args 
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
             for (int part = 0; part < 2; part++)
-                parts[pol][part] =
-                    part_of(sums[pol], i / 4, i % 4, 2 * part, scales[pol], renormalise, clipped[pol]);
+                parts[pol][part] = part_of(sums[pol], i / 4, i % 4, 2 * part, scales[pol], factors[pol], clipped[pol]);
         beam_detect_add((enum beam_products)PRODUCTS, parts[0], parts[1], powers);
         n_clipped += clipped[0] + clipped[1];
     }
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) beam_detect(const struct
     const uint32_t n_pieces = (form.n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
     const uint32_t batch = form.first_batch + blockIdx.y / n_pieces, lane = threadIdx.x % 32;
     const uint32_t begin = (blockIdx.y % n_pieces * N_WARPS + threadIdx.x / 32) * WARP_SPECTRA;
-    const uint32_t s = begin + lane % 4 * LANE_SPECTRA, slot = blockIdx.z * BLOCK_GROUPS * GROUP_BEAMS + lane / 4;
+    const uint32_t s = begin + lane % 4 * LANE_SPECTRA, slot = first_group() * GROUP_BEAMS + lane / 4;
     const uint32_t row = slot < form.n_slots ? form.slots[slot] : BEAMFORM_NO_BEAM;
     const bool has_beam = row != BEAMFORM_NO_BEAM;
     int sums[BLOCK_GROUPS][2][4][4] = {};

@@ -21,7 +21,7 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
 {
     const struct beam *of = &a->beams[beam];
     float scale = beam_power_of_two(-a->exponents[(size_t)chan * a->n_beams + beam]);
-    float renormalise = a->renormalise ? a->renormalise[batch] : 1;
+    float renormalise = a->renormalise ? a->renormalise[batch * a->n_beams + beam] : 1;
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
     int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
     uint32_t bits[4] = {0}, n_clipped = 0;
@@ -88,7 +88,7 @@ const struct kernel beamform_kernel = {
 #define N_WARPS      4
 #define WARP_SPECTRA 32
 #define BLOCK_GROUPS 2
-#define BLOCK_STEPS  8   /* of 16 antennas, whose coefficients are in shared memory together */
+#define BLOCK_STEPS  4   /* of 16 antennas, whose coefficients are in shared memory together */
 #define NARROW_ANTS  256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots)
@@ -110,6 +110,12 @@ uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *sl
     return n;
 }
 
+/* Blocks of a channel: BLOCK_GROUPS groups of beams in each. */
+static uint32_t n_tiles(const struct beamform_args *args)
+{
+    return (args->n_slots / BEAMFORM_GROUP_BEAMS + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
+}
+
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
@@ -118,6 +124,7 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
         {"N_WARPS", N_WARPS},
         {"BLOCK_GROUPS", BLOCK_GROUPS},
         {"BLOCK_STEPS", BLOCK_STEPS},
+        {"N_TILES", n_tiles(args)},
         {"WIDE", args->n_ants > NARROW_ANTS},
     };
 
@@ -127,10 +134,8 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
     uint32_t n_pieces = (args->n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
-    uint32_t n_groups = args->n_slots / BEAMFORM_GROUP_BEAMS;
 
-    return (struct kernel_grid){
-        .blocks = {args->n_chan, args->n_batches * n_pieces, (n_groups + BLOCK_GROUPS - 1) / BLOCK_GROUPS},
-        .threads = 32 * N_WARPS,
-        .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
+    return (struct kernel_grid){.blocks = {args->n_chan * n_tiles(args), args->n_batches * n_pieces, 1},
+                                .threads = 32 * N_WARPS,
+                                .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
 }

@@ -1,9 +1,13 @@
 /* beamform.cu - see beamform.h; the sums are those of beamform_tile.h.  A lane stores the 8 spectra that it has of a
  * beam by one store of 16 bytes.
  *
- * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, WIDE (sums of both slices
- * need 64 bits). */
+ * Blocks of the same voltages run side by side, so that they can share the voltages in the L2 cache.
+ *
+ * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
+ * channel), WIDE (sums of both slices need 64 bits). */
 #include "kernels/beamform/beamform_tile.h"
+
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
 
 /* v in a byte, clipped as beamform.h says. */
 static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
@@ -18,9 +22,9 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
                                                   uint32_t s, const int (&sums)[2][4][4])
 {
     const struct beam of = args.beams[beam];
-    const uint32_t chan = blockIdx.x;
+    const uint32_t chan = chan_of();
     const float scale = beam_power_of_two(-args.exponents[(uint64_t)chan * args.n_beams + beam]);
-    const float renormalise = args.renormalise ? args.renormalise[batch] : 1.0f;
+    const float renormalise = args.renormalise ? args.renormalise[(uint64_t)batch * args.n_beams + beam] : 1.0f;
     const uint64_t spectrum = args.first_spectrum + (uint64_t)batch * args.n_spectra + s;
     const uint64_t at = (((uint64_t)batch * args.n_beams + beam) * args.n_chan + chan) * args.n_spectra + s;
     uint32_t words[4] = {0, 0, 0, 0}, n_clipped = 0;
@@ -48,7 +52,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     return n_clipped;
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS) beamform(const struct beamform_args args)
+extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(const struct beamform_args args)
 {
     const uint32_t n_pieces = (args.n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
     const uint32_t batch = args.first_batch + blockIdx.y / n_pieces, lane = threadIdx.x % 32;
@@ -58,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) beamform(const struct be
     sum_antennas(args, batch, begin, sums);
 #pragma unroll
     for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (blockIdx.z * BLOCK_GROUPS + g) * GROUP_BEAMS + lane / 4, s = begin + lane % 4 * 8;
+        const uint32_t slot = (first_group() + g) * GROUP_BEAMS + lane / 4, s = begin + lane % 4 * 8;
         const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
         uint32_t n_clipped = 0;
         if (beam != BEAMFORM_NO_BEAM && s < args.n_spectra)

@@ -4,7 +4,7 @@
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
  *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
- *   renormalise   float [batch]                               NULL: 1
+ *   renormalise   float [batch][beam]                         NULL: 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        added to
  *
@@ -30,7 +30,7 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
-#define BEAMFORM_GROUP_BEAMS 8          /* that CUDA multiplies together: of one polarisation */
+#define BEAMFORM_GROUP_BEAMS 8           /* that CUDA multiplies together: of one polarisation */
 #define BEAMFORM_NO_BEAM     0xffffffffu /* a slot without a beam */
 
 struct beamform_args {
@@ -84,7 +84,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 }
 
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
-#define BEAMFORM_N_CONSTANTS 6
+#define BEAMFORM_N_CONSTANTS 7
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

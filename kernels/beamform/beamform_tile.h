@@ -41,6 +41,17 @@ struct fragments {
     uint4 of[BLOCK_STEPS][BLOCK_GROUPS][2][32];
 };
 
+/* A block makes BLOCK_GROUPS groups of beams of one channel. */
+static __device__ __forceinline__ uint32_t first_group(void)
+{
+    return blockIdx.x % N_TILES * BLOCK_GROUPS;
+}
+
+static __device__ __forceinline__ uint32_t chan_of(void)
+{
+    return blockIdx.x / N_TILES;
+}
+
 /* Antenna i of a lane's four. */
 static __device__ __forceinline__ uint32_t ant_of(uint32_t step, int i)
 {
@@ -82,7 +93,7 @@ static __device__ __forceinline__ short2 coefficient_of(const struct beamform_ar
 {
     if (beam == BEAMFORM_NO_BEAM || ant >= args.n_ants)
         return make_short2(0, 0);
-    return ((const short2 *)args.coefficients)[((uint64_t)blockIdx.x * args.n_beams + beam) * args.n_ants + ant];
+    return ((const short2 *)args.coefficients)[((uint64_t)chan_of() * args.n_beams + beam) * args.n_ants + ant];
 }
 
 /* Slices of four numbers: the low bytes into 'low', and what is left into 'high'. */
@@ -104,7 +115,7 @@ static __device__ __forceinline__ void load_fragments(const struct beamform_args
 {
     for (uint32_t i = threadIdx.x; i < n * BLOCK_GROUPS * 32; i += N_THREADS) {
         const uint32_t lane = i % 32, group = i / 32 % BLOCK_GROUPS, step = i / 32 / BLOCK_GROUPS;
-        const uint32_t slot = (blockIdx.z * BLOCK_GROUPS + group) * GROUP_BEAMS + lane / 4;
+        const uint32_t slot = (first_group() + group) * GROUP_BEAMS + lane / 4;
         const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
         uint32_t high[4], low[4];
 #pragma unroll
@@ -161,12 +172,12 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
     const uint64_t ant_bytes = (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
     const uint32_t first_spectrum = min(begin + threadIdx.x % 32 / 4 * 4, args.n_spectra - 4);
     const uint8_t *in = (const uint8_t *)args.voltages + batch * args.n_ants * ant_bytes +
-                        ((uint64_t)blockIdx.x * args.n_spectra + first_spectrum) * 2 * SAMPLE_BYTES;
+                        ((uint64_t)chan_of() * args.n_spectra + first_spectrum) * 2 * SAMPLE_BYTES;
     uint32_t pols[BLOCK_GROUPS];
 
 #pragma unroll
     for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (blockIdx.z * BLOCK_GROUPS + g) * GROUP_BEAMS;
+        const uint32_t slot = (first_group() + g) * GROUP_BEAMS;
         pols[g] = slot < args.n_slots ? args.beams[args.slots[slot]].pol : 0;
     }
     for (uint32_t first = 0; first < n_steps; first += BLOCK_STEPS) {

@@ -79,8 +79,8 @@ static void work_steer(struct work *w)
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b] = (struct beam){.seed = b + 1, .pol = b % N_POLS, .dither = 1};
     for (size_t i = 0; i < n; i++)
-        w->steering[i] =
-            (struct beam_steering){i * UINT64_C(0x9E3779B97F4A7C15), i * UINT64_C(0xBF58476D1CE4E5B9), 0.05f, 0};
+        w->steering[i] = (struct beam_steering){
+            .phase = i * UINT64_C(0x9E3779B97F4A7C15), .slope = i * UINT64_C(0xBF58476D1CE4E5B9), .amplitude = 0.05f};
     w->args.n_slots = beamform_slots(w->beams, w->args.n_beams, slots);
     w->args.slots = upload(w->bed, slots, beamform_max_slots(w->args.n_beams) * sizeof(*slots));
     w->args.beams = w->steered.beams = upload(w->bed, w->beams, n_beams * sizeof(*w->beams));
@@ -103,7 +103,8 @@ static void work_init(struct work *w, const struct options *options, const struc
                                      .n_chan = (uint32_t)n_chan,
                                      .n_spectra = N_SPECTRA,
                                      .n_batches = N_BATCHES};
-    w->steered = (struct beam_coefficients_args){.n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
+    w->steered = (struct beam_coefficients_args){
+        .n_models = 1, .n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
     work_steer(w);
     size_t coefficients_bytes = n_chan * n_beams * n_ants * 2 * sizeof(int16_t);
     w->args.coefficients = w->steered.coefficients = bench_alloc(bed->device, coefficients_bytes);

@@ -20,6 +20,23 @@ def coefficients(config, weights, delays, phases, gain, calibration=1):
     return np.asarray(weights)[:, None] * gain * np.exp(2j * np.pi * turns) * gains
 
 
+def grid_batches(config):
+    """Batches between two evaluations of rates: as configured, or as many as 10 ms hold, but at least one."""
+    recv = config["recv"]
+    batch_s = recv["spectra_per_heap"] * recv["samples_between_spectra"] / config["time"]["adc_sample_rate"]
+    return config.get("steering", {}).get("grid_batches", 0) or max(1, int(0.01 / batch_s))
+
+
+def delays_at(config, models, batch):
+    """(delays, phases) of a batch.  Models, in order of start, are (start, delays, rates, phases, phase_rates): in samples,
+    s, s/s, rad, rad/s.  The last one that has started holds, evaluated at the centre of the grid's interval."""
+    recv, grid = config["recv"], grid_batches(config)
+    batch_samples = recv["spectra_per_heap"] * recv["samples_between_spectra"]
+    start, delays, rates, phases, phase_rates = [m for m in models if m[0] <= batch * batch_samples][-1]
+    since = ((batch // grid + 0.5) * grid * batch_samples - start) / config["time"]["adc_sample_rate"]
+    return np.asarray(delays) + since * np.asarray(rates), np.asarray(phases) + since * np.asarray(phase_rates)
+
+
 def dither(config, seed, first_spectrum, n_spectra):
     """float64 [channel][spectrum][re, im] in (-1/2, 1/2), of spectra counted from timestamp 0."""
     recv = config["recv"]
@@ -29,6 +46,13 @@ def dither(config, seed, first_spectrum, n_spectra):
     word = np.take_along_axis(words, (spectrum % 4)[..., None] + np.zeros_like(words[..., :1], np.int64), -1)[..., 0]
     halves = np.stack([word & np.uint64(0xFFFF), word >> np.uint64(16)], -1).astype(np.int64) | 1
     return np.where(halves >= 2**15, halves - 2**16, halves) / 2**16
+
+
+def renormalisation(weights, present):
+    """float64 [batch]: of the antennas with a weight, sqrt(all / present ones); 1 where none is there."""
+    used = np.asarray(weights) != 0
+    n_present = (present & used).sum(-1)
+    return np.where(n_present > 0, np.sqrt(used.sum() / np.maximum(n_present, 1)), 1)
 
 
 def beam(voltages, present, pol, coefficient):

@@ -23,5 +23,5 @@ def all_stopped(request):
     yield
     if "machine" in request.fixturenames:
         machine = request.getfixturevalue("machine")
-        machine.run("systemctl stop gpucbf.target 'fgpu@*' 'xbgpu@*' 'visrec@*' 'sim-*'; systemctl reset-failed; "
+        machine.run("systemctl stop gpucbf.target 'fgpu@*' 'xbgpu@*' 'visrec@*' 'beamrec@*' 'sim-*'; systemctl reset-failed; "
                     "rm -rf /run/systemd/system/*.d /etc/cbf/*; systemctl daemon-reload")

@@ -14,12 +14,12 @@ def test_nothing_starts_by_itself(machine):
         assert machine.run(f"systemctl is-enabled {engine}@.service", check=False).stdout.strip() == "disabled"
     assert machine.run("systemctl is-enabled gpucbf.target", check=False).stdout.strip() == "disabled"
     assert machine.run("systemctl list-units --all --plain --no-legend 'fgpu@*' 'xbgpu@*'").stdout == ""
-    assert machine.run("pgrep -c 'fgpu|xbgpu|dsim|fsim|visrec'", check=False).stdout.strip() == "0"
+    assert machine.run("pgrep -c 'fgpu|xbgpu|dsim|fsim|visrec|beamrec'", check=False).stdout.strip() == "0"
 
 
 def test_units_are_sound(machine):
     cuda = "gpucbf-gpu.service" if machine.path("/usr/lib/cbf/cbf-cuda.so").exists() else ""
-    said = machine.run(f"systemd-analyze verify fgpu@x.service xbgpu@x.service visrec@x.service gpucbf.target gpucbf-clock.service {cuda} "
+    said = machine.run(f"systemd-analyze verify fgpu@x.service xbgpu@x.service visrec@x.service beamrec@x.service gpucbf.target gpucbf-clock.service {cuda} "
                        "2>&1 | grep -E 'gpu|cbf' | grep -v nvidia || true").stdout
     assert said == ""
 
@@ -41,7 +41,7 @@ def test_exposure(engine, machine):
     assert all(value <= limit for value, limit in found.values()), found
 
 
-@pytest.mark.parametrize("unit", ["gpucbf-clock.service", "visrec@x.service"])
+@pytest.mark.parametrize("unit", ["gpucbf-clock.service", "visrec@x.service", "beamrec@x.service"])
 def test_exposure_of_the_others(unit, machine):
     assert exposure(machine, unit) <= MAX_EXPOSURE
 
@@ -101,6 +101,6 @@ def test_programs_of_the_packages(machine):
     """What is no service: they find each other where the packages have put them."""
     machine.run("rm -rf /tmp/array; /usr/share/cbf/scripts/array /usr/share/cbf/config/array/array.yaml "
                 "--output /tmp/array && fgpu --check-config /tmp/array/services/f0.yaml "
-                "&& xbgpu --check-config /tmp/array/services/x0.yaml && visrec --check-config /tmp/array/services/r0.yaml && test -s /tmp/array/playbook.yaml")
+                "&& xbgpu --check-config /tmp/array/services/x0.yaml && visrec --check-config /tmp/array/services/r0.yaml && beamrec --check-config /tmp/array/services/b0.yaml && test -s /tmp/array/playbook.yaml")
     assert machine.run("cbf-doctor --version").stdout.startswith("cbf-doctor ")
     assert "NAME" in machine.run("man cbf-doctor | col -b").stdout

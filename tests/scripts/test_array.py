@@ -115,7 +115,9 @@ def check_services(array, made):
                 taken.append(endpoint)
                 (listing,) = [x for x in made["streams.yaml"]["x_outputs"] if x["name"] == output["name"]]
                 assert harness.endpoints(listing["destinations"])[substream] == endpoint
+            taken += check_beams(array, made, mine, f_output["name"], substream)
     check_recorders(array, made, services, xbgpus)
+    check_beam_recorders(array, made, services, xbgpus)
     assert len(set(taken)) == len(taken)
     network = ipaddress.ip_network(array["multicast"]["range"])
     n_feeds = sum(len(harness.endpoints(a[pol] + ":7148")) for a in array["antennas"] for pol in ("pol0", "pol1"))
@@ -126,6 +128,39 @@ def check_services(array, made):
     assert len(set(ports)) == len(ports)
     assert {target["targets"][0] for target in made["prometheus/targets.yaml"]} == set(ports)
     return services, listed
+
+
+def check_beams(array, made, xbgpu, stream, substream):
+    """An X-engine makes all beams of its stream, each to an address of its own.  Returns these."""
+    wanted = [beam for beam in array.get("beams", []) if beam["stream"] == stream]
+    beams = xbgpu.get("beams", [])
+    assert [{key: beam[key] for key in beam if key != "destination"} for beam in beams] == [
+        {key: beam[key] for key in beam if key != "stream"} for beam in wanted]
+    for beam in beams:
+        (listing,) = [listed for listed in made["streams.yaml"]["beams"] if listed["name"] == beam["name"]]
+        assert (listing["stream"], listing["pol"]) == (stream, beam["pol"])
+        assert harness.endpoints(beam["destination"]) == harness.endpoints(listing["destinations"])[substream:][:1]
+    return [endpoint for beam in beams for endpoint in harness.endpoints(beam["destination"])]
+
+
+def check_beam_recorders(array, made, services, xbgpus):
+    """Each takes all substreams of all beams of its stream, in the shape that the X-engines give them."""
+    for i, given in enumerate(array.get("beam_recorders", [])):
+        config = services[f"b{i}"]
+        listed = [beam for beam in made["streams.yaml"]["beams"] if beam["stream"] == given["stream"]]
+        assert [(beam["name"], beam["sources"]) for beam in config["beams"]] == [
+            (beam["name"], beam["destinations"]) for beam in listed]
+        senders = [x for x in xbgpus if {beam["name"] for beam in x.get("beams", [])} == {beam["name"] for beam in listed}]
+        assert len(senders) == len(harness.endpoints(listed[0]["destinations"]))
+        for sender in senders:
+            for key in ("channels", "channels_per_substream", "spectra_per_heap", "samples_between_spectra"):
+                assert config["stream"][key] == sender["recv"][key], key
+            assert config["time"] == sender["time"]
+        for beam in config["beams"]:
+            assert beam["filterbank"] == f"{given['directory']}/{array['name']}-{beam['name']}-%Y%m%dT%H%M%SZ.fil"
+            assert ("voltages" in beam) == given.get("voltages", False) and beam.get("sum_spectra") == given.get("sum_spectra")
+        (row,) = [row for row in made["prometheus/targets.yaml"] if row["labels"]["engine"] == f"b{i}"]
+        assert row["labels"]["program"] == "beamrec" and row["labels"]["host"] == given["host"]
 
 
 def check_recorders(array, made, services, xbgpus):
@@ -216,6 +251,10 @@ def test_random_arrays(work, rng):
             array["f_outputs"].append(stream)
             array["x_outputs"] += [{"name": f"v{o}-{x}", "stream": f"s{o}", "integration_time": 1 + x}
                                    for x in range(int(rng.integers(1, 3)))]
+        array["beams"] = [{"name": f"b{b}", "stream": f"s{int(rng.integers(len(array['f_outputs'])))}", "pol": int(b % 2)}
+                          for b in range(int(rng.integers(8)))]
+        array["beam_recorders"] = [{"stream": stream, "host": "h0", "directory": "/data", "voltages": bool(rng.random() < 0.5)}
+                                   for stream in sorted({beam["stream"] for beam in array["beams"]})]
         kinds = ["fgpu"] * n_fgpu + ["xbgpu"] * sum(stream["substreams"] for stream in array["f_outputs"])
         rng.shuffle(kinds)
         array["hosts"] = [
@@ -229,15 +268,16 @@ def test_random_arrays(work, rng):
 
 def test_addresses_stay(work):
     """What is added at the end moves nothing."""
-    array = small()
+    array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}])
     path = write(work, array)
     before, _ = generate(path, work / "made")
+    array["beams"].append({"name": "narrow-beam", "stream": "narrow", "pol": 1})
     array["f_outputs"].append({"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequency": 1e5,
                                "channels": 256, "substreams": 1})
     array["x_outputs"].append({"name": "narrow-vis", "stream": "narrow", "integration_time": 1})
     array["hosts"][0]["engines"].append({"kind": "xbgpu", "gpu": "cpu"})
     after, _ = generate(write(work, array, "longer.yaml"), work / "made")
-    for kind in ("f_outputs", "x_outputs"):
+    for kind in ("f_outputs", "x_outputs", "beams"):
         assert after["streams.yaml"][kind][0] == before["streams.yaml"][kind][0]
     assert "services/x2.yaml" in after
     gone, _ = generate(path, work / "made")
@@ -268,6 +308,10 @@ ERRORS = [
      ["did you mean 'ens1f0np0'?"]),
     ("    decimation: 16", "    decimation: 999", ["#:17: f_outputs[1].decimation must be an integer from 1 to 256"]),
     ("recorders:", "recorders:\n  - {output: wide-vi, host: stor1}", ["did you mean 'wide-vis'?", "did you mean 'store1'?"]),
+    ("  - {name: wide-beam-0x, stream: wide,", "  - {name: wide-beam-0x, stream: wid,", ["#:34: there is no output 'wid' in f_outputs; did"]),
+    ("  - {name: wide-beam-0x, stream: wide, pol: 0}", "  - {name: wide-vis, stream: wide, pol: 0}", ["called wide-vis"]),
+    ("  - {stream: wide, host: store1,", "  - {stream: narrow, host: store1,", ["#:14: there is no beam of the stream 'narrow'"]),
+    ("directory: /data, sum_spectra: 16", "directory: /data, sum_spectra: 15", ["beamrec: sum_spectra must divide"]),
     ("telescope: {latitude: -30.7128, ", "telescope: {latitude: -91, ", ["telescope.latitude must be a number from -90"]),
     (", position: [30, 0, 0]}", "}", ["#:5: position of m001 is missing"]),
     (", position: [30, 0, 0]}", ", position: [30, 0]}", ["position of m001 must be [east, north, up]"]),
@@ -287,7 +331,7 @@ ERRORS = [
     # What hosts cannot carry.
     ("      - {name: ens1f1np1, rate: 100}", "      - {name: ens1f1np1, rate: 50}",
      ["#:33: cbf4 would receive 69.6", "Gb/s on ens1f1np1, which carries 50: move engines (x3, x4)"]),
-    ("    memory: 128  # GiB", "    memory: 0.5", ["#:13: the engines of cbf1 need about 1.03"]),
+    ("    memory: 128  # GiB", "    memory: 0.5", ["#:13: the engines of cbf1 need about 1.07"]),
     ("    cores: 32", "    cores: 8", ["#:12: the engines of cbf1 have 11 busy threads, and it has 8 cores"]),
 ]
 
@@ -315,7 +359,7 @@ def test_time_of_the_calendar(work):
     assert done.returncode == 78 and "; write seconds since 1970" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec", "dsim", "fsim"])
+@pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec", "beamrec", "dsim", "fsim"])
 def test_file_of_a_program(program):
     path = harness.ROOT / f"config/{program}.yaml"
     done = run_array(path)
@@ -346,7 +390,7 @@ def running(request, work, daemon):
     import array_file
     import array_plan
 
-    array = small()
+    array = small(beams=[{"name": f"b{pol}", "stream": request.param, "pol": pol} for pol in (0, 1)])
     if request.param == "narrow":
         array["f_outputs"] = [NARROW | {"substreams": 2}]
         array["x_outputs"][0]["stream"] = "narrow"
@@ -367,9 +411,11 @@ def test_memory_and_metrics(running):
     import array_plan
 
     made, engines = running
-    # The recorder's metrics are in its reference, which test_reference.py holds to the program.
-    recorder = (harness.ROOT / "docs/reference/visrec.txt").read_text()
-    names = {"up", "ALERTS", "cbf_antenna_engine", *re.findall(r"^(visrec_\w+)", recorder, re.MULTILINE)}
+    # Recorders' metrics are in their references, which test_reference.py holds to the programs.
+    names = {"up", "ALERTS", "cbf_antenna_engine"}
+    for program in ("visrec", "beamrec"):
+        text = (harness.ROOT / f"docs/reference/{program}.txt").read_text()
+        names |= set(re.findall(rf"^({program}_\w+)", text, re.MULTILINE))
     reasons = set()
     for engine, process in engines.values():
         found = re.search(r"(\d+) MiB of host memory, (\d+) MiB on the device", process.log.read_text())

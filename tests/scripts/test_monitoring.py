@@ -10,7 +10,7 @@ import yaml
 import harness
 import test_array
 
-REFERENCES = ("fgpu", "xbgpu", "visrec")
+REFERENCES = ("fgpu", "xbgpu", "visrec", "beamrec")
 PROMETHEUS_OWN = {"up", "ALERTS"}
 RECORDED = {"cbf_antenna_engine"}  # by a rule
 
@@ -148,6 +148,11 @@ class Night:
         self.gauge("xbgpu_device_ok", who(labels), 1)
         for name in ("incomplete", "absent", "skipped", "dropped", "wrong"):
             self.count(f"xbgpu_output_x_{name}_accs_total", who(labels, stream="vis"), 0, first=1)
+        for beam in ("bx", "by"):
+            one = who(labels, stream=beam)
+            for name, per_s in {"measured_": 4096, "zero_": 100, "": 8192, "clipped_": 3}.items():
+                self.count(f"xbgpu_output_b_{name}samples_total", one, per_s)
+            self.gauge("xbgpu_output_b_zero_weights_ratio", one, 0)
 
     def begin_visrec(self):
         self.recorder = {"array": "small", "host": "store", "engine": "recorder", "program": "visrec"}
@@ -433,7 +438,26 @@ def test_levels(night, promtool):
 
 
 @FOUR
-def test_recorders(night, promtool):
+def test_beams(night, promtool):
+    """Only zeros, many saturated, and most weights 0; up to the limits there is no alert."""
+    x0, x1 = night.of_xengines()[:2]
+    for labels, zeros, clipped, weights in ((x0, 4096, 400, 0.51), (x1, 4095, 81, 0.5)):
+        night.count("xbgpu_output_b_zero_samples_total", who(labels, stream="bx"), 100, zeros)
+        night.count("xbgpu_output_b_clipped_samples_total", who(labels, stream="by"), 3, clipped)
+        night.gauge("xbgpu_output_b_zero_weights_ratio", who(labels, stream="by"), 0, weights)
+    beam = who(x0, stream="by")
+    night.expect(END_S, ("BeamZero", who(x0, stream="bx")), ("BeamClips", beam), ("BeamWeightsZero", beam))
+    night.check(promtool, (END_S, "BeamZero", [(who(x0, stream="bx", severity="critical"), {
+        "summary": "beam bx: x0 on h0 makes only zeros, and its input flows",
+        "stage": "X-engines",
+        "since": "1970-01-01 00:00:39 +0000 UTC",  # only zeros for 10 s
+        "where": "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros",
+        "command": "ssh h0 cbf-doctor loss /etc/cbf/x0.yaml"})]))
+
+
+@FOUR
+@pytest.mark.parametrize("program, written, prefix", [("visrec", "dumps", ""), ("beamrec", "batches", "Beam")])
+def test_recorders(night, promtool, program, written, prefix):
     """Recorders, each of which is in another kind of trouble."""
     troubles = {  # recorder: what grows from T0_S on, whether dumps still do, and the alert
         "waits": ({'visrec_rejected_packets_total{reason="no_items"}': 5}, 0, None),
@@ -448,16 +472,17 @@ def test_recorders(night, promtool):
     }
     alerts = []
     for engine, (growing, dumps, name) in troubles.items():
-        labels = night.recorder | {"engine": engine}
+        labels = night.recorder | {"engine": engine, "program": program}
         night.gauge("up", labels, 1)
-        night.count("visrec_dumps_total", labels, 0, dumps)
+        night.count(f"{program}_{written}_total", labels, 0, dumps)
         for metric, per_s in growing.items():
             metric, more = re.fullmatch(r'(\w+)\{(.*)}', metric).groups()
-            night.count(metric, labels | dict(re.findall(r'(\w+)="(\w+)"', more)), 0, per_s)
-        alerts += [(name, labels)] * bool(name)
-    labels = night.recorder | {"engine": "adrift"}
-    night.gauge("visrec_clock_synchronised", labels, 1, 0)
-    night.expect(T0_S + 30, *alerts, ("RecorderClockUnsynchronised", labels))
+            night.count(metric.replace("visrec", program), labels | dict(re.findall(r'(\w+)="(\w+)"', more)), 0, per_s)
+        if name and (program == "visrec" or engine != "again"):
+            alerts.append((prefix + name, labels))
+    labels = night.recorder | {"engine": "adrift", "program": program}
+    night.gauge(f"{program}_clock_synchronised", labels, 1, 0)
+    night.expect(T0_S + 30, *alerts, (f"{prefix}RecorderClockUnsynchronised", labels))
     night.check(promtool)
 
 

@@ -112,10 +112,12 @@ def note_digest(sink, name):
 
 
 def check_audits(log):
-    """Every output of an xbgpu says at its end how many sums its audit found wrong: none ever may be."""
+    """Every output and every beam of an xbgpu says at its end how many sums its audit found wrong: none ever may be."""
     for audited, wrong, dumps in re.findall(r"(\d+) products? audited, (\d+) wrong; (\d+) dumps? wrong", log):
         assert int(wrong) == 0, f"{wrong} of {audited} audited products are wrong"
         assert int(dumps) == 0, f"{dumps} dumps disagree with their checksums"
+    for audited, wrong in re.findall(r"(\d+) heaps audited, (\d+) wrong", log):
+        assert int(wrong) == 0, f"{wrong} of {audited} audited heaps of a beam are wrong"
 
 
 def in_order(heaps, offset, step, n_substreams):

@@ -301,10 +301,13 @@ def test_full_disk(recorder, small_disk, rng):
     assert "batches were lost because the disk was full" in one.log()
     samples = read_dada(small_disk / "0.dada")[2].reshape(-1, N_SPECTRA, N_CHAN)
     expected = time_ordered(voltages).reshape(-1, N_SPECTRA, N_CHAN)[:len(samples)]
-    gaps = {int(line.split()[0]) // N_SPECTRA for line in (small_disk / "0.dada.gaps").read_text().splitlines()}
-    assert 0 < len(gaps) < len(samples) and len(samples) > 20
-    for n, batch in enumerate(samples):
-        np.testing.assert_array_equal(batch, 0 if n in gaps else expected[n])
+    expected = expected.copy()
+    gaps = [[int(field) for field in line.split()] for line in (small_disk / "0.dada.gaps").read_text().splitlines()]
+    for row, n_rows, channel, n_channels in gaps:  # the end may come in the middle of a batch
+        assert n_rows == N_SPECTRA and row % N_SPECTRA == 0
+        expected[row // N_SPECTRA, :, channel:channel + n_channels] = 0
+    assert 0 < len({row for row, *_ in gaps}) < len(samples) and len(samples) > 20
+    np.testing.assert_array_equal(samples, expected)
 
 
 def n_bytes(path):

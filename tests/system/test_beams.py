@@ -88,6 +88,26 @@ def test_plain_sums(bits, daemon, work, rng):
     check_correlation(config, found, first_batch, voltages, present)
 
 
+@pytest.mark.parametrize("n_ants", [5, 19])
+def test_bitmap_of_antennas(n_ants, daemon, work, rng):
+    """With steering.antenna_mask spead2 reads a bitmap of the antennas that came, through its descriptor; the rest is as
+    without it."""
+    config = beams_config([{"dither_seed": 5}, {"dither": "none"}], recv={"antennas": n_ants},
+                          steering={"antenna_mask": True})
+    first_batch, n = int(rng.integers(1000)) * 2, 14
+    voltages, present = random_voltages(rng, config, n), rng.random((n, n_ants)) > 0.4
+    present[:3], present[2, n_ants - 1] = [[True], [False], [False]], True
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, scenario.feng_heaps(config, first_batch, voltages, present, rng))
+    for index in range(2):
+        heaps = heaps_of(config, found, index)
+        assert check_beam(config, index, heaps, first_batch, voltages, present, [ones(config)] * n) == 1
+        for heap in heaps[1:-1]:
+            batch = heap.items["timestamp"] // scenario.batch_samples(config) - first_batch
+            assert heap.items["beam_mask"].dtype == np.uint8
+            np.testing.assert_array_equal(heap.items["beam_mask"], np.packbits(present[batch], bitorder="little"))
+    check_correlation(config, found, first_batch, voltages, present)
+
+
 def test_half_floats_are_refused(work):
     config = beams_config([{}], recv={"sample_bits": 16, "spectra_per_heap": 48})
     path = work / "half.yaml"

@@ -64,6 +64,151 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
     check_correlation(config, found, first_batch, voltages, present)
 
 
+def nearest(numerator, denominator):
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def to_ns(config, samples):
+    """Nanoseconds since the sync time."""
+    return nearest(samples * 10**9, config["time"]["adc_sample_rate"])
+
+
+def on_ns(config, samples):
+    """The sample nearest to a whole nanosecond near this one: load times have no more decimals."""
+    return nearest(to_ns(config, samples) * config["time"]["adc_sample_rate"], 10**9)
+
+
+def random_model(rng, config, start):
+    """(start, delays, rates, phases, phase rates), where a batch turns phases by up to 0.3 rad."""
+    start = on_ns(config, start)
+    n, batch_s = N_ANTS, scenario.batch_samples(config) / config["time"]["adc_sample_rate"]
+    return (start, rng.uniform(-1e-7, 1e-7, n), rng.uniform(-1e-4, 1e-4, n), rng.uniform(-np.pi, np.pi, n),
+            rng.uniform(-0.3, 0.3, n) / batch_s)
+
+
+def load_time(config, samples):
+    """UNIX seconds of a sample, with nine decimals."""
+    ns = to_ns(config, samples)
+    return f"{config['time']['sync_time'] + ns // 10**9}.{ns % 10**9:09d}"
+
+
+def add_model(client, config, name, model):
+    client.request("beam-delays", name, load_time(config, model[0]),
+                   *(",".join(map(repr, pair[:2])) + ":" + ",".join(map(repr, pair[2:])) for pair in np.stack(model[1:], -1).tolist()))
+
+
+def shown_delays(client, name):
+    text = client.value(f"{name}.delay")
+    return [float(x) for x in text.strip("()").split(",")]
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_models(device, daemon, work, rng, request):
+    """Models with rates hold from the first batch at or after their load times, which lie between batches, at the start of
+    one, and in the past; several wait.  Each is evaluated on the grid of batches, and what was set without a load time
+    holds until the first."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}], steering={"grid_batches": 4})
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n, step = 300, 30, scenario.batch_samples(config)
+    voltages, present = random_voltages(rng, config, n, 40), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    weights, delays, phases, gain = random_steering(rng, N_ANTS)
+    still = (-1, delays, 0 * delays, phases, 0 * phases)
+    at_batch = next(b for b in range(first_batch + 16, first_batch + 20) if on_ns(config, b * step) == b * step)
+    waiting = [random_model(rng, config, start) for start in (
+        (first_batch + 6) * step + 2, at_batch * step, at_batch * step + 5, (first_batch + 24) * step - 2)]
+    late = random_model(rng, config, (first_batch - 40) * step + 77)
+
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        steer(client, "beam0", weights, delays, phases, gain)
+        for model in waiting:
+            add_model(client, config, "beam0", model)
+            assert shown_delays(client, "beam0") == [model[0], *np.stack([model[1], model[3]], -1).ravel()]
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        add_model(client, config, "beam1", late)
+        steady = int(client.value("steady-state-timestamp"))
+        since = (steady - late[0]) / config["time"]["adc_sample_rate"]
+        shown = shown_delays(client, "beam1")
+        assert shown[0] == steady
+        np.testing.assert_allclose(shown[1:], np.stack([late[1] + since * late[2], late[3] + since * late[4]], -1).ravel())
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    changed = steady // step - first_batch
+    assert 0 < changed <= 15
+    batches = range(first_batch, first_batch + n)
+    wanted = [beammodel.coefficients(config, weights, *beammodel.delays_at(config, [still, *waiting], b), gain) for b in batches]
+    assert check_beam(config, 0, heaps_of(config, found, 0), first_batch, voltages, present, wanted) >= 0.999
+    wanted = [beammodel.coefficients(config, np.ones(N_ANTS), *beammodel.delays_at(config, [late], b), 1)
+              if b >= steady // step else ones(config) for b in batches]
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, wanted) >= 0.999
+    check_correlation(config, found, first_batch, voltages, present)
+
+
+def test_models_that_wait(daemon, work, rng):
+    """A model takes the place of those that start then or later; so does one without a load time of all.  Weights are those
+    of all models.  There is room for seven, which are kept over a restart."""
+    config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}], steering={"grid_batches": 1})
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    first_batch, n, step = 60, 30, scenario.batch_samples(config)
+    voltages, present = random_voltages(rng, config, n, 40), np.ones((n, N_ANTS), bool)
+    starts = [(first_batch + batch) * step for batch in (2, 3, 7, 8, 13, 14, 22)]
+    models = [random_model(rng, config, start) for start in starts]
+    weights, delays, phases, gain = random_steering(rng, N_ANTS)
+
+    fed = Fed(daemon, config, work, "before")
+    with fed.client() as client:
+        add_model(client, config, "beam1", models[3])
+        steer(client, "beam1", weights, delays, phases, gain)
+        for model in models[:4] + models:
+            add_model(client, config, "beam0", model)
+        client.request("beam-weights", "beam0", *map(float, weights))
+        with pytest.raises(control.FailReply, match="has 7 delay models that wait for their time, and room for no more"):
+            add_model(client, config, "beam0", random_model(rng, config, starts[-1] + 1))
+    fed.end()
+    path = work / "state" / "beams"
+    path.write_text(path.read_text() + f"model beam0 a0 {load_time(config, starts[0])} 0 0 0 0\nmodel beam0 a0 1e20 0 0 0 0\n")
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    assert fed.process.log.read_text().count("what was kept is left out: it fits no beam or no antenna") == 2
+    still = (-1, *[np.zeros(N_ANTS)] * 4)
+    wanted = [beammodel.coefficients(config, weights, *beammodel.delays_at(config, [still, *models], first_batch + b), 1)
+              for b in range(n)]
+    assert check_beam(config, 0, heaps_of(config, found, 0), first_batch, voltages, present, wanted) >= 0.999
+    wanted = [beammodel.coefficients(config, weights, delays, phases, gain)] * n
+    assert check_beam(config, 1, heaps_of(config, found, 1), first_batch, voltages, present, wanted) >= 0.999
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_renormalised(device, daemon, work, rng, request):
+    """Beams that renormalise are scaled up for missing antennas of which they have a weight; others beside them are not."""
+    config = beams_config([{"dither_seed": 11, "renormalise": True}, {"dither_seed": 12},
+                           {"dither_seed": 13, "renormalise": True}])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n = 40, 24
+    voltages, present = random_voltages(rng, config, n, 20), rng.random((n, N_ANTS)) > 0.3
+    present[3], present[4], present[5] = False, True, [False, False, True, False, False]
+    weights = np.array([1, 0.5, 0, -1, 0.25])
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        client.request("beam-weights", "beam0", *map(float, weights))
+        fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    zeros = np.zeros(N_ANTS)
+    for index, used in enumerate((weights, np.ones(N_ANTS), np.ones(N_ANTS))):
+        factors = beammodel.renormalisation(used, present) if index != 1 else np.ones(n)
+        wanted = [beammodel.coefficients(config, used, zeros, zeros, factor) for factor in factors]
+        assert check_beam(config, index, heaps_of(config, found, index), first_batch, voltages, present, wanted) >= 0.999
+    check_correlation(config, found, first_batch, voltages, present)
+
+
 WRONG = [
     ("beam-weights", ["nothing", *"11111"], "there is no beam 'nothing'"),
     ("beam-weights", ["bcp0", *"11111"], "there is no beam 'bcp0'"),
@@ -73,6 +218,16 @@ WRONG = [
     ("beam-delays", ["beam0", *["0:0"] * 4], "there must be 5 delays, one for each antenna, not 4"),
     ("beam-delays", ["beam0", *["0:0"] * 4, "0"], "a delay must be DELAY:PHASE in s and rad, not '0'"),
     ("beam-delays", ["beam0", *["0:0"] * 4, "2:0"], "a delay must be at most 1 s either way: '2:0'"),
+    ("beam-delays", ["beam0", *["0:0"] * 6], "there must be 5 delays, one for each antenna, not 6"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4], "a delay must be DELAY:PHASE in s and rad, not '1700000001'"),
+    ("beam-delays", ["beam0", "now", *["0:0"] * 5], "the start time must be a UNIX time in seconds, not 'now'"),
+    ("beam-delays", ["beam0", "1699999999", *["0:0"] * 5], "the start time is before the sync time"),
+    ("beam-delays", ["beam0", *["0:0"] * 4, "0,0:0,0"], "a model with rates needs a load time: '0,0:0,0'"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0:0"], "a model must be delay,rate:phase,phase_rate"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0,1:0,0,0"], "a beam takes no accelerations: '0,0,1:0,0,0'"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,2e-3:0,0"], "a delay rate must be at most 0.001 s/s either way"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "2,0:0,0"], "a delay must be at most 1 s either way: '2,0:0,0'"),
+    ("beam-delays", ["beam0", "1700000001", *["0:0"] * 4, "0,0:0,inf"], "delays, phases and their rates must be finite"),
     ("beam-quant-gains", ["beam0", "nan"], "a gain must be"),
     ("beam-calibration", ["a9v", "1"], "there is no input 'a9v'"),
     ("beam-calibration", ["a0v", "1", "2"], "there must be one gain, or 64, one for each channel of the band, not 2"),
@@ -205,6 +360,37 @@ def test_bad_calibration_file(line, why, daemon, work):
     config["steering"] = {"calibration": str(work / "gains")}
     text = daemon("xbgpu", config).wait_end(code=78).log.read_text()
     assert f"steering.calibration: {work}/gains:2: {why}" in text, text
+
+
+def test_oldest_model_is_forgotten(daemon, work, rng):
+    """A model beyond the seventh takes the place of the oldest one, once the second one holds."""
+    config = beams_config([{"dither_seed": 11}])
+    config["state"] = {"directory": str(work / "state")}
+    (work / "state").mkdir()
+    first_batch, n, step = 60, 30, scenario.batch_samples(config)
+    voltages, present = random_voltages(rng, config, n, 40), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    models = [random_model(rng, config, (first_batch - 40 + i) * step) for i in range(7)]
+    models.append(random_model(rng, config, (first_batch + 25) * step))
+
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        for model in models[:7]:
+            add_model(client, config, "beam0", model)
+        with pytest.raises(control.FailReply, match="room for no more"):
+            add_model(client, config, "beam0", models[7])
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("beam0.tx.next-timestamp", lambda _, v: int(v) > 0, "made")
+        add_model(client, config, "beam0", models[7])
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    wanted = [beammodel.coefficients(config, np.ones(N_ANTS), *beammodel.delays_at(config, models, first_batch + b), 1)
+              for b in range(n)]
+    assert check_beam(config, 0, heaps_of(config, found, 0), first_batch, voltages, present, wanted) >= 0.999
+    rows = [line.split()[3:] for line in (work / "state" / "beams").read_text().splitlines() if line.startswith("model")]
+    assert [row[0] for row in rows] == [load_time(config, model[0]) for model in models[1:] for _ in range(N_ANTS)]
+    np.testing.assert_array_equal([[float(x) for x in row[1:]] for row in rows],
+                                  np.concatenate([np.stack(model[1:], -1) for model in models[1:]]))
 
 
 def test_capture(daemon, work, rng):

@@ -629,6 +629,20 @@ def test_output_into_another_input(files):
     assert found["status"] == "fail" and "the program would receive its own output" in found["found"]
 
 
+def test_beam_into_an_input(files):
+    """A beam to the group of another program's input, and one that nobody can enable."""
+    files = files()
+    pol0 = files.config("fgpu1")["antennas"][0]["pol0"]
+    beams = [{"name": "bx", "pol": 0, "destination": pol0},
+             {"name": "by", "pol": 1, "destination": harness.groups(), "send_enabled": False}]
+    files.layout.overrides = {"xbgpu0": {"beams": beams}}
+    report = Report("config", *files.write("fgpu1", "xbgpu0"))
+    found = report.get("config.destinations")
+    assert found["status"] == "fail" and f"output bx of xbgpu0.doctor.yaml goes to {pol0}" in found["found"], found
+    found = report.get("config.send_enabled")
+    assert "output by is not sent: its send_enabled is false" in found["found"], found
+
+
 # ---- Streams ---------------------------------------------------------------------------------------------------------
 
 
@@ -1010,6 +1024,18 @@ def test_troubles_of_running_engines(pages):
     assert "unsynchronised clock, since 31 s ago" in as_of_now(report.get("engine.clock", "gpu7")["found"])
     wrong = report.get("engine.delay")
     assert wrong["subject"].endswith("m001 pol 1") and "is 0.1 s since 4 min ago" in wrong["found"]
+
+
+def test_beam_of_few_antennas(pages):
+    """It is named; one of which half of the weights are 0 is not."""
+    now, flowing = time.time(), {"total": 1000}
+    streams = [{"stream": name, "zero_weights_ratio": ratio} for name, ratio in (("bx", 0.5), ("by", 0.75), ("bz", 1))]
+    fengs = [{"antenna": f"a{i}", "heaps": flowing, "state": "receiving", "since": now - 99} for i in range(2)]
+    report = pages({"xbgpu0": ({"start_time": now - 180, "fengs": fengs, "troubles": [], "streams": streams}, "")}, {})
+    found = [f for f in report.findings if f["id"] == "engine.beam"]
+    assert [(f["status"], f["subject"].split()[-1], f["found"]) for f in found] == [
+        ("warn", "by", "75 % of the weights of this beam are 0"), ("warn", "bz", "100 % of the weights of this beam are 0")]
+    assert [("all its samples are 0" in f["why"]) for f in found] == [False, True]
 
 
 AT_SWITCH = "look at this antenna's F-engine and its host, then at the switch"

@@ -224,3 +224,86 @@ def test_all_topics_and_bundle(files, work):  # noqa: F811
     done = subprocess.run([harness.BUILD / "cbf-doctor", "bundle", work / "out.tar.gz", path, "--seconds", "0.1"],
                           capture_output=True, check=False)
     assert done.returncode in (0, 1, 2) and (work / "out.tar.gz").exists(), done.stderr
+
+
+# ---- Recorders of beams ----------------------------------------------------------------------------------------------
+
+
+def beam_files(files, change, directory):  # noqa: F811
+    """A beamrec's file that fits two X-engines with two beams, but for what is changed."""
+    made = files()
+    where = [endpoints(harness.groups(2)) for _ in range(2)]
+    text = lambda endpoint: f"{endpoint[0]}:{endpoint[1]}"
+    made.layout.overrides = {f"xbgpu{x}": {"beams": [{"name": f"beam{b}", "pol": b, "destination": text(where[b][x])}
+                                                     for b in range(2)]} for x in range(2)}
+    recv = made.config("xbgpu0")["recv"]
+    stream = {key: recv[key] for key in ("channels", "channels_per_substream", "spectra_per_heap", "samples_between_spectra")}
+    config = harness.merge({
+        "time": made.config("xbgpu0")["time"], "stream": stream, "output": {"telescope": "t"},
+        "beams": [{"name": f"beam{b}", "sources": ", ".join(map(text, where[b])), "filterbank": f"{directory}/b{b}-%Y.fil"}
+                  for b in range(2)]}, change)
+    path = made.work / "beamrec.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return [path, *made.write("xbgpu0", "xbgpu1")]
+
+
+BEAM_MISFITS = {
+    "substreams": ({"stream": {"channels_per_substream": 64}}, ["channels_per_substream", "128"]),
+    "spectra": ({"stream": {"samples_between_spectra": 4096}}, ["samples_between_spectra: 512", "times are wrong"]),
+    "groups": ({"beams": [{"name": "b", "sources": "239.1.2.3", "filterbank": "/tmp/b-%Y.fil"}]}, ["no beam", "receives nothing"]),
+    "time": ({"time": {"adc_sample_rate": 2e6}}, ["time.adc_sample_rate is 2000000"]),
+}
+
+
+def test_beam_files_that_fit(files, tmp_path):  # noqa: F811
+    report = Report("config", *beam_files(files, {}, tmp_path))
+    assert report.ids() == set(), report.bad()
+    assert "4 beams of X-engines fit" in report.get("config.x-recorder", "beamrec")["found"]
+    assert report.get("config.file", "beamrec")["found"] == "beamrec, 2 beams"
+
+
+@pytest.mark.parametrize("change, words", BEAM_MISFITS.values(), ids=BEAM_MISFITS)
+def test_beam_files_that_do_not_fit(files, tmp_path, change, words):  # noqa: F811
+    report = Report("config", *beam_files(files, change, tmp_path))
+    assert report.ids() == {"config.x-recorder"}, report.bad()
+    report.check_words(words)
+
+
+def test_directory_of_beams(files, tmp_path):  # noqa: F811
+    found = [f for f in Report("host", beam_files(files, {}, tmp_path / "none")[0]).bad() if f["id"] == "recorder.directory"]
+    assert len(found) == 2 and all("No such file" in f["found"] for f in found)
+    assert not [f for f in Report("host", beam_files(files, {}, tmp_path)[0]).bad() if f["id"] == "recorder.directory"]
+
+
+def test_counters_of_a_beam_recorder(files, tmp_path, page_of):  # noqa: F811
+    """What a running one has lost is named; of another program's page nothing is said."""
+    lost = 'beamrec_batches_total 9\nbeamrec_unwritten_batches_total 2\nbeamrec_missing_heaps_total{beam="b"} 5\n'
+    for text, ids in ((lost, {"recorder.unwritten", "recorder.missing"}), ("visrec_dumps_total 1\n", set())):
+        path, *_ = beam_files(files, {"http": {"listen": page_of(text)}}, tmp_path)
+        report = Report("loss", path, "--seconds", 0.1)
+        assert {f["id"] for f in report.bad() if f["id"].startswith("recorder")} == ids
+
+
+@pytest.fixture
+def page_of():
+    """Serves a text as /metrics.  Returns where."""
+    servers = []
+
+    def serve(text):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(b"# x\n" + text.encode())
+
+            def log_message(self, *_):
+                pass
+
+        servers.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return f"127.0.0.1:{servers[-1].server_port}"
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()

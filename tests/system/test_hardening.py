@@ -42,7 +42,7 @@ def test_binary(name):
 
 def unit_text(unit):
     path = ROOT / "systemd" / f"{unit}.service"
-    engine = {"fgpu@": "fgpu", "xbgpu@": "xbgpu", "visrec@": "visrec"}.get(unit)
+    engine = {"fgpu@": "fgpu", "xbgpu@": "xbgpu", "visrec@": "visrec", "beamrec@": "beamrec"}.get(unit)
     if engine:
         path = ROOT / "systemd" / "engine@.service.in"
     elif not path.exists():

@@ -713,3 +713,26 @@ def test_antennas_that_fall_silent(daemon, work):
         assert {"m002", "m003"} <= lost
         assert page.locator("#banner").get_attribute("data-state") == "warn"
         assert not page.complaints, page.complaints
+
+
+def test_beams(daemon, work):
+    """The table of beams equals /metrics, and the waterfall is the chosen beam's: the tone is in its channel."""
+    array = demo_array.Array(daemon, work)
+    array.configs["xbgpu0"]["beams"] = [
+        {"name": name, "pol": pol, "destination": f"{harness.groups()}", "send_enabled": True} for pol, name in enumerate(("bx", "by"))]
+    array.start(*demo_array.ENGINES, "dsim")
+    with browser.page() as page:
+        page.goto(array.url("xbgpu0", "#stream=by"))
+        page.wait_for_selector("#plots canvas")
+        browser.wait_shown(page, 3)
+        assert page.locator("#choose-stream").input_value() == "by"
+        assert plot(page, "Power").count() == 1 and plot(page, "Phase").count() == 0
+        assert page.locator("#choose-waterfall").input_value() == "power pol 1"
+        curves, _ = sweep(page, "Power", 0, [*range(demo_array.TONE_CHANNEL - 4, demo_array.TONE_CHANNEL + 5), *range(10, 280, 60)])
+        assert max(curves["pol 1"], key=curves["pol 1"].get) == demo_array.TONE_CHANNEL
+        assert page.locator("#streams tr[data-row='by']").count() == 0
+        for name in ("bx", "by"):
+            assert cell(page, "beams", name, "antennas")[0] == "4 of 4"
+            assert cell(page, "beams", name, "zero_weights_ratio")[0] == "0 %"
+            assert 0 < number(cell(page, "beams", name, "rms")[0]) <= 127
+        assert not page.complaints, page.complaints

@@ -9,6 +9,7 @@
 #include "common/device/device.h"
 #include "tests/fakes/emulator/device_emulated.h"
 #include "fakes.h"
+#include "test_device.h"
 
 #include <check.h>
 #include <errno.h>
@@ -41,14 +42,7 @@ static inline bool test_on_cuda(void)
 
 static inline struct device *test_open_device(int n_threads)
 {
-    char why[600] = "", cache[64];
-    struct device *opened;
-
-    snprintf(cache, sizeof(cache), "/tmp/cbf-test-kernels-%ld", (long)geteuid());
-    struct device_config config = {
-        .kind = test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, .n_threads = n_threads, .kernel_cache = cache};
-    ck_assert_msg(device_open(&config, &opened, why, sizeof(why)) == 0, "%s", why);
-    return opened;
+    return test_open_kind(test_on_cuda() ? DEVICE_CUDA : DEVICE_CPU, n_threads);
 }
 
 /* The device under test.  For CUDA variants of kernels without a GPU it is the emulated one.  Without a g++ for that, the

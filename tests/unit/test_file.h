@@ -1,4 +1,4 @@
-/* test_file.h - a fixture: an empty file of the test's own. */
+/* test_file.h - files of the test's own: an empty one as a fixture, and others with a text. */
 #ifndef TESTS_UNIT_TEST_FILE_H
 #define TESTS_UNIT_TEST_FILE_H
 
@@ -7,14 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Makes a file with 'text', whose name mkstemp() writes to 'path'. */
+static inline void write_file(char *path, const char *text)
+{
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+}
+
 static char file[64];
 
 static inline void make_file(void)
 {
     strcpy(file, "/tmp/cbf-test-XXXXXX");
-    int fd = mkstemp(file);
-    ck_assert_int_ge(fd, 0);
-    close(fd);
+    write_file(file, "");
 }
 
 static inline void remove_file(void)

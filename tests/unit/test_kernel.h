@@ -1,15 +1,24 @@
 /* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: with CBF_TEST_DEVICE=cuda a
  * GPU, else the emulated one.
  *
- * A test opens it for itself: Check forks for each, which CUDA does not survive. */
+ *     TEST_ON_DEVICE(cuda)
+ *     {
+ *         test_kernel(d, &power_kernel, constants, POWER_N_CONSTANTS);
+ *         args.power = test_copy_in(d, power, sizeof(power));
+ *         test_launch(d, power_grid(&args), &args);
+ *         test_download(d, power, args.power, sizeof(power));
+ *     }
+ *
+ * A test opens it for itself: Check forks for each, which CUDA does not survive.
+ * The device frees what test_kernel(), test_keep() and test_copy_in() gave, when it is closed. */
 #ifndef TESTS_UNIT_TEST_KERNEL_H
 #define TESTS_UNIT_TEST_KERNEL_H
 
 #include "common/device/device.h"
-#include "tests/fakes/emulator/device_emulated.h"
+#include "tests/unit/device_under_test.h"
+#include "tests/unit/test_main.h"
 
 #include <check.h>
-#include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,33 +26,54 @@
 struct test_device {
     struct device *device;
     struct device_stream *stream;
+    struct device_kernel *kernel; /* of test_kernel(); NULL: none yet */
+    void **kept;
+    size_t n_kept;
 };
 
 /* Returns false where CUDA variants cannot be tested, which it says; then the test has nothing more to do. */
 static inline bool test_device_open(struct test_device *d)
 {
-    const char *wanted = getenv("CBF_TEST_DEVICE");
-    int err;
-
-    if (wanted && strcmp(wanted, "cuda") == 0) {
-        const struct device_config config = {.kind = DEVICE_CUDA};
-        char why[500] = "";
-        if (device_open(&config, &d->device, why, sizeof(why)))
-            ck_abort_msg("%s", why);
-    } else {
-        err = device_emulated_open(&d->device);
-        if (err == -ENOPKG)
-            return false;
-        ck_assert_int_eq(err, 0);
-    }
-    ck_assert_int_eq(device_stream_create(d->device, "test", &d->stream), 0);
-    return true;
+    *d = (struct test_device){.device = test_open_variant(true, 1)};
+    if (d->device)
+        ck_assert_int_eq(device_stream_create(d->device, "test", &d->stream), 0);
+    return d->device;
 }
 
 static inline void test_device_close(struct test_device *d)
 {
+    device_kernel_destroy(d->kernel);
+    for (size_t i = 0; i < d->n_kept; i++)
+        device_free(d->device, d->kept[i]);
+    free(d->kept);
     device_stream_destroy(d->stream);
     device_close(d->device);
+}
+
+/* A TEST() whose body has an open device, 'd'. */
+#define TEST_ON_DEVICE(test_name, ...)                                                                                 \
+    static void test_name##_on(struct test_device *d, int _i);                                                         \
+    TEST(test_name, __VA_ARGS__)                                                                                       \
+    {                                                                                                                  \
+        struct test_device opened;                                                                                     \
+        if (test_device_open(&opened)) {                                                                               \
+            test_name##_on(&opened, _i);                                                                               \
+            test_device_close(&opened);                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void test_name##_on(struct test_device *d, CK_ATTRIBUTE_UNUSED int _i)
+
+/* Makes a kernel the device's, in the place of the one before. */
+static inline void test_kernel(struct test_device *d, const struct kernel *kernel,
+                               const struct kernel_constant *constants, size_t n_constants)
+{
+    device_kernel_destroy(d->kernel);
+    ck_assert_int_eq(device_kernel_create(d->device, kernel, constants, n_constants, &d->kernel), 0);
+}
+
+static inline void test_launch(const struct test_device *d, struct kernel_grid grid, const void *args)
+{
+    device_launch(d->stream, d->kernel, &grid, args);
 }
 
 /* Device memory of 'bytes', which begin with 'host_bytes' from 'host'.  To be freed with device_free(). */
@@ -60,15 +90,23 @@ static inline void *test_upload(const struct test_device *d, const void *host, s
     return memory;
 }
 
+/* Leaves 'memory' of test_upload() to the device, and returns it. */
+static inline void *test_keep(struct test_device *d, void *memory)
+{
+    d->kept = realloc(d->kept, (d->n_kept + 1) * sizeof(*d->kept));
+    ck_assert_ptr_nonnull(d->kept);
+    return d->kept[d->n_kept++] = memory;
+}
+
+/* Device memory with 'bytes' from 'host', which the device keeps; NULL where 'host' is. */
+static inline void *test_copy_in(struct test_device *d, const void *host, size_t bytes)
+{
+    return host ? test_keep(d, test_upload(d, host, bytes, bytes)) : NULL;
+}
+
 static inline void test_download(const struct test_device *d, void *host, const void *memory, size_t bytes)
 {
-    void *pinned = device_alloc_pinned(d->device, bytes);
-
-    ck_assert_ptr_nonnull(pinned);
-    device_copy(d->stream, pinned, memory, bytes);
-    device_stream_wait(d->stream);
-    memcpy(host, pinned, bytes);
-    device_free_pinned(d->device, pinned);
+    test_read(d->stream, host, memory, bytes);
 }
 
 #endif

@@ -177,7 +177,7 @@ int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *
     rewind(file->gap_stream);
     fflush(file->gap_stream);
     if (err) {
-        /* What a cut cannot take back, the next batch overwrites. */
+        /* The next batch overwrites bytes that could not be cut off. */
         if (ftruncate(file->data.fd, file->data.bytes) != 0 || ftruncate(file->gaps.fd, file->gaps.bytes) != 0)
             err = err == -ENOSPC ? err : -errno;
         return why_fail(err, why, why_bytes, "\"%s\" cannot be written: %s", file->data.path, strerror(-err));

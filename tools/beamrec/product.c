@@ -50,7 +50,7 @@ void beamrec_product_restart(struct beamrec_product *product)
     product->scale = 0;
 }
 
-/* Of one substream, whose first channel is 'first'. */
+/* One substream, whose first channel is 'first'. */
 static void turn_voltages(struct beamrec_product *product, size_t first, const uint8_t *heap)
 {
     const struct beamrec_product_shape *shape = &product->shape;

@@ -352,20 +352,29 @@ static bool has_control(const struct doctor_file *file)
 }
 
 /* A daemon that correlates and sends nothing: a surprise that costs an evening. */
+static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
+{
+    if (*enabled)
+        return;
+    struct finding *f =
+        doctor_add(doctor, has_control(file) ? FINDING_OK : FINDING_WARN, "config.send_enabled", file->name);
+    SAY(f->found, "output %s is not sent: its send_enabled is false%s", name,
+        config_given(file->config, enabled) ? "" : ", the default");
+    SAY(f->expected, "true, unless a control system enables it");
+    SAY(f->why, "the daemon runs and correlates, and nothing comes out");
+    SAY(f->fix, "set send_enabled of %s in %s to true", name, file->path);
+}
+
 static void check_enabled(struct doctor *doctor, const struct doctor_file *file)
 {
-    for (size_t o = 0; file->kind == DOCTOR_XBGPU && o < file->xbgpu.outputs.n; o++) {
-        const struct xbgpu_config_output *output = xbgpu_config_output(&file->xbgpu, o);
-        if (output->send_enabled)
-            continue;
-        struct finding *f =
-            doctor_add(doctor, has_control(file) ? FINDING_OK : FINDING_WARN, "config.send_enabled", file->name);
-        SAY(f->found, "output %s is not sent: its send_enabled is false%s", output->name,
-            config_given(file->config, &output->send_enabled) ? "" : ", the default");
-        SAY(f->expected, "true, unless a control system enables it");
-        SAY(f->why, "the daemon runs and correlates, and nothing comes out");
-        SAY(f->fix, "set send_enabled of %s in %s to true", output->name, file->path);
-    }
+    if (file->kind != DOCTOR_XBGPU)
+        return;
+    for (size_t o = 0; o < file->xbgpu.outputs.n; o++)
+        check_sent(doctor, file, xbgpu_config_output(&file->xbgpu, o)->name,
+                   &xbgpu_config_output(&file->xbgpu, o)->send_enabled);
+    for (size_t b = 0; b < file->xbgpu.beams.n; b++)
+        check_sent(doctor, file, xbgpu_config_beam(&file->xbgpu, b)->name,
+                   &xbgpu_config_beam(&file->xbgpu, b)->send_enabled);
 }
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
@@ -421,7 +430,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
         }
 }
 
-/* Voltages go to X-engines only, and visibilities to no engine. */
+/* Voltages go to X-engines only, visibilities and beams to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
     if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
@@ -433,6 +442,10 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     for (size_t o = 0; from->kind == DOCTOR_XBGPU && o < from->xbgpu.outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(&from->xbgpu, o);
         check_crossing(doctor, from, output->name, "destination", &output->destination, to);
+    }
+    for (size_t b = 0; from->kind == DOCTOR_XBGPU && b < from->xbgpu.beams.n; b++) {
+        const struct xbgpu_config_beam *beam = xbgpu_config_beam(&from->xbgpu, b);
+        check_crossing(doctor, from, beam->name, "destination", &beam->destination, to);
     }
 }
 

@@ -29,9 +29,10 @@ enum doctor_topic {
     TOPIC_BUNDLE = 31, /* and into an archive */
 };
 
-enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU, DOCTOR_RECORDER, DOCTOR_ANY };
+enum doctor_kind { DOCTOR_OTHER, DOCTOR_FGPU, DOCTOR_XBGPU, DOCTOR_RECORDER, DOCTOR_BEAM_RECORDER, DOCTOR_ANY };
 
 struct doctor_recorder;
+struct doctor_beam_recorder;
 
 #define DOCTOR_LISTENERS_MAX 4
 
@@ -51,6 +52,7 @@ struct doctor_file {
     enum doctor_kind kind;
     bool ok; /* loaded, and its own checks passed: only then the rest may be used; never of a recorder's file */
     struct doctor_recorder *recorder; /* of a file of visrec, which has none of what follows but config; else NULL */
+    struct doctor_beam_recorder *beam_recorder; /* likewise of beamrec */
     struct config *config;
     union {
         struct fgpu_config fgpu;
@@ -121,6 +123,15 @@ void doctor_recorder_describe(const struct doctor_file *file, struct finding *fi
 
 /* 'host': disk, unit, port and groups; 'config': against the X-engines' files; 'loss': what running recorders count. */
 void doctor_check_recorders(struct doctor *doctor, bool host, bool config, bool loss);
+
+/* ---- Files of beamrec (doctor/beam_recorder.c): as those of visrec ---- */
+
+bool doctor_beam_recorder_load(struct doctor_file *file, const char *path);
+void doctor_beam_recorder_free(struct doctor_file *file);
+void doctor_beam_recorder_describe(const struct doctor_file *file, struct finding *finding);
+
+/* 'host': directories; 'config': against the X-engines' files; 'loss': what running recorders count. */
+void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, bool loss);
 
 /* ---- What follows from a file ---- */
 

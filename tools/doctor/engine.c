@@ -294,6 +294,25 @@ static void take_clock(struct engines *engines, const json_t *status)
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
+/* Beams of which most antennas are left out. */
+static void take_beams(struct engines *engines, const struct doctor_file *file, const json_t *status)
+{
+    const json_t *streams = json_object_get(status, "streams");
+
+    for (size_t i = 0; file->kind == DOCTOR_XBGPU && i < json_array_size(streams); i++) {
+        const json_t *stream = json_array_get(streams, i);
+        double zeros = number_of(stream, "zero_weights_ratio");
+        if (zeros <= 0.5)
+            continue;
+        struct finding *f = report_add(&engines->doctor->report, FINDING_WARN, "engine.beam", "");
+        SAY(f->subject, "%s %s", file->name, text_of(stream, "stream"));
+        SAY(f->found, "%.0f %% of the weights of this beam are 0", 100 * zeros);
+        SAY(f->expected, "weights of most antennas");
+        SAY(f->why, "the beam has less sensitivity than the array%s", zeros == 1 ? ": all its samples are 0" : "");
+        SAY(f->fix, "?beam-weights %s WEIGHT...   # over KATCP", text_of(stream, "stream"));
+    }
+}
+
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
 static int compare_delays(const void *a, const void *b)
@@ -419,6 +438,7 @@ void doctor_check_engines(struct doctor *doctor)
         take_silent(&engines, file, pages[i]);
         take_history(&engines, file, pages[i]);
         take_clock(&engines, pages[i]);
+        take_beams(&engines, file, pages[i]);
         take_delays(file, pages[i], &delays, &n_delays);
     }
     judge_delays(&engines, delays, n_delays); /* first: silences and refused heaps come of a wrong delay */

@@ -26,9 +26,11 @@ static const struct {
     enum doctor_kind kind;
 } signs[] = {
     /* The first that fits counts. */
-    {"digitiser", "dsim", DOCTOR_OTHER},      {"signals", "dsim", DOCTOR_OTHER},  {"recordings", "dsim", DOCTOR_OTHER},
-    {"telescope", "visrec", DOCTOR_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},   {"antennas", "fgpu", DOCTOR_FGPU},
-    {"gates", "xbgpu", DOCTOR_XBGPU},         {"outputs", "xbgpu", DOCTOR_XBGPU},
+    {"digitiser", "dsim", DOCTOR_OTHER},         {"signals", "dsim", DOCTOR_OTHER},
+    {"recordings", "dsim", DOCTOR_OTHER},        {"telescope", "visrec", DOCTOR_RECORDER},
+    {"output", "beamrec", DOCTOR_BEAM_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},
+    {"antennas", "fgpu", DOCTOR_FGPU},           {"gates", "xbgpu", DOCTOR_XBGPU},
+    {"outputs", "xbgpu", DOCTOR_XBGPU},
 };
 
 static bool has_section(yaml_document_t *document, const char *name)
@@ -173,6 +175,10 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
                    (double)heap / batch_s(file, layout.batch_samples * xbgpu_integration_batches(c, output)));
         add_output_buffers(file, xbgpu_output_buffers(c, output) * heap);
     }
+    size_t heap = layout.n_chan * layout.n_spectra * 2;
+    for (size_t b = 0; b < c->beams.n; b++)
+        add_output(file, heap, (double)heap / batch_s(file, layout.batch_samples));
+    add_output_buffers(file, XBGPU_BEAM_BUFFERS * layout.n_batches * c->beams.n * heap);
 }
 
 static const struct config_table *table_of(const struct doctor_file *file)
@@ -278,7 +284,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* whose errors then say what is wrong with it */
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: only those of fgpu, xbgpu and visrec are examined", signs[sign].program);
+        SAY(f->found, "a file of %s: only those of fgpu, xbgpu, visrec and beamrec are examined", signs[sign].program);
         return;
     }
     if (file->kind == DOCTOR_RECORDER) {
@@ -287,6 +293,14 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
         add_errors(doctor, file);
         if (good)
             doctor_recorder_describe(file, doctor_add(doctor, FINDING_OK, "config.file", file->name));
+        return;
+    }
+    if (file->kind == DOCTOR_BEAM_RECORDER) {
+        bool good = doctor_beam_recorder_load(file, path);
+
+        add_errors(doctor, file);
+        if (good)
+            doctor_beam_recorder_describe(file, doctor_add(doctor, FINDING_OK, "config.file", file->name));
         return;
     }
     void *values = file->kind == DOCTOR_FGPU ? (void *)&file->fgpu : (void *)&file->xbgpu;
@@ -314,7 +328,8 @@ void doctor_file_free(struct doctor_file *file)
 
     free(file->recvs.items);
     doctor_recorder_free(file);
-    if (file->config && !file->recorder)
+    doctor_beam_recorder_free(file);
+    if (file->config && !file->recorder && !file->beam_recorder)
         config_free(table_of(file), values, file->config);
 }
 

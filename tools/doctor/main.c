@@ -48,7 +48,8 @@ static void print_help(FILE *out)
         "Usage: cbf-doctor [host|config|streams|loss|all] [FILE.yaml ...] [OPTION ...]\n"
         "       cbf-doctor bundle OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n"
         "       cbf-doctor --memory-max FILE.yaml\n"
-        "Says what is wrong with a host, with configurations of fgpu, xbgpu and visrec or with their streams,\n"
+        "Says what is wrong with a host, with configurations of fgpu, xbgpu, visrec and beamrec or with their "
+        "streams,\n"
         "and what to do about it.  Without files, those in /etc/cbf.  It changes nothing and needs neither root nor\n"
         "a GPU.\n\n"
         "  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, memory, ports, time\n"
@@ -164,6 +165,7 @@ static void run_checks(struct doctor *doctor, enum doctor_topic topic)
     if (topic & TOPIC_CONFIG)
         doctor_check_config(doctor);
     doctor_check_recorders(doctor, topic & TOPIC_HOST, topic & TOPIC_CONFIG, topic & TOPIC_LOSS);
+    doctor_check_beam_recorders(doctor, topic & TOPIC_HOST, topic & TOPIC_CONFIG, topic & TOPIC_LOSS);
     if (topic & TOPIC_STREAMS)
         doctor_check_streams(doctor);
     if (topic & TOPIC_LOSS) {

@@ -134,7 +134,7 @@ function show_inputs(s) {
 }
 
 function show_streams(s) {
-  const rows = s.streams.map(t => ({ ...t, row_key: stream_name(t) }));
+  const rows = s.streams.filter(t => !is_beam(s, t.stream)).map(t => ({ ...t, row_key: stream_name(t) }));
   const is_f = s.program === "fgpu";
   const columns = [
     ["Stream", "name", t => ({ text: t.row_key })],
@@ -164,6 +164,25 @@ function show_streams(s) {
   }
   columns.push(["Latency", "latency_seconds", t => ({ text: t.latency_seconds > 0 ? si_seconds(t.latency_seconds) : "–" })]);
   fill_table($("streams"), columns, rows);
+}
+
+const is_beam = (s, name) => (s.beams || []).some(b => b.name === name);
+
+/* Zeros and rms are those of some batches; clipped samples are counted in all that were sent. */
+function show_beams(s) {
+  const rows = (s.beams || []).map(b => ({ ...b, ...s.streams.find(t => t.stream === b.name), row_key: b.name }));
+  $("beams-card").hidden = !rows.length;
+  fill_table($("beams"), [
+    ["Beam", "name", b => ({ text: b.row_key, sub: `pol ${b.pol}` })],
+    ["Heaps", "heaps", b => ({ ...rate_cell(b.heaps, "/s"), level: per_s(b.heaps) === 0 ? "idle" : "" })],
+    ["Rate", "bytes", b => ({ ...rate_cell(b.bytes, "b/s", 8), sub: `${count(total(b.bytes))} bytes` })],
+    ["Rms", "rms", b => ({ text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title: "of the real and imaginary parts, of at most 127" })],
+    ["Zeros", "zero_samples", b => { const f = fraction(per_s(b.zero_samples), per_s(b.measured_samples)); return { text: percent(f), level: f === 1 ? "bad" : "" }; }],
+    ["Clipped", "clipped_samples", b => { const f = fraction(per_s(b.clipped_samples), per_s(b.samples)); return { text: percent(f), sub: `${count(total(b.clipped_samples))} samples`, level: f > 0.01 ? "warn" : "" }; }],
+    ["Antennas", "antennas", b => ({ text: total(b.measured_samples) ? `${b.antennas} of ${s.n_antennas}` : "–", level: total(b.measured_samples) && b.antennas < s.n_antennas ? "warn" : "" })],
+    ["Weights of 0", "zero_weights_ratio", b => ({ text: percent(b.zero_weights_ratio), level: b.zero_weights_ratio > 0.5 ? "warn" : "" })],
+    ["Destination", "destinations", b => ({ text: b.destinations.join(", ") })],
+  ], rows);
 }
 
 // ---- Configuration --------------------------------------------------------------------------------------------------
@@ -312,7 +331,7 @@ function offer(name, label, values, value, change, texts = values) {
 }
 
 function offer_choices(s) {
-  const streams = s.outputs.map(o => o.name), shown = s.spectrum || {};
+  const streams = [...s.outputs, ...(s.beams || [])].map(o => o.name), shown = s.spectrum || {};
   if (s.n_antennas !== undefined) {
     const antennas = Array.from({ length: s.n_antennas }, (_, a) => String(a)), names = antennas.map(a => antenna_name(s, a)), pair = pair_of(s);
     offer("first", "antenna", antennas, String(pair[0]), v => choose({ baseline: `${v},${pair_of(last)[1]}` }), names);
@@ -335,13 +354,14 @@ const zoom = (first, last) => choose({ channels: first === null ? undefined : `$
 
 let plot_set = null;
 
-function make_plots(s, unit) {
-  const box = $("plots"), kind = s.program + unit;
+/* A baseline has plots of its own; all else is powers. */
+function make_plots(unit, baseline) {
+  const box = $("plots"), kind = `${unit} ${baseline !== undefined}`;
   if (plot_set && plot_set.kind === kind) return;
   box.replaceChildren();
   plots.length = 0;
   plot_set = { kind };
-  if (s.n_antennas === undefined) {
+  if (baseline === undefined) {
     plot_set.power = new Plot(box, { zoom, n_asked, title: "Power", label: unit, unit, height: 310 });
   } else {
     const hands = ["pol 0 × 1", "pol 1 × 0"];
@@ -368,10 +388,10 @@ function show_spectrum(s) {
     card.classList.add("old");
     return;
   }
-  make_plots(s, spectrum.unit);
+  make_plots(spectrum.unit, spectrum.baseline);
   const axis = axis_of(s, spectrum), power = spectrum.curves.filter(c => c.kind === "power"), order = [0, 3, 1, 2]; // colours: parallel hands first
   const of = c => order.indexOf(c.pols[0] + 2 * c.pols[1]), cross = spectrum.curves.filter(c => c.kind === "cross").sort((a, b) => of(a) - of(b));
-  const hand = c => `pol ${c.pols[0]} × ${c.pols[1]}`, subject = spectrum.baseline ? spectrum.baseline.map(a => antenna_name(s, a)).join(" – ") : `antenna ${spectrum.antenna}`;
+  const hand = c => `pol ${c.pols[0]} × ${c.pols[1]}`, subject = spectrum.baseline ? spectrum.baseline.map(a => antenna_name(s, a)).join(" – ") : spectrum.beam ? `beam ${spectrum.stream}` : `antenna ${spectrum.antenna}`;
   plot_set.power.set(axis, power.map((c, i) => ({ name: (c.antennas ? `${antenna_name(s, c.antennas[0])} ` : "") + `pol ${c.pols ? c.pols[0] : c.pol}`, colour: COLOURS[i], mean: c.mean, most: c.most })), subject);
   if (plot_set.phase) {
     const curves = field => cross.map((c, i) => ({ name: hand(c), colour: COLOURS[i], mean: c[field], most: field === "mean" ? c.most : null }));
@@ -381,7 +401,7 @@ function show_spectrum(s) {
     plot_set.phase.set(axis, curves("phase_deg"), plot_set.phase.caption);
     plot_set.coherence.set(axis, curves("coherence"), subject);
   }
-  const integration_s = integration_of(s, spectrum.stream), age = s.time - spectrum.time, old = age > 5 + 2 * integration_s;
+  const integration_s = spectrum.beam ? 0 : integration_of(s, spectrum.stream), age = s.time - spectrum.time, old = age > 5 + 2 * integration_s;
   const falls = cross.length ? cross.flatMap(c => [{ name: `phase ${hand(c)}`, values: c.phase_deg, unit: "°", cyclic: true }, { name: `amplitude ${hand(c)}`, values: c.mean, unit: spectrum.unit }])
     : power.map(c => ({ name: `power pol ${c.pol}`, values: c.mean, unit: spectrum.unit }));
   plot_set.waterfall.caption = cross.length ? `${subject}, phases with the sign of the UVH5 file` : subject;
@@ -669,6 +689,7 @@ function show(s) {
   show_config(s);
   show_inputs(s);
   show_streams(s);
+  show_beams(s);
   show_delays(s);
   show_hour(s);
   show_troubles(s);

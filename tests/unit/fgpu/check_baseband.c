@@ -8,13 +8,13 @@
 #include "fgpu/output.h"
 #include "kernels/ddc/ddc.h"
 
+#include "tests/unit/test_config.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHUNK    INT64_C(4096)
 #define RATE     INT64_C(1000000007)
@@ -38,8 +38,7 @@ struct fixture {
 
 static void load(struct fixture *f, int decimation, bool keep)
 {
-    char path[] = "/tmp/check_baseband.XXXXXX", yaml[1000];
-    int fd = mkstemp(path);
+    char yaml[1000];
 
     snprintf(
         yaml, sizeof(yaml),
@@ -52,29 +51,20 @@ static void load(struct fixture *f, int decimation, bool keep)
         "send: {pcap_file: /dev/null}\n",
         (long long)RATE, (long long)CHUNK, (long long)CENTRE, decimation,
         keep ? 0.6 * (double)RATE / 2 / decimation : 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    int err = config_load(&fgpu_config_table, path, &f->values, &f->config);
-    unlink(path);
-    if (!err)
-        fgpu_config_check(&f->values, f->config);
+    load_config(&fgpu_config_table, yaml, &f->values, &f->config);
+    fgpu_config_check(&f->values, f->config);
     config_print_errors(f->config, stdout);
-    ck_assert_int_eq(err, 0);
     ck_assert_uint_eq(config_n_errors(f->config), 0);
 }
 
 /* Returns false where there is no such device. */
 static bool setup(struct fixture *f, bool cuda, int decimation, bool keep)
 {
-    const struct device_config cpu = {.kind = DEVICE_CPU, .n_threads = 2};
-    char why[500];
-
     memset(f, 0, sizeof(*f));
     if (cuda && !test_device_open(&f->d))
         return false;
     if (!cuda) {
-        ck_assert_int_eq(device_open(&cpu, &f->d.device, why, sizeof(why)), 0);
+        f->d.device = test_open_kind(DEVICE_CPU, 2);
         ck_assert_int_eq(device_stream_create(f->d.device, "test", &f->d.stream), 0);
     }
     load(f, decimation, keep);

@@ -3,6 +3,7 @@
 #include "common/base/units.h"
 #include "fgpu/delay.h"
 #include "fgpu/delay_text.h"
+#include "tests/unit/test_file.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -362,11 +363,8 @@ static int read_text(const char *text, struct fgpu_delay_queue *pols, char *why,
 {
     char path[] = "/tmp/check_delay.XXXXXX";
     struct timebase timebase = {.from_packets = false};
-    int fd = mkstemp(path);
 
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
+    write_file(path, text);
     ck_assert_int_eq(timebase_parse_decimal("1700000000.25", 9, &timebase.sync_time_s), 0);
     ck_assert_int_eq(timebase_parse_decimal("2e9", 9, &timebase.adc_sample_rate_hz), 0);
     int err = fgpu_delay_text_read_file(path, &timebase, MAX_DELAY_S, pols, why, why_bytes);

@@ -6,6 +6,7 @@
 #include "common/base/presence.h"
 #include "common/base/units.h"
 #include "tests/unit/device_under_test.h"
+#include "tests/unit/test_config.h"
 #include "fgpu/output.h"
 #include "tests/unit/test_main.h"
 
@@ -14,7 +15,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define N_CHAN        64
 #define N_TAPS        2
@@ -52,16 +52,10 @@ static struct fixture {
 
 static void load(const char *rate_hz)
 {
-    char path[] = "/tmp/check_fgpu_output.XXXXXX";
-    int fd = mkstemp(path);
+    char text[1000];
 
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_gt(dprintf(fd, yaml, rate_hz), 0);
-    close(fd);
-    int err = config_load(&fgpu_config_table, path, &f.values, &f.config);
-    unlink(path);
-    config_print_errors(f.config, stdout);
-    ck_assert_int_eq(err, 0);
+    snprintf(text, sizeof(text), yaml, rate_hz);
+    load_config(&fgpu_config_table, text, &f.values, &f.config);
 }
 
 /* Both polarisations, history and chunk: constant and all there. */

@@ -1,5 +1,5 @@
 /* check_beams - an input that waits for a buffer keeps the steering and calibration that it began with; the next has
- * the new ones. */
+ * the new ones.  Models of delays by time; coefficients are made only where they change. */
 #include "xbgpu/beams.c"
 
 #include "common/base/inbox.h"
@@ -84,7 +84,7 @@ static void set_weights(float weight)
 {
     const struct beam_steering steering[N_ANTS] = {{.amplitude = weight}, {.amplitude = weight}};
 
-    xbgpu_beams_steer(rig.beams, 0, steering);
+    xbgpu_beams_steer(rig.beams, 0, XBGPU_BEAM_ALWAYS, steering);
 }
 
 /* The real part that the oldest buffer has, and the batch; the buffer is free again. */
@@ -97,7 +97,7 @@ static int take_made(int64_t *batch)
     ck_assert(xbgpu_beams_own(rig.beams, item.object));
     struct beam_buffer *buffer = item.object;
     *batch = buffer->first_batch;
-    int value = buffer->voltages[0];
+    int value = (int8_t)buffer->payloads[0];
     outbuf_give(item.object);
     return value;
 }
@@ -122,7 +122,7 @@ TEST(steering_holds_from_an_input_on)
     ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == XBGPU_BEAM_BUFFERS + 1);
 }
 
-/* Of antenna 0, and polarisation 'pol'. */
+/* Antenna 0, polarisation 'pol'. */
 static void set_calibration(size_t pol, float real, float imaginary)
 {
     xbgpu_beams_calibrate(rig.beams, pol, (const float[]){real, imaginary});
@@ -169,6 +169,83 @@ TEST(calibration_outlives_a_dropped_input)
     xbgpu_beams_begin(rig.beams);
     ck_assert(process(XBGPU_BEAM_BUFFERS + 1, false));
     ck_assert(take_made(&batch) == 5 * 3 + 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+}
+
+static void set_model(int64_t start_samples, float weight, uint64_t phase_rate)
+{
+    const struct beam_steering steering[N_ANTS] = {{.amplitude = weight, .phase_rate = phase_rate},
+                                                   {.amplitude = weight}};
+
+    xbgpu_beams_steer(rig.beams, 0, start_samples, steering);
+}
+
+/* Makes the beam of a batch.  Returns whether the device made new coefficients. */
+static bool makes_anew(int64_t batch)
+{
+    int16_t *coefficients = rig.beams->steering.coefficients; /* the cpu device's memory is the host's */
+    int64_t found;
+
+    coefficients[2] = 77;
+    xbgpu_beams_begin(rig.beams);
+    ck_assert(process(batch, true));
+    take_made(&found);
+    return coefficients[2] != 77;
+}
+
+/* A grid of 3 batches of 32 samples: a change makes coefficients once, and rates make them once for each interval. */
+TEST(coefficients_are_made_where_they_change)
+{
+    rig.beams->steering.grid_batches = 3;
+    ck_assert(makes_anew(10));
+    for (int64_t batch = 11; batch < 20; batch++)
+        ck_assert(!makes_anew(batch));
+    set_weights(2);
+    set_model(22 * 32 - 31, 3, 0);
+    set_model(25 * 32 - 31, 3, UINT64_C(1) << 50);
+    for (int64_t batch = 20; batch < 40; batch++)
+        ck_assert_msg(makes_anew(batch) ==
+                          (batch == 20 || batch == 22 || batch == 25 || (batch >= 27 && batch % 3 == 0)),
+                      "batch %lld", (long long)batch);
+    /* Time that goes back, and ahead. */
+    ck_assert(makes_anew(21) && !makes_anew(20) && makes_anew(31) && !makes_anew(32));
+}
+
+TEST(starts_of_models)
+{
+    struct xbgpu_beam_starts starts = {1, {XBGPU_BEAM_ALWAYS}};
+    bool forgets;
+
+    ck_assert_uint_eq(xbgpu_beam_starts_find(&starts, 0), 0);
+    for (int64_t i = 1; i < XBGPU_BEAM_MODELS; i++)
+        ck_assert(xbgpu_beam_starts_add(&starts, 10 * i, &forgets) == (size_t)i && !forgets);
+    ck_assert_uint_eq(xbgpu_beam_starts_find(&starts, 9), 0);
+    ck_assert_uint_eq(xbgpu_beam_starts_find(&starts, 10), 1);
+    ck_assert_uint_eq(xbgpu_beam_starts_find(&starts, INT64_C(1) << 60), XBGPU_BEAM_MODELS - 1);
+    ck_assert(!xbgpu_beam_starts_has_room(&starts, 100, 19)); /* the one from 10 on may still hold */
+    ck_assert(xbgpu_beam_starts_has_room(&starts, 100, 20));
+    ck_assert(xbgpu_beam_starts_has_room(&starts, 70, 0)); /* in place of the last one */
+    ck_assert(xbgpu_beam_starts_add(&starts, 100, &forgets) == XBGPU_BEAM_MODELS - 1 && forgets);
+    ck_assert(starts.samples[0] == XBGPU_BEAM_ALWAYS && starts.samples[1] == 20 && starts.samples[6] == 70);
+    ck_assert(xbgpu_beam_starts_add(&starts, 45, &forgets) == 4 && !forgets && starts.n == 5);
+    ck_assert(xbgpu_beam_starts_add(&starts, 45, &forgets) == 4 && !forgets && starts.n == 5);
+    ck_assert(xbgpu_beam_starts_add(&starts, XBGPU_BEAM_ALWAYS, &forgets) == 0 && !forgets && starts.n == 1);
+}
+
+/* A full queue forgets the oldest load time, with its rows. */
+TEST(full_queue_of_models)
+{
+    for (int64_t i = 1; i <= XBGPU_BEAM_MODELS; i++)
+        set_model(32 * i, (float)i, (uint64_t)i);
+    xbgpu_beams_begin(rig.beams);
+    const struct xbgpu_beam_starts *starts = &rig.beams->steering.starts[0];
+    const struct beam_steering *rows = rig.beams->steering.wanted;
+    ck_assert_uint_eq(starts->n, XBGPU_BEAM_MODELS);
+    for (size_t m = 1; m < XBGPU_BEAM_MODELS; m++) {
+        ck_assert_int_eq(starts->samples[m], 32 * ((int64_t)m + 1));
+        ck_assert_uint_eq(rows[m * N_ANTS].phase_rate, m + 1);
+        ck_assert(rows[m * N_ANTS].amplitude == (float)XBGPU_BEAM_MODELS);
+    }
+    ck_assert_uint_eq(rows[0].phase_rate, 0);
 }
 
 TEST(batches_without_a_buffer_are_dropped)

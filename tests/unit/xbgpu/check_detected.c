@@ -100,7 +100,7 @@ static void set_weights(float weight)
     const struct beam_steering steering[2 * N_ANTS] = {
         {.amplitude = weight}, {.amplitude = weight}, {.amplitude = weight}, {.amplitude = weight}};
 
-    xbgpu_detected_steer(rig.detected, 0, steering);
+    xbgpu_detected_steer(rig.detected, 0, XBGPU_BEAM_ALWAYS, steering);
 }
 
 /* The oldest buffer has this heap, spectra in both windows, and powers in units of POWER; it is free again. */

@@ -3,26 +3,20 @@
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "xbgpu/layout.h"
+#include "tests/unit/test_config.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-/* Writes 'yaml' to a file, loads and checks it. */
+/* Loads and checks 'yaml'. */
 static struct config *load(const struct config_table *table, const char *yaml, void *values,
                            void (*check)(void *values, struct config *errors))
 {
-    char path[] = "/tmp/check_layout.XXXXXX";
     struct config *errors;
-    int fd = mkstemp(path);
 
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    ck_assert_int_eq(config_load(table, path, values, &errors), 0);
-    unlink(path);
+    load_config(table, yaml, values, &errors);
     check(values, errors);
     config_print_errors(errors, stdout);
     ck_assert_uint_eq(config_n_errors(errors), 0);
@@ -143,11 +137,10 @@ TEST(sample_formats, .end = 11)
         {"sample_bits: 16", VOLTAGES_16_BITS, 0, 8208}, /* more than a float32 sum holds */
         {"sample_bits: 8", VOLTAGES_8_BITS, 65520 * 16, 65520},
     };
-    char yaml[512], path[] = "/tmp/check_layout.XXXXXX";
+    char yaml[512];
     struct xbgpu_config config = {0};
     struct xbgpu_layout layout;
     struct config *errors;
-    int fd = mkstemp(path);
 
     snprintf(yaml, sizeof(yaml),
              "time: {sync_time: 0, adc_sample_rate: 1712e6}\n"
@@ -155,11 +148,7 @@ TEST(sample_formats, .end = 11)
              "       samples_between_spectra: 128, %s}\n"
              "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.4}]\n",
              cases[_i].n_spectra ? cases[_i].n_spectra : 32, cases[_i].keys);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    ck_assert_int_eq(config_load(&xbgpu_config_table, path, &config, &errors), 0);
-    unlink(path);
+    load_config(&xbgpu_config_table, yaml, &config, &errors);
     xbgpu_config_check(&config, errors);
     config_print_errors(errors, stdout);
     ck_assert_uint_eq(config_n_errors(errors), cases[_i].heap_bytes == 0);

@@ -1,5 +1,6 @@
 /* check_xbgpu_settings - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
 #include "common/base/units.h"
+#include "tests/unit/test_config.h"
 #include "tests/unit/test_random.h"
 #include "xbgpu/config.h"
 #include "xbgpu/gate_schedule.h"
@@ -24,16 +25,6 @@ static struct config *book;
 static struct xbgpu_layout layout;
 static struct labels labels;
 
-/* A file of the test's own. */
-static void write_file(char *path, const char *text)
-{
-    int fd = mkstemp(path);
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-}
-
 static void unload(void)
 {
     labels_fini(&labels);
@@ -45,13 +36,11 @@ static void unload(void)
 /* Loads with 'more' in the section recv, in place of what was loaded before.  Returns the first error, or NULL. */
 static const char *load(const char *more)
 {
-    char path[] = "/tmp/check_xbgpu_settings.XXXXXX", text[2000];
+    char text[2000];
 
     snprintf(text, sizeof(text), yaml, more);
-    write_file(path, text);
     unload();
-    ck_assert_int_eq(config_load(&xbgpu_config_table, path, &config, &book), 0);
-    unlink(path);
+    load_config(&xbgpu_config_table, text, &config, &book);
     xbgpu_config_check(&config, book);
     if (!config_first_error(book))
         xbgpu_layout_init(&layout, &config, false, 0);

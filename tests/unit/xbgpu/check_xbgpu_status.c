@@ -3,13 +3,13 @@
 
 #include "common/telemetry/stats.h"
 #include "kernels/correlate/reduce.h"
+#include "tests/unit/test_config.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define N_ANTS      5
 #define N_BASELINES 15
@@ -38,16 +38,7 @@ static struct rig {
 
 static void rig_open(void)
 {
-    char path[] = "/tmp/check_xbgpu_status.XXXXXX";
-    int fd = mkstemp(path);
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    int err = config_load(&xbgpu_config_table, path, &r.config, &r.errors);
-    config_print_errors(r.errors, stderr);
-    unlink(path);
-    ck_assert_int_eq(err, 0);
+    load_config(&xbgpu_config_table, yaml, &r.config, &r.errors);
     xbgpu_layout_init(&r.layout, &r.config, false, 0);
     ck_assert_uint_eq(r.layout.n_baselines, N_BASELINES);
     ck_assert_int_eq(xbgpu_status_create(&r.config, &r.layout, &r.status), 0);

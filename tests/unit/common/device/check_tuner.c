@@ -243,11 +243,8 @@ static const struct tuner_job job = {&made_up_kernel, &(const unsigned){5}, "out
 /* The cpu device with a GPU's model. */
 static struct device *open_made_up(int i)
 {
-    const struct device_config config = {.kind = DEVICE_CPU, .n_threads = 1};
-    struct device *device;
-    char why[500] = "";
+    struct device *device = test_open_kind(DEVICE_CPU, 1);
 
-    ck_assert_int_eq(device_open(&config, &device, why, sizeof(why)), 0);
     device->compiles = true;
     device->cache_directory = directory;
     strcpy(device->model, gpus[i].model);
@@ -459,24 +456,20 @@ static struct hash run_shape(const struct test_device *d, int k, const void *sha
     return hash;
 }
 
-TEST(no_bit_depends_on_the_choice, .end = ARRAY_LEN(kernels))
+TEST_ON_DEVICE(no_bit_depends_on_the_choice, .end = ARRAY_LEN(kernels))
 {
     const struct tuner_kernel *kernel = kernels[_i].kernel;
     uint32_t shapes[TUNER_MAX_SHAPES * TUNER_MAX_NUMBERS];
-    struct test_device d;
+    size_t n = kernel->candidates(kernel, kernels[_i].sizes, d->device, shapes);
 
-    if (!test_device_open(&d))
-        return;
-    size_t n = kernel->candidates(kernel, kernels[_i].sizes, d.device, shapes);
     ck_assert_uint_gt(n, 1);
-    struct hash expected = run_shape(&d, _i, shapes);
+    struct hash expected = run_shape(d, _i, shapes);
     for (size_t round = 0; round < (test_on_cuda() ? n : 3); round++) {
         const uint32_t *shape = shapes + (test_on_cuda() ? round : 1 + random_below(n - 1)) * kernel->n_numbers;
-        struct hash got = run_shape(&d, _i, shape);
+        struct hash got = run_shape(d, _i, shape);
         tuner_format(kernel, shape, text);
         ck_assert_msg(memcmp(&got, &expected, sizeof(got)) == 0, "%s differs from the default", text);
     }
-    test_device_close(&d);
 }
 
 static void start(void)

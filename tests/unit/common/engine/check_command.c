@@ -69,7 +69,6 @@ static void apply(int64_t steady_samples)
 
 TEST(answers_come_in_order)
 {
-    setup();
     for (int i = 1; i <= N_SLOTS; i++)
         post(i);
     ck_assert_ptr_null(command_take(channel));
@@ -88,12 +87,10 @@ TEST(answers_come_in_order)
     for (int i = 0; i < n_answers; i++)
         ck_assert_int_eq(answers[i], i + 1);
     ck_assert_int_eq(command_n_free(channel), N_SLOTS);
-    teardown();
 }
 
 TEST(time_goes_back)
 {
-    setup();
     post(1);
     apply(1000);
     command_steady(channel, 10);
@@ -104,12 +101,10 @@ TEST(time_goes_back)
     command_wake(channel);
     ev_run(loop, EVRUN_NOWAIT);
     ck_assert_int_eq(n_wakes, 2);
-    teardown();
 }
 
 TEST(stopped_channel_is_silent)
 {
-    setup();
     post(1);
     command_stop(channel);
     command_stop(channel);
@@ -117,5 +112,6 @@ TEST(stopped_channel_is_silent)
     command_wake(channel);
     ev_run(loop, EVRUN_NOWAIT);
     ck_assert_int_eq(n_answers + n_wakes, 0);
-    teardown();
 }
+
+SUITE(.setup = setup, .teardown = teardown);

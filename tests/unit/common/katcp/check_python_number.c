@@ -1,6 +1,7 @@
 /* check_python_number - against what Python says, asked while the test runs. */
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
+#include "tests/unit/test_file.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 
@@ -94,10 +95,8 @@ TEST(as_python_says)
                                      -INFINITY,
                                      NAN};
     char path[] = "/tmp/check_python_number-XXXXXX", command[64], text[256], number[PYTHON_COMPLEX_BYTES];
-    int fd = mkstemp(path);
 
-    ck_assert(write(fd, program, strlen(program)) == (ssize_t)strlen(program));
-    close(fd);
+    write_file(path, program);
     snprintf(command, sizeof(command), "python3 %s", path);
     FILE *python = popen(command, "w");
     ck_assert_ptr_nonnull(python);

@@ -6,6 +6,7 @@
 #include "common/device/device.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <stdio.h>
@@ -72,8 +73,7 @@ static void prepare_assembler(struct assemble_layout layout, unsigned window_chu
     ledger.n_expected = 0;
     n_pool_chunks = n_chunks;
     if (!device)
-        ck_assert_int_eq(
-            device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+        device = test_open_kind(DEVICE_CPU, 1);
     ck_assert_int_eq(inbox_create(POOL_MAX, &return_to), 0);
     ck_assert_int_eq(inbox_create(POOL_MAX, &worker), 0);
     const struct chunk_shape chunks = {.n_chunks = n_chunks, .n_heaps = n_heaps, .heap_bytes = layout.heap_bytes};
@@ -322,7 +322,7 @@ enum {
 
 static struct {
     struct {
-        bool open; /* an admitted packet lies in it */
+        bool open;                            /* an admitted packet lies in it */
         size_t n_complete[MODEL_SOURCES_MAX]; /* heaps */
         struct {
             uint8_t arrived[MODEL_HEAP_BYTES_MAX];
@@ -926,9 +926,9 @@ TEST(claims_that_the_clock_contradicts_are_refused)
         int64_t window_off_s, claim_off_s;
         enum reject reject;
     } cases[] = {
-        {TIME_OK, 0, 3600, REJECT_CLOCK},     {TIME_OK, 0, -3600, REJECT_CLOCK}, {TIME_OK, 4, 3600, REJECT_CLOCK},
-        {TIME_OK, 0, 4, REJECT_NONE},         {TIME_OK, 0, -4, REJECT_NONE},     {TIME_OK, 3600, 0, REJECT_NONE},
-        {TIME_OK, 3600, 7200, REJECT_NONE},   {TIME_OK, -7200, 0, REJECT_NONE},  {TIME_ERROR, 0, 3600, REJECT_NONE},
+        {TIME_OK, 0, 3600, REJECT_CLOCK},    {TIME_OK, 0, -3600, REJECT_CLOCK}, {TIME_OK, 4, 3600, REJECT_CLOCK},
+        {TIME_OK, 0, 4, REJECT_NONE},        {TIME_OK, 0, -4, REJECT_NONE},     {TIME_OK, 3600, 0, REJECT_NONE},
+        {TIME_OK, 3600, 7200, REJECT_NONE},  {TIME_OK, -7200, 0, REJECT_NONE},  {TIME_ERROR, 0, 3600, REJECT_NONE},
         {TIME_ERROR, 0, -3600, REJECT_NONE},
     };
 

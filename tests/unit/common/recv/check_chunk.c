@@ -1,6 +1,7 @@
 /* check_chunk.c - a pool's chunks: their shape, their way home, and starting afresh. */
 #include "common/recv/chunk.h"
 #include "common/device/device.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <stdlib.h>
@@ -16,8 +17,7 @@ static char why[200];
 
 static void setup(void)
 {
-    ck_assert_int_eq(
-        device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+    device = test_open_kind(DEVICE_CPU, 1);
     ck_assert_int_eq(inbox_create(N_CHUNKS, &return_to), 0);
     pool = NULL;
 }

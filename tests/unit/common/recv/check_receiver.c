@@ -9,6 +9,7 @@
 #include "common/recv/receiver.h"
 #include "common/base/units.h"
 #include "tests/fakes/direct_guard/direct_guard.h"
+#include "tests/unit/test_device.h"
 #include "tests/unit/test_main.h"
 
 #include <errno.h>
@@ -388,13 +389,11 @@ static void destroy_receiver(void)
 static void make_receiver(struct recv_source *source)
 {
     struct assembler_config members[MEMBERS_MAX];
-    char why[200];
 
     memset(stats, 0, sizeof(stats));
     memset(n_present, 0, sizeof(n_present));
     if (!device)
-        ck_assert_int_eq(
-            device_open(&(struct device_config){.kind = DEVICE_CPU, .n_threads = 1}, &device, why, sizeof(why)), 0);
+        device = test_open_kind(DEVICE_CPU, 1);
     ck_assert_int_eq(inbox_create(MEMBERS_MAX * POOL_CHUNKS + 1, &worker), 0);
     for (unsigned i = 0; i < shape.n_members; i++) {
         ck_assert_int_eq(inbox_create(POOL_CHUNKS, &return_to[i]), 0);

@@ -139,7 +139,6 @@ TEST(packets_are_lent, .first = -1, .end = 1)
                 assert_packet(&slots[i], n_taken, sizes[n_taken], to[n_taken]);
         }
     }
-    tear_down();
 }
 
 /* Packets that find no frame are lost and counted, and do not touch those that are lent. */
@@ -175,7 +174,6 @@ TEST(a_full_ring)
             assert_packet(&slots[i], n_taken, 1000, 0);
     }
     ck_assert_uint_eq(recv_source_kernel_drops(source), n_more - (RING_LEAST - n_lent));
-    tear_down();
 }
 
 /* Rules for single addresses keep others away; where networks may send, or the card takes no such rule, all come and
@@ -212,7 +210,6 @@ TEST(others_are_kept_away, .end = ARRAY_LEN(sender_cases))
         assert_packet(&slots[0], packet, 299 + packet, 0);
         ck_assert_uint_eq(slots[0].sender, inet_addr(packet == 1 ? "10.60.0.3" : "10.60.0.2"));
     }
-    tear_down();
 }
 
 /* While a program gets ready, the ring does not fill with what is old then, nor overflow. */
@@ -233,7 +230,6 @@ TEST(nothing_comes_before_the_beginning, .first = -1, .end = 1)
         assert_packet(&slots[0], 7 + i, 500, i);
     }
     ck_assert_uint_eq(recv_source_kernel_drops(source), 0);
-    tear_down();
 }
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
@@ -249,7 +245,6 @@ TEST(a_wait_ends_in_time, .first = -1, .end = 1)
         ck_assert_int_eq(recv_source_recv(source, &slot, 1, timeout_ns), 0);
         ck_assert_int_ge(clock_monotonic_ns() - begin_ns, timeout_ns);
     }
-    tear_down();
 }
 
 /* What libibverbs does, but that a packet always comes between the last look and the wish for events. */
@@ -305,7 +300,6 @@ TEST(no_packet_is_slept_over)
     *ops = real;
     rdma_destroy_id(id);
     rdma_destroy_event_channel(channel);
-    tear_down();
 }
 
 /* ---- What fails -------------------------------------------------------------------------------------------------- */
@@ -328,7 +322,6 @@ TEST(the_dead_stay_dead, .first = -1, .end = 1)
     ck_assert_uint_eq(n_taken, 30);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(recv_source_recv(source, slots, PACKET_BATCH_MAX, PATIENCE_NS), -EIO);
-    tear_down();
 }
 
 TEST(a_start_that_fails, .end = 9)
@@ -355,7 +348,6 @@ TEST(a_start_that_fails, .end = 9)
     for (size_t k = 0; k < ARRAY_LEN(cases[_i].says); k++)
         ck_assert_msg(strstr(why, cases[_i].says[k]), "%s", why);
     source = NULL;
-    tear_down();
 }
 
 /* A ring of 2256 KiB; a queue of 256 entries, of 64 bytes at least.  'says' is of the limit. */
@@ -391,7 +383,6 @@ TEST(the_limit_is_named_where_it_is_hit, .end = ARRAY_LEN(limits))
     ck_assert_int_eq(open_source("veth0", 0), limits[_i].err);
     ck_assert_msg(limits[_i].says ? strstr(why, limits[_i].says) != NULL : !strstr(why, "may lock"), "%s", why);
     source = NULL;
-    tear_down();
 }
 
 /* Where memory may not be locked, a restart cures nothing, and the limit is named. */
@@ -412,7 +403,6 @@ TEST(locked_memory_is_limited)
     ck_assert_int_eq(open_source("veth0", 0), -E2BIG);
     ck_assert_msg(strstr(why, "recv.buffer: ibverbs on veth0: ") && strstr(why, "may lock 64 KiB"), "%s", why);
     source = NULL;
-    tear_down();
 }
 
 static bool may_make_wires(void)
@@ -427,4 +417,4 @@ static bool may_make_wires(void)
 }
 
 SUITE(.skip = may_make_wires() ? NULL : "network namespaces are not permitted here", .timeout_s = 60,
-      .start = random_start);
+      .teardown = tear_down, .start = random_start);

@@ -13,24 +13,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct sensors *make_sensors(void)
-{
-    struct sensors *sensors = NULL;
+static struct sensors *sensors;
 
+static void setup(void)
+{
     fake_unix_ns = INT64_C(1700000000123456789);
     fake_monotonic_ns = 5 * NS_PER_S;
     ck_assert_int_eq(sensors_create(&sensors), 0);
-    return sensors;
 }
 
-static void add(struct sensors *sensors, struct sensor *sensor, struct sensor_desc about, struct sensor_reading first)
+static void teardown(void)
+{
+    sensors_destroy(sensors);
+}
+
+static void add(struct sensor *sensor, struct sensor_desc about, struct sensor_reading first)
 {
     about.description = about.description ? about.description : "";
     about.units = about.units ? about.units : "";
     ck_assert_int_eq(sensors_add(sensors, sensor, &about, first), 0);
 }
 
-static const char *text_of(struct sensors *sensors, const char *name)
+static const char *text_of(const char *name)
 {
     static char text[SENSOR_TEXT_BYTES];
     const struct sensor_entry *entry = sensors_find(sensors, name);
@@ -88,10 +92,9 @@ TEST(names)
 {
     static const char *const all[] = {"b", "a.z", "a", "zz", "a-1", "B_2", "a.b.c", "0"};
     static struct sensor many[ARRAY_LEN(all)];
-    struct sensors *sensors = make_sensors();
 
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        add(sensors, &many[i], (struct sensor_desc){all[i]},
+        add(&many[i], (struct sensor_desc){all[i]},
             (struct sensor_reading){0, SENSOR_NOMINAL, {.integer = (int64_t)i}});
     ck_assert_uint_eq(sensors->n, ARRAY_LEN(all));
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
@@ -103,7 +106,6 @@ TEST(names)
     ck_assert_ptr_null(sensors_find(sensors, ""));
     ck_assert_ptr_null(sensors_find(sensors, "a."));
     ck_assert_ptr_null(sensors_find(sensors, "zzz"));
-    sensors_destroy(sensors);
     sensors_destroy(NULL);
 }
 
@@ -116,38 +118,36 @@ TEST(texts)
 {
     static const char *const words[] = {"up", "down", NULL};
     static struct sensor integer, real, boolean, timestamp, discrete, text, pair;
-    struct sensors *sensors = make_sensors();
     char *long_text = malloc(3000001);
 
-    add(sensors, &integer, (struct sensor_desc){"integer", .type = SENSOR_INTEGER}, nothing);
-    add(sensors, &real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
-    add(sensors, &boolean, (struct sensor_desc){"boolean", .type = SENSOR_BOOLEAN}, nothing);
-    add(sensors, &timestamp, (struct sensor_desc){"timestamp", .type = SENSOR_TIMESTAMP}, nothing);
-    add(sensors, &discrete, (struct sensor_desc){"discrete", .type = SENSOR_DISCRETE, .words = words}, nothing);
-    add(sensors, &text, (struct sensor_desc){"text", .type = SENSOR_STRING}, nothing);
-    add(sensors, &pair, (struct sensor_desc){"pair", .type = SENSOR_STRING, .format = write_pair}, nothing);
+    add(&integer, (struct sensor_desc){"integer", .type = SENSOR_INTEGER}, nothing);
+    add(&real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
+    add(&boolean, (struct sensor_desc){"boolean", .type = SENSOR_BOOLEAN}, nothing);
+    add(&timestamp, (struct sensor_desc){"timestamp", .type = SENSOR_TIMESTAMP}, nothing);
+    add(&discrete, (struct sensor_desc){"discrete", .type = SENSOR_DISCRETE, .words = words}, nothing);
+    add(&text, (struct sensor_desc){"text", .type = SENSOR_STRING}, nothing);
+    add(&pair, (struct sensor_desc){"pair", .type = SENSOR_STRING, .format = write_pair}, nothing);
 
     sensor_set_integer(&integer, 7, SENSOR_NOMINAL, INT64_MIN);
-    ck_assert_str_eq(text_of(sensors, "integer"), "-9223372036854775808");
+    ck_assert_str_eq(text_of("integer"), "-9223372036854775808");
     sensor_set_integer(&boolean, 7, SENSOR_NOMINAL, 1);
-    ck_assert_str_eq(text_of(sensors, "boolean"), "1");
+    ck_assert_str_eq(text_of("boolean"), "1");
     sensor_set_integer(&discrete, 7, SENSOR_NOMINAL, 1);
-    ck_assert_str_eq(text_of(sensors, "discrete"), "down");
+    ck_assert_str_eq(text_of("discrete"), "down");
     sensor_set_real(&timestamp, 7, SENSOR_NOMINAL, 1700000000.25);
-    ck_assert_str_eq(text_of(sensors, "timestamp"), "1700000000.250000");
-    ck_assert_str_eq(text_of(sensors, "text"), "");
+    ck_assert_str_eq(text_of("timestamp"), "1700000000.250000");
+    ck_assert_str_eq(text_of("text"), "");
     sensor_set(&pair, (struct sensor_reading){7, SENSOR_NOMINAL, {.numbers = {1.5, 0, 0, 0, 0, -2}}});
-    ck_assert_str_eq(text_of(sensors, "pair"), "(1.5, -2)");
+    ck_assert_str_eq(text_of("pair"), "(1.5, -2)");
     memset(long_text, 'x', 3000000);
     long_text[3000000] = '\0';
     ck_assert_int_eq(sensors_set_text(sensors, &text, 8, SENSOR_WARN, long_text), 0);
-    ck_assert_str_eq(text_of(sensors, "text"), long_text);
+    ck_assert_str_eq(text_of("text"), long_text);
     uint64_t version = text.entry->text_version;
     ck_assert_int_eq(sensors_set_text(sensors, &text, 9, SENSOR_WARN, long_text), 0);
     ck_assert_uint_eq(text.entry->text_version, version);
     ck_assert_int_eq(sensor_read(&text).unix_ns, 9);
     free(long_text);
-    sensors_destroy(sensors);
 }
 
 /* As short as it may be, and the same number again. */
@@ -156,20 +156,18 @@ TEST(reals)
     static const double values[] = {0,    -0.0,    0.1,     1.0 / 3,  1e23,
                                     -2.5, DBL_MAX, DBL_MIN, 4.9e-324, 1.2345678901234568e17};
     static struct sensor real;
-    struct sensors *sensors = make_sensors();
 
-    add(sensors, &real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
+    add(&real, (struct sensor_desc){"real", .type = SENSOR_FLOAT}, nothing);
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         sensor_set_real(&real, 0, SENSOR_NOMINAL, values[i]);
-        ck_assert_msg(strtod(text_of(sensors, "real"), NULL) == values[i], "%s", text_of(sensors, "real"));
+        ck_assert_msg(strtod(text_of("real"), NULL) == values[i], "%s", text_of("real"));
     }
     sensor_set_real(&real, 0, SENSOR_NOMINAL, 0.1);
-    ck_assert_str_eq(text_of(sensors, "real"), "0.1");
+    ck_assert_str_eq(text_of("real"), "0.1");
     sensor_set_real(&real, 0, SENSOR_NOMINAL, -INFINITY);
-    ck_assert_str_eq(text_of(sensors, "real"), "-inf");
+    ck_assert_str_eq(text_of("real"), "-inf");
     sensor_set_real(&real, 0, SENSOR_NOMINAL, NAN);
-    ck_assert_ptr_nonnull(strstr(text_of(sensors, "real"), "nan"));
-    sensors_destroy(sensors);
+    ck_assert_ptr_nonnull(strstr(text_of("real"), "nan"));
 }
 
 /* ---- Time-outs and aggregates ------------------------------------------------------------------------------------ */
@@ -177,14 +175,13 @@ TEST(reals)
 TEST(time_outs)
 {
     static struct sensor fails, recovers, stays;
-    struct sensors *sensors = make_sensors();
     uint64_t before, after;
 
-    add(sensors, &fails, (struct sensor_desc){"fails", .timeout_ns = 2 * NS_PER_S},
+    add(&fails, (struct sensor_desc){"fails", .timeout_ns = 2 * NS_PER_S},
         (struct sensor_reading){77, SENSOR_NOMINAL, {.integer = 3}});
-    add(sensors, &recovers, (struct sensor_desc){"recovers", .timeout_ns = NS_PER_S, .recovers = true},
+    add(&recovers, (struct sensor_desc){"recovers", .timeout_ns = NS_PER_S, .recovers = true},
         (struct sensor_reading){78, SENSOR_ERROR, {.integer = 4}});
-    add(sensors, &stays, (struct sensor_desc){"stays", .timeout_ns = NS_PER_S, .recovers = true},
+    add(&stays, (struct sensor_desc){"stays", .timeout_ns = NS_PER_S, .recovers = true},
         (struct sensor_reading){79, SENSOR_UNKNOWN, {.integer = 5}});
 
     fake_monotonic_ns += 2 * NS_PER_S - 1;
@@ -207,7 +204,6 @@ TEST(time_outs)
     reading = sensors_read(sensors, fails.entry, NULL);
     ck_assert_int_eq(reading.status, SENSOR_NOMINAL);
     ck_assert_int_eq(reading.unix_ns, 80);
-    sensors_destroy(sensors);
 }
 
 static bool includes_rx(const char *name)
@@ -223,32 +219,30 @@ static bool includes_all(const char *name)
 TEST(aggregates)
 {
     static struct sensor rx, other, rx_status, all_status;
-    struct sensors *sensors = make_sensors();
 
-    add(sensors, &rx_status,
+    add(&rx_status,
         (struct sensor_desc){"rx.device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
                              .includes = includes_rx},
         nothing);
-    add(sensors, &all_status,
+    add(&all_status,
         (struct sensor_desc){"device-status", .type = SENSOR_DISCRETE, .words = sensor_aggregate_words,
                              .includes = includes_all},
         nothing);
-    add(sensors, &rx, (struct sensor_desc){"input0.rx.timestamp", .timeout_ns = NS_PER_S}, nothing);
-    add(sensors, &other, (struct sensor_desc){"gain"}, nothing);
+    add(&rx, (struct sensor_desc){"input0.rx.timestamp", .timeout_ns = NS_PER_S}, nothing);
+    add(&other, (struct sensor_desc){"gain"}, nothing);
     for (enum sensor_status status = SENSOR_UNKNOWN; status <= SENSOR_INACTIVE; status++) {
         bool worse = status >= SENSOR_WARN && status <= SENSOR_UNREACHABLE;
         sensor_set_integer(&other, 0, status, 0);
-        ck_assert_str_eq(text_of(sensors, "device-status"), worse ? "degraded" : "ok");
-        ck_assert_str_eq(text_of(sensors, "rx.device-status"), "ok");
+        ck_assert_str_eq(text_of("device-status"), worse ? "degraded" : "ok");
+        ck_assert_str_eq(text_of("rx.device-status"), "ok");
         ck_assert_int_eq(sensors_read(sensors, all_status.entry, NULL).status, worse ? SENSOR_WARN : SENSOR_NOMINAL);
     }
     sensor_set_integer(&other, 0, SENSOR_NOMINAL, 0);
     fake_monotonic_ns += NS_PER_S;
     fake_unix_ns += NS_PER_S;
-    ck_assert_str_eq(text_of(sensors, "rx.device-status"), "degraded");
-    ck_assert_str_eq(text_of(sensors, "device-status"), "degraded");
+    ck_assert_str_eq(text_of("rx.device-status"), "degraded");
+    ck_assert_str_eq(text_of("device-status"), "degraded");
     ck_assert_int_eq(sensors_read(sensors, all_status.entry, NULL).unix_ns, fake_unix_ns);
-    sensors_destroy(sensors);
 }
 
-SUITE(.timeout_s = 60);
+SUITE(.timeout_s = 60, .setup = setup, .teardown = teardown);

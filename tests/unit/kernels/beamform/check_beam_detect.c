@@ -32,7 +32,7 @@ struct work {
     int16_t *coefficients;
     int32_t *exponents;
     struct beam *beams;
-    float renormalise[N_BATCHES];
+    float *renormalise; /* [batch][row] */
     int64_t *powers;
     uint32_t *saturated;
 };
@@ -81,7 +81,8 @@ static void work_init(struct work *w, size_t size, enum voltage_format format, e
         w->exponents[i] = usual + (int)random_below(3) - 1;
     for (uint32_t b = 0; b < f->n_beams; b++)
         w->beams[b].pol = b % 2;
-    for (size_t b = 0; b < N_BATCHES; b++)
+    w->renormalise = malloc((size_t)N_BATCHES * f->n_beams * sizeof(*w->renormalise));
+    for (size_t b = 0; b < (size_t)N_BATCHES * f->n_beams; b++)
         w->renormalise[b] = (float)sqrt(1.0 + (double)random_below(100) / 100);
     if (size % 2)
         w->args.form.renormalise = w->renormalise;
@@ -97,6 +98,7 @@ static void work_fini(struct work *w)
     free(w->coefficients);
     free(w->exponents);
     free(w->beams);
+    free(w->renormalise);
     free(w->powers);
     free(w->saturated);
 }
@@ -119,7 +121,7 @@ static bool sample(const struct work *w, size_t batch, size_t row, size_t chan, 
         total[1] += c[0] * im + c[1] * re;
     }
     for (int part = 0; part < 2; part++) {
-        float v = (float)total[part] * (f->renormalise ? w->renormalise[batch] : 1.0f);
+        float v = (float)total[part] * (f->renormalise ? w->renormalise[batch * f->n_beams + row] : 1.0f);
         double scaled = (double)v * scale;
         clipped = clipped || fabs(scaled) > 32767;
         parts[part] = (int64_t)rint(fmax(-32767, fmin(32767, scaled)));
@@ -194,6 +196,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     size_t coefficients_bytes = w->n_coefficients * sizeof(*w->coefficients),
            exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
            saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated),
+           renormalise_bytes = (size_t)N_BATCHES * f->n_beams * sizeof(*w->renormalise),
            powers_bytes = (w->n_powers + 1) * sizeof(*powers);
     uint32_t *slots = malloc(beamform_max_slots(f->n_beams) * sizeof(*slots));
 
@@ -202,7 +205,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     f->exponents = test_upload(d, w->exponents, exponents_bytes, exponents_bytes);
     f->beams = test_upload(d, w->beams, beams_bytes, beams_bytes);
     if (f->renormalise)
-        f->renormalise = test_upload(d, w->renormalise, sizeof(w->renormalise), sizeof(w->renormalise));
+        f->renormalise = test_upload(d, w->renormalise, renormalise_bytes, renormalise_bytes);
     f->n_slots = beamform_slots(w->beams, f->n_beams, slots);
     f->slots = test_upload(d, slots, f->n_slots * sizeof(*slots), f->n_slots * sizeof(*slots));
     free(slots);

@@ -26,7 +26,7 @@ struct work {
     int16_t *coefficients;
     int32_t *exponents;
     struct beam *beams;
-    float renormalise[N_BATCHES];
+    float *renormalise;
     int8_t *out;
     uint32_t *saturated;
 };
@@ -80,8 +80,9 @@ static void work_init(struct work *w, size_t size, enum voltage_format format, b
         w->exponents[i] = usual + (int)random_below(3) - 1;
     for (size_t b = 0; b < args.n_beams; b++)
         w->beams[b] = (struct beam){random_u64(), (uint32_t)random_below(2), (uint32_t)random_below(4) > 0};
-    for (size_t b = 0; b < N_BATCHES; b++)
-        w->renormalise[b] = (float)sqrt(1.0 + (double)random_below(100) / 100);
+    w->renormalise = malloc(w->n_saturated * sizeof(*w->renormalise));
+    for (size_t heap = 0; heap < w->n_saturated; heap++)
+        w->renormalise[heap] = (float)sqrt(1.0 + (double)random_below(100) / 100);
     w->args.renormalise = renormalises ? w->renormalise : NULL;
     clear(w);
 }
@@ -92,6 +93,7 @@ static void work_fini(struct work *w)
     free(w->coefficients);
     free(w->exponents);
     free(w->beams);
+    free(w->renormalise);
     free(w->out);
     free(w->saturated);
 }
@@ -139,7 +141,7 @@ static void check_heap(const struct work *w, size_t batch, size_t beam)
         bool clipped = false, unsure = false;
         sum(w, batch, beam, chan, s, total);
         for (int part = 0; part < 2; part++) {
-            double v = (double)total[part] * scale * (double)(a->renormalise ? w->renormalise[batch] : 1.0f) +
+            double v = (double)total[part] * scale * (double)(a->renormalise ? w->renormalise[heap] : 1.0f) +
                        dither(w, batch, beam, chan, s, part);
             double expected = rint(fmax(-127, fmin(127, v)));
             int found = w->out[(heap * a->n_chan * a->n_spectra + i) * 2 + (size_t)part];
@@ -222,14 +224,15 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     struct beamform_args args = w->args;
     size_t coefficients_bytes = w->n_coefficients * sizeof(*w->coefficients),
            exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = w->args.n_beams * sizeof(*w->beams),
-           saturated_bytes = (w->n_saturated + 1) * sizeof(*w->saturated);
+           saturated_bytes = (w->n_saturated + 1) * sizeof(*w->saturated),
+           renormalise_bytes = w->n_saturated * sizeof(*w->renormalise);
 
     args.voltages = test_upload(d, w->voltages, w->n_voltages, w->n_voltages);
     args.coefficients = test_upload(d, w->coefficients, coefficients_bytes, coefficients_bytes);
     args.exponents = test_upload(d, w->exponents, exponents_bytes, exponents_bytes);
     args.beams = test_upload(d, w->beams, beams_bytes, beams_bytes);
     if (args.renormalise)
-        args.renormalise = test_upload(d, w->renormalise, sizeof(w->renormalise), sizeof(w->renormalise));
+        args.renormalise = test_upload(d, w->renormalise, renormalise_bytes, renormalise_bytes);
     uint32_t *slots = malloc(beamform_max_slots(args.n_beams) * sizeof(*slots));
     args.n_slots = beamform_slots(w->beams, args.n_beams, slots);
     ck_assert_uint_le(args.n_slots, beamform_max_slots(args.n_beams));

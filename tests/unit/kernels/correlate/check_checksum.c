@@ -97,11 +97,9 @@ static void model(const struct checksum_args *a, size_t chan, struct model_sum *
 }
 
 /* Runs on the device, or NULL, the twin. */
-static void run(const struct test_device *d, struct checksum_args args, size_t n_rows, int n_threads)
+static void run(struct test_device *d, struct checksum_args args, size_t n_rows, int n_threads)
 {
     struct kernel_constant constants[CHECKSUM_N_CONSTANTS];
-    struct kernel_grid grid = checksum_grid(&args);
-    struct device_kernel *kernel;
     size_t bytes = (n_rows * checksum_n_parts(args.format) + GUARD) * 8;
     void *host = args.rows.integer;
 
@@ -110,16 +108,11 @@ static void run(const struct test_device *d, struct checksum_args args, size_t n
         return;
     }
     checksum_constants(&args, constants);
-    ck_assert_int_eq(device_kernel_create(d->device, &checksum_kernel, constants, CHECKSUM_N_CONSTANTS, &kernel), 0);
-    void *voltages = test_upload(d, args.voltages, voltages_bytes(&args), voltages_bytes(&args));
-    void *rows = test_upload(d, host, bytes, bytes);
-    args.voltages = voltages;
-    args.rows.integer = rows;
-    device_launch(d->stream, kernel, &grid, &args);
-    test_download(d, host, rows, bytes);
-    device_kernel_destroy(kernel);
-    device_free(d->device, voltages);
-    device_free(d->device, rows);
+    test_kernel(d, &checksum_kernel, constants, CHECKSUM_N_CONSTANTS);
+    args.voltages = test_copy_in(d, args.voltages, voltages_bytes(&args));
+    args.rows.integer = test_copy_in(d, host, bytes);
+    test_launch(d, checksum_grid(&args), &args);
+    test_download(d, host, args.rows.integer, bytes);
 }
 
 /* Floats to within their rounding: of sums of 'n' values and of a thread's products. */
@@ -136,7 +129,7 @@ static bool is_right(const struct checksum_args *a, const union row_part *row, c
 }
 
 /* Rows are added to what is there; all are compared. */
-static void run_and_compare(const struct test_device *d, struct checksum_args args, enum fill fill, int n_threads)
+static void run_and_compare(struct test_device *d, struct checksum_args args, enum fill fill, int n_threads)
 {
     size_t n_rows = (size_t)args.n_chan * args.n_ants * N_POLS, n_parts = checksum_n_parts(args.format);
     size_t n = n_rows * n_parts + GUARD, bytes = voltages_bytes(&args);
@@ -197,24 +190,19 @@ TEST(rows_of_the_twin, .end = ARRAY_LEN(formats))
     }
 }
 
-TEST(rows_of_cuda, .end = ARRAY_LEN(formats))
+TEST_ON_DEVICE(rows_of_cuda, .end = ARRAY_LEN(formats))
 {
-    struct test_device d;
-
-    if (!test_device_open(&d))
-        return;
-    run_and_compare(&d, random_sizes(formats[_i], 40, 320), FILL_RANDOM, 1);
+    run_and_compare(d, random_sizes(formats[_i], 40, 320), FILL_RANDOM, 1);
     /* Two slices, and sums S of one term and of two. */
     struct checksum_args args = random_sizes(formats[_i], 1, 64);
     args.n_ants = 126 + (uint32_t)random_below(2);
-    run_and_compare(&d, args, FILL_HIGHEST, 1);
+    run_and_compare(d, args, FILL_HIGHEST, 1);
     args.n_ants = 128 + (uint32_t)random_below(40);
-    run_and_compare(&d, args, FILL_LOWEST, 1);
+    run_and_compare(d, args, FILL_LOWEST, 1);
     /* So many channels that each block takes several steps. */
     args = (struct checksum_args){
         .format = formats[_i], .n_ants = 2, .n_chan = 600, .n_spectra = 16, .n_batches = 40, .first_batch = 1};
-    run_and_compare(&d, args, FILL_RANDOM, 1);
-    test_device_close(&d);
+    run_and_compare(d, args, FILL_RANDOM, 1);
 }
 
 /* ---- Rows of dumps ----------------------------------------------------------------------------------------------- */
@@ -305,7 +293,7 @@ static void accumulate(struct bed *b)
 }
 
 /* Judges on the device, or NULL, by the twin. */
-static void judge(const struct test_device *d, struct bed *b)
+static void judge(struct test_device *d, struct bed *b)
 {
     struct checksum_dump_args args = {.sums = {(int32_t *)b->sums},
                                       .totals = {b->with_totals ? (int64_t *)b->totals : NULL},
@@ -318,8 +306,6 @@ static void judge(const struct test_device *d, struct bed *b)
                                       .n_ants = b->correlate.n_ants,
                                       .n_chan = b->correlate.n_chan};
     struct kernel_constant constants[CHECKSUM_DUMP_N_CONSTANTS];
-    struct kernel_grid grid = checksum_dump_grid(&args);
-    struct device_kernel *kernel;
     size_t words_bytes = 2 * (size_t)args.n_chan * sizeof(*b->words);
 
     b->verdict[0] = 0;
@@ -331,31 +317,17 @@ static void judge(const struct test_device *d, struct bed *b)
         return;
     }
     checksum_dump_constants(&args, constants);
-    ck_assert_int_eq(
-        device_kernel_create(d->device, &checksum_dump_kernel, constants, CHECKSUM_DUMP_N_CONSTANTS, &kernel), 0);
-    void *sums = test_upload(d, b->sums, b->n_parts * 4, b->n_parts * 4);
-    void *totals = test_upload(d, b->totals, b->n_parts * 8, b->n_parts * 8);
-    void *rows = test_upload(d, b->rows, b->row_bytes, b->row_bytes);
-    void *weights = test_upload(d, b->weights, b->n_baselines * 4, b->n_baselines * 4);
-    void *verdict = test_upload(d, b->verdict, sizeof(b->verdict), sizeof(b->verdict));
-    void *words = test_upload(d, b->words, words_bytes, words_bytes);
-    args.sums.integer = sums;
-    args.totals.integer = b->with_totals ? totals : NULL;
-    args.rows.integer = rows;
-    args.weights = weights;
-    args.verdict = verdict;
-    args.words = words;
-    device_launch(d->stream, kernel, &grid, &args);
-    test_download(d, b->rows, rows, b->row_bytes);
-    test_download(d, b->verdict, verdict, sizeof(b->verdict));
-    test_download(d, b->words, words, words_bytes);
-    device_kernel_destroy(kernel);
-    device_free(d->device, sums);
-    device_free(d->device, totals);
-    device_free(d->device, rows);
-    device_free(d->device, weights);
-    device_free(d->device, verdict);
-    device_free(d->device, words);
+    test_kernel(d, &checksum_dump_kernel, constants, CHECKSUM_DUMP_N_CONSTANTS);
+    args.sums.integer = test_copy_in(d, b->sums, b->n_parts * 4);
+    args.totals.integer = test_copy_in(d, args.totals.integer, b->n_parts * 8);
+    args.rows.integer = test_copy_in(d, b->rows, b->row_bytes);
+    args.weights = test_copy_in(d, b->weights, b->n_baselines * 4);
+    args.verdict = test_copy_in(d, b->verdict, sizeof(b->verdict));
+    args.words = test_copy_in(d, b->words, words_bytes);
+    test_launch(d, checksum_dump_grid(&args), &args);
+    test_download(d, b->rows, args.rows.integer, b->row_bytes);
+    test_download(d, b->verdict, args.verdict, sizeof(b->verdict));
+    test_download(d, b->words, args.words, words_bytes);
 }
 
 /* The host's model of the dump that reduce makes; clears sums and totals. */
@@ -390,7 +362,7 @@ static float largest_magnitude(const struct bed *b)
 }
 
 /* Good dumps agree, with flags and beyond the limits of 32 bits; a bit that flips is found in the first row it is in. */
-static void check_dumps(const struct test_device *d, enum voltage_format format, bool with_totals, size_t max_ants)
+static void check_dumps(struct test_device *d, enum voltage_format format, bool with_totals, size_t max_ants)
 {
     struct bed b;
 
@@ -431,15 +403,10 @@ TEST(dumps_by_the_twin, .end = ARRAY_LEN(formats))
         check_dumps(NULL, formats[_i], trial % 2, 12);
 }
 
-TEST(dumps_by_cuda, .end = ARRAY_LEN(formats))
+TEST_ON_DEVICE(dumps_by_cuda, .end = ARRAY_LEN(formats))
 {
-    struct test_device d;
-
-    if (!test_device_open(&d))
-        return;
     for (int trial = 0; trial < 4; trial++)
-        check_dumps(&d, formats[_i], trial % 2, trial % 3 ? 12 : 70);
-    test_device_close(&d);
+        check_dumps(d, formats[_i], trial % 2, trial % 3 ? 12 : 70);
 }
 
 SUITE(.timeout_s = 120, .start = random_start);

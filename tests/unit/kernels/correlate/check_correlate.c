@@ -131,22 +131,17 @@ static void run_random(struct correlate_args *a, size_t n_batches, int n_threads
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 /* Sums after the launch of 'args', whose sums are host memory, as CUDA leaves them. */
-static void launch(const struct test_device *d, struct correlate_args args, size_t n_batches,
+static void launch(struct test_device *d, struct correlate_args args, size_t n_batches,
                    const struct correlate_shape *shape, uint32_t n_parts, union sum *sums, size_t n_sums)
 {
     struct correlate_kernels kernels;
-    size_t bytes = voltages_bytes(&args, n_batches);
-    void *voltages = test_upload(d, args.voltages, bytes, bytes);
-    void *device_sums = test_upload(d, sums, n_sums * sizeof(*sums), n_sums * sizeof(*sums));
 
     ck_assert_int_eq(correlate_kernels_create(d->device, &args, shape, &kernels), 0);
-    args.voltages = voltages;
-    args.sums.integer = device_sums;
+    args.voltages = test_copy_in(d, args.voltages, voltages_bytes(&args, n_batches));
+    args.sums.integer = test_copy_in(d, sums, n_sums * sizeof(*sums));
     correlate_kernels_launch(&kernels, d->stream, &args, n_parts);
-    test_download(d, sums, device_sums, n_sums * sizeof(*sums));
+    test_download(d, sums, args.sums.integer, n_sums * sizeof(*sums));
     correlate_kernels_destroy(&kernels);
-    device_free(d->device, device_sums);
-    device_free(d->device, voltages);
 }
 
 /* Integers are the same; half floats, whose parts are below 2 here, within float32 sums: those of matrix units are cut off,
@@ -166,7 +161,7 @@ static bool on_a_gpu(const struct test_device *d)
 }
 
 /* Adds 'args' to random sums by the twin and by CUDA, and compares them all; 'shape' NULL: the default. */
-static void compare_variants(const struct test_device *d, struct correlate_args *a, size_t n_batches,
+static void compare_variants(struct test_device *d, struct correlate_args *a, size_t n_batches,
                              const struct correlate_shape *shape, uint32_t n_parts)
 {
     size_t n = correlate_n_baselines(a->n_ants) * a->n_chan * N_POL_PRODUCTS * 2;
@@ -195,7 +190,7 @@ static void compare_variants(const struct test_device *d, struct correlate_args 
 }
 
 /* Half floats are of any size from 1/8 to below 2. */
-static void compare_random(const struct test_device *d, struct correlate_args *a, size_t n_batches,
+static void compare_random(struct test_device *d, struct correlate_args *a, size_t n_batches,
                            const struct correlate_shape *shape, uint32_t n_parts)
 {
     size_t bytes = voltages_bytes(a, n_batches);
@@ -366,7 +361,7 @@ TEST(grids_by_multiprocessors, .group = "cpu")
         }
 }
 
-/* What common GPUs get by default, with the shared memory that a block may use: shapes, blocks and parts of time. */
+/* Defaults of common GPUs, with the shared memory that a block may use: shapes, blocks and parts of time. */
 TEST(shapes_of_common_gpus, .group = "cpu")
 {
 #define RUN(tile, n, in_time, steps, stages, resident)                                                                 \
@@ -426,36 +421,28 @@ TEST(shapes_of_common_gpus, .group = "cpu")
 }
 
 /* Every array size with its default shape; on the emulator each with one format, and few spectra. */
-TEST(cuda_array_sizes, .end = 13, .group = "cuda")
+TEST_ON_DEVICE(cuda_array_sizes, .end = 13, .group = "cuda")
 {
     static const uint32_t n_ants[] = {1, 2, 3, 5, 16, 19, 33, 64, 80, 127, 100, 256, 1024};
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
     for (size_t f = 0; f < ARRAY_LEN(formats); f++) {
         struct correlate_args args = {.format = formats[(f + (size_t)_i) % ARRAY_LEN(formats)],
                                       .n_ants = n_ants[_i],
-                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
-                                      .n_spectra = on_a_gpu(&d) ? 112 : 48,
+                                      .n_chan = on_a_gpu(d) ? 5 : 2,
+                                      .n_spectra = on_a_gpu(d) ? 112 : 48,
                                       .first_batch = 1,
                                       .n_batches = 2};
-        if (on_a_gpu(&d) || (f == 0 && args.n_ants < 200))
-            compare_random(&d, &args, 4, NULL, 0);
+        if (on_a_gpu(d) || (f == 0 && args.n_ants < 200))
+            compare_random(d, &args, 4, NULL, 0);
     }
-    test_device_close(&d);
 }
 
 /* Shapes of all kinds, valid ones, on arrays that they may not be meant for. */
-TEST(cuda_random_shapes, .end = 12, .group = "cuda_shapes")
+TEST_ON_DEVICE(cuda_random_shapes, .end = 12, .group = "cuda_shapes")
 {
-    struct test_device d;
-
     for (int i = 0; i < _i; i++)
         random_u64(); /* each round is forked off the same state */
-    if (!test_device_open(&d))
-        return;
-    for (int n_done = 0; n_done < (on_a_gpu(&d) ? 2 : 1);) {
+    for (int n_done = 0; n_done < (on_a_gpu(d) ? 2 : 1);) {
         uint32_t n_batches = 1 + (uint32_t)random_below(5), first = (uint32_t)random_below(n_batches);
         struct correlate_args args = {
             .format = formats[random_below(ARRAY_LEN(formats))],
@@ -477,74 +464,65 @@ TEST(cuda_random_shapes, .end = 12, .group = "cuda_shapes")
             .resident = 1,
             .atomic_adds = random_below(2),
         };
-        if (!correlate_shape_valid(&args, &shape, device_shared_bytes(d.device)))
+        if (!correlate_shape_valid(&args, &shape, device_shared_bytes(d->device)))
             continue;
-        compare_random(&d, &args, n_batches, &shape, 1 + (uint32_t)random_below(3));
+        compare_random(d, &args, n_batches, &shape, 1 + (uint32_t)random_below(3));
         n_done++;
     }
-    test_device_close(&d);
 }
 
 /* One size of array in all formats, heaps of any multiple of 16, parts of time; on the emulator large ones in one format. */
-static void compare_formats(int number, uint32_t n_ants, uint32_t large, const struct correlate_shape *shape)
+static void compare_formats(struct test_device *d, int number, uint32_t n_ants, uint32_t large,
+                            const struct correlate_shape *shape)
 {
     static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
-    for (size_t f = 0; correlate_has_wgmma(d.device) && f < ARRAY_LEN(formats); f++) {
+    for (size_t f = 0; correlate_has_wgmma(d->device) && f < ARRAY_LEN(formats); f++) {
         struct correlate_args args = {.format = formats[(f + (size_t)number) % ARRAY_LEN(formats)],
                                       .n_ants = n_ants,
-                                      .n_chan = on_a_gpu(&d) ? 5 : 2,
+                                      .n_chan = on_a_gpu(d) ? 5 : 2,
                                       .n_spectra = n_spectra[random_below(ARRAY_LEN(n_spectra))],
                                       .first_batch = 1,
                                       .n_batches = 1 + (uint32_t)random_below(3)};
-        if (on_a_gpu(&d) || n_ants < large || (f == 0 && n_ants < 200))
-            compare_random(&d, &args, 4, shape, 1 + (uint32_t)random_below(4));
+        if (on_a_gpu(d) || n_ants < large || (f == 0 && n_ants < 200))
+            compare_random(d, &args, 4, shape, 1 + (uint32_t)random_below(4));
     }
-    test_device_close(&d);
 }
 
 /* One block of all antennas, tiles of 16. */
-TEST(cuda_whole, .end = 14, .group = "cuda_whole")
+TEST_ON_DEVICE(cuda_whole, .end = 14, .group = "cuda_whole")
 {
     static const uint32_t n_ants[] = {17, 18, 31, 32, 33, 44, 47, 48, 49, 63, 64, 65, 79, 80};
     const struct correlate_shape shape = {.wgmma = true};
 
-    compare_formats(_i, n_ants[_i], 81, &shape);
+    compare_formats(d, _i, n_ants[_i], 81, &shape);
 }
 
 /* Blocks of 64 antennas; the last has any number of tiles. */
-TEST(cuda_wgmma, .end = 10, .group = "cuda_wgmma")
+TEST_ON_DEVICE(cuda_wgmma, .end = 10, .group = "cuda_wgmma")
 {
     static const uint32_t n_ants[] = {81, 100, 112, 127, 128, 129, 150, 197, 512, 1024};
     const struct correlate_shape shape = {.wgmma = true};
 
-    compare_formats(_i, n_ants[_i], 20, &shape);
+    compare_formats(d, _i, n_ants[_i], 20, &shape);
 }
 
 /* Every candidate shape of some arrays, on a GPU; formats by turns. */
-TEST(cuda_candidates, .end = 5, .group = "cuda_shapes")
+TEST_ON_DEVICE(cuda_candidates, .end = 5, .group = "cuda_shapes")
 {
     static const uint32_t n_ants[] = {16, 60, 80, 128, 200};
     struct correlate_shape shapes[64];
-    struct test_device d;
-
-    if (!test_device_open(&d))
-        return;
     struct correlate_args args = {.n_ants = n_ants[_i], .n_chan = 3, .n_spectra = 80, .n_batches = 3};
-    size_t n = correlate_candidates(&args, device_shared_bytes(d.device), ARRAY_LEN(shapes), shapes);
-    for (size_t i = 0; on_a_gpu(&d) && i < n; i++) {
+    size_t n = correlate_candidates(&args, device_shared_bytes(d->device), ARRAY_LEN(shapes), shapes);
+
+    for (size_t i = 0; on_a_gpu(d) && i < n; i++) {
         args.format = formats[i % ARRAY_LEN(formats)];
-        compare_random(&d, &args, 3, &shapes[i], 0);
+        compare_random(d, &args, 3, &shapes[i], 0);
     }
-    test_device_close(&d);
 }
 
 /* The largest sums, as in full_scale, of 8 and of 4 bits; in one part of time and in two. */
-static void compare_full_scale(const struct test_device *d, int number, uint32_t n_ants,
-                               const struct correlate_shape *shape)
+static void compare_full_scale(struct test_device *d, int number, uint32_t n_ants, const struct correlate_shape *shape)
 {
     static const uint8_t values[][4] = {
         {0x80, 0x80, 0x80, 0x80}, {0x80, 0x80, 0x80, 0x7F}, {0x7F, 0x7F, 0x80, 0x80}, {0x7F, 0x80, 0x7F, 0x7F}};
@@ -567,56 +545,44 @@ static void compare_full_scale(const struct test_device *d, int number, uint32_t
     free(voltages);
 }
 
-TEST(cuda_full_scale, .end = 4, .group = "cuda_shapes")
+TEST_ON_DEVICE(cuda_full_scale, .end = 4, .group = "cuda_shapes")
 {
     const struct correlate_shape wgmma = {.wgmma = true};
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
-    compare_full_scale(&d, _i, 2, NULL);
-    if (on_a_gpu(&d) && correlate_has_wgmma(d.device)) {
-        compare_full_scale(&d, _i, 19, &wgmma);
-        compare_full_scale(&d, _i, 82, &wgmma);
+    compare_full_scale(d, _i, 2, NULL);
+    if (on_a_gpu(d) && correlate_has_wgmma(d->device)) {
+        compare_full_scale(d, _i, 19, &wgmma);
+        compare_full_scale(d, _i, 82, &wgmma);
     }
-    test_device_close(&d);
 }
 
 /* As many half floats as sums hold, with a large mean: every tenth of a per cent would show. */
-TEST(cuda_long_floats, .group = "cuda")
+TEST_ON_DEVICE(cuda_long_floats, .group = "cuda")
 {
     struct correlate_args args = {
         .format = VOLTAGES_16_BITS, .n_ants = 3, .n_chan = 1, .n_spectra = 1024, .n_batches = 8};
     size_t bytes = voltages_bytes(&args, args.n_batches);
     uint16_t *voltages = malloc(bytes);
-    struct test_device d;
 
     ck_assert_uint_eq(args.n_spectra * args.n_batches, CORRELATE_FLOAT_SPECTRA);
     ck_assert_ptr_nonnull(voltages);
-    if (!test_device_open(&d))
-        return;
     for (size_t i = 0; i < bytes / 2; i++)
         voltages[i] = (uint16_t)(0x3C00 + random_below(0x400)); /* 1 to 2 */
     args.voltages = voltages;
-    compare_variants(&d, &args, args.n_batches, NULL, 0);
-    test_device_close(&d);
+    compare_variants(d, &args, args.n_batches, NULL, 0);
     free(voltages);
 }
 
 /* The largest array. */
-TEST(cuda_4096_antennas, .end = ARRAY_LEN(formats), .group = "cuda_largest")
+TEST_ON_DEVICE(cuda_4096_antennas, .end = ARRAY_LEN(formats), .group = "cuda_largest")
 {
     struct correlate_args args = {.format = formats[_i], .n_ants = 4096, .n_chan = 2, .n_spectra = 16, .n_batches = 1};
     const struct correlate_shape wgmma = {.wgmma = true};
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
-    if (on_a_gpu(&d))
-        compare_random(&d, &args, 1, NULL, 0);
-    if (on_a_gpu(&d) && correlate_has_wgmma(d.device))
-        compare_random(&d, &args, 1, &wgmma, 0);
-    test_device_close(&d);
+    if (on_a_gpu(d))
+        compare_random(d, &args, 1, NULL, 0);
+    if (on_a_gpu(d) && correlate_has_wgmma(d->device))
+        compare_random(d, &args, 1, &wgmma, 0);
 }
 
 SUITE(.timeout_s = 600, .start = random_start);

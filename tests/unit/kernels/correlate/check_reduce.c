@@ -108,7 +108,7 @@ static void free_bed(struct bed *b)
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
 /* On the device, or NULL, the twin. */
-static void run(const struct test_device *d, struct bed *b, int n_threads)
+static void run(struct test_device *d, struct bed *b, int n_threads)
 {
     struct reduce_args args = {.sums = {b->sums.integer},
                                .totals = {b->what == DUMP_SUMS ? NULL : b->totals.integer},
@@ -120,36 +120,26 @@ static void run(const struct test_device *d, struct bed *b, int n_threads)
                                .n_baselines = b->n_baselines,
                                .n_chan = b->n_chan};
     struct kernel_constant constants[REDUCE_N_CONSTANTS];
-    struct kernel_grid grid = reduce_grid(&args);
-    struct device_kernel *kernel;
     size_t bytes = (b->n + GUARD) * 4;
 
     if (!d) {
         reduce_kernel.cpu(&args, n_threads);
         return;
     }
-    void *sums = test_upload(d, b->sums.integer, bytes, bytes), *out = test_upload(d, b->out, bytes, bytes);
-    void *totals = test_upload(d, b->totals.integer, 2 * bytes, 2 * bytes);
-    void *weights = test_upload(d, b->weights, b->n_baselines * 4, b->n_baselines * 4);
-    void *n_saturated = test_upload(d, b->n_saturated, sizeof(b->n_saturated), sizeof(b->n_saturated));
-    args.sums.integer = sums;
+    void *out = test_copy_in(d, b->out, bytes), *totals = test_copy_in(d, b->totals.integer, 2 * bytes);
+    void *n_saturated = test_copy_in(d, b->n_saturated, sizeof(b->n_saturated));
+    args.sums.integer = test_copy_in(d, b->sums.integer, bytes);
     args.totals.integer = args.totals.integer ? totals : NULL;
-    args.weights = args.weights ? weights : NULL;
+    args.weights = test_copy_in(d, args.weights, b->n_baselines * 4);
     args.out.integer = args.out.integer ? out : NULL;
     args.n_saturated = args.n_saturated ? n_saturated : NULL;
     reduce_constants(&args, constants);
-    ck_assert_int_eq(device_kernel_create(d->device, &reduce_kernel, constants, REDUCE_N_CONSTANTS, &kernel), 0);
-    device_launch(d->stream, kernel, &grid, &args);
-    test_download(d, b->sums.integer, sums, bytes);
+    test_kernel(d, &reduce_kernel, constants, REDUCE_N_CONSTANTS);
+    test_launch(d, reduce_grid(&args), &args);
+    test_download(d, b->sums.integer, args.sums.integer, bytes);
     test_download(d, b->totals.integer, totals, 2 * bytes);
     test_download(d, b->out, out, bytes);
     test_download(d, b->n_saturated, n_saturated, sizeof(b->n_saturated));
-    device_kernel_destroy(kernel);
-    device_free(d->device, sums);
-    device_free(d->device, out);
-    device_free(d->device, totals);
-    device_free(d->device, weights);
-    device_free(d->device, n_saturated);
 }
 
 /* ---- What must be there after ------------------------------------------------------------------------------------ */
@@ -223,8 +213,8 @@ static bool is_all(const void *memory, uint8_t byte, size_t bytes)
     return true;
 }
 
-static void run_and_compare(const struct test_device *d, enum what what, bool real, uint32_t n_baselines,
-                            uint32_t n_chan, int n_threads)
+static void run_and_compare(struct test_device *d, enum what what, bool real, uint32_t n_baselines, uint32_t n_chan,
+                            int n_threads)
 {
     struct bed b;
 
@@ -248,7 +238,7 @@ static void run_and_compare(const struct test_device *d, enum what what, bool re
     free_bed(&b);
 }
 
-static void run_random(const struct test_device *d, size_t max_baselines)
+static void run_random(struct test_device *d, size_t max_baselines)
 {
     uint32_t n_baselines = 1 + (uint32_t)random_below(max_baselines), n_chan = 1 + (uint32_t)random_below(17);
 
@@ -263,15 +253,10 @@ TEST(random_dumps)
         run_random(NULL, 40);
 }
 
-TEST(cuda_random_dumps)
+TEST_ON_DEVICE(cuda_random_dumps)
 {
-    struct test_device d;
-
-    if (!test_device_open(&d))
-        return;
     for (int trial = 0; trial < 30; trial++)
-        run_random(&d, trial % 3 ? 40 : 400);
-    test_device_close(&d);
+        run_random(d, trial % 3 ? 40 : 400);
 }
 
 SUITE(.timeout_s = 60, .start = random_start);

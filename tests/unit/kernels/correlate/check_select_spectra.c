@@ -173,41 +173,24 @@ static void run_twin(struct select_spectra_args a, struct memory *m)
     check_all(&a, m, guard);
 }
 
-static void *upload(const struct test_device *d, const void *host, size_t bytes)
-{
-    return host ? test_upload(d, host, bytes, bytes) : NULL;
-}
-
-static void run_cuda(const struct test_device *d, struct select_spectra_args a, struct memory *m)
+static void run_cuda(struct test_device *d, struct select_spectra_args a, struct memory *m)
 {
     struct kernel_constant constants[SELECT_SPECTRA_N_CONSTANTS];
-    struct device_kernel *kernel;
     uint8_t guard[GUARD];
 
     random_bytes(m->out, m->out_bytes + GUARD);
     memcpy(guard, m->out + m->out_bytes, GUARD);
-    void *in = upload(d, m->in, m->in_bytes), *out = upload(d, m->out, m->out_bytes + GUARD);
-    void *delays = upload(d, m->delays, m->n_delays * sizeof(uint32_t)), *present = upload(d, m->present, m->n_present);
-    void *spectra = upload(d, m->spectra, m->n_listed * sizeof(uint32_t));
-    void *ends = upload(d, m->ends, m->n_ends * sizeof(uint32_t));
-    a.in = in;
-    a.out = out;
-    a.delays = delays;
-    a.present = present;
-    a.spectra = spectra;
-    a.ends = ends;
+    a.in = test_copy_in(d, m->in, m->in_bytes);
+    a.out = test_copy_in(d, m->out, m->out_bytes + GUARD);
+    a.delays = test_copy_in(d, m->delays, m->n_delays * sizeof(uint32_t));
+    a.present = test_copy_in(d, m->present, m->n_present);
+    a.spectra = test_copy_in(d, m->spectra, m->n_listed * sizeof(uint32_t));
+    a.ends = test_copy_in(d, m->ends, m->n_ends * sizeof(uint32_t));
     select_spectra_constants(&a, constants);
-    ck_assert_int_eq(
-        device_kernel_create(d->device, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS, &kernel), 0);
-    struct kernel_grid grid = select_spectra_grid(&a);
-    device_launch(d->stream, kernel, &grid, &a);
-    test_download(d, m->out, out, m->out_bytes + GUARD);
+    test_kernel(d, &select_spectra_kernel, constants, SELECT_SPECTRA_N_CONSTANTS);
+    test_launch(d, select_spectra_grid(&a), &a);
+    test_download(d, m->out, a.out, m->out_bytes + GUARD);
     check_all(&a, m, guard);
-    device_kernel_destroy(kernel);
-    void *all[] = {in, out, delays, present, spectra, ends};
-    for (size_t i = 0; i < ARRAY_LEN(all); i++)
-        if (all[i])
-            device_free(d->device, all[i]);
 }
 
 static struct select_spectra_args random_sizes(void)
@@ -239,27 +222,22 @@ TEST(twin)
 }
 
 /* Each of the eight ways to call it, in each format. */
-TEST(cuda, .end = 8 * (int)ARRAY_LEN(formats))
+TEST_ON_DEVICE(cuda, .end = 8 * (int)ARRAY_LEN(formats))
 {
-    struct test_device d;
-
-    if (!test_device_open(&d))
-        return;
     struct select_spectra_args a = random_sizes();
     struct memory m;
+
     for (int i = 0; i < _i; i++)
         a = random_sizes(); /* each round is forked off the same state */
     a.format = formats[_i / 8];
     make_memory(&a, &m, _i & 1, _i & 2, _i & 4);
-    run_cuda(&d, a, &m);
+    run_cuda(d, a, &m);
     free_memory(&m);
-    test_device_close(&d);
 }
 
 /* More of each axis than a block has. */
-TEST(cuda_large)
+TEST_ON_DEVICE(cuda_large)
 {
-    struct test_device d;
     struct select_spectra_args a = {.format = VOLTAGES_8_BITS,
                                     .n_ants = 33,
                                     .n_chan = 3,
@@ -270,12 +248,9 @@ TEST(cuda_large)
                                     .n_rows = 3};
     struct memory m;
 
-    if (!test_device_open(&d))
-        return;
     make_memory(&a, &m, true, true, true);
-    run_cuda(&d, a, &m);
+    run_cuda(d, a, &m);
     free_memory(&m);
-    test_device_close(&d);
 }
 
 TEST(grids)

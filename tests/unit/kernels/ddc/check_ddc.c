@@ -238,72 +238,60 @@ TEST(many_taps)
 
 /* ---- The CUDA variant --------------------------------------------------------------------------------------------- */
 
-static void run_cuda(const struct test_device *d, struct device_kernel *kernel, const struct ddc_args *args,
-                     const struct ddc_shape *shape, struct error *error)
+static void run_cuda(struct test_device *d, const struct ddc_args *args, const struct ddc_shape *shape,
+                     struct error *error)
 {
     size_t n_bytes = ddc_weights_bytes(args, shape, true), out_bytes;
-    void *host = malloc(n_bytes), *weights;
-    struct kernel_grid grid = ddc_grid(args, shape);
+    void *host = malloc(n_bytes);
     struct work w;
 
     ck_assert_ptr_nonnull(host);
     work_init(&w, args);
     w.args.scale = ddc_weights(&w.args, shape, true, w.filter, &w.mixer, host);
-    weights = test_upload(d, host, n_bytes, n_bytes);
-    w.args.weights = weights;
+    w.args.weights = test_copy_in(d, host, n_bytes);
     out_bytes = (w.n_out + GUARD) * sizeof(float);
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        w.args.in[pol] = test_upload(d, w.in[pol], w.in_bytes, w.in_bytes + DDC_SPARE_BYTES);
-        w.args.out[pol] = test_upload(d, w.out[pol], out_bytes, out_bytes);
+        w.args.in[pol] = test_keep(d, test_upload(d, w.in[pol], w.in_bytes, w.in_bytes + DDC_SPARE_BYTES));
+        w.args.out[pol] = test_copy_in(d, w.out[pol], out_bytes);
     }
-    device_launch(d->stream, kernel, &grid, &w.args);
+    test_launch(d, ddc_grid(args, shape), &w.args);
     for (size_t pol = 0; pol < N_POLS; pol++)
         test_download(d, w.out[pol], w.args.out[pol], out_bytes);
     compare(&w, 300, error);
-    for (size_t pol = 0; pol < N_POLS; pol++) {
-        device_free(d->device, (void *)w.args.in[pol]);
-        device_free(d->device, w.args.out[pol]);
-    }
-    device_free(d->device, weights);
     work_fini(&w);
     free(host);
 }
 
 /* Of one set of constants a few inputs: a compilation costs more than they do. */
-static void run_cuda_shape(struct ddc_args *a, const struct ddc_shape *shape, int n_trials, size_t max_out)
+static void run_cuda_shape(struct test_device *d, struct ddc_args *a, const struct ddc_shape *shape, int n_trials,
+                           size_t max_out)
 {
     struct kernel_constant constants[DDC_N_CONSTANTS];
     struct error error = {0};
-    struct device_kernel *kernel;
-    struct test_device d;
     char what[80];
 
-    if (!test_device_open(&d))
-        return;
     ddc_constants(a, shape, constants);
-    ck_assert_int_eq(device_kernel_create(d.device, &ddc_kernel, constants, DDC_N_CONSTANTS, &kernel), 0);
+    test_kernel(d, &ddc_kernel, constants, DDC_N_CONSTANTS);
     for (int trial = 0; trial < n_trials; trial++) {
         a->offset = (int64_t)random_below(random_below(2) ? 33 : 5000);
         a->n_out = 1 + (uint32_t)random_below(max_out);
-        run_cuda(&d, kernel, a, shape, &error);
+        run_cuda(d, a, shape, &error);
     }
     snprintf(what, sizeof(what), "CUDA, subsampling %u, %u taps, %u bits", a->subsampling, a->n_taps, a->sample_bits);
     print_error(what, &error);
-    device_kernel_destroy(kernel);
-    test_device_close(&d);
 }
 
-TEST(cuda_every_width, .end = N_WIDTHS)
+TEST_ON_DEVICE(cuda_every_width, .end = N_WIDTHS)
 {
     struct ddc_args a = {.n_taps = 1 + (uint32_t)random_below(200),
                          .subsampling = 4 + (uint32_t)random_below(16),
                          .sample_bits = widths[_i]};
     struct ddc_shape shape = ddc_default_shape(&a);
-    run_cuda_shape(&a, &shape, 3, 3000);
+    run_cuda_shape(d, &a, &shape, 3, 3000);
 }
 
 /* The default lengths of the subsamplings that matter, and the odd and smallest; other shapes. */
-TEST(cuda_sizes, .end = 14)
+TEST_ON_DEVICE(cuda_sizes, .end = 14)
 {
     static const struct {
         uint32_t subsampling, n_taps;
@@ -327,7 +315,7 @@ TEST(cuda_sizes, .end = 14)
     struct ddc_args a = {
         .n_taps = sizes[_i].n_taps, .subsampling = sizes[_i].subsampling, .sample_bits = random_below(4) ? 10 : 16};
     struct ddc_shape shape = sizes[_i].shape.n_warps ? sizes[_i].shape : ddc_default_shape(&a);
-    run_cuda_shape(&a, &shape, a.subsampling > 20 ? 1 : 3, a.subsampling > 20 ? 1000 : 5000);
+    run_cuda_shape(d, &a, &shape, a.subsampling > 20 ? 1 : 3, a.subsampling > 20 ? 1000 : 5000);
 }
 
 /* ---- A tone, through the default filter ---------------------------------------------------------------------------- */

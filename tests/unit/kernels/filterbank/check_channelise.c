@@ -380,10 +380,7 @@ TEST(shapes_of_the_bench, .unless = test_on_cuda())
 /* The cpu device with the inputs of 'other'. */
 static void fixture_init_like(struct channelise_fixture *f, const struct channelise_fixture *other)
 {
-    struct device_config cpu = {.kind = DEVICE_CPU, .n_threads = 2};
-    char why[200];
-
-    ck_assert_int_eq(device_open(&cpu, &f->device, why, sizeof(why)), 0);
+    f->device = test_open_kind(DEVICE_CPU, 2);
     fixture_init_on(f, &other->config);
     memcpy(f->gain, other->gain, f->n_chan * N_POLS * 2 * sizeof(float));
     for (size_t pol = 0; pol < N_POLS; pol++) {

@@ -104,31 +104,21 @@ static void run_twin(const struct pfb_fir_args *shape, int n_threads)
 }
 
 /* 'section' as pfb_fir_grid() takes it. */
-static void run_cuda(const struct test_device *d, struct device_kernel *kernel, const struct pfb_fir_args *shape,
-                     uint32_t section)
+static void run_cuda(struct test_device *d, const struct pfb_fir_args *shape, uint32_t section)
 {
     struct pfb_fir_args a = *shape;
-    struct kernel_grid grid = pfb_fir_grid(&a, section);
     struct memory m;
-    void *in, *weights, *out, *power;
 
     memory_init(&a, &m);
-    in = test_upload(d, m.in, m.in_bytes, (m.in_bytes + 3) / 4 * 4);
-    weights = test_upload(d, m.weights, m.n_weights * sizeof(float), m.n_weights * sizeof(float));
-    out = test_upload(d, m.out, (m.n_out + GUARD) * sizeof(float), (m.n_out + GUARD) * sizeof(float));
-    power = test_upload(d, &m.power, sizeof(m.power), sizeof(m.power));
-    a.in = in;
-    a.weights = weights;
-    a.out = out;
+    void *power = test_copy_in(d, &m.power, sizeof(m.power));
+    a.in = test_keep(d, test_upload(d, m.in, m.in_bytes, (m.in_bytes + 3) / 4 * 4));
+    a.weights = test_copy_in(d, m.weights, m.n_weights * sizeof(float));
+    a.out = test_copy_in(d, m.out, (m.n_out + GUARD) * sizeof(float));
     a.power = random_below(2) ? power : NULL;
-    device_launch(d->stream, kernel, &grid, &a);
-    test_download(d, m.out, out, (m.n_out + GUARD) * sizeof(float));
+    test_launch(d, pfb_fir_grid(&a, section), &a);
+    test_download(d, m.out, a.out, (m.n_out + GUARD) * sizeof(float));
     test_download(d, &m.power, power, sizeof(m.power));
     compare(&a, &m, false);
-    device_free(d->device, power);
-    device_free(d->device, out);
-    device_free(d->device, weights);
-    device_free(d->device, in);
     free(m.out);
 }
 
@@ -198,26 +188,20 @@ TEST(full_scale_power)
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 /* Of one set of constants a few inputs: a compilation costs more than they do. */
-static void run_cuda_shape(struct pfb_fir_args *a, int n_trials, size_t max_spectra)
+static void run_cuda_shape(struct test_device *d, struct pfb_fir_args *a, int n_trials, size_t max_spectra)
 {
     struct kernel_constant constants[PFB_FIR_N_CONSTANTS];
-    struct device_kernel *kernel;
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
     pfb_fir_constants(a, constants);
-    ck_assert_int_eq(device_kernel_create(d.device, &pfb_fir_kernel, constants, PFB_FIR_N_CONSTANTS, &kernel), 0);
+    test_kernel(d, &pfb_fir_kernel, constants, PFB_FIR_N_CONSTANTS);
     for (int trial = 0; trial < n_trials; trial++) {
         a->offset = (int64_t)random_below(random_below(2) ? 33 : 5000);
         a->n_spectra = 1 + (uint32_t)random_below(max_spectra);
-        run_cuda(&d, kernel, a, random_below(3) ? 1 + (uint32_t)random_below(2 * max_spectra) : 0);
+        run_cuda(d, a, random_below(3) ? 1 + (uint32_t)random_below(2 * max_spectra) : 0);
     }
-    device_kernel_destroy(kernel);
-    test_device_close(&d);
 }
 
-TEST(cuda_every_width, .end = N_WIDTHS)
+TEST_ON_DEVICE(cuda_every_width, .end = N_WIDTHS)
 {
     struct pfb_fir_args a = {
         .n_chan = 64u << random_below(3),
@@ -225,10 +209,10 @@ TEST(cuda_every_width, .end = N_WIDTHS)
         .sample_bits = widths[_i],
         .unzip = 1u << random_below(3),
     };
-    run_cuda_shape(&a, 12, 20);
+    run_cuda_shape(d, &a, 12, 20);
 }
 
-TEST(cuda_extremes, .end = 4)
+TEST_ON_DEVICE(cuda_extremes, .end = 4)
 {
     static const struct pfb_fir_args extremes[] = {
         {.n_chan = 64, .n_taps = 1, .sample_bits = 10, .unzip = 1},
@@ -237,7 +221,7 @@ TEST(cuda_extremes, .end = 4)
         {.n_chan = 65536, .n_taps = 3, .sample_bits = 10, .unzip = 4},
     };
     struct pfb_fir_args a = extremes[_i];
-    run_cuda_shape(&a, 3, a.n_chan > 1000 ? 3 : 300);
+    run_cuda_shape(d, &a, 3, a.n_chan > 1000 ? 3 : 300);
 }
 
 /* The shape of a launch that nobody chose: no section for nothing, none missed, and none too many for a device. */

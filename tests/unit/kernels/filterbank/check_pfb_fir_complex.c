@@ -70,26 +70,17 @@ static void run_twin(struct pfb_fir_complex_args a, int n_threads)
     free(m.out);
 }
 
-static void run_cuda(const struct test_device *d, struct device_kernel *kernel, struct pfb_fir_complex_args a,
-                     uint32_t section)
+static void run_cuda(struct test_device *d, struct pfb_fir_complex_args a, uint32_t section)
 {
-    struct kernel_grid grid = pfb_fir_complex_grid(&a, section);
     struct memory m;
-    void *in, *weights, *out;
 
     memory_init(&a, &m);
-    in = test_upload(d, m.in, m.n_in * sizeof(float), m.n_in * sizeof(float));
-    weights = test_upload(d, m.weights, m.n_weights * sizeof(float), m.n_weights * sizeof(float));
-    out = test_upload(d, m.out, (m.n_out + GUARD) * sizeof(float), (m.n_out + GUARD) * sizeof(float));
-    a.in = in;
-    a.weights = weights;
-    a.out = out;
-    device_launch(d->stream, kernel, &grid, &a);
-    test_download(d, m.out, out, (m.n_out + GUARD) * sizeof(float));
+    a.in = test_copy_in(d, m.in, m.n_in * sizeof(float));
+    a.weights = test_copy_in(d, m.weights, m.n_weights * sizeof(float));
+    a.out = test_copy_in(d, m.out, (m.n_out + GUARD) * sizeof(float));
+    test_launch(d, pfb_fir_complex_grid(&a, section), &a);
+    test_download(d, m.out, a.out, (m.n_out + GUARD) * sizeof(float));
     compare(&a, &m);
-    device_free(d->device, out);
-    device_free(d->device, weights);
-    device_free(d->device, in);
     free(m.out);
 }
 
@@ -106,26 +97,19 @@ TEST(twin)
             1 + (int)random_below(3));
 }
 
-TEST(cuda, .end = 5)
+TEST_ON_DEVICE(cuda, .end = 5)
 {
     static const uint32_t taps[] = {1, 2, 5, 16, 32};
     struct pfb_fir_complex_args a = {.n_bins = 64u << random_below(3), .n_taps = taps[_i]};
     struct kernel_constant constants[PFB_FIR_COMPLEX_N_CONSTANTS];
-    struct device_kernel *kernel;
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
     pfb_fir_complex_constants(&a, constants);
-    ck_assert_int_eq(
-        device_kernel_create(d.device, &pfb_fir_complex_kernel, constants, PFB_FIR_COMPLEX_N_CONSTANTS, &kernel), 0);
+    test_kernel(d, &pfb_fir_complex_kernel, constants, PFB_FIR_COMPLEX_N_CONSTANTS);
     for (int trial = 0; trial < 6; trial++) {
         a.offset = (int64_t)random_below(100);
         a.n_spectra = 1 + (uint32_t)random_below(150);
-        run_cuda(&d, kernel, a, trial % 2 ? 0 : 1 + (uint32_t)random_below(40));
+        run_cuda(d, a, trial % 2 ? 0 : 1 + (uint32_t)random_below(40));
     }
-    device_kernel_destroy(kernel);
-    test_device_close(&d);
 }
 
 SUITE(.timeout_s = 120, .start = random_start);

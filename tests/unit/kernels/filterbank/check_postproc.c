@@ -21,46 +21,42 @@
 
 enum { TWIN, CUDA, N_VARIANTS };
 
+/* What runs the kernel: the C twin, or a device with the CUDA variant for one set of sizes. */
+static struct {
+    int n_threads;             /* of the twin */
+    struct test_device device; /* without a kernel: the twin */
+} runner;
+
+/* Returns false where there is no such variant. */
+static bool runner_init(int variant, const struct postproc_args *args)
+{
+    struct kernel_constant constants[POSTPROC_N_CONSTANTS];
+
+    runner.n_threads = 1 + (int)random_below(3);
+    runner.device.kernel = NULL;
+    if (variant == TWIN)
+        return true;
+    if (!test_device_open(&runner.device))
+        return false;
+    postproc_constants(args, constants);
+    test_kernel(&runner.device, &postproc_kernel, constants, POSTPROC_N_CONSTANTS);
+    return true;
+}
+
+static void runner_fini(void)
+{
+    if (runner.device.kernel)
+        test_device_close(&runner.device);
+}
+
 /* One call of the kernel with its memory, and for each value what it should be before it is quantised. */
 struct fixture {
-    const struct runner *runner;
     struct postproc_args args;
     float *fft, *rotation, *gain;
     uint8_t *out;
     uint32_t *saturated;
     double complex *expected; /* [pol][spectrum][chan], with gain, rotation and dither */
 };
-
-/* What runs the kernel: the C twin, or a device with the CUDA variant for one set of sizes. */
-struct runner {
-    int n_threads;                /* of the twin */
-    struct device_kernel *kernel; /* NULL: the twin */
-    struct test_device device;
-};
-
-/* Returns false where there is no such variant. */
-static bool runner_init(struct runner *r, int variant, const struct postproc_args *args)
-{
-    struct kernel_constant constants[POSTPROC_N_CONSTANTS];
-
-    *r = (struct runner){.n_threads = 1 + (int)random_below(3)};
-    if (variant == TWIN)
-        return true;
-    if (!test_device_open(&r->device))
-        return false;
-    postproc_constants(args, constants);
-    ck_assert_int_eq(
-        device_kernel_create(r->device.device, &postproc_kernel, constants, POSTPROC_N_CONSTANTS, &r->kernel), 0);
-    return true;
-}
-
-static void runner_fini(struct runner *r)
-{
-    if (!r->kernel)
-        return;
-    device_kernel_destroy(r->kernel);
-    test_device_close(&r->device);
-}
 
 static void *alloc(size_t bytes)
 {
@@ -93,9 +89,9 @@ static size_t n_batches(const struct postproc_args *a)
 }
 
 /* Everything but 'expected' is poisoned; gains are 1 and rotations 0. */
-static void fixture_init(struct fixture *f, const struct runner *runner, const struct postproc_args *args)
+static void fixture_init(struct fixture *f, const struct postproc_args *args)
 {
-    *f = (struct fixture){.runner = runner, .args = *args};
+    *f = (struct fixture){.args = *args};
     f->fft = alloc(n_fft_values(args) * 2 * sizeof(float));
     f->rotation = alloc(N_POLS * args->n_spectra * 2 * sizeof(float));
     f->gain = alloc(args->n_chan * N_POLS * 2 * sizeof(float));
@@ -126,40 +122,26 @@ static void fixture_fini(struct fixture *f)
 
 static void run_cuda(const struct fixture *f)
 {
-    const struct test_device *d = &f->runner->device;
-    size_t fft_bytes = n_fft_values(&f->args) * 2 * sizeof(float);
-    size_t rotation_bytes = N_POLS * f->args.n_spectra * 2 * sizeof(float);
-    size_t gain_bytes = f->args.n_chan * N_POLS * 2 * sizeof(float);
+    struct test_device *d = &runner.device;
     size_t saturated_bytes = (n_batches(&f->args) * N_POLS + 1) * sizeof(uint32_t);
-    struct kernel_grid grid = postproc_grid(&f->args);
     struct postproc_args args = f->args;
-    void *fft = test_upload(d, f->fft, fft_bytes, fft_bytes);
-    void *rotation = test_upload(d, f->rotation, rotation_bytes, rotation_bytes);
-    void *gain = test_upload(d, f->gain, gain_bytes, gain_bytes);
-    void *out = test_upload(d, f->out, out_bytes(&args) + GUARD, out_bytes(&args) + GUARD);
-    void *saturated = test_upload(d, f->saturated, saturated_bytes, saturated_bytes);
 
-    args.fft = fft;
-    args.rotation = rotation;
-    args.gain = gain;
-    args.out = out;
-    args.saturated = saturated;
-    device_launch(d->stream, f->runner->kernel, &grid, &args);
-    test_download(d, f->out, out, out_bytes(&args) + GUARD);
-    test_download(d, f->saturated, saturated, saturated_bytes);
-    device_free(d->device, saturated);
-    device_free(d->device, out);
-    device_free(d->device, gain);
-    device_free(d->device, rotation);
-    device_free(d->device, fft);
+    args.fft = test_copy_in(d, f->fft, n_fft_values(&args) * 2 * sizeof(float));
+    args.rotation = test_copy_in(d, f->rotation, N_POLS * args.n_spectra * 2 * sizeof(float));
+    args.gain = test_copy_in(d, f->gain, args.n_chan * N_POLS * 2 * sizeof(float));
+    args.out = test_copy_in(d, f->out, out_bytes(&args) + GUARD);
+    args.saturated = test_copy_in(d, f->saturated, saturated_bytes);
+    test_launch(d, postproc_grid(&args), &args);
+    test_download(d, f->out, args.out, out_bytes(&args) + GUARD);
+    test_download(d, f->saturated, args.saturated, saturated_bytes);
 }
 
 static void run(const struct fixture *f)
 {
-    if (f->runner->kernel)
+    if (runner.device.kernel)
         run_cuda(f);
     else
-        postproc_kernel.cpu(&f->args, f->runner->n_threads);
+        postproc_kernel.cpu(&f->args, runner.n_threads);
 }
 
 /* The quantised value of one place, however it is packed. */
@@ -354,7 +336,7 @@ static struct postproc_args random_args(uint32_t least_chans)
 }
 
 /* Random input, and of 'args' what is no size. */
-static void try_random(const struct runner *runner, struct postproc_args args)
+static void try_random(struct postproc_args args)
 {
     struct fixture f;
 
@@ -362,7 +344,7 @@ static void try_random(const struct runner *runner, struct postproc_args args)
     args.seed = random_u64();
     args.stream_id = (uint32_t)random_u64();
     args.n_spectra = args.spectra_per_heap * (1 + (uint32_t)random_below(3));
-    fixture_init(&f, runner, &args);
+    fixture_init(&f, &args);
     if (args.n_bins)
         fill_bins(&f, args.out_bits == 8 ? 50 : 3);
     else
@@ -379,23 +361,20 @@ TEST(random_shapes)
 {
     for (int trial = 0; trial < 80; trial++) {
         struct postproc_args args = random_args(8);
-        struct runner runner;
-        runner_init(&runner, TWIN, &args);
-        try_random(&runner, args);
+        runner_init(TWIN, &args);
+        try_random(args);
     }
 }
 
 TEST(cuda_random_shapes, .end = 12)
 {
     struct postproc_args args = random_args(64);
-    struct runner runner;
 
     args.unzip = 1u << _i % 3;
-    if (!runner_init(&runner, CUDA, &args))
+    if (!runner_init(CUDA, &args))
         return;
     for (int trial = 0; trial < 3; trial++)
-        try_random(&runner, args);
-    runner_fini(&runner);
+        try_random(args);
 }
 
 /* All of the bins, and the middle half of them. */
@@ -403,26 +382,23 @@ TEST(narrow_bands)
 {
     for (int trial = 0; trial < 40; trial++) {
         struct postproc_args args = random_args(8);
-        struct runner runner;
         args.unzip = 1;
         args.n_bins = args.n_chan << random_below(2);
-        runner_init(&runner, TWIN, &args);
-        try_random(&runner, args);
+        runner_init(TWIN, &args);
+        try_random(args);
     }
 }
 
 TEST(cuda_narrow_bands, .end = 4)
 {
     struct postproc_args args = random_args(64);
-    struct runner runner;
 
     args.unzip = 1;
     args.n_bins = args.n_chan << _i % 2;
-    if (!runner_init(&runner, CUDA, &args))
+    if (!runner_init(CUDA, &args))
         return;
     for (int trial = 0; trial < 3; trial++)
-        try_random(&runner, args);
-    runner_fini(&runner);
+        try_random(args);
 }
 
 /* The largest transform, every way of unzipping it. */
@@ -430,17 +406,15 @@ TEST(many_channels, .end = 3 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 65536, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
-    struct runner runner;
     struct fixture f;
 
-    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+    if (!runner_init(_i % N_VARIANTS, &args))
         return;
-    fixture_init(&f, &runner, &args);
+    fixture_init(&f, &args);
     fill_spectra(&f, 5, 50);
     rotate_spectra(&f);
     run_and_compare(&f);
     fixture_fini(&f);
-    runner_fini(&runner);
 }
 
 /* ---- Quantisation ------------------------------------------------------------------------------------------------ */
@@ -486,12 +460,12 @@ static const struct {
     {4, {NAN, NAN}, {0, 0}, 1},
 };
 
-static void check_boundary(const struct runner *runner, const struct postproc_args *args, size_t i)
+static void check_boundary(const struct postproc_args *args, size_t i)
 {
     struct fixture f;
     int value[2];
 
-    fixture_init(&f, runner, args);
+    fixture_init(&f, args);
     fill_ones(&f);
     f.gain[(5 * N_POLS + 1) * 2] = cases[i].value[0];
     f.gain[(5 * N_POLS + 1) * 2 + 1] = cases[i].value[1];
@@ -512,14 +486,12 @@ TEST(boundaries, .end = 6 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 16, .spectra_per_heap = 16, .n_chan = 64, .unzip = 1u << _i / 4, .out_bits = _i & 2 ? 4 : 8};
-    struct runner runner;
 
-    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+    if (!runner_init(_i % N_VARIANTS, &args))
         return;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)
         if (cases[i].out_bits == args.out_bits)
-            check_boundary(&runner, &args, i);
-    runner_fini(&runner);
+            check_boundary(&args, i);
 }
 
 /* Every value of a batch clipped, and none of the next: more than a thread or a warp has. */
@@ -527,12 +499,11 @@ TEST(all_saturated, .end = 3 * N_VARIANTS)
 {
     struct postproc_args args = {
         .n_spectra = 96, .spectra_per_heap = 48, .n_chan = 256, .unzip = 1u << _i / N_VARIANTS, .out_bits = 8};
-    struct runner runner;
     struct fixture f;
 
-    if (!runner_init(&runner, _i % N_VARIANTS, &args))
+    if (!runner_init(_i % N_VARIANTS, &args))
         return;
-    fixture_init(&f, &runner, &args);
+    fixture_init(&f, &args);
     fill_ones(&f);
     for (size_t i = 0; i < n_values(&args) * 2; i++)
         f.fft[i] *= i / 2 / args.n_chan % args.n_spectra < 48 ? 1000 : 0;
@@ -540,7 +511,6 @@ TEST(all_saturated, .end = 3 * N_VARIANTS)
     for (size_t i = 0; i < 2 * N_POLS; i++)
         ck_assert_uint_eq(f.saturated[i], SATURATED_BEFORE + (i < N_POLS ? 48 * 256 : 0));
     fixture_fini(&f);
-    runner_fini(&runner);
 }
 
 /* ---- Dither ------------------------------------------------------------------------------------------------------ */
@@ -558,12 +528,12 @@ static const struct postproc_args dithered = {
 };
 
 /* What the dithered quantiser makes of a constant 'value' (re) and its negative (im) everywhere. */
-static uint8_t *quantise_constant(const struct runner *runner, const struct postproc_args *args, float value)
+static uint8_t *quantise_constant(const struct postproc_args *args, float value)
 {
     struct fixture f;
     uint8_t *out;
 
-    fixture_init(&f, runner, args);
+    fixture_init(&f, args);
     fill_ones(&f);
     for (size_t i = 0; i < args->n_chan * N_POLS; i++) {
         f.gain[2 * i] = value;
@@ -579,13 +549,12 @@ static uint8_t *quantise_constant(const struct runner *runner, const struct post
 /* A dithered quantiser is right on average, and its error is white: expected 5 sigma at most, with fixed seeds. */
 TEST(dither_statistics, .end = N_VARIANTS)
 {
-    struct runner runner;
     size_t n = out_bytes(&dithered) / 4;
     double sum[4] = {0}, products[4][4] = {{0}};
 
-    if (!runner_init(&runner, _i, &dithered))
+    if (!runner_init(_i, &dithered))
         return;
-    uint8_t *out = quantise_constant(&runner, &dithered, 0.3f);
+    uint8_t *out = quantise_constant(&dithered, 0.3f);
     for (size_t i = 0; i < n; i++)
         for (int a = 0; a < 4; a++) { /* pol 0 re, im, pol 1 re, im */
             double error = (int8_t)out[4 * i + (size_t)a] - (a % 2 ? -0.3 : 0.3);
@@ -599,67 +568,61 @@ TEST(dither_statistics, .end = N_VARIANTS)
             ck_assert_double_lt(fabs(products[a][b] / (double)n - (a == b ? 0.21 : 0)), 5 * 0.25 / sqrt((double)n));
     }
     free(out);
-    runner_fini(&runner);
 }
 
 TEST(dither_leaves_integers_alone, .end = N_VARIANTS)
 {
-    struct runner runner;
-
-    if (!runner_init(&runner, _i, &dithered))
+    if (!runner_init(_i, &dithered))
         return;
     for (int value = 124; value < 128; value++) {
-        uint8_t *out = quantise_constant(&runner, &dithered, (float)value);
+        uint8_t *out = quantise_constant(&dithered, (float)value);
         for (size_t i = 0; i < out_bytes(&dithered); i++)
             if ((int8_t)out[i] != (i % 2 ? -value : value))
                 ck_abort_msg("%d became %d", i % 2 ? -value : value, (int8_t)out[i]);
         free(out);
     }
-    runner_fini(&runner);
 }
 
 /* The dither belongs to the position: neither the threads nor where a run is cut nor the device matter. */
 TEST(dither_is_reproducible, .end = N_VARIANTS)
 {
     struct postproc_args half = dithered;
-    struct runner twin, other;
     size_t half_bytes = out_bytes(&dithered) / 2;
-    uint8_t *whole, *again;
 
-    runner_init(&twin, TWIN, &dithered);
-    if (!runner_init(&other, _i, &dithered))
+    runner_init(TWIN, &dithered);
+    uint8_t *whole = quantise_constant(&dithered, 0.5f);
+    if (!runner_init(_i, &dithered)) {
+        free(whole);
         return;
-    whole = quantise_constant(&twin, &dithered, 0.5f);
-    again = quantise_constant(&other, &dithered, 0.5f);
+    }
+    uint8_t *again = quantise_constant(&dithered, 0.5f);
     ck_assert_mem_eq(whole, again, 2 * half_bytes);
     half.n_spectra /= 2;
     for (size_t i = 0; i < 2; i++) {
-        uint8_t *part = quantise_constant(&other, &half, 0.5f);
+        uint8_t *part = quantise_constant(&half, 0.5f);
         ck_assert_mem_eq(whole + i * half_bytes, part, half_bytes);
         free(part);
         half.first_spectrum += half.n_spectra;
     }
     free(again);
     free(whole);
-    runner_fini(&other);
 }
 
 /* Each of these must change about half of the bytes, not a few. */
 TEST(dithers_differ, .end = N_VARIANTS)
 {
     struct postproc_args other[4] = {dithered, dithered, dithered, dithered};
-    struct runner runner;
     uint8_t *out;
 
-    if (!runner_init(&runner, _i, &dithered))
+    if (!runner_init(_i, &dithered))
         return;
-    out = quantise_constant(&runner, &dithered, 0.5f);
+    out = quantise_constant(&dithered, 0.5f);
     other[0].seed++;
     other[1].seed ^= UINT64_C(1) << 40;
     other[2].stream_id++;
     other[3].first_spectrum += UINT64_C(1) << 33;
     for (size_t i = 0; i < 4; i++) {
-        uint8_t *different = quantise_constant(&runner, &other[i], 0.5f);
+        uint8_t *different = quantise_constant(&other[i], 0.5f);
         size_t n_different = 0;
         for (size_t j = 0; j < out_bytes(&dithered); j++)
             n_different += out[j] != different[j];
@@ -667,7 +630,6 @@ TEST(dithers_differ, .end = N_VARIANTS)
         free(different);
     }
     free(out);
-    runner_fini(&runner);
 }
 
-SUITE(.timeout_s = 60, .start = random_start);
+SUITE(.timeout_s = 60, .teardown = runner_fini, .start = random_start);

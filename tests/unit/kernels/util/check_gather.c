@@ -93,44 +93,30 @@ TEST(twin, .end = ARRAY_LEN(aligns))
     }
 }
 
-static void run_cuda(const struct test_device *d, struct device_kernel *kernel, size_t align, size_t max_bytes,
-                     int trial)
+static void run_cuda(struct test_device *d, size_t align, size_t max_bytes, int trial)
 {
     struct work w;
 
     work_init(&w, align, max_bytes);
-    void *from = test_upload(d, w.from, w.from_bytes, w.from_bytes);
-    void *to = test_upload(d, w.to, w.to_bytes, w.to_bytes);
+    void *from = test_copy_in(d, w.from, w.from_bytes), *to = test_copy_in(d, w.to, w.to_bytes);
     place_pieces(&w, from, to);
-    struct gather_args args = {
-        .pieces = test_upload(d, w.pieces, w.n_pieces * sizeof(w.pieces[0]), w.n_pieces * sizeof(w.pieces[0])),
-        .n_pieces = w.n_pieces,
-    };
+    struct gather_args args = {test_copy_in(d, w.pieces, w.n_pieces * sizeof(w.pieces[0])), w.n_pieces};
     struct kernel_grid grid = gather_grid(&args);
     if (trial % 2)
         grid.blocks[0] = 1 + (uint32_t)random_below(3); /* as if there were more pieces */
-    device_launch(d->stream, kernel, &grid, &args);
+    test_launch(d, grid, &args);
     test_download(d, w.to, to, w.to_bytes);
-    device_free(d->device, from);
-    device_free(d->device, to);
-    device_free(d->device, (void *)args.pieces);
     work_fini(&w);
 }
 
-TEST(cuda, .end = ARRAY_LEN(aligns))
+TEST_ON_DEVICE(cuda, .end = ARRAY_LEN(aligns))
 {
     struct kernel_constant constants[GATHER_N_CONSTANTS];
-    struct device_kernel *kernel;
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
     gather_constants(constants);
-    ck_assert_int_eq(device_kernel_create(d.device, &gather_kernel, constants, GATHER_N_CONSTANTS, &kernel), 0);
+    test_kernel(d, &gather_kernel, constants, GATHER_N_CONSTANTS);
     for (int trial = 0; trial < 6; trial++)
-        run_cuda(&d, kernel, aligns[_i], trial == 5 ? 9000 : 700, trial);
-    device_kernel_destroy(kernel);
-    test_device_close(&d);
+        run_cuda(d, aligns[_i], trial == 5 ? 9000 : 700, trial);
 }
 
 SUITE(.timeout_s = 60, .start = random_start);

@@ -65,41 +65,32 @@ TEST(twin, .end = ARRAY_LEN(widths))
     }
 }
 
-static void run_cuda(const struct test_device *d, struct device_kernel *kernel, uint32_t bits, int trial)
+static void run_cuda(struct test_device *d, uint32_t bits, int trial)
 {
     struct kernel_grid grid;
     struct work w;
 
     work_init(&w, bits, trial % 2 ? 100 : 30000, trial == 4);
     for (unsigned pol = 0; pol < N_POLS; pol++)
-        w.args.in[pol] = test_upload(d, w.in[pol], w.bytes, w.bytes);
-    w.args.power = test_upload(d, w.power, sizeof(w.power), sizeof(w.power));
+        w.args.in[pol] = test_copy_in(d, w.in[pol], w.bytes);
+    w.args.power = test_copy_in(d, w.power, sizeof(w.power));
     grid = power_grid(&w.args);
     if (trial % 3 == 0)
         grid.blocks[0] = 1; /* as if there were more samples */
-    device_launch(d->stream, kernel, &grid, &w.args);
+    test_launch(d, grid, &w.args);
     test_download(d, w.power, w.args.power, sizeof(w.power));
-    for (unsigned pol = 0; pol < N_POLS; pol++)
-        device_free(d->device, (void *)w.args.in[pol]);
-    device_free(d->device, w.args.power);
     work_fini(&w);
 }
 
-TEST(cuda, .end = ARRAY_LEN(widths))
+TEST_ON_DEVICE(cuda, .end = ARRAY_LEN(widths))
 {
     const struct power_args args = {.sample_bits = widths[_i]};
     struct kernel_constant constants[POWER_N_CONSTANTS];
-    struct device_kernel *kernel;
-    struct test_device d;
 
-    if (!test_device_open(&d))
-        return;
     power_constants(&args, constants);
-    ck_assert_int_eq(device_kernel_create(d.device, &power_kernel, constants, POWER_N_CONSTANTS, &kernel), 0);
+    test_kernel(d, &power_kernel, constants, POWER_N_CONSTANTS);
     for (int trial = 0; trial < 6; trial++)
-        run_cuda(&d, kernel, args.sample_bits, trial);
-    device_kernel_destroy(kernel);
-    test_device_close(&d);
+        run_cuda(d, args.sample_bits, trial);
 }
 
 SUITE(.timeout_s = 60, .start = random_start);

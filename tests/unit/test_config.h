@@ -1,0 +1,25 @@
+/* test_config.h - configurations that tests have as text. */
+#ifndef TESTS_UNIT_TEST_CONFIG_H
+#define TESTS_UNIT_TEST_CONFIG_H
+
+#include "common/config/config.h"
+#include "tests/unit/test_file.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Loads 'yaml', which must have no errors but across keys; these are the caller's to check. */
+static inline void load_config(const struct config_table *table, const char *yaml, void *values, struct config **config)
+{
+    char path[] = "/tmp/cbf-test-config-XXXXXX";
+
+    write_file(path, yaml);
+    int err = config_load(table, path, values, config);
+    unlink(path);
+    if (err)
+        config_print_errors(*config, stdout);
+    ck_assert_int_eq(err, 0);
+}
+
+#endif

@@ -1,0 +1,210 @@
+/* beam_recorder.c - beamrec's files: against the beams of X-engines' files, the directories of their recordings, and what a
+ * running recorder counts. */
+#include "tools/doctor/doctor.h"
+
+#include "common/base/units.h"
+#include "tools/beamrec/config.h"
+#include "tools/doctor/http.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct doctor_beam_recorder {
+    struct beamrec_config config;
+};
+
+bool doctor_beam_recorder_load(struct doctor_file *file, const char *path)
+{
+    struct doctor_beam_recorder *recorder = calloc(1, sizeof(*recorder));
+
+    if (!recorder)
+        abort();
+    file->beam_recorder = recorder;
+    int err = config_load(&beamrec_config_table, path, &recorder->config, &file->config);
+    if (!file->config)
+        abort();
+    if (!err)
+        beamrec_config_check(&recorder->config, file->config);
+    return !err && config_n_errors(file->config) == 0;
+}
+
+void doctor_beam_recorder_free(struct doctor_file *file)
+{
+    if (!file->beam_recorder)
+        return;
+    config_free(&beamrec_config_table, &file->beam_recorder->config, file->config);
+    free(file->beam_recorder);
+}
+
+void doctor_beam_recorder_describe(const struct doctor_file *file, struct finding *finding)
+{
+    size_t n = file->beam_recorder->config.beams.n;
+
+    SAY(finding->found, "beamrec, %zu beam%s", n, plural(n));
+}
+
+/* ---- Against an X-engine's file ---------------------------------------------------------------------------------- */
+
+struct beam_pair {
+    struct doctor *doctor;
+    const struct doctor_file *recorder, *x;
+    size_t n_bad;
+};
+
+static void compare(struct beam_pair *pair, const char *key, double mine, double wanted, const char *why)
+{
+    if (mine == wanted)
+        return;
+    struct finding *f = doctor_add(pair->doctor, FINDING_FAIL, "config.x-recorder", "");
+    SAY(f->subject, "%s, %s", pair->x->name, pair->recorder->name);
+    SAY(f->found, "%s is %.15g, and %.15g for the X-engine", key, mine, wanted);
+    SAY(f->expected, "%s: %.15g", key, wanted);
+    SAY(f->why, "%s", why);
+    SAY(f->fix, "set %s in %s to %.15g", key, pair->recorder->path, wanted);
+    pair->n_bad++;
+}
+
+static void compare_shapes(struct beam_pair *pair)
+{
+    const struct beamrec_config *mine = &pair->recorder->beam_recorder->config;
+    const struct beamrec_config_stream *stream = &mine->stream;
+    const struct xbgpu_config_recv *recv = &pair->x->xbgpu.recv;
+    static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
+    static const char mistimed[] = "the file's times are wrong";
+
+    compare(pair, "stream.channels", (double)stream->n_chan, (double)recv->n_chan, "channels get wrong frequencies");
+    compare(pair, "stream.channels_per_substream", (double)stream->n_chan_substream, (double)recv->n_chan_substream,
+            refused);
+    compare(pair, "stream.spectra_per_heap", (double)stream->spectra_per_heap, (double)recv->spectra_per_heap, refused);
+    compare(pair, "stream.samples_between_spectra", (double)stream->samples_between_spectra,
+            (double)recv->samples_between_spectra, mistimed);
+    compare(pair, "time.sync_time", timebase_decimal_to_double(mine->time.sync_time_s),
+            timebase_decimal_to_double(pair->x->time->sync_time_s), mistimed);
+    compare(pair, "time.adc_sample_rate", timebase_decimal_to_double(mine->time.adc_sample_rate_hz), pair->x->rate_hz,
+            mistimed);
+}
+
+/* How many beams of an X-engine go to the recorder's addresses. */
+static size_t count_taken(const struct beamrec_config *config, const struct doctor_file *x)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < x->xbgpu.beams.n; i++)
+        for (size_t b = 0; b < config->beams.n; b++) {
+            const struct endpoint_list *sources = &beamrec_config_beam(config, b)->sources;
+            for (size_t s = 0; s < sources->n; s++)
+                n += endpoint_equal(&sources->items[s], &xbgpu_config_beam(&x->xbgpu, i)->destination.items[0]);
+        }
+    return n;
+}
+
+static void check_x_engines(struct doctor *doctor, const struct doctor_file *recorder)
+{
+    size_t n_x = 0, n_beams = 0, n_bad = 0;
+
+    for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x)); n_x++) {
+        struct beam_pair pair = {doctor, recorder, x, 0};
+        size_t n = count_taken(&recorder->beam_recorder->config, x);
+        if (n > 0)
+            compare_shapes(&pair);
+        n_beams += n;
+        n_bad += pair.n_bad;
+    }
+    if (n_beams > 0 && n_bad == 0)
+        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu beams of X-engines fit", n_beams);
+    if (n_x == 0 || n_beams > 0)
+        return;
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
+    SAY(f->found, "no beam of these X-engines goes to beams[].sources");
+    SAY(f->expected, "beams[].sources: the destinations of a beam, of all X-engines");
+    SAY(f->why, "the recorder receives nothing");
+    SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change beams[].sources in %s", recorder->path);
+}
+
+/* ---- This host --------------------------------------------------------------------------------------------------- */
+
+/* systemd makes what is below /var/lib/cbf. */
+static void check_directory(struct doctor *doctor, const struct doctor_file *file, const char *path)
+{
+    char directory[PATH_MAX];
+    const char *slash = path ? strrchr(path, '/') : NULL;
+
+    if (!slash || slash == path || strncmp(path, "/var/lib/cbf/", strlen("/var/lib/cbf/")) == 0)
+        return;
+    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
+    if (access(directory, F_OK) == 0 || errno == EACCES)
+        return;
+    struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", file->name);
+    SAY(f->found, "%s: %s", directory, strerror(errno));
+    SAY(f->expected, "a directory on a disk that can be written");
+    SAY(f->why, "the recorder does not start");
+    SAY(f->fix, "sudo mkdir -p %s", directory);
+}
+
+static void check_directories(struct doctor *doctor, const struct doctor_file *file)
+{
+    const struct beamrec_config *config = &file->beam_recorder->config;
+
+    for (size_t b = 0; b < config->beams.n; b++) {
+        check_directory(doctor, file, beamrec_config_beam(config, b)->filterbank);
+        check_directory(doctor, file, beamrec_config_beam(config, b)->voltages);
+    }
+}
+
+/* ---- A running recorder ------------------------------------------------------------------------------------------ */
+
+static void check_counters(struct doctor *doctor, const struct doctor_file *file, const char *page)
+{
+    static const struct {
+        const char *id, *metric, *labels, *what, *why, *fix;
+    } rows[] = {
+        {"recorder.unwritten", "beamrec_unwritten_batches_total", NULL, "batches lost for lack of room",
+         "the disk was full", "df -h; then move old recordings away"},
+        {"recorder.slow", "beamrec_rejected_packets_total", "reason=\"no_chunk\"",
+         "packets lost because no buffer was free", "the disk is slower than the data",
+         "iostat -x 1   # then a faster disk"},
+        {"recorder.socket", "beamrec_kernel_drops", NULL, "messages lost in the socket",
+         "the receive thread was too slow, or recv.buffer is too small",
+         "sysctl net.core.rmem_max   # then raise recv.buffer"},
+        {"recorder.missing", "beamrec_missing_heaps_total", NULL, "heaps missing",
+         "they are filled with the running mean", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
+    };
+    size_t n_bad = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double n = doctor_metrics_sum(page, rows[i].metric, rows[i].labels);
+        if (!(n > 0))
+            continue;
+        n_bad++;
+        struct finding *f = doctor_add(doctor, FINDING_WARN, rows[i].id, file->name);
+        SAY(f->found, "%.0f %s since the recorder started", n, rows[i].what);
+        SAY(f->expected, "none");
+        SAY(f->why, "%s", rows[i].why);
+        SAY(f->fix, "%s", rows[i].fix);
+    }
+    if (n_bad == 0)
+        doctor_note(doctor, FINDING_OK, "recorder.batches", file->name, "%.0f batches written, nothing lost",
+                    doctor_metrics_sum(page, "beamrec_batches_total", NULL));
+}
+
+void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, bool loss)
+{
+    for (size_t i = 0; i < doctor->n_files; i++) {
+        const struct doctor_file *file = &doctor->files[i];
+
+        if (!file->beam_recorder || config_n_errors(file->config) > 0)
+            continue;
+        if (config)
+            check_x_engines(doctor, file);
+        if (host)
+            check_directories(doctor, file);
+        const struct endpoint_list *listen = &file->beam_recorder->config.http.listen;
+        char *page = loss && listen->n > 0 ? doctor_metrics_get(&listen->items[0]) : NULL;
+        if (page && strstr(page, "\nbeamrec_"))
+            check_counters(doctor, file, page);
+        free(page);
+    }
+}
