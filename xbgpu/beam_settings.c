@@ -18,12 +18,17 @@
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-static bool has_n_args(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
+/* Whether there are values of all antennas, or of all inputs. */
+static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
 {
-    bool has = (size_t)katcp_n_args(call) == s->n_ants + 1;
+    size_t n = (size_t)katcp_n_args(call) - 1;
+    bool has = n == s->n_ants || n == s->n;
 
-    if (!has)
-        katcp_fail(call, "there must be %zu %s, one for each antenna, not %d", s->n_ants, what, katcp_n_args(call) - 1);
+    if (!has && s->n > s->n_ants)
+        katcp_fail(call, "there must be %zu %s, one for each antenna, or %zu, one for each input, not %zu", s->n_ants,
+                   what, s->n, n);
+    else if (!has)
+        katcp_fail(call, "there must be %zu %s, one for each antenna, not %zu", s->n_ants, what, n);
     return has;
 }
 
@@ -41,17 +46,18 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
 
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call)
 {
-    if (!has_n_args(settings, call, "weights"))
+    if (!has_n_values(settings, call, "weights"))
         return false;
-    double *weights = calloc(settings->n_ants, sizeof(*weights));
+    size_t n_given = (size_t)katcp_n_args(call) - 1;
+    double *weights = calloc(settings->n, sizeof(*weights));
     bool good = weights;
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < settings->n_ants; a++)
+    for (size_t a = 0; good && a < n_given; a++)
         good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &weights[a]);
-    if (good)
-        memcpy(settings->weights, weights, settings->n_ants * sizeof(*weights));
+    for (size_t i = 0; good && i < settings->n; i++)
+        settings->weights[i] = weights[i * n_given / settings->n];
     settings->is_set = settings->is_set || good;
     free(weights);
     return good;
@@ -59,7 +65,7 @@ bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, stru
 
 static double (*numbers_of(const struct xbgpu_beam_settings *s, size_t model))[XBGPU_BEAM_NUMBERS]
 {
-    return s->models + model * s->n_ants;
+    return s->models + model * s->n;
 }
 
 /* "delay:phase" in seconds and radians. */
@@ -115,10 +121,10 @@ static bool read_model(struct katcp_call *call, int i, bool is_timed, double *nu
     return true;
 }
 
-/* Makes a place for a model, of which nothing is set.  Returns its numbers, [ant]. */
+/* Makes a place for a model, of which nothing is set.  Returns its numbers, [n]. */
 static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
 {
-    size_t bytes = s->n_ants * sizeof(*s->models);
+    size_t bytes = s->n * sizeof(*s->models);
     bool forgets;
     size_t place = xbgpu_beam_starts_add(&s->starts, start_samples, &forgets);
 
@@ -144,11 +150,12 @@ static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *cal
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
                                      int64_t past_samples)
 {
-    size_t n = settings->n_ants;
-    bool is_timed = (size_t)katcp_n_args(call) == n + 2 && !strchr(katcp_arg(call, 1), ':');
+    size_t n_args = (size_t)katcp_n_args(call), n = settings->n;
+    bool is_timed = !strchr(katcp_arg(call, 1), ':') && (n_args == 2 + settings->n_ants || n_args == 2 + n);
+    size_t n_given = n_args - 1 - is_timed;
     int64_t start_samples = XBGPU_BEAM_ALWAYS;
 
-    if (!is_timed && !has_n_args(settings, call, "delays"))
+    if (!is_timed && !has_n_values(settings, call, "delays"))
         return false;
     if (is_timed && !read_load_time(settings, call, past_samples, &start_samples))
         return false;
@@ -157,10 +164,12 @@ bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struc
 
     if (!good)
         katcp_fail(call, "out of memory");
-    for (size_t a = 0; good && a < n; a++)
+    for (size_t a = 0; good && a < n_given; a++)
         good = read_model(call, 1 + is_timed + (int)a, is_timed, read[a]);
     if (good) {
-        memcpy(add_model(settings, start_samples), read, n * sizeof(*read));
+        double(*numbers)[XBGPU_BEAM_NUMBERS] = add_model(settings, start_samples);
+        for (size_t i = 0; i < n; i++)
+            memcpy(numbers[i], read[i * n_given / n], sizeof(*numbers));
         settings->is_set = true;
     }
     free(read);
@@ -188,12 +197,31 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_s
     return NULL;
 }
 
-static void write_models(FILE *text, const struct xbgpu_beam_settings *s, const struct labels *labels)
+struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name)
+{
+    for (size_t b = 0; b < all->n; b++)
+        if (all->items[b].stream && strcmp(all->items[b].stream, name) == 0)
+            return &all->items[b];
+    return NULL;
+}
+
+/* Whether a beam has values for inputs, and the names of what it has values for. */
+static bool has_inputs(const struct xbgpu_beam_settings *s)
+{
+    return s->n > s->n_ants;
+}
+
+static char *const *names_of(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s)
+{
+    return has_inputs(s) ? all->labels->labels : all->labels->antennas;
+}
+
+static void write_models(FILE *text, const struct xbgpu_beam_settings *s, char *const *names)
 {
     for (size_t m = 1; m < s->starts.n; m++) {
         int64_t unix_ns = timebase_unix_ns(&s->timebase, s->starts.samples[m]);
-        for (size_t a = 0; a < s->n_ants; a++) {
-            fprintf(text, "model %s %s %" PRId64 ".%09" PRId64, s->name, labels->antennas[a], unix_ns / NS_PER_S,
+        for (size_t a = 0; a < s->n; a++) {
+            fprintf(text, "model %s %s %" PRId64 ".%09" PRId64, s->name, names[a], unix_ns / NS_PER_S,
                     unix_ns % NS_PER_S);
             for (size_t i = 0; i < XBGPU_BEAM_NUMBERS; i++)
                 fprintf(text, " %.17g", numbers_of(s, m)[a][i]);
@@ -211,13 +239,14 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
     for (size_t b = 0; b < all->n; b++) {
         const struct xbgpu_beam_settings *s = &all->items[b];
         if (s->capture_is_set)
-            fprintf(text, "capture %s %s %" PRId64 "\n", s->name, s->captures ? "on" : "off", s->capture_from_samples);
+            fprintf(text, "capture %s %s %" PRId64 "\n", s->stream, s->captures ? "on" : "off",
+                    s->capture_from_samples);
         if (s->is_set)
             fprintf(text, "gain %s %.17g\n", s->name, s->gain);
-        for (size_t a = 0; s->is_set && a < s->n_ants; a++)
-            fprintf(text, "antenna %s %s %.17g %.17g %.17g\n", s->name, all->labels->antennas[a], s->weights[a],
-                    s->models[a][DELAY_S], s->models[a][DELAY_PHASE]);
-        write_models(text, s, all->labels);
+        for (size_t a = 0; s->is_set && a < s->n; a++)
+            fprintf(text, "%s %s %s %.17g %.17g %.17g\n", has_inputs(s) ? "input" : "antenna", s->name,
+                    names_of(all, s)[a], s->weights[a], s->models[a][DELAY_S], s->models[a][DELAY_PHASE]);
+        write_models(text, s, names_of(all, s));
         any = any || s->is_set || s->capture_is_set;
     }
     return any;
@@ -233,12 +262,12 @@ static bool read_numbers(const struct table_row *row, size_t first, const double
     return good;
 }
 
-/* The antenna that the row names, or -1. */
+/* The antenna or input that the row names, or -1. */
 static long find_antenna(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s,
                          const struct table_row *row)
 {
-    for (size_t a = 0; row->n > 2 && a < s->n_ants; a++)
-        if (strcmp(all->labels->antennas[a], row->fields[2]) == 0)
+    for (size_t a = 0; row->n > 2 && a < s->n; a++)
+        if (strcmp(names_of(all, s)[a], row->fields[2]) == 0)
             return (long)a;
     return -1;
 }
@@ -250,7 +279,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     double numbers[3];
     long a = find_antenna(all, s, row);
 
-    if (a < 0 || !read_numbers(row, 3, limits, 3, numbers))
+    if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
@@ -315,9 +344,13 @@ struct reading {
 static int read_row(const struct table_row *row, void *arg)
 {
     struct reading *r = arg;
-    struct xbgpu_beam_settings *s = row->n > 1 ? xbgpu_beams_settings_find(r->all, row->fields[1]) : NULL;
     const char *what = row->fields[0];
+    struct xbgpu_beam_settings *s = row->n < 2 ? NULL
+                                    : strcmp(what, "capture") == 0
+                                        ? xbgpu_beams_settings_find_stream(r->all, row->fields[1])
+                                        : xbgpu_beams_settings_find(r->all, row->fields[1]);
     bool good = s && (strcmp(what, "antenna") == 0   ? read_antenna(r->all, s, row)
+                      : strcmp(what, "input") == 0   ? read_antenna(r->all, s, row)
                       : strcmp(what, "model") == 0   ? read_kept_model(r->all, s, row)
                       : strcmp(what, "gain") == 0    ? read_gain(s, row)
                       : strcmp(what, "capture") == 0 ? read_capture(s, row)
@@ -361,18 +394,20 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
     int64_t n_halves = floor_div(start, half_samples);
     double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
 
-    for (size_t a = 0; a < settings->n_ants; a++) {
-        const double *numbers = numbers_of(settings, model)[a];
+    size_t n_pols = settings->n / settings->n_ants;
+    for (size_t i = 0; i < settings->n; i++) {
+        const double *numbers = numbers_of(settings, model)[i];
         double phase = numbers[DELAY_PHASE] / (2 * M_PI) - numbers[DELAY_S] * from_centre_hz;
         double phase_rate = numbers[DELAY_PHASE_RATE] / (2 * M_PI) - numbers[DELAY_RATE] * from_centre_hz;
         double slope = -numbers[DELAY_S] * chan_hz, slope_rate = -numbers[DELAY_RATE] * chan_hz;
-        steering[a] = (struct beam_steering){
-            .amplitude = (float)(settings->weights[a] * settings->gain),
+        struct beam_steering *row = &steering[i % n_pols * settings->n_ants + i / n_pols];
+        *row = (struct beam_steering){
+            .amplitude = (float)(settings->weights[i] * settings->gain),
             .phase_rate = phase_of(phase_rate * half_s),
             .slope_rate = phase_of(slope_rate * half_s),
         };
-        steering[a].phase = phase_of(phase + phase_rate * since_s) - (uint64_t)n_halves * steering[a].phase_rate;
-        steering[a].slope = phase_of(slope + slope_rate * since_s) - (uint64_t)n_halves * steering[a].slope_rate;
+        row->phase = phase_of(phase + phase_rate * since_s) - (uint64_t)n_halves * row->phase_rate;
+        row->slope = phase_of(slope + slope_rate * since_s) - (uint64_t)n_halves * row->slope_rate;
     }
 }
 
@@ -401,9 +436,9 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
 {
     int64_t n = 0;
 
-    for (size_t a = 0; a < settings->n_ants; a++)
+    for (size_t a = 0; a < settings->n; a++)
         n += settings->weights[a] == 0;
-    gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n_ants);
+    gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
 }
 
 /* The newest model's delays and phases as they are at 'samples', or at the load time behind it. */
@@ -413,23 +448,23 @@ static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t 
     int64_t start = s->starts.samples[s->starts.n - 1];
     int64_t at = samples > start ? samples : start;
     double since_s = (double)(at - start) / timebase_decimal_to_double(s->timebase.adc_sample_rate_hz);
-    double *shown = calloc(2 * s->n_ants, sizeof(*shown));
+    double *shown = calloc(2 * s->n, sizeof(*shown));
     char first[32];
 
     if (!shown)
         return;
-    for (size_t a = 0; a < s->n_ants; a++) {
+    for (size_t a = 0; a < s->n; a++) {
         shown[2 * a] = numbers[a][DELAY_S] + numbers[a][DELAY_RATE] * since_s;
         shown[2 * a + 1] = numbers[a][DELAY_PHASE] + numbers[a][DELAY_PHASE_RATE] * since_s;
     }
     snprintf(first, sizeof(first), "(%" PRId64 ", ", at);
-    set_list(s, &s->delay, unix_ns, first, shown, 2 * s->n_ants, ")");
+    set_list(s, &s->delay, unix_ns, first, shown, 2 * s->n, ")");
     free(shown);
 }
 
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
 {
-    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n_ants, "]");
+    set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n, "]");
     show_delays(settings, samples, unix_ns);
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
     show_zero_weights(settings);
@@ -450,9 +485,10 @@ static int add_sensors(struct xbgpu_beam_settings *s)
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed},
     };
+    size_t n = ARRAY_LEN(rows) - !s->has_seed;
     int err = 0;
 
-    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
+    for (size_t i = 0; !err && i < n; i++) {
         char name[160];
         snprintf(name, sizeof(name), "%s.%s", s->name, rows[i].name);
         const struct sensor_desc about = {.name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
@@ -470,38 +506,59 @@ static void register_metric(const struct xbgpu_beam_settings *settings)
                        labels, &settings->zero_weights, 1e-6);
 }
 
-int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
-                             uint64_t seed, struct sensors *sensors)
+/* All but the seed's sensor. */
+static int init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, const char *stream, size_t n,
+                struct sensors *sensors)
 {
-    size_t n_ants = (size_t)config->recv.n_ants;
-    char text[24];
-
-    *settings = (struct xbgpu_beam_settings){
-        .config = config,
-        .timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false},
-        .name = xbgpu_config_beam(config, beam)->name,
-        .n_ants = n_ants,
-        .sensors = sensors,
-        .weights = calloc(n_ants, sizeof(double)),
-        .starts = {1, {XBGPU_BEAM_ALWAYS}},
-        .models = calloc(XBGPU_BEAM_MODELS * n_ants, sizeof(*settings->models)),
-        .gain = 1,
-    };
-    if (!settings->weights || !settings->models)
+    settings->config = config;
+    settings->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
+    settings->stream = stream;
+    settings->n_ants = (size_t)config->recv.n_ants;
+    settings->n = n;
+    settings->sensors = sensors;
+    settings->weights = calloc(n, sizeof(double));
+    settings->starts = (struct xbgpu_beam_starts){1, {XBGPU_BEAM_ALWAYS}};
+    settings->models = calloc(XBGPU_BEAM_MODELS * n, sizeof(*settings->models));
+    settings->gain = 1;
+    if (!settings->name || !settings->weights || !settings->models)
         return -ENOMEM;
-    for (size_t a = 0; a < n_ants; a++)
+    for (size_t a = 0; a < n; a++)
         settings->weights[a] = 1;
     int err = add_sensors(settings);
     if (err)
         return err;
     register_metric(settings);
-    snprintf(text, sizeof(text), "%" PRIu64, seed);
     xbgpu_beam_settings_show(settings, 0, 0);
+    return 0;
+}
+
+int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
+                             uint64_t seed, struct sensors *sensors)
+{
+    const char *name = xbgpu_config_beam(config, beam)->name;
+    char text[24];
+
+    *settings = (struct xbgpu_beam_settings){.name = strdup(name), .has_seed = true};
+    int err = init(settings, config, name, (size_t)config->recv.n_ants, sensors);
+    if (err)
+        return err;
+    snprintf(text, sizeof(text), "%" PRIu64, seed);
     return sensors_set_text(sensors, &settings->dither_seed, 0, SENSOR_NOMINAL, text);
+}
+
+int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
+                                      const struct xbgpu_config_detected *stream, size_t beam, struct sensors *sensors)
+{
+    char name[96];
+
+    snprintf(name, sizeof(name), "%s.%zu", stream->name, beam);
+    *settings = (struct xbgpu_beam_settings){.name = strdup(name)};
+    return init(settings, config, beam == 0 ? stream->name : NULL, (size_t)config->recv.n_ants * N_POLS, sensors);
 }
 
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings)
 {
+    free(settings->name);
     free(settings->weights);
     free(settings->models);
 }

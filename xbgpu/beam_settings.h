@@ -1,6 +1,9 @@
 /* beam_settings.h - weights, delays and gain of one beam as they were set last: their arguments, their sensors, and the
  * steering that the device makes coefficients of.
  *
+ * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each
+ * antenna instead, which both of its inputs take.
+ *
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
  * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
@@ -10,8 +13,12 @@
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
  *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
- *     model   BEAM ANTENNA START DELAY RATE PHASE PHASE_RATE
- *                                                  (of the models with a load time, in UNIX s: one for each antenna)
+ *     input   BEAM INPUT WEIGHT DELAY PHASE        (of a detected beam: one for each input, by label)
+ *     model   BEAM NAME START DELAY RATE PHASE PHASE_RATE
+ *                                                  (of the models with a load time, in UNIX s: one for each antenna, or
+ *                                                  input of a detected beam)
+ *
+ * 'capture' is of a whole stream, and so of detected beams only once.
  *
  * Threads: main.   Blocking: never, but for reading the text. */
 #ifndef XBGPU_BEAM_SETTINGS_H
@@ -37,13 +44,16 @@ struct labels;
 struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
     struct timebase timebase;
-    const char *name;
+    char *name;
+    const char *stream; /* whose capture is set here: that of the beam; NULL: none */
     size_t n_ants;
+    size_t n; /* values: n_ants, or inputs [ant][pol] of a detected beam */
     struct sensors *sensors;
-    double *weights; /* [ant] */
+    double *weights; /* [n] */
     struct xbgpu_beam_starts starts;
-    double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][ant]: s, s/s, rad, rad/s */
+    double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
     double gain;                          /* the quantiser's */
+    bool has_seed;                        /* of a dither */
     bool is_set;                          /* weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
@@ -51,9 +61,11 @@ struct xbgpu_beam_settings {
     struct gauge zero_weights; /* as a fraction, in millionths */
 };
 
-/* Weights of 1, no delays, gain 1; and the sensors.  Returns 0 or negative errno. */
+/* Weights of 1, no delays, gain 1; and the sensors.  Return 0 or negative errno. */
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors);
+int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
+                                      const struct xbgpu_config_detected *stream, size_t beam, struct sensors *sensors);
 
 /* Zeros are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
@@ -65,7 +77,7 @@ bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struc
                                      int64_t past_samples);
 bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 
-/* Writes [ant] of a model. */
+/* Writes a model: [ant], or [pol][ant] of a detected beam. */
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
                                struct beam_steering *steering);
 
@@ -79,8 +91,9 @@ struct xbgpu_beams_settings {
     const struct labels *labels;
 };
 
-/* The beam of this name, or NULL. */
+/* The beam of this name, and the one that has the capture of a stream; or NULL. */
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
+struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name);
 
 /* Writes what is set; returns false where nothing is.  'all' is a struct xbgpu_beams_settings (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);

@@ -10,6 +10,7 @@
 #include "kernels/beamform/beamform.h"
 #include "xbgpu/beam_audit.h"
 #include "xbgpu/beam_health.h"
+#include "xbgpu/beam_stream.h"
 #include "xbgpu/steering.h"
 
 #include <assert.h>
@@ -27,7 +28,6 @@ enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_IT
 struct beam_buffer {
     struct outbuf base; /* first */
     struct xbgpu_beams *beams;
-    void *steering;             /* [const] pinned, as steering.h says */
     int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
     uint32_t *device_saturated; /* [const] [batch][beam] */
     uint8_t *payloads;          /* [const] pinned: [batch][beam], the same with the bitmap behind it */
@@ -45,16 +45,10 @@ struct beam_buffer {
     struct send_job job;
 };
 
-struct beam_stream {
+struct beam_output {
     const struct xbgpu_config_beam *config; /* [const] */
-    bool capture;                           /* [worker] */
-    int64_t from_samples;                   /* [worker] */
-    uint64_t n_clipped;                     /* [worker] samples, sent or not */
-    struct counter heaps, bytes, samples;   /* sent */
-    struct counter clipped_samples;         /* sent */
+    struct xbgpu_beam_stream sent;
     struct counter audits, audit_failures;
-    struct sensor clip_cnt;
-    struct sensor next_timestamp;
 };
 
 struct xbgpu_beams {
@@ -67,16 +61,13 @@ struct xbgpu_beams {
     size_t n_items;       /* [const] of a heap */
     bool renormalises;    /* [const] any beam */
     struct timebase timebase;
-    struct beam *parameters;        /* [n] on the host */
-    struct beam *device_parameters; /* [n] */
-    uint32_t *device_slots;         /* [n_slots] */
-    uint32_t n_slots;
+    struct beam *parameters; /* [n] on the host */
     struct xbgpu_steering steering;
     struct device_kernel *kernel;
     struct outbuf_pool pool;
     struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
-    size_t next;                 /* batch of the current input: those before it have been queued, or dropped */
-    struct beam_stream *streams; /* [n] */
+    bool taken;                  /* all of the current input has been queued, or dropped */
+    struct beam_output *outputs; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
     struct send_stream_stats stats;
@@ -91,7 +82,7 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams)
 {
     if (!beams)
         return;
-    beams->next = 0;
+    beams->taken = false;
     xbgpu_steering_begin(&beams->steering);
 }
 
@@ -104,9 +95,9 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
         .voltages = input->voltages,
         .coefficients = b->steering.coefficients,
         .exponents = b->steering.exponents,
-        .beams = b->device_parameters,
-        .slots = b->device_slots,
-        .n_slots = b->n_slots,
+        .beams = b->steering.parameters,
+        .slots = b->steering.slots,
+        .n_slots = b->steering.n_slots,
         .renormalise = buffer->device_renormalise,
         .out = buffer->device_voltages,
         .saturated = buffer->device_saturated,
@@ -138,7 +129,7 @@ static void fill(struct xbgpu_beams *b, struct device_stream *compute, const str
                     n * b->n * sizeof(*buffer->renormalise));
     device_fill(compute, buffer->device_saturated, 0, l->n_batches * b->n * sizeof(*buffer->saturated));
     for (size_t begin = first, end; begin < buffer->end; begin = end) {
-        end = (size_t)(xbgpu_steering_make(&b->steering, compute, buffer->steering, input->first_batch + (int64_t)begin,
+        end = (size_t)(xbgpu_steering_make(&b->steering, compute, input->first_batch + (int64_t)begin,
                                            input->first_batch + (int64_t)buffer->end) -
                        input->first_batch);
         form(b, compute, input, buffer, begin, end);
@@ -181,11 +172,11 @@ static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_in
 /* The factor of a beam in a batch of which antennas with a weight are missing. */
 static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
 {
-    const struct beam_steering *steering = xbgpu_steering_chosen(&b->steering, beam);
+    const float *amplitudes = b->steering.amplitudes + beam * b->layout->n_ants;
     uint32_t n = 0, n_present = 0;
 
     for (size_t ant = 0; ant < b->layout->n_ants; ant++) {
-        bool is_used = steering[ant].amplitude != 0;
+        bool is_used = amplitudes[ant] != 0;
         n += is_used;
         n_present += is_used && present[ant];
     }
@@ -200,19 +191,15 @@ static void set_factors(const struct xbgpu_beams *b, const struct xbgpu_output_i
 
     for (size_t beam = 0; beam < b->n; beam++)
         buffer->renormalise[batch * b->n + beam] =
-            misses && b->streams[beam].config->renormalise ? factor_of(b, beam, input->present + batch * n_ants) : 1;
+            misses && b->outputs[beam].config->renormalise ? factor_of(b, beam, input->present + batch * n_ants) : 1;
 }
 
-/* Batches of one buffer: as many as have the same models. */
 static void take(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
 {
-    int64_t end = xbgpu_steering_choose(&b->steering, input->first_batch + (int64_t)b->next,
-                                        input->first_batch + (int64_t)input->n_batches);
-
     buffer->first_batch = input->first_batch;
-    buffer->begin = b->next;
-    buffer->end = b->next = (size_t)(end - input->first_batch);
+    buffer->begin = input->begin;
+    buffer->end = input->n_batches;
     buffer->last_arrival_ns = input->last_arrival_ns;
     for (size_t batch = buffer->begin; batch < buffer->end; batch++) {
         buffer->n_present[batch] = count_present(b, input, batch);
@@ -229,20 +216,16 @@ bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *comput
 {
     struct xbgpu_beams *b = beams;
 
-    if (!b)
+    if (!b || b->taken || input->begin >= input->n_batches)
         return true;
-    b->next = b->next > input->begin ? b->next : input->begin;
-    while (b->next < input->n_batches) {
-        struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
-        if (!buffer && may_wait)
-            return false;
-        if (buffer) {
-            take(b, compute, input, buffer);
-        } else {
-            counter_add(&b->dropped_heaps, (input->n_batches - b->next) * b->n);
-            b->next = input->n_batches;
-        }
-    }
+    struct beam_buffer *buffer = (struct beam_buffer *)outbuf_take(&b->pool);
+    if (!buffer && may_wait)
+        return false;
+    b->taken = true;
+    if (buffer)
+        take(b, compute, input, buffer);
+    else
+        counter_add(&b->dropped_heaps, (input->n_batches - input->begin) * b->n);
     return true;
 }
 
@@ -254,21 +237,18 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_sam
 
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains)
 {
-    xbgpu_steering_calibrate(&beams->steering, input, gains);
+    if (beams)
+        xbgpu_steering_calibrate(&beams->steering, input, gains);
 }
 
 int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam)
 {
-    return sensor_read(&beams->streams[beam].next_timestamp).value.integer;
+    return sensor_read(&beams->outputs[beam].sent.next_timestamp).value.integer;
 }
 
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples)
 {
-    struct beam_stream *stream = &beams->streams[beam];
-
-    stream->capture = on;
-    stream->from_samples = from_samples;
-    return xbgpu_beams_next_samples(beams, beam);
+    return xbgpu_beam_stream_set_capture(&beams->outputs[beam].sent, on, from_samples);
 }
 
 /* ---- Sent -------------------------------------------------------------------------------------------------------- */
@@ -284,18 +264,18 @@ bool xbgpu_beams_check(struct outbuf *base)
     struct beam_buffer *buffer = (struct beam_buffer *)base;
     const struct xbgpu_beam_audit *audit = &buffer->audit;
     const struct xbgpu_beams *b = buffer->beams;
-    struct beam_stream *stream = &b->streams[audit->beam];
+    struct beam_output *output = &b->outputs[audit->beam];
 
     if (!audit->drawn)
         return true;
-    counter_add(&stream->audits, 1);
+    counter_add(&output->audits, 1);
     if (xbgpu_beam_audit_agrees(audit, buffer->payloads, b->payload_bytes, buffer->renormalise, buffer->first_batch))
         return true;
-    counter_add(&stream->audit_failures, 1);
+    counter_add(&output->audit_failures, 1);
     log_limited(&limit, LOG_LEVEL_ERROR,
                 "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
                 "corrupts data",
-                stream->config->name, audit->chan, audit->first, audit->first + audit->n - 1,
+                output->config->name, audit->chan, audit->first, audit->first + audit->n - 1,
                 (long long)(buffer->first_batch + (int64_t)audit->batch));
     return false;
 }
@@ -303,21 +283,18 @@ bool xbgpu_beams_check(struct outbuf *base)
 /* A heap of a beam that leaves, or not. */
 static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
 {
-    struct beam_stream *stream = &b->streams[beam];
+    struct xbgpu_beam_stream *stream = &b->outputs[beam].sent;
     struct send_group *group = &buffer->groups[batch];
     uint32_t n_clipped = buffer->saturated[batch * b->n + beam];
 
     stream->n_clipped += n_clipped;
-    if (!group->send || !stream->capture || timestamp < stream->from_samples)
+    if (!group->send || !xbgpu_beam_stream_sends(stream, timestamp))
         return;
     struct send_heap *heap = &group->heaps[group->n_heaps++];
     *heap = buffer->heaps[batch * b->n + beam];
     heap->items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
     heap->items[ITEM_BEAM_ANTS].value = buffer->n_present[batch];
-    counter_add(&stream->heaps, 1);
-    counter_add(&stream->bytes, b->payload_bytes);
-    counter_add(&stream->samples, b->heap_bytes / 2);
-    counter_add(&stream->clipped_samples, n_clipped);
+    xbgpu_beam_stream_count(stream, b->payload_bytes, b->heap_bytes / 2, n_clipped);
 }
 
 void xbgpu_beams_push(struct outbuf *base)
@@ -341,11 +318,8 @@ void xbgpu_beams_push(struct outbuf *base)
     }
     int64_t end_samples = (buffer->first_batch + (int64_t)buffer->end) * b->layout->batch_samples;
     int64_t end_ns = timebase_unix_ns(&b->timebase, end_samples);
-    for (size_t beam = 0; beam < b->n; beam++) {
-        struct beam_stream *stream = &b->streams[beam];
-        sensor_set_integer(&stream->clip_cnt, end_ns, SENSOR_NOMINAL, (int64_t)stream->n_clipped);
-        sensor_set_integer(&stream->next_timestamp, end_ns, SENSOR_NOMINAL, end_samples);
-    }
+    for (size_t beam = 0; beam < b->n; beam++)
+        xbgpu_beam_stream_show(&b->outputs[beam].sent, end_samples, end_ns);
     buffer->job.groups = buffer->groups + buffer->begin;
     buffer->job.n_groups = buffer->end - buffer->begin;
     buffer_ref_set(&buffer->base.ref, 1);
@@ -365,12 +339,10 @@ uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
 void xbgpu_beams_log(const struct xbgpu_beams *beams)
 {
     for (size_t beam = 0; beams && beam < beams->n; beam++) {
-        const struct beam_stream *stream = &beams->streams[beam];
-        uint64_t n_heaps = counter_get(&stream->heaps);
-        log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->config->name, n_heaps,
-                 plural(n_heaps), counter_get(&stream->clipped_samples));
-        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->config->name, counter_get(&stream->audits),
-                 counter_get(&stream->audit_failures));
+        const struct beam_output *output = &beams->outputs[beam];
+        xbgpu_beam_stream_log(&output->sent);
+        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", output->config->name, counter_get(&output->audits),
+                 counter_get(&output->audit_failures));
     }
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
@@ -404,7 +376,6 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     size_t n_heaps = b->layout->n_batches * b->n;
 
     buffer->beams = b;
-    buffer->steering = device_alloc_pinned(device, xbgpu_steering_bytes(b->config, b->layout));
     buffer->device_voltages = device_alloc(device, n_heaps * b->heap_bytes);
     buffer->device_saturated = device_alloc(device, n_heaps * sizeof(*buffer->saturated));
     buffer->payloads = device_alloc_pinned(device, n_heaps * b->payload_bytes);
@@ -417,8 +388,8 @@ static int create_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     buffer->heaps = calloc(n_heaps, sizeof(*buffer->heaps));
     buffer->sent = calloc(n_heaps, sizeof(*buffer->sent));
     buffer->groups = calloc(b->layout->n_batches, sizeof(*buffer->groups));
-    if (!buffer->steering || !buffer->device_voltages || !buffer->device_saturated || !buffer->payloads ||
-        !buffer->saturated || !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups ||
+    if (!buffer->device_voltages || !buffer->device_saturated || !buffer->payloads || !buffer->saturated ||
+        !buffer->n_present || !buffer->heaps || !buffer->sent || !buffer->groups ||
         (b->renormalises && (!buffer->device_renormalise || !buffer->renormalise)))
         return -ENOMEM;
     int err = xbgpu_beam_audit_init(&buffer->audit, b->config, b->layout, device, b->parameters);
@@ -434,7 +405,6 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
 
     outbuf_fini(&buffer->base);
     xbgpu_beam_audit_fini(&buffer->audit, device);
-    device_free_pinned(device, buffer->steering);
     device_free(device, buffer->device_voltages);
     device_free(device, buffer->device_saturated);
     device_free_pinned(device, buffer->payloads);
@@ -445,35 +415,6 @@ static void destroy_buffer(struct xbgpu_beams *b, struct beam_buffer *buffer)
     free(buffer->heaps);
     free(buffer->sent);
     free(buffer->groups);
-}
-
-/* Copies what never changes to new memory of the device. */
-static int upload(struct xbgpu_beams *b, const void *from, size_t bytes, void **to)
-{
-    struct device *device = b->engine->c.device;
-    void *pinned = device_alloc_pinned(device, bytes);
-    int err = -ENOMEM;
-
-    *to = device_alloc(device, bytes);
-    if (pinned && *to) {
-        memcpy(pinned, from, bytes);
-        err = device_upload(device, *to, pinned, bytes);
-    }
-    device_free_pinned(device, pinned);
-    return err;
-}
-
-static int create_slots(struct xbgpu_beams *b)
-{
-    size_t most_bytes = beamform_max_slots((uint32_t)b->n) * sizeof(*b->device_slots);
-    uint32_t *slots = calloc(1, most_bytes);
-
-    if (!slots)
-        return -ENOMEM;
-    b->n_slots = beamform_slots(b->parameters, (uint32_t)b->n, slots);
-    int err = upload(b, slots, most_bytes, (void **)&b->device_slots);
-    free(slots);
-    return err;
 }
 
 static int create_parameters(struct xbgpu_beams *b)
@@ -492,78 +433,44 @@ static int create_parameters(struct xbgpu_beams *b)
             .dither = config->dither == XBGPU_DITHER_UNIFORM,
         };
     }
-    return upload(b, b->parameters, b->n * sizeof(*b->parameters), (void **)&b->device_parameters);
+    return 0;
 }
 
 static int create_kernel(struct xbgpu_beams *b)
 {
     const struct beamform_args args = {
-        .format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants, .n_slots = b->n_slots};
+        .format = b->layout->format, .n_ants = (uint32_t)b->layout->n_ants, .n_slots = b->steering.n_slots};
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
 
     beamform_constants(&args, constants);
     return device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &b->kernel);
 }
 
-static int add_sensors(struct xbgpu_beams *b, struct beam_stream *stream)
-{
-    const struct {
-        const char *name, *help;
-        struct sensor *sensor;
-    } rows[] = {
-        {"beng-clip-cnt", "Complex samples of the beam that saturated, since the start.", &stream->clip_cnt},
-        {"tx.next-timestamp", "ADC timestamp (in samples) up to which the beam has been made.",
-         &stream->next_timestamp},
-    };
-    int64_t begin_ns = timebase_unix_ns(&b->timebase, 0);
-    int err = 0;
-
-    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
-        char name[160];
-        snprintf(name, sizeof(name), "%s.%s", stream->config->name, rows[i].name);
-        const struct sensor_desc about = {
-            .name = name, .description = rows[i].help, .units = "", .type = SENSOR_INTEGER, .auto_shortest_s = 1};
-        err = sensors_add(b->engine->c.sensors, rows[i].sensor, &about,
-                          (struct sensor_reading){begin_ns, SENSOR_NOMINAL, {0}});
-    }
-    return err;
-}
-
-static void register_metrics(struct beam_stream *stream)
+static void register_audit(struct beam_output *output)
 {
     char labels[128] = "";
-    const struct {
-        const char *name, *help;
-        const struct counter *counter;
-    } rows[] = {
-        {"xbgpu_output_b_heaps", "Heaps of a beam handed to the sender.", &stream->heaps},
-        {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
-        {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
-        {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
-        {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
-        {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
-    };
 
-    stats_label(labels, sizeof(labels), "stream", stream->config->name);
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
+    stats_label(labels, sizeof(labels), "stream", output->config->name);
+    stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &output->audits);
+    stats_counter("xbgpu_audit_failures", "Products of which host and device had different sums.", labels,
+                  &output->audit_failures);
 }
 
 static int create_streams(struct xbgpu_beams *b)
 {
     int err = 0;
 
-    b->streams = calloc(b->n, sizeof(*b->streams));
+    b->outputs = calloc(b->n, sizeof(*b->outputs));
     b->destinations.items = calloc(b->n, sizeof(*b->destinations.items));
-    if (!b->streams || !b->destinations.items)
+    if (!b->outputs || !b->destinations.items)
         return -ENOMEM;
     for (size_t i = 0; !err && i < b->n; i++) {
-        struct beam_stream *stream = &b->streams[i];
-        stream->config = xbgpu_config_beam(b->config, i);
-        stream->capture = stream->config->send_enabled;
-        b->destinations.items[b->destinations.n++] = stream->config->destination.items[0];
-        register_metrics(stream);
-        err = add_sensors(b, stream);
+        struct beam_output *output = &b->outputs[i];
+        output->config = xbgpu_config_beam(b->config, i);
+        b->destinations.items[b->destinations.n++] = output->config->destination.items[0];
+        register_audit(output);
+        err = xbgpu_beam_stream_init(&output->sent, output->config->name, output->config->send_enabled,
+                                     b->engine->c.sensors, timebase_unix_ns(&b->timebase, 0));
     }
     stats_counter("xbgpu_beam_skipped_heaps", "Heaps of beams not sent because no antenna was there.", NULL,
                   &b->skipped_heaps);
@@ -638,9 +545,7 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
     int err = create_parameters(b);
     if (!err)
-        err = create_slots(b);
-    if (!err)
-        err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->device_parameters);
+        err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->parameters, b->n);
     if (!err)
         err = create_kernel(b);
     for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
@@ -665,16 +570,13 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
 
     if (!b)
         return;
-    struct device *device = b->engine->c.device;
     for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
     xbgpu_beam_health_destroy(b->health);
     device_kernel_destroy(b->kernel);
-    device_free(device, b->device_parameters);
-    device_free(device, b->device_slots);
     free(b->parameters);
-    free(b->streams);
+    free(b->outputs);
     free(b->destinations.items);
     free(b);
 }

@@ -6,6 +6,8 @@
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
+static const char *const products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL}; /* enum beam_products */
+static const char *const power_format_choices[] = {"float32", "uint8", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
 static const char *const missing_dump_choices[] = {"send", "skip", "always", NULL};
 
@@ -32,6 +34,10 @@ static const struct config_key recv_keys[] = {
             "Spectra in a heap of an F-engine; a multiple of 16, of half floats at most 8192."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
+    KEY_INT(
+        "filter_samples", filter_samples, "0", UNIT_SAMPLES, 0, 2147483648.0,
+        "ADC samples that a spectrum of the F-engine is made of, for the centre of detected beams' windows; 0 is 16 * "
+        "samples_between_spectra."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
             "Width of each received component: integers of 4 or 8 bits, or half floats of 16, of which the "
             "visibilities are float32."),
@@ -115,6 +121,26 @@ static const struct config_key beam_keys[] = {
 };
 #undef KEYS_OF
 
+#define KEYS_OF struct xbgpu_config_detected
+static const struct config_key detected_keys[] = {
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64,
+               "Name of the stream, whose beams are called NAME.0, NAME.1 and so on."),
+    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX, "Beams of both polarisations, which share heaps."),
+    KEY_ENUM("products", products, "I", products_choices,
+             "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra that are added up."),
+    KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
+            "Channels that are added up; divides channels_per_substream."),
+    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Sums in time of a heap."),
+    KEY_ENUM(
+        "format", format, "float32", power_format_choices,
+        "What is sent: float32, or uint8 with an offset and a scale for each beam, product and channel of a heap."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the powers are sent to."),
+    KEY_BOOL("send_enabled", send_enabled, true,
+             "Send data from the start; with false not before ?capture-start asks for it."),
+};
+#undef KEYS_OF
+
 #define KEYS_OF struct xbgpu_config_steering
 static const struct config_key steering_keys[] = {
     KEY_STRING("calibration", calibration, "", 0, 4096,
@@ -131,6 +157,11 @@ static const struct config_key steering_keys[] = {
 static const char beam_example[] = "  - name: tied-array-channelised-voltage-0x\n"
                                    "    pol: 0\n"
                                    "    destination: 239.10.3.0:7148\n";
+static const char detected_example[] = "  - name: detected-beams\n"
+                                       "    beams: 4\n"
+                                       "    products: I\n"
+                                       "    spectra: 64\n"
+                                       "    destination: 239.10.4.0:7148\n";
 static const char output_example[] = "  - kind: correlate\n"
                                      "    name: baseline-correlation-products\n"
                                      "    integration_time: 0.5\n"
@@ -148,6 +179,8 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,
                 "Tied-array beams made of the voltages, of one polarisation each.", .optional = true,
                 .example = beam_example),
+    CONFIG_LIST(struct xbgpu_config, detected, struct xbgpu_config_detected, detected_keys, 0, XBGPU_DETECTED_MAX,
+                "Streams of beams' powers, of both polarisations.", .optional = true, .example = detected_example),
     CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "What all beams share.", .optional = true),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),

@@ -17,11 +17,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define XBGPU_BEAMS_MAX 1024
+#define XBGPU_BEAMS_MAX    1024
+#define XBGPU_DETECTED_MAX 64
 
 enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
+enum xbgpu_power_format { XBGPU_POWER_FLOAT32, XBGPU_POWER_UINT8 };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
@@ -34,6 +36,7 @@ struct xbgpu_config_recv {
     int64_t chan_offset;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
+    int64_t filter_samples; /* 0: 16 * samples_between_spectra */
     int64_t sample_bits;
     int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
@@ -72,6 +75,19 @@ struct xbgpu_config_beam {
     bool renormalise; /* for missing antennas */
 };
 
+/* Detected beams of both polarisations that share their heaps. */
+struct xbgpu_config_detected {
+    char *name;
+    int64_t n_beams;
+    int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
+    int64_t window_spectra; /* that a power is the sum of */
+    int64_t group_channels; /* the same */
+    int64_t heap_windows;
+    int format;                       /* enum xbgpu_power_format */
+    struct endpoint_list destination; /* one */
+    bool send_enabled;
+};
+
 /* What all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
@@ -83,9 +99,10 @@ struct xbgpu_config {
     struct daemon_config daemon; /* first */
     struct config_time time;
     struct xbgpu_config_recv recv;
-    struct config_array gates;   /* struct xbgpu_config_gate */
-    struct config_array outputs; /* struct xbgpu_config_output */
-    struct config_array beams;   /* struct xbgpu_config_beam */
+    struct config_array gates;    /* struct xbgpu_config_gate */
+    struct config_array outputs;  /* struct xbgpu_config_output */
+    struct config_array beams;    /* struct xbgpu_config_beam */
+    struct config_array detected; /* struct xbgpu_config_detected */
     struct xbgpu_config_steering steering;
     struct config_send send;
 };
@@ -103,6 +120,11 @@ static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu
 static inline struct xbgpu_config_beam *xbgpu_config_beam(const struct xbgpu_config *config, size_t i)
 {
     return (struct xbgpu_config_beam *)config->beams.items + i;
+}
+
+static inline struct xbgpu_config_detected *xbgpu_config_detected(const struct xbgpu_config *config, size_t i)
+{
+    return (struct xbgpu_config_detected *)config->detected.items + i;
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/base/units.h"
 #include "xbgpu/beam_settings.h"
 #include "xbgpu/beams.h"
+#include "xbgpu/detected.h"
 #include "xbgpu/calibration.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
@@ -35,7 +36,8 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
-    const struct xbgpu_beams *formed; /* NULL: no beams */
+    struct xbgpu_beams *formed;      /* NULL: no voltage beams */
+    struct xbgpu_detected *detected; /* NULL: no detected beams */
     struct xbgpu_beams_settings beams;
     struct state_file *beams_file;
     struct xbgpu_calibration calibration;
@@ -241,7 +243,9 @@ static void beam_delays(struct katcp_call *call, void *arg)
 
     if (!beam)
         return;
-    int64_t past_samples = xbgpu_beams_next_samples(c->formed, (size_t)(beam - c->beams.items));
+    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
+    int64_t past_samples =
+        index < n ? xbgpu_beams_next_samples(c->formed, index) : xbgpu_detected_next_samples(c->detected, index - n);
     set_beam(c, beam, call, xbgpu_beam_settings_take_delays(beam, call, past_samples));
 }
 
@@ -294,7 +298,7 @@ static void capture_start(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
     if (beam)
         set_beam_capture(c, beam, true, from_samples, call);
     else if (arg_output(c, call, &output))
@@ -308,7 +312,7 @@ static void capture_stop(struct katcp_call *call, void *arg)
 
     if (!has_slot(c, call))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
+    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
     if (beam)
         set_beam_capture(c, beam, false, 0, call);
     else if (arg_output(c, call, &output))
@@ -504,37 +508,41 @@ static const struct katcp_request requests[] = {
     {.name = "capture-start",
      .help = "Sends the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
-             "STREAM is an output or a beam. Heaps that begin before TIMESTAMP, in ADC samples, are withheld; by "
-             "default none.",
+             "STREAM is an output, a beam, or a stream of detected beams. Heaps that begin before TIMESTAMP, in ADC "
+             "samples, are withheld; by default none.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
     {.name = "capture-stop",
      .help = "Sends no more heaps of a stream.\n"
              "?capture-stop STREAM\n"
-             "STREAM is an output or a beam. Its heaps are made as before, and descriptors are sent.",
+             "STREAM is an output, a beam, or a stream of detected beams. Its heaps are made as before, and "
+             "descriptors are sent.",
      .min_args = 1,
      .max_args = 1,
      .handle = capture_stop},
     {.name = "beam-weights",
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
-             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit.",
+             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
+             "STREAM.NUMBER, takes one for each antenna or one for each input.",
      .min_args = 2,
-     .max_args = 1 + 4096,
-     .handle = beam_weights},
+     .max_args = 1 + 8192,
+     .handle = beam_weights,
+     .has_long_lines = true},
     {.name = "beam-delays",
      .help = "Sets the delays of a beam.\n"
              "?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...\n"
              "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
              "With a LOAD_TIME, in UNIX seconds, these hold from the first batch at that time or later, and may be "
              "DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without it they hold as soon as may be, and "
-             "models that wait for their time are dropped.",
+             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input.",
      .min_args = 2,
-     .max_args = 2 + 4096,
-     .handle = beam_delays},
+     .max_args = 2 + 8192,
+     .handle = beam_delays,
+     .has_long_lines = true},
     {.name = "beam-quant-gains",
-     .help = "Sets the gain of a beam before it is rounded to 8 bits.\n"
+     .help = "Sets the gain of a beam before it is rounded.\n"
              "?beam-quant-gains BEAM GAIN\n"
              "GAIN is a real number without unit.",
      .min_args = 2,
@@ -590,7 +598,7 @@ static int create_commands(struct xbgpu_control *c)
 {
     for (size_t i = 0; i < command_n_slots(c->engine->channel); i++) {
         command_of(c, i)->delays = calloc(n_inputs(c), sizeof(*command_of(c, i)->delays));
-        command_of(c, i)->steering = calloc(c->layout->n_ants, sizeof(*command_of(c, i)->steering));
+        command_of(c, i)->steering = calloc(n_inputs(c), sizeof(*command_of(c, i)->steering));
         command_of(c, i)->calibration = calloc(c->layout->n_chan, 2 * sizeof(float));
         if (!command_of(c, i)->delays || !command_of(c, i)->steering || !command_of(c, i)->calibration)
             return -ENOMEM;
@@ -604,25 +612,35 @@ static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams
     int err = 0;
 
     c->beams.labels = c->labels;
-    c->beams.items = calloc(c->config->beams.n + 1, sizeof(*c->beams.items));
+    c->beams.items = calloc(c->config->beams.n + xbgpu_n_detected_beams(c->config) + 1, sizeof(*c->beams.items));
     if (!c->beams.items)
         return -ENOMEM;
     for (; !err && c->beams.n < c->config->beams.n; c->beams.n++)
         err = xbgpu_beam_settings_init(&c->beams.items[c->beams.n], c->config, c->beams.n,
                                        xbgpu_beams_seed(beams, c->beams.n), c->engine->c.sensors);
+    for (size_t i = 0; i < c->config->detected.n; i++) {
+        const struct xbgpu_config_detected *stream = xbgpu_config_detected(c->config, i);
+        for (size_t b = 0; !err && b < (size_t)stream->n_beams; b++)
+            err = xbgpu_beam_settings_init_detected(&c->beams.items[c->beams.n++], c->config, stream, b,
+                                                    c->engine->c.sensors);
+    }
     return err;
 }
 
 /* Gives the worker the models that were kept of a beam, the newest one by a command. */
-static int restore_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct xbgpu_beams *beams)
+static int restore_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam)
 {
-    struct beam_steering *steering = calloc(c->layout->n_ants, sizeof(*steering));
+    struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
+    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
 
     if (!steering)
         return -ENOMEM;
     for (size_t m = 0; m + 1 < beam->starts.n; m++) {
         xbgpu_beam_settings_steer(beam, m, steering);
-        xbgpu_beams_steer(beams, (size_t)(beam - c->beams.items), beam->starts.samples[m], steering);
+        if (index < n)
+            xbgpu_beams_steer(c->formed, index, beam->starts.samples[m], steering);
+        else
+            xbgpu_detected_steer(c->detected, index - n, beam->starts.samples[m], steering);
     }
     free(steering);
     steer_beam(c, beam, NULL);
@@ -630,7 +648,7 @@ static int restore_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *bea
 }
 
 /* Posts what was kept of beams, if that can be read. */
-static int restore_beams(struct xbgpu_control *c, struct xbgpu_beams *beams)
+static int restore_beams(struct xbgpu_control *c)
 {
     const char *path = state_file_path(c->beams_file);
     char why[512] = "";
@@ -647,7 +665,7 @@ static int restore_beams(struct xbgpu_control *c, struct xbgpu_beams *beams)
     for (size_t b = 0; !err && b < c->beams.n; b++) {
         struct xbgpu_beam_settings *beam = &c->beams.items[b];
         if (beam->is_set)
-            err = restore_beam(c, beam, beams);
+            err = restore_beam(c, beam);
         if (beam->capture_is_set)
             set_beam_capture(c, beam, beam->captures, beam->capture_from_samples, NULL);
     }
@@ -655,12 +673,14 @@ static int restore_beams(struct xbgpu_control *c, struct xbgpu_beams *beams)
 }
 
 /* Calibrates as files say, from the first batch on. */
-static int create_calibration(struct xbgpu_control *c, struct xbgpu_beams *beams, char *why, size_t why_bytes)
+static int create_calibration(struct xbgpu_control *c, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, c->files, why, why_bytes);
 
-    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++)
-        xbgpu_beams_calibrate(beams, input, xbgpu_calibration_gains(&c->calibration, input));
+    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++) {
+        xbgpu_beams_calibrate(c->formed, input, xbgpu_calibration_gains(&c->calibration, input));
+        xbgpu_detected_calibrate(c->detected, input, xbgpu_calibration_gains(&c->calibration, input));
+    }
     return err;
 }
 
@@ -702,7 +722,7 @@ static int restore(struct xbgpu_control *c)
 
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
-                         struct xbgpu_control **control, char *why, size_t why_bytes)
+                         struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes)
 {
     struct xbgpu_control *c = calloc(1, sizeof(*c));
 
@@ -713,6 +733,7 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     c->labels = labels;
     c->engine = engine;
     c->formed = beams;
+    c->detected = detected;
     int err = xbgpu_settings_init(&c->settings, config, layout);
     if (!err)
         err = create_commands(c);
@@ -725,14 +746,14 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
                                &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
-    if (!err && config->beams.n > 0)
+    if (!err && c->beams.n > 0)
         err = state_files_add(c->files, "beams", xbgpu_beams_settings_write, &c->beams, &c->beams_file);
     if (!err)
         err = restore(c);
-    if (!err && config->beams.n > 0)
-        err = restore_beams(c, beams);
-    if (!err && config->beams.n > 0)
-        err = create_calibration(c, beams, why, why_bytes);
+    if (!err && c->beams.n > 0)
+        err = restore_beams(c);
+    if (!err && c->beams.n > 0)
+        err = create_calibration(c, why, why_bytes);
     if (err) {
         xbgpu_control_destroy(c);
         return err;

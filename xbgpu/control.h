@@ -16,6 +16,7 @@
 struct engine;
 struct katcp_device;
 struct xbgpu_beams;
+struct xbgpu_detected;
 struct xbgpu_control;
 struct labels;
 
@@ -23,7 +24,7 @@ struct labels;
  * xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
-                         struct xbgpu_control **control, char *why, size_t why_bytes);
+                         struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes);
 
 /* What requests are answered. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);

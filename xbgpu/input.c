@@ -12,6 +12,7 @@
 #include "xbgpu/settings.h"
 #include "xbgpu/gate_schedule.h"
 #include "xbgpu/beams.h"
+#include "xbgpu/detected.h"
 #include "xbgpu/output.h"
 
 #include <errno.h>
@@ -45,10 +46,11 @@ struct xbgpu_inputs {
     struct input *current;
     struct xbgpu_output_input *shown; /* [set] what outputs correlate of the current one */
     struct xbgpu_outputs outputs;
-    struct xbgpu_beams *beams;    /* NULL: none */
-    struct device_kernel *select; /* where inputs are shifted, with what follows */
-    uint8_t *shifted;             /* device: [n_batches][ant][chan][spectrum][pol], of the current input: set 0 */
-    uint32_t *delays;             /* [set][ant][pol] spectra, of inputs that are made from now on */
+    struct xbgpu_beams *beams;       /* NULL: none */
+    struct xbgpu_detected *detected; /* NULL: none */
+    struct device_kernel *select;    /* where inputs are shifted, with what follows */
+    uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol], of the current input: set 0 */
+    uint32_t *delays;                /* [set][ant][pol] spectra, of inputs that are made from now on */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* end of the newest input; 0 after time went back */
     struct timebase timebase;
@@ -383,6 +385,7 @@ bool xbgpu_inputs_begin(struct lane *lane, bool ended)
     for (size_t o = 0; o < x->outputs.n; o++)
         xbgpu_output_begin(&x->outputs.items[o], x->shown);
     xbgpu_beams_begin(x->beams);
+    xbgpu_detected_begin(x->detected, x->shown);
     return true;
 }
 
@@ -395,7 +398,8 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
         struct xbgpu_output *output = &x->outputs.items[o];
         done = xbgpu_output_correlate(output, &x->shown[output->shift_set], may_wait) && done;
     }
-    return xbgpu_beams_process(x->beams, x->lane.compute, x->shown, may_wait) && done;
+    done = xbgpu_beams_process(x->beams, x->lane.compute, x->shown, may_wait) && done;
+    return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
 /* A setting holds from the first timestamp that no input has yet. */
@@ -403,6 +407,8 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
+    bool is_voltages = command->index < x->config->beams.n;                  /* of a command for a beam */
+    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* the same */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
     command->effective_samples = x->next_samples;
@@ -413,14 +419,21 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
-        samples = xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples);
+        samples = is_voltages ? xbgpu_beams_set_capture(x->beams, command->index, command->on, command->from_samples)
+                              : xbgpu_detected_set_capture(x->detected, detected, command->on, command->from_samples);
         if (samples < x->next_samples) /* batches that have not been pushed yet */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM:
-        xbgpu_beams_steer(x->beams, command->index, command->from_samples, command->steering);
+        if (is_voltages)
+            xbgpu_beams_steer(x->beams, command->index, command->from_samples, command->steering);
+        else
+            xbgpu_detected_steer(x->detected, detected, command->from_samples, command->steering);
         break;
-    case XBGPU_COMMAND_CALIBRATION: xbgpu_beams_calibrate(x->beams, command->index, command->calibration); break;
+    case XBGPU_COMMAND_CALIBRATION:
+        xbgpu_beams_calibrate(x->beams, command->index, command->calibration);
+        xbgpu_detected_calibrate(x->detected, command->index, command->calibration);
+        break;
     case XBGPU_COMMAND_SHIFTS:
         if (x->layout->shifted)
             memcpy(x->delays, command->delays, x->layout->n_ants * N_POLS * sizeof(*x->delays));
@@ -559,7 +572,8 @@ static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
 }
 
 int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
-                        struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_inputs **inputs)
+                        struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
+                        struct xbgpu_inputs **inputs)
 {
     struct xbgpu_inputs *x = calloc(1, sizeof(*x));
     const struct xbgpu_layout *l = layout;
@@ -570,6 +584,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
     x->config = config;
     x->layout = l;
     x->beams = beams;
+    x->detected = detected;
     x->readable = !config->recv.base.direct && !config->recv.base.gpudirect;
     if (!x->readable)
         log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",

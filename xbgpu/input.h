@@ -30,11 +30,13 @@
 struct command;
 struct engine;
 struct xbgpu_beams;
+struct xbgpu_detected;
 struct xbgpu_inputs;
 
-/* Makes the engine's one lane, with all outputs, and with beams (NULL: none).  Returns 0 or negative errno. */
+/* Makes the engine's one lane, with all outputs, and with beams of both kinds (NULL: none).  Returns 0 or negative errno. */
 int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
-                        struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_inputs **inputs);
+                        struct xbgpu_send *send, struct xbgpu_beams *beams, struct xbgpu_detected *detected,
+                        struct xbgpu_inputs **inputs);
 
 /* The engine's operations (common/engine/engine.h); the command is a struct xbgpu_command. */
 bool xbgpu_inputs_begin(struct lane *lane, bool ended);

@@ -12,7 +12,7 @@
 #include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "common/send/sender.h"
-#include "kernels/beamform/beamform.h"
+#include "kernels/beamform/beam_detect.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/settings.h"
@@ -156,6 +156,42 @@ double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.pcap_file ? 0 : config->send.rate_factor * (double)config->beams.n * bytes / batch_s;
 }
 
+struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *l,
+                                                 size_t i)
+{
+    const struct xbgpu_config_detected *d = xbgpu_config_detected(config, i);
+    struct xbgpu_detected_sizes s = {
+        .n_beams = (size_t)d->n_beams,
+        .n_products = beam_n_products((enum beam_products)d->products),
+        .n_groups = l->n_chan / (size_t)d->group_channels,
+        .heap_spectra = d->heap_windows * d->window_spectra,
+        .fractions_bytes = (size_t)d->heap_windows * sizeof(float),
+        .n_items = d->format == XBGPU_POWER_UINT8 ? 7 : 5,
+    };
+    double heap_s = (double)s.heap_spectra * (double)config->recv.samples_between_spectra /
+                    timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+    size_t payload = (size_t)config->send.packet_payload_bytes, chunk_spectra = l->n_batches * l->n_spectra;
+
+    s.n_cells = s.n_products * s.n_groups;
+    s.n_powers = s.n_beams * (size_t)d->heap_windows * s.n_cells;
+    s.scales_bytes = d->format == XBGPU_POWER_UINT8 ? s.n_beams * s.n_cells * sizeof(float) : 0;
+    s.heap_bytes = s.fractions_bytes + 2 * s.scales_bytes + (s.scales_bytes ? 1 : sizeof(float)) * s.n_powers;
+    s.n_buffers = 2 * (chunk_spectra / (size_t)s.heap_spectra + 1) + 1;
+    double header_bytes = spead_built_header_bytes(s.n_items + config->send.crc);
+    double bytes = (double)s.heap_bytes + (double)((s.heap_bytes + payload - 1) / payload) * header_bytes;
+    s.rate = config->send.pcap_file ? 0 : config->send.rate_factor * bytes / heap_s;
+    return s;
+}
+
+size_t xbgpu_n_detected_beams(const struct xbgpu_config *config)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < config->detected.n; i++)
+        n += (size_t)xbgpu_config_detected(config, i)->n_beams;
+    return n;
+}
+
 static enum voltage_format format_of(const struct xbgpu_config_recv *recv)
 {
     if (recv->sample_bits == 4)
@@ -233,24 +269,31 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
     uint64_t voltages = bytes_times(n_heaps, l->n_chan * l->n_spectra * 2);
     uint64_t factors = xbgpu_renormalises(config) ? n_heaps * sizeof(float) : 0;
-    uint64_t staging = xbgpu_steering_bytes(config, l), calibration = xbgpu_calibration_bytes(l);
 
     if (n_beams == 0)
         return;
     uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
-    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu), device_pinned_bytes(staging, on_gpu) +
-                                                                           device_pinned_bytes(saturated, on_gpu) +
-                                                                           device_pinned_bytes(factors, on_gpu));
+    uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu),
+                                 device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(factors, on_gpu));
     bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
     bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
     bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));
-    bytes_add(&l->memory.host_bytes, 2, bytes_plus(xbgpu_beam_models_bytes(config, l), calibration)); /* steering.c */
-    bytes_add(&l->memory.host_bytes, 1, calibration); /* calibration.c */
-    bytes_add(&l->memory.device_bytes, 1, staging);
-    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
-    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
-    bytes_add(&l->memory.device_bytes, n_beams,
-              bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
+    xbgpu_steering_add_memory(l, n_beams, on_gpu);
+}
+
+/* What a stream of detected beams takes (detected.c). */
+static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i)
+{
+    struct xbgpu_detected_sizes s = xbgpu_detected_sizes(config, l, i);
+    size_t saturated = s.n_beams * sizeof(uint32_t);
+    size_t windows = (size_t)xbgpu_config_detected(config, i)->heap_windows;
+    uint64_t pinned = bytes_plus(device_pinned_bytes(s.heap_bytes, on_gpu), device_pinned_bytes(saturated, on_gpu));
+
+    bytes_add(&l->memory.buffers_bytes, s.n_buffers, pinned);
+    bytes_add(&l->memory.host_bytes, s.n_buffers, bytes_plus(pinned, windows * sizeof(uint64_t)));
+    bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_plus(s.heap_bytes, saturated));
+    bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_times(s.n_powers, sizeof(int64_t)));
+    xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
 }
 
 /* What an output takes: its dumps (send.c), sums and counts (output.c). */
@@ -361,6 +404,10 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
         add_output(&l, config, on_gpu, xbgpu_config_output(config, o));
     add_gates(&l, config, on_gpu);
     add_beams(&l, config, on_gpu);
+    for (size_t i = 0; i < config->detected.n; i++)
+        add_detected(&l, config, on_gpu, i);
+    if (config->beams.n + config->detected.n > 0)
+        bytes_add(&l.memory.host_bytes, 1, xbgpu_calibration_bytes(&l)); /* calibration.c */
     *layout = l;
 }
 
@@ -577,6 +624,36 @@ static void check_beam(const struct xbgpu_config *config, size_t i, struct confi
         send_keys_check_loop(&config->recv.sources, &beam->destination, errors);
 }
 
+static void check_detected(const struct xbgpu_config *config, size_t i, struct config *errors)
+{
+    const struct xbgpu_config_detected *d = xbgpu_config_detected(config, i);
+    int64_t heap_spectra = d->heap_windows * d->window_spectra;
+
+    for (size_t o = 0; o < config->outputs.n; o++)
+        if (strcmp(d->name, xbgpu_config_output(config, o)->name) == 0)
+            config_error(errors, &d->name, "an output and detected beams are called %s", d->name);
+    for (size_t b = 0; b < config->beams.n; b++)
+        if (strncmp(d->name, xbgpu_config_beam(config, b)->name, strlen(d->name)) == 0)
+            config_error(errors, &d->name, "the name of beam %s begins with the name of detected beams %s",
+                         xbgpu_config_beam(config, b)->name, d->name);
+    for (size_t j = 0; j < i; j++)
+        if (strcmp(d->name, xbgpu_config_detected(config, j)->name) == 0)
+            config_error(errors, &d->name, "two streams of detected beams are called %s", d->name);
+    if (!labels_is_name(d->name))
+        config_error(errors, &d->name, "a beam's name has letters, digits, '.', '-' and '_', but '%s' is given",
+                     d->name);
+    if (config->recv.sample_bits == 16)
+        config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");
+    if (config->recv.n_chan_substream % d->group_channels)
+        config_error(errors, &d->group_channels, "channels of %s do not divide recv.channels_per_substream", d->name);
+    if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
+        config_error(errors, &d->heap_windows,
+                     "a heap of %s is longer than a quarter of what 48-bit timestamps tell apart", d->name);
+    send_keys_check_destinations(&config->send, &d->destination, errors);
+    if (!config->recv.base.pcap_file && !config->send.pcap_file)
+        send_keys_check_loop(&config->recv.sources, &d->destination, errors);
+}
+
 static void check_sizes(const struct xbgpu_config *config, struct config *errors)
 {
     struct xbgpu_layout layout;
@@ -604,6 +681,11 @@ void xbgpu_config_check(void *values, struct config *errors)
     }
     for (size_t b = 0; b < config->beams.n; b++)
         check_beam(config, b, errors);
+    for (size_t i = 0; i < config->detected.n; i++)
+        check_detected(config, i, errors);
+    if (xbgpu_n_detected_beams(config) > XBGPU_BEAMS_MAX)
+        config_error(errors, &xbgpu_config_detected(config, 0)->n_beams, "there are more than %d detected beams",
+                     XBGPU_BEAMS_MAX);
     xbgpu_gates_check(config, errors);
     labels_check((const char *const *)&config->recv.antenna_names, (const char *const *)&config->recv.input_labels,
                  (size_t)config->recv.n_ants, errors);
@@ -617,7 +699,8 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
     struct engine_sizes sizes = {
         .n_lanes = 1,
         .n_chunks = layout->n_members * (size_t)config->recv.base.n_chunks,
-        .n_commands = config->outputs.n + config->gates.n + 2 * config->beams.n + 1 /* shifts */ + N_SPARE_COMMANDS,
+        .n_commands = config->outputs.n + config->gates.n + 2 * config->beams.n + xbgpu_n_detected_beams(config) +
+                      config->detected.n + 1 /* shifts */ + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct xbgpu_command),
         .n_recv_threads = layout->n_recv_threads,
     };
@@ -625,6 +708,8 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += xbgpu_output_buffers(config, xbgpu_config_output(config, o));
     sizes.n_outbufs += config->beams.n ? XBGPU_BEAM_BUFFERS : 0;
+    for (size_t i = 0; i < config->detected.n; i++)
+        sizes.n_outbufs += xbgpu_detected_sizes(config, layout, i).n_buffers;
     return sizes;
 }
 

@@ -120,6 +120,26 @@ bool xbgpu_renormalises(const struct xbgpu_config *config);
 /* Bytes per second, headers included, at which all beams together leave; 0: unpaced. */
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
+/* A stream of detected beams.  Its payload is fractions [window], offsets and scales [beam][cell] with uint8, powers
+ * [beam][window][cell]; a cell is a product and a group of channels. */
+struct xbgpu_detected_sizes {
+    size_t n_beams;
+    size_t n_products, n_groups, n_cells;
+    int64_t heap_spectra;
+    size_t n_powers;        /* of a heap */
+    size_t fractions_bytes; /* written by the host */
+    size_t scales_bytes;    /* of offsets, and of scales; 0 with float32 */
+    size_t heap_bytes;
+    size_t n_items;
+    size_t n_buffers; /* for the heaps of two chunks, and one that is open */
+    double rate;      /* bytes per second, headers included; 0: unpaced */
+};
+struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                                                 size_t i);
+
+/* Detected beams of all streams. */
+size_t xbgpu_n_detected_beams(const struct xbgpu_config *config);
+
 /* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output);

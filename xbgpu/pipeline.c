@@ -6,6 +6,7 @@
 #include "common/engine/engine.h"
 #include "xbgpu/beam_health.h"
 #include "xbgpu/beams.h"
+#include "xbgpu/detected.h"
 #include "xbgpu/control.h"
 #include "xbgpu/fengs.h"
 #include "xbgpu/input.h"
@@ -27,6 +28,7 @@ struct xbgpu_pipeline {
     struct xbgpu_recv *recv;
     struct xbgpu_send *send;
     struct xbgpu_beams *beams;
+    struct xbgpu_detected *detected;
     struct xbgpu_inputs *inputs;
     struct xbgpu_control *control;
     struct xbgpu_status *status;
@@ -41,6 +43,10 @@ static void downloaded(struct engine *engine, struct outbuf *base)
         if (!xbgpu_beams_check(base))
             xbgpu_send_fail(p->send);
         xbgpu_beams_push(base);
+        return;
+    }
+    if (xbgpu_detected_own(p->detected, base)) {
+        xbgpu_detected_push(base);
         return;
     }
     if (!xbgpu_output_check(dump))
@@ -76,10 +82,14 @@ static int create_stages(struct xbgpu_pipeline *p, char *why, size_t why_bytes)
     why[0] = '\0';
     err = xbgpu_beams_create(p->config, l, e, &p->beams, why, why_bytes);
     if (!err)
-        err = xbgpu_inputs_create(p->config, l, e, p->send, p->beams, &p->inputs);
+        err = xbgpu_detected_create(p->config, l, e, &p->detected, why, why_bytes);
+    if (!err)
+        err = xbgpu_inputs_create(p->config, l, e, p->send, p->beams, p->detected, &p->inputs);
     if (!err)
         err = xbgpu_status_create(p->config, l, &p->status);
-    return err ? err : xbgpu_control_create(p->config, l, &p->labels, e, p->beams, &p->control, why, why_bytes);
+    if (err)
+        return err;
+    return xbgpu_control_create(p->config, l, &p->labels, e, p->beams, p->detected, &p->control, why, why_bytes);
 }
 
 static void describe(void *arg, const struct status_query *query, json_t *into)
@@ -131,6 +141,7 @@ bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns)
     xbgpu_recv_log(p->recv);
     xbgpu_inputs_log(p->inputs);
     xbgpu_beams_log(p->beams);
+    xbgpu_detected_log(p->detected);
     xbgpu_send_log(p->send);
     return complete;
 }
@@ -142,6 +153,7 @@ void xbgpu_pipeline_destroy(void *pipeline)
     xbgpu_control_destroy(p->control);
     xbgpu_inputs_destroy(p->inputs);
     xbgpu_beams_destroy(p->beams);
+    xbgpu_detected_destroy(p->detected);
     xbgpu_recv_destroy(p->recv);
     xbgpu_fengs_fini(&p->fengs);
     labels_fini(&p->labels);

@@ -382,10 +382,13 @@ static int create_stream(struct xbgpu_send *send, size_t index, char *why, size_
 static int create_senders(struct xbgpu_send *send)
 {
     bool has_beams = send->config->beams.n > 0;
-    size_t n_streams = send->layout->n_outputs + has_beams, max_jobs = has_beams ? XBGPU_BEAM_BUFFERS : 0;
+    size_t n_streams = send->layout->n_outputs + has_beams + send->config->detected.n;
+    size_t max_jobs = has_beams ? XBGPU_BEAM_BUFFERS : 0;
 
     for (size_t o = 0; o < send->layout->n_outputs; o++)
         max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));
+    for (size_t i = 0; i < send->config->detected.n; i++)
+        max_jobs += xbgpu_detected_sizes(send->config, send->layout, i).n_buffers;
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->engine->senders);
 }
 

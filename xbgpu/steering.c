@@ -3,7 +3,9 @@
 
 #include "common/base/units.h"
 #include "common/device/device.h"
+#include "kernels/beamform/beamform.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,21 +15,49 @@
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
-size_t xbgpu_steering_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
-{
-    return config->beams.n * (layout->n_ants * sizeof(struct beam_steering) + sizeof(uint32_t)) +
-           xbgpu_calibration_bytes(layout);
-}
-
-size_t xbgpu_beam_models_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
-{
-    return config->beams.n *
-           (sizeof(struct xbgpu_beam_starts) + XBGPU_BEAM_MODELS * layout->n_ants * sizeof(struct beam_steering));
-}
-
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout)
 {
     return layout->n_ants * N_POLS * layout->n_chan * 2 * sizeof(float);
+}
+
+static size_t models_bytes(const struct xbgpu_layout *layout, size_t n_beams)
+{
+    return n_beams * XBGPU_BEAM_MODELS * layout->n_ants * sizeof(struct beam_steering);
+}
+
+static size_t starts_bytes(size_t n_beams)
+{
+    return n_beams * XBGPU_BEAM_MODELS * sizeof(int64_t);
+}
+
+static size_t tables_bytes(const struct xbgpu_layout *layout, size_t n_beams)
+{
+    return models_bytes(layout, n_beams) + starts_bytes(n_beams) + n_beams * sizeof(uint32_t) +
+           xbgpu_calibration_bytes(layout);
+}
+
+static struct xbgpu_steering_tables tables_in(void *memory, const struct xbgpu_layout *layout, size_t n_beams)
+{
+    char *starts = (char *)memory + models_bytes(layout, n_beams), *moving = starts + starts_bytes(n_beams);
+
+    return (struct xbgpu_steering_tables){.models = memory,
+                                          .starts = (int64_t *)starts,
+                                          .moving = (uint32_t *)moving,
+                                          .calibration = (float *)(moving + n_beams * sizeof(uint32_t))};
+}
+
+void xbgpu_steering_add_memory(struct xbgpu_layout *l, size_t n_beams, bool on_gpu)
+{
+    uint64_t tables = tables_bytes(l, n_beams), wanted = models_bytes(l, n_beams);
+
+    bytes_add(&l->memory.host_bytes, LANE_N_INPUTS, device_pinned_bytes(tables, on_gpu));
+    bytes_add(&l->memory.host_bytes, 1, bytes_plus(wanted, xbgpu_calibration_bytes(l)));
+    bytes_add(&l->memory.host_bytes, n_beams, 2 * sizeof(struct xbgpu_beam_starts) + l->n_ants * sizeof(float));
+    bytes_add(&l->memory.device_bytes, 1, tables);
+    bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
+    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
+    bytes_add(&l->memory.device_bytes, n_beams,
+              bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
 }
 
 int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
@@ -78,10 +108,9 @@ size_t xbgpu_beam_starts_find(const struct xbgpu_beam_starts *starts, int64_t sa
     return n > 0 ? n - 1 : 0;
 }
 
-static struct beam_steering *rows_of(const struct xbgpu_steering *s, const struct xbgpu_beam_models *models,
-                                     size_t beam, size_t model)
+static struct beam_steering *rows_of(const struct xbgpu_steering *s, struct beam_steering *rows, size_t beam)
 {
-    return models->rows + (beam * XBGPU_BEAM_MODELS + model) * s->layout->n_ants;
+    return rows + beam * XBGPU_BEAM_MODELS * s->layout->n_ants;
 }
 
 /* ---- Set --------------------------------------------------------------------------------------------------------- */
@@ -90,9 +119,9 @@ void xbgpu_steering_set(struct xbgpu_steering *s, size_t beam, int64_t start_sam
                         const struct beam_steering *values)
 {
     size_t n_ants = s->layout->n_ants;
-    struct beam_steering *rows = rows_of(s, &s->wanted, beam, 0);
+    struct beam_steering *rows = rows_of(s, s->wanted, beam);
     bool forgets;
-    size_t place = xbgpu_beam_starts_add(&s->wanted.starts[beam], start_samples, &forgets);
+    size_t place = xbgpu_beam_starts_add(&s->wanted_starts[beam], start_samples, &forgets);
 
     if (forgets)
         memmove(rows + n_ants, rows + 2 * n_ants, (place - 1) * n_ants * sizeof(*rows));
@@ -112,199 +141,264 @@ void xbgpu_steering_calibrate(struct xbgpu_steering *s, size_t input, const floa
     s->is_changed = true;
 }
 
+/* ---- An input begins --------------------------------------------------------------------------------------------- */
+
+static void begin_beam(struct xbgpu_steering *s, size_t beam, const struct xbgpu_steering_tables *staging)
+{
+    size_t n_ants = s->layout->n_ants;
+    const struct xbgpu_beam_starts *starts = &s->wanted_starts[beam];
+    const struct beam_steering *rows = rows_of(s, s->wanted, beam);
+    int64_t *samples = staging->starts + beam * XBGPU_BEAM_MODELS;
+
+    memcpy(rows_of(s, staging->models, beam), rows, starts->n * n_ants * sizeof(*rows));
+    for (size_t model = 0; model < XBGPU_BEAM_MODELS; model++)
+        samples[model] = model < starts->n ? starts->samples[model] : INT64_MAX;
+    static_assert(XBGPU_BEAM_MODELS <= 8, "has_rates has a bit for each model");
+    s->has_rates[beam] = 0;
+    for (size_t i = 0; i < starts->n * n_ants; i++)
+        s->has_rates[beam] |= (uint8_t)(((rows[i].phase_rate | rows[i].slope_rate) != 0) << i / n_ants);
+    for (size_t ant = 0; ant < n_ants; ant++)
+        s->amplitudes[beam * n_ants + ant] = rows[ant].amplitude;
+    s->starts[beam] = *starts;
+}
+
 void xbgpu_steering_begin(struct xbgpu_steering *s)
 {
     size_t row = s->layout->n_chan * 2;
 
-    if (!s->is_changed)
+    s->turn = (s->turn + 1) % LANE_N_INPUTS;
+    if (!s->is_changed && !s->is_due)
         return;
+    const struct xbgpu_steering_tables staging = tables_in(s->staging_memory[s->turn], s->layout, s->n);
+    s->n_moving = 0;
     for (size_t beam = 0; beam < s->n; beam++) {
-        if (!s->is_steered[beam])
-            continue;
-        s->current.starts[beam] = s->wanted.starts[beam];
-        memcpy(rows_of(s, &s->current, beam, 0), rows_of(s, &s->wanted, beam, 0),
-               s->wanted.starts[beam].n * s->layout->n_ants * sizeof(struct beam_steering));
+        s->is_beam_due[beam] |= s->is_steered[beam];
         s->is_steered[beam] = false;
+        if (s->is_beam_due[beam])
+            begin_beam(s, beam, &staging);
+        if (s->has_rates[beam])
+            staging.moving[s->n_moving++] = (uint32_t)beam;
     }
+    for (size_t i = 0; i < s->n_inputs; i++)
+        s->calibrates |= s->is_calibrated[i];
     for (size_t i = 0; i < s->n_inputs; i++) {
-        if (!s->is_calibrated[i])
-            continue;
-        memcpy(s->calibration + i * row, s->wanted_calibration + i * row, row * sizeof(*s->calibration));
+        s->is_input_due[i] |= s->is_calibrated[i];
         s->is_calibrated[i] = false;
-        s->is_due[i] = true;
-        s->calibrates = true;
+        if (s->calibrates && s->is_input_due[i])
+            memcpy(staging.calibration + i * row, s->wanted_calibration + i * row, row * sizeof(float));
     }
     s->is_changed = false;
-    s->is_made = false;
+    s->is_due = true;
 }
 
-/* Queues the copies of the inputs that are due, those of neighbours as one. */
-static void copy_calibration(struct xbgpu_steering *s, struct device_stream *compute, float *staging)
-{
-    size_t row = s->layout->n_chan * 2, end;
+/* ---- Made -------------------------------------------------------------------------------------------------------- */
 
-    for (size_t i = 0; i < s->n_inputs; i = end + 1) {
-        for (end = i; end < s->n_inputs && s->is_due[end]; end++)
-            s->is_due[end] = false;
-        if (end == i)
-            continue;
-        memcpy(staging + i * row, s->calibration + i * row, (end - i) * row * sizeof(*staging));
-        device_copy(compute, s->device_calibration + i * row, staging + i * row, (end - i) * row * sizeof(*staging));
+/* Queues the copies of the rows that are due, those of neighbours as one. */
+static void copy_due(struct device_stream *compute, void *to, const void *from, size_t row_bytes, const uint8_t *is_due,
+                     size_t n)
+{
+    for (size_t i = 0, end; i < n; i = end + 1) {
+        for (end = i; end < n && is_due[end];)
+            end++;
+        if (end > i)
+            device_copy(compute, (char *)to + i * row_bytes, (const char *)from + i * row_bytes, (end - i) * row_bytes);
     }
 }
 
-int64_t xbgpu_steering_choose(struct xbgpu_steering *s, int64_t batch, int64_t end)
+static void upload_tables(struct xbgpu_steering *s, struct device_stream *compute)
+{
+    const struct xbgpu_layout *l = s->layout;
+    const struct xbgpu_steering_tables from = tables_in(s->staging_memory[s->turn], l, s->n), to = s->device_tables;
+
+    copy_due(compute, to.models, from.models, models_bytes(l, 1), s->is_beam_due, s->n);
+    copy_due(compute, to.starts, from.starts, starts_bytes(1), s->is_beam_due, s->n);
+    memset(s->is_beam_due, false, s->n);
+    if (s->n_moving > 0)
+        device_copy(compute, to.moving, from.moving, s->n_moving * sizeof(*to.moving));
+    if (s->calibrates) {
+        copy_due(compute, to.calibration, from.calibration, l->n_chan * 2 * sizeof(float), s->is_input_due,
+                 s->n_inputs);
+        memset(s->is_input_due, false, s->n_inputs);
+    }
+    s->is_due = false;
+}
+
+/* Finds the batches around 'batch' in which all beams have the same models, and whether any of these has rates. */
+static void find_range(struct xbgpu_steering *s, int64_t batch)
 {
     int64_t batch_samples = s->layout->batch_samples;
 
+    s->made_from = INT64_MIN;
+    s->made_until = INT64_MAX;
+    s->moves = false;
     for (size_t beam = 0; beam < s->n; beam++) {
-        const struct xbgpu_beam_starts *starts = &s->current.starts[beam];
-        size_t model = xbgpu_beam_starts_find(starts, batch * batch_samples);
-        int64_t next = model + 1 < starts->n ? -floor_div(-starts->samples[model + 1], batch_samples) : end;
-        end = next < end ? next : end;
-        s->is_made = s->is_made && s->chosen[beam] == model;
-        s->chosen[beam] = model;
+        const struct xbgpu_beam_starts *starts = &s->starts[beam];
+        s->moves |= s->has_rates[beam] >> xbgpu_beam_starts_find(starts, batch * batch_samples) & 1;
+        for (size_t model = 1; model < starts->n; model++) {
+            int64_t from = -floor_div(-starts->samples[model], batch_samples);
+            if (from <= batch && from > s->made_from)
+                s->made_from = from;
+            if (from > batch && from < s->made_until)
+                s->made_until = from;
+        }
     }
-    return end;
 }
 
-const struct beam_steering *xbgpu_steering_chosen(const struct xbgpu_steering *s, size_t beam)
-{
-    return rows_of(s, &s->current, beam, s->chosen[beam]);
-}
-
-static bool moves(const struct beam_steering *rows, size_t n_ants)
-{
-    uint64_t any = 0;
-
-    for (size_t a = 0; a < n_ants; a++)
-        any |= rows[a].phase_rate | rows[a].slope_rate;
-    return any != 0;
-}
-
-/* Queues the chosen models, and which beams have rates. */
-static void copy_steering(struct xbgpu_steering *s, struct device_stream *compute, struct beam_steering *staging)
-{
-    size_t n_ants = s->layout->n_ants;
-    uint32_t *moving = (uint32_t *)(staging + s->n * n_ants);
-
-    s->n_moving = 0;
-    for (size_t beam = 0; beam < s->n; beam++) {
-        const struct beam_steering *rows = xbgpu_steering_chosen(s, beam);
-        memcpy(staging + beam * n_ants, rows, n_ants * sizeof(*rows));
-        if (moves(rows, n_ants))
-            moving[s->n_moving++] = (uint32_t)beam;
-    }
-    device_copy(compute, s->device_steering, staging, s->n * n_ants * sizeof(*staging));
-    if (s->n_moving > 0)
-        device_copy(compute, s->device_moving, moving, s->n_moving * sizeof(*moving));
-    if (s->calibrates)
-        copy_calibration(s, compute, (float *)(moving + s->n));
-}
-
-int64_t xbgpu_steering_make(struct xbgpu_steering *s, struct device_stream *compute, void *staging, int64_t batch,
-                            int64_t end)
+static void launch(struct xbgpu_steering *s, struct device_stream *compute, int64_t batch, int64_t interval, bool all)
 {
     const struct xbgpu_layout *l = s->layout;
-    int64_t interval = floor_div(batch, s->grid_batches), next = (interval + 1) * s->grid_batches;
-    bool all = !s->is_made;
+    const struct beam_coefficients_args args = {
+        .steering = s->device_tables.models,
+        .starts = s->device_tables.starts,
+        .beams = s->parameters,
+        .calibration = s->calibrates ? s->device_tables.calibration : NULL,
+        .listed = all ? NULL : s->device_tables.moving,
+        .coefficients = s->coefficients,
+        .exponents = s->exponents,
+        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* in halves of a batch */
+        .at = batch * l->batch_samples,
+        .n_models = XBGPU_BEAM_MODELS,
+        .n_listed = s->n_moving,
+        .n_beams = (uint32_t)s->n,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+    };
+    struct kernel_grid grid = beam_coefficients_grid(&args);
 
+    device_launch(compute, s->kernel, &grid, &args);
+}
+
+int64_t xbgpu_steering_make(struct xbgpu_steering *s, struct device_stream *compute, int64_t batch, int64_t end)
+{
+    int64_t interval = floor_div(batch, s->grid_batches), next = (interval + 1) * s->grid_batches;
+    bool all = s->is_due || batch < s->made_from || batch >= s->made_until;
+
+    if (s->is_due)
+        upload_tables(s, compute);
     if (all)
-        copy_steering(s, compute, staging);
-    if (all || (s->n_moving > 0 && interval != s->made_interval)) {
-        const struct beam_coefficients_args args = {
-            .steering = s->device_steering,
-            .beams = s->parameters,
-            .calibration = s->calibrates ? s->device_calibration : NULL,
-            .listed = all ? NULL : s->device_moving,
-            .coefficients = s->coefficients,
-            .exponents = s->exponents,
-            .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* in halves of a batch */
-            .n_listed = s->n_moving,
-            .n_beams = (uint32_t)s->n,
-            .n_ants = (uint32_t)l->n_ants,
-            .n_chan = (uint32_t)l->n_chan,
-        };
-        struct kernel_grid grid = beam_coefficients_grid(&args);
-        device_launch(compute, s->kernel, &grid, &args);
-    }
-    s->is_made = true;
+        find_range(s, batch);
+    if (all || (s->moves && interval != s->made_interval))
+        launch(s, compute, batch, interval, all);
     s->made_interval = interval;
-    return s->n_moving > 0 && next < end ? next : end;
+    end = s->made_until < end ? s->made_until : end;
+    return s->moves && next < end ? next : end;
 }
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-static int create_models(struct xbgpu_steering *s, struct xbgpu_beam_models *models)
+/* Copies what never changes to new memory of the device. */
+static int upload(struct device *device, const void *from, size_t bytes, void **to)
 {
-    size_t n_rows = s->n * XBGPU_BEAM_MODELS * s->layout->n_ants;
+    void *pinned = device_alloc_pinned(device, bytes);
+    int err = -ENOMEM;
 
-    models->starts = calloc(s->n, sizeof(*models->starts));
-    models->rows = calloc(n_rows, sizeof(*models->rows));
-    if (!models->starts || !models->rows)
+    *to = device_alloc(device, bytes);
+    if (pinned && *to) {
+        memcpy(pinned, from, bytes);
+        err = device_upload(device, *to, pinned, bytes);
+    }
+    device_free_pinned(device, pinned);
+    return err;
+}
+
+static int create_slots(struct xbgpu_steering *s, const struct beam *parameters)
+{
+    size_t most_bytes = beamform_max_slots((uint32_t)s->n) * sizeof(*s->slots);
+    uint32_t *slots = calloc(1, most_bytes);
+
+    if (!slots)
         return -ENOMEM;
-    for (size_t beam = 0; beam < s->n; beam++)
-        models->starts[beam] = (struct xbgpu_beam_starts){1, {XBGPU_BEAM_ALWAYS}};
-    for (size_t i = 0; i < n_rows; i++)
-        models->rows[i].amplitude = 1;
+    s->n_slots = beamform_slots(parameters, (uint32_t)s->n, slots);
+    int err = upload(s->device, slots, most_bytes, (void **)&s->slots);
+    free(slots);
+    return err;
+}
+
+static int create_tables(struct xbgpu_steering *s)
+{
+    size_t bytes = tables_bytes(s->layout, s->n);
+
+    for (size_t i = 0; i < LANE_N_INPUTS; i++) {
+        s->staging_memory[i] = device_alloc_pinned(s->device, bytes);
+        if (!s->staging_memory[i])
+            return -ENOMEM;
+    }
+    s->device_memory = device_alloc(s->device, bytes);
+    if (!s->device_memory)
+        return -ENOMEM;
+    s->device_tables = tables_in(s->device_memory, s->layout, s->n);
     return 0;
 }
 
-static void destroy_models(struct xbgpu_beam_models *models)
+/* What holds before anything is set. */
+static void want_defaults(struct xbgpu_steering *s)
 {
-    free(models->starts);
-    free(models->rows);
+    for (size_t beam = 0; beam < s->n; beam++)
+        s->wanted_starts[beam] = (struct xbgpu_beam_starts){1, {XBGPU_BEAM_ALWAYS}};
+    for (size_t i = 0; i < s->n * XBGPU_BEAM_MODELS * s->layout->n_ants; i++)
+        s->wanted[i].amplitude = 1;
+    for (size_t i = 0; i < s->n_inputs * s->layout->n_chan; i++)
+        s->wanted_calibration[2 * i] = 1;
+    memset(s->is_steered, true, s->n);
+    memset(s->is_input_due, true, s->n_inputs);
+    s->is_changed = true;
 }
 
 int xbgpu_steering_init(struct xbgpu_steering *s, const struct xbgpu_config *config, const struct xbgpu_layout *l,
-                        struct device *device, const struct beam *parameters)
+                        struct device *device, const struct beam *parameters, size_t n_beams)
 {
-    size_t n = config->beams.n * l->n_ants;
+    size_t n = n_beams * l->n_ants, n_inputs = l->n_ants * N_POLS;
 
     *s = (struct xbgpu_steering){
         .layout = l,
         .device = device,
-        .n = config->beams.n,
-        .parameters = parameters,
+        .n = n_beams,
         .grid_batches = xbgpu_grid_batches(config, l),
-        .chosen = calloc(config->beams.n, sizeof(*s->chosen)),
-        .device_steering = device_alloc(device, n * sizeof(*s->device_steering)),
-        .device_moving = device_alloc(device, config->beams.n * sizeof(*s->device_moving)),
-        .coefficients = device_alloc(device, l->n_chan * n * 2 * sizeof(*s->coefficients)),
-        .exponents = device_alloc(device, l->n_chan * config->beams.n * sizeof(*s->exponents)),
-        .n_inputs = l->n_ants * N_POLS,
+        .n_inputs = n_inputs,
+        .wanted_starts = calloc(n_beams, sizeof(*s->wanted_starts)),
+        .wanted = calloc(n * XBGPU_BEAM_MODELS, sizeof(*s->wanted)),
         .wanted_calibration = calloc(1, xbgpu_calibration_bytes(l)),
-        .calibration = calloc(1, xbgpu_calibration_bytes(l)),
-        .device_calibration = device_alloc(device, xbgpu_calibration_bytes(l)),
-        .is_calibrated = calloc(l->n_ants, N_POLS),
-        .is_due = calloc(l->n_ants, N_POLS),
-        .is_steered = calloc(config->beams.n, sizeof(*s->is_steered)),
-        .is_changed = true,
+        .is_steered = calloc(n_beams, sizeof(*s->is_steered)),
+        .is_calibrated = calloc(n_inputs, sizeof(*s->is_calibrated)),
+        .starts = calloc(n_beams, sizeof(*s->starts)),
+        .amplitudes = calloc(n, sizeof(*s->amplitudes)),
+        .has_rates = calloc(n_beams, sizeof(*s->has_rates)),
+        .is_beam_due = calloc(n_beams, sizeof(*s->is_beam_due)),
+        .is_input_due = calloc(n_inputs, sizeof(*s->is_input_due)),
+        .coefficients = device_alloc(device, l->n_chan * n * 2 * sizeof(*s->coefficients)),
+        .exponents = device_alloc(device, l->n_chan * n_beams * sizeof(*s->exponents)),
     };
-    if (create_models(s, &s->wanted) || create_models(s, &s->current) || !s->chosen || !s->device_steering ||
-        !s->device_moving || !s->coefficients || !s->exponents || !s->wanted_calibration || !s->calibration ||
-        !s->device_calibration || !s->is_calibrated || !s->is_due || !s->is_steered)
+    if (!s->wanted_starts || !s->wanted || !s->wanted_calibration || !s->is_steered || !s->is_calibrated ||
+        !s->starts || !s->amplitudes || !s->has_rates || !s->is_beam_due || !s->is_input_due || !s->coefficients ||
+        !s->exponents)
         return -ENOMEM;
-    memset(s->is_due, true, s->n_inputs);
-    for (size_t i = 0; i < s->n_inputs * l->n_chan; i++)
-        s->calibration[2 * i] = 1;
-    return device_kernel_create(device, &beam_coefficients_kernel, NULL, 0, &s->kernel);
+    want_defaults(s);
+    int err = create_tables(s);
+    if (!err)
+        err = upload(device, parameters, n_beams * sizeof(*parameters), (void **)&s->parameters);
+    if (!err)
+        err = create_slots(s, parameters);
+    return err ? err : device_kernel_create(device, &beam_coefficients_kernel, NULL, 0, &s->kernel);
 }
 
 void xbgpu_steering_fini(struct xbgpu_steering *s)
 {
     device_kernel_destroy(s->kernel);
-    device_free(s->device, s->device_steering);
-    device_free(s->device, s->device_moving);
+    for (size_t i = 0; i < LANE_N_INPUTS; i++)
+        device_free_pinned(s->device, s->staging_memory[i]);
+    device_free(s->device, s->parameters);
+    device_free(s->device, s->slots);
+    device_free(s->device, s->device_memory);
     device_free(s->device, s->coefficients);
     device_free(s->device, s->exponents);
-    device_free(s->device, s->device_calibration);
+    free(s->wanted_starts);
+    free(s->wanted);
     free(s->wanted_calibration);
-    free(s->calibration);
-    free(s->is_calibrated);
-    free(s->is_due);
     free(s->is_steered);
-    free(s->chosen);
-    destroy_models(&s->wanted);
-    destroy_models(&s->current);
+    free(s->is_calibrated);
+    free(s->starts);
+    free(s->amplitudes);
+    free(s->has_rates);
+    free(s->is_beam_due);
+    free(s->is_input_due);
 }

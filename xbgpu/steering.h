@@ -1,19 +1,19 @@
 /* steering.h - how the worker steers and calibrates beams: from what was set to the coefficients on the device.
  *
- * Flow:      commands --set--> wanted --xbgpu_steering_begin, with an input--> current
- *            --xbgpu_steering_choose: models of some batches--> xbgpu_steering_make: a copy in the output buffer, upload,
+ * Flow:      commands --set--> wanted --xbgpu_steering_begin, with an input--> staging --xbgpu_steering_make: upload,
  *            beam_coefficients--> coefficients, exponents
  * Snapshot:  all of an input has the steering and the calibration that were wanted when the input began.
  * Models:    a beam has some, in order of start.  A batch has the last one that has started by the batch's timestamp,
- *            whatever was chosen before; so time may jump ahead and back.
+ *            whatever was used before; so time may jump ahead and back.  The device has all models.
  * Grid:      rates are evaluated at the centres of intervals of a fixed number of batches, counted from timestamp 0.  A
  *            new interval makes the coefficients of beams with rates, and no others.
- * Staging:   pinned memory of an output buffer, which nobody writes until its uploads have been done.  So batches whose
- *            models differ have different output buffers.
+ * Staging:   pinned memory, of inputs by turns.  An input that begins is LANE_N_INPUTS after one whose uploads have been
+ *            done.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_STEERING_H
 #define XBGPU_STEERING_H
 
+#include "common/engine/lane.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
 
@@ -39,53 +39,60 @@ size_t xbgpu_beam_starts_add(struct xbgpu_beam_starts *starts, int64_t samples, 
 /* The place of the model that holds at 'samples'. */
 size_t xbgpu_beam_starts_find(const struct xbgpu_beam_starts *starts, int64_t samples);
 
-/* All beams' models. */
-struct xbgpu_beam_models {
-    struct xbgpu_beam_starts *starts; /* [n] */
-    struct beam_steering *rows;       /* [n][XBGPU_BEAM_MODELS][ant] */
+/* What an upload brings to the device. */
+struct xbgpu_steering_tables {
+    struct beam_steering *models; /* [n][XBGPU_BEAM_MODELS][ant] */
+    int64_t *starts;              /* [n][XBGPU_BEAM_MODELS] in samples; of places without a model INT64_MAX */
+    uint32_t *moving;             /* [n_moving] beams with rates */
+    float *calibration;           /* complex [input][chan] */
 };
 
 struct xbgpu_steering {
     const struct xbgpu_layout *layout;
     struct device *device;
-    size_t n;                         /* [const] beams */
-    const struct beam *parameters;    /* [const] device: [n] */
-    int64_t grid_batches;             /* [const] */
-    struct xbgpu_beam_models wanted;  /* as set last */
-    struct xbgpu_beam_models current; /* of the current input */
-    size_t *chosen;                   /* [n] model of 'current' */
-    struct beam_steering *device_steering;
-    uint32_t *device_moving; /* [n_moving] beams with rates */
-    uint32_t n_moving;       /* on the device */
-    int16_t *coefficients;   /* device */
-    int32_t *exponents;      /* device */
-    size_t n_inputs;
-    float *wanted_calibration; /* complex [input][chan] as set last */
-    float *calibration;        /* complex [input][chan] of the current input */
-    float *device_calibration;
-    uint8_t *is_calibrated; /* [input] 'wanted_calibration' was set since the current input began */
-    uint8_t *is_due;        /* [input] the device has another calibration */
-    uint8_t *is_steered;    /* [n] 'wanted' was set since the current input began */
-    bool calibrates;        /* any input was calibrated: else all gains are 1 */
-    bool is_changed;        /* anything wanted was set since the current input began */
-    bool is_made;           /* the coefficients are those of 'chosen' */
-    int64_t made_interval;  /* of the grid */
+    size_t n;                                   /* [const] beams */
+    struct beam *parameters;                    /* [const] device: [n] */
+    uint32_t *slots;                            /* [const] device: [n_slots] as beamform_slots() deals beams */
+    uint32_t n_slots;                           /* [const] */
+    int64_t grid_batches;                       /* [const] */
+    size_t n_inputs;                            /* [const] */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] as set last, as all that is wanted */
+    struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
+    float *wanted_calibration;                  /* complex [input][chan] */
+    uint8_t *is_steered;                        /* [n] since the current input began */
+    uint8_t *is_calibrated;                     /* [input] since the current input began */
+    bool is_changed;                            /* any of these */
+    struct xbgpu_beam_starts *starts;           /* [n] of the current input */
+    float *amplitudes;                          /* [n][ant] of the current input, in all models */
+    uint8_t *has_rates;                         /* [n] of the current input: bit m is set if model m has rates */
+    uint32_t n_moving;                          /* of the current input: beams with rates in any model */
+    bool calibrates;                            /* any input was calibrated: else all gains are 1 */
+    void *staging_memory[LANE_N_INPUTS];        /* [const] pinned */
+    size_t turn;                                /* of the current input, in 'staging_memory' */
+    void *device_memory;                        /* [const] */
+    struct xbgpu_steering_tables device_tables; /* [const] in it */
+    uint8_t *is_beam_due;                       /* [n] the device has other models than 'staging' */
+    uint8_t *is_input_due;                      /* [input] the device has another calibration than 'staging' */
+    bool is_due;                                /* any of these */
+    int16_t *coefficients;                      /* device */
+    int32_t *exponents;                         /* device */
+    int64_t made_from, made_until;              /* batches of which the coefficients have the models */
+    bool moves;                                 /* any of these models has rates */
+    int64_t made_interval;                      /* of the grid */
     struct device_kernel *kernel;
 };
 
-/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' are the device's.  Returns 0 or negative errno; fini
- * follows in either case. */
+/* Weights of 1, no delays and gains of 1, for zeros.  'parameters' [n_beams] are copied to the device.  Returns 0 or
+ * negative errno; fini follows in either case. */
 int xbgpu_steering_init(struct xbgpu_steering *steering, const struct xbgpu_config *config,
-                        const struct xbgpu_layout *layout, struct device *device, const struct beam *parameters);
+                        const struct xbgpu_layout *layout, struct device *device, const struct beam *parameters,
+                        size_t n_beams);
 
 /* The device must be idle.  Zeros are accepted. */
 void xbgpu_steering_fini(struct xbgpu_steering *steering);
 
-/* Bytes of a buffer's staging. */
-size_t xbgpu_steering_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
-
-/* Bytes of all beams' models. */
-size_t xbgpu_beam_models_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
+/* Adds all that the steering of 'n_beams' takes. */
+void xbgpu_steering_add_memory(struct xbgpu_layout *layout, size_t n_beams, bool on_gpu);
 
 /* Bytes of the gains of all inputs. */
 size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);
@@ -103,15 +110,8 @@ void xbgpu_steering_calibrate(struct xbgpu_steering *steering, size_t input, con
 /* A new input. */
 void xbgpu_steering_begin(struct xbgpu_steering *steering);
 
-/* Chooses the models of batch 'batch'.  Returns the batch, 'end' at most, from which on another one holds. */
-int64_t xbgpu_steering_choose(struct xbgpu_steering *steering, int64_t batch, int64_t end);
-
-/* The chosen model of a beam: [ant]. */
-const struct beam_steering *xbgpu_steering_chosen(const struct xbgpu_steering *steering, size_t beam);
-
 /* Queues the coefficients of batch 'batch' where they are due, after all that uses the old ones.  Returns the batch, 'end' at
- * most, from which on others are due; until it, 'staging' serves all calls. */
-int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, void *staging,
-                            int64_t batch, int64_t end);
+ * most, from which on others are due. */
+int64_t xbgpu_steering_make(struct xbgpu_steering *steering, struct device_stream *compute, int64_t batch, int64_t end);
 
 #endif

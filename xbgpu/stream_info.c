@@ -88,10 +88,12 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors)
 {
-    stream_info_init(info, layout->n_outputs * MAX_PER_STREAM + config->beams.n, sensors);
+    stream_info_init(info, layout->n_outputs * MAX_PER_STREAM + config->beams.n + config->detected.n, sensors);
     for (size_t o = 0; o < layout->n_outputs; o++)
         add_stream(info, config, layout, xbgpu_config_output(config, o), labels);
     for (size_t b = 0; b < config->beams.n; b++)
         add_range(info, config, xbgpu_config_beam(config, b)->name);
+    for (size_t i = 0; i < config->detected.n; i++)
+        add_range(info, config, xbgpu_config_detected(config, i)->name);
     return info->err;
 }

@@ -11,17 +11,18 @@ static float larger(float a, float b)
 static void make_channel(const struct beam_coefficients_args *a, uint32_t beam, uint32_t chan)
 {
     uint64_t row = (uint64_t)chan * a->n_beams + beam;
+    const struct beam_steering *model = beam_coefficients_model(a, beam);
     int16_t *out = a->coefficients + row * a->n_ants * 2;
     float most = 0;
 
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, beam, ant, chan);
+        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
         most = larger(most, larger(fabsf(c.re), fabsf(c.im)));
     }
     a->exponents[row] = beam_exponent(most);
     float scale = beam_power_of_two(a->exponents[row]);
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, beam, ant, chan);
+        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
         out[2 * ant] = (int16_t)lrintf(c.re * scale);
         out[2 * ant + 1] = (int16_t)lrintf(c.im * scale);
     }

@@ -13,9 +13,10 @@ extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args
     if (chan >= args.n_chan)
         return;
     const uint32_t beam = beam_coefficients_beam(&args, (uint32_t)(warp % n));
+    const struct beam_steering *model = beam_coefficients_model(&args, beam);
     const uint64_t row = (uint64_t)chan * args.n_beams + beam;
     for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
-        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
         most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
     }
 #pragma unroll
@@ -26,7 +27,7 @@ extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args
     if (threadIdx.x % 32 == 0)
         args.exponents[row] = exponent;
     for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
-        const struct beam_complex c = beam_coefficient(&args, beam, ant, chan);
+        const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
         ((short2 *)args.coefficients)[row * args.n_ants + ant] =
             make_short2((short)__float2int_rn(c.re * scale), (short)__float2int_rn(c.im * scale));
     }

@@ -1,5 +1,7 @@
 /* beam_coefficients - what each antenna's voltages are multiplied by, for each beam and channel, as 16-bit integers.
- *   steering      [beam][ant]                  phase, its slope over channels, their rates, amplitude (weight times gain)
+ *   steering      [beam][model][ant]           phase, its slope over channels, their rates, amplitude (weight times gain)
+ *   starts        int64 [beam][model]          when models start, in order; the last one that has started by 'at' is used,
+ *                                              or model 0
  *   beams         [beam]                       the polarisation is used here
  *   listed        uint32 [n_listed]            the beams whose coefficients are made; NULL: all
  *   calibration   float [ant][pol][chan][re, im]   NULL: 1
@@ -45,12 +47,15 @@ struct beam {
 
 struct beam_coefficients_args {
     const struct beam_steering *steering;
+    const int64_t *starts;
     const struct beam *beams;
     const float *calibration;
     const uint32_t *listed;
     int16_t *coefficients;
     int32_t *exponents;
     uint64_t time; /* in the units of the rates; before 0 it wraps */
+    int64_t at;    /* in the units of 'starts' */
+    uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;
     uint32_t n_ants;
@@ -68,11 +73,22 @@ static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_arg
     return args->listed ? args->listed[i] : i;
 }
 
-/* The coefficient before it is scaled. */
-static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args, uint32_t beam,
-                                                   uint32_t ant, uint32_t chan)
+/* The model of a beam: [ant]. */
+static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
+                                                                  uint32_t beam)
 {
-    const struct beam_steering *s = args->steering + (uint64_t)beam * args->n_ants + ant;
+    uint64_t row = (uint64_t)beam * args->n_models, model = row;
+
+    for (uint32_t m = 1; m < args->n_models; m++)
+        model = args->starts[row + m] <= args->at ? row + m : model;
+    return args->steering + model * args->n_ants;
+}
+
+/* The coefficient of an antenna's model, before it is scaled. */
+static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args,
+                                                   const struct beam_steering *s, uint32_t beam, uint32_t ant,
+                                                   uint32_t chan)
+{
     struct beam_complex gain = {s->amplitude, 0}, calibration;
 
     if (args->calibration) {

@@ -1,68 +1,12 @@
-/* beamform.c - plain C twin of beamform: each batch that reaches the X-engine, beside correlate.
- *
- * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over blocks
- * of antennas in which they cannot overflow, and int64 over the blocks. */
+/* beamform.c - plain C twin of beamform: each batch that reaches the X-engine, beside correlate. */
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"
-#include "kernels/util/clones.h"
+#include "kernels/beamform/beamform_sums.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-
-#define BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 of each: below 2^31 */
-#define BLOCK_SPECTRA 64
-#define BLOCK_BEAMS   16
-
-/* [ant][pol][re or im][spectrum] of a block. */
-struct widened {
-    int16_t parts[BLOCK_ANTS][N_POLS][2][BLOCK_SPECTRA];
-};
-
-struct sums {
-    int64_t re[BLOCK_SPECTRA], im[BLOCK_SPECTRA];
-};
-
-/* Widens 'n' spectra of [spectrum][pol] from 'in'. */
-KERNEL_CLONES static void widen(const uint8_t *in, enum voltage_format format, size_t n,
-                                int16_t (*out)[2][BLOCK_SPECTRA])
-{
-    uint8_t flip = voltage_zero(format);
-
-    for (size_t s = 0; s < n; s++)
-        for (size_t pol = 0; pol < N_POLS; pol++) {
-            size_t i = s * N_POLS + pol;
-            if (format == VOLTAGES_8_BITS) {
-                out[pol][0][s] = (int8_t)in[2 * i];
-                out[pol][1][s] = (int8_t)in[2 * i + 1];
-            } else {
-                uint8_t byte = in[i] ^ flip;
-                out[pol][0][s] = (int16_t)((int8_t)byte >> 4);
-                out[pol][1][s] = (int16_t)((int8_t)(uint8_t)(byte << 4) >> 4);
-            }
-        }
-}
-
-/* Adds the antennas of a block, of one polarisation, to the sums of a beam. */
-KERNEL_CLONES static void add_block(const struct widened *block, size_t n_ants, size_t pol, const int16_t *coefficients,
-                                    struct sums *sums)
-{
-    int32_t re[BLOCK_SPECTRA] = {0}, im[BLOCK_SPECTRA] = {0};
-
-    for (size_t ant = 0; ant < n_ants; ant++) {
-        int32_t a = coefficients[2 * ant], b = coefficients[2 * ant + 1];
-        const int16_t *x = block->parts[ant][pol][0], *y = block->parts[ant][pol][1];
-        for (size_t s = 0; s < BLOCK_SPECTRA; s++) {
-            re[s] += a * x[s] - b * y[s];
-            im[s] += a * y[s] + b * x[s];
-        }
-    }
-    for (size_t s = 0; s < BLOCK_SPECTRA; s++) {
-        sums->re[s] += re[s];
-        sums->im[s] += im[s];
-    }
-}
 
 static int8_t quantise(float v, bool *clipped)
 {
@@ -72,7 +16,7 @@ static int8_t quantise(float v, bool *clipped)
 }
 
 /* Quantises 'n' spectra of a batch from 'first' on.  Returns how many samples were clipped. */
-static uint32_t finish(const struct beamform_args *a, const struct sums *sums, size_t batch, uint32_t beam,
+static uint32_t finish(const struct beamform_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                        uint32_t chan, size_t first, size_t n)
 {
     const struct beam *of = &a->beams[beam];
@@ -100,23 +44,13 @@ static uint32_t finish(const struct beamform_args *a, const struct sums *sums, s
 
 /* Some beams, from 'beam' on, in a block of spectra of one channel. */
 static void form_block(const struct beamform_args *a, size_t batch, uint32_t chan, size_t first, uint32_t beam,
-                       struct widened *block)
+                       struct beamform_widened *block)
 {
-    size_t n = a->n_spectra - first < BLOCK_SPECTRA ? a->n_spectra - first : BLOCK_SPECTRA;
-    uint32_t n_beams = a->n_beams - beam < BLOCK_BEAMS ? a->n_beams - beam : BLOCK_BEAMS;
-    struct sums sums[BLOCK_BEAMS] = {0};
+    size_t n = a->n_spectra - first < BEAMFORM_BLOCK_SPECTRA ? a->n_spectra - first : BEAMFORM_BLOCK_SPECTRA;
+    uint32_t n_beams = a->n_beams - beam < BEAMFORM_BLOCK_BEAMS ? a->n_beams - beam : BEAMFORM_BLOCK_BEAMS;
+    struct beamform_sums sums[BEAMFORM_BLOCK_BEAMS];
 
-    for (size_t ant = 0; ant < a->n_ants; ant += BLOCK_ANTS) {
-        size_t n_ants = a->n_ants - ant < BLOCK_ANTS ? a->n_ants - ant : BLOCK_ANTS;
-        for (size_t i = 0; i < n_ants; i++) {
-            size_t at = ((batch * a->n_ants + ant + i) * a->n_chan + chan) * a->n_spectra + first;
-            widen((const uint8_t *)a->voltages + at * N_POLS * voltage_bytes(a->format), a->format, n, block->parts[i]);
-        }
-        for (uint32_t b = 0; b < n_beams; b++) {
-            size_t row = (size_t)chan * a->n_beams + beam + b;
-            add_block(block, n_ants, a->beams[beam + b].pol, a->coefficients + (row * a->n_ants + ant) * 2, &sums[b]);
-        }
-    }
+    beamform_sum_block(a, batch, chan, first, beam, n_beams, block, sums);
     for (uint32_t b = 0; b < n_beams; b++) {
         size_t heap = batch * a->n_beams + beam + b;
         uint32_t n_clipped = finish(a, &sums[b], batch, beam + b, chan, first, n);
@@ -133,12 +67,12 @@ static void beamform_cpu(const void *args, int n_threads)
     assert(a->format != VOLTAGES_16_BITS);
 #pragma omp parallel num_threads(n_threads)
     {
-        struct widened block = {0};
+        struct beamform_widened block = {0};
 #pragma omp for collapse(2)
         for (size_t batch = a->first_batch; batch < a->first_batch + a->n_batches; batch++)
             for (uint32_t chan = 0; chan < a->n_chan; chan++)
-                for (size_t first = 0; first < a->n_spectra; first += BLOCK_SPECTRA)
-                    for (uint32_t beam = 0; beam < a->n_beams; beam += BLOCK_BEAMS)
+                for (size_t first = 0; first < a->n_spectra; first += BEAMFORM_BLOCK_SPECTRA)
+                    for (uint32_t beam = 0; beam < a->n_beams; beam += BEAMFORM_BLOCK_BEAMS)
                         form_block(a, batch, chan, first, beam, &block);
     }
 }

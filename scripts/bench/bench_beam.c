@@ -103,7 +103,8 @@ static void work_init(struct work *w, const struct options *options, const struc
                                      .n_chan = (uint32_t)n_chan,
                                      .n_spectra = N_SPECTRA,
                                      .n_batches = N_BATCHES};
-    w->steered = (struct beam_coefficients_args){.n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
+    w->steered = (struct beam_coefficients_args){
+        .n_models = 1, .n_beams = n_beams, .n_ants = n_ants, .n_chan = (uint32_t)n_chan};
     work_steer(w);
     size_t coefficients_bytes = n_chan * n_beams * n_ants * 2 * sizeof(int16_t);
     w->args.coefficients = w->steered.coefficients = bench_alloc(bed->device, coefficients_bytes);

@@ -7,6 +7,8 @@
  * a function like note_size(). */
 #include "common/device/cuda/nvrtc.h"
 #include "common/base/units.h"
+#include "kernels/beamform/beam_detect.h"
+#include "kernels/beamform/beam_finish.h"
 #include "kernels/beamform/beamform.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/correlate/checksum_dump.h"
@@ -333,10 +335,21 @@ static void note_select_spectra(struct device *device, struct device_stream *str
     }
 }
 
+static void note_detected(struct device *device, struct device_stream *stream, const struct beamform_args *form)
+{
+    for (int products = BEAM_TOTAL; products <= BEAM_STOKES; products++) {
+        const struct beam_detect_args args = {.form = *form, .products = (enum beam_products)products};
+        struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
+        beam_detect_constants(&args, constants);
+        note_launched(device, stream, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, beam_detect_grid(&args));
+    }
+}
+
 static void note_beams(struct device *device, struct device_stream *stream)
 {
     static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS};
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
+    const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
     ants_now = coefficients.n_ants;
     for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
@@ -351,7 +364,9 @@ static void note_beams(struct device *device, struct device_stream *stream)
         format_now = formats[i];
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
+        note_detected(device, stream, &args);
     }
+    note_launched(device, stream, &beam_finish_kernel, NULL, 0, beam_finish_grid(&finish));
     note_launched(device, stream, &beam_coefficients_kernel, NULL, 0, beam_coefficients_grid(&coefficients));
     ants_now = 0;
 }

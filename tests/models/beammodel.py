@@ -64,3 +64,40 @@ def beam(voltages, present, pol, coefficient):
 def quantise(values):
     """int8 [...][re, im] of float64, and bool [...] of which samples were clipped."""
     return np.rint(np.clip(values, -LIMIT, LIMIT)).astype(np.int8), (np.abs(values) > LIMIT).any(-1)
+
+
+# ---- Detected beams: integers, from kernels/beamform/beam_detect.h ---------------------------------------------------
+
+STEPS = 256
+N_PRODUCTS = {"power_0": 1, "power_1": 1, "I": 1, "IQUV": 4}
+
+
+def detected_parts(values):
+    """int64 of complex sums, and bool of which samples were clipped."""
+    parts = np.stack([values.real, values.imag], -1) * STEPS
+    return np.rint(np.clip(parts, -32767, 32767)).astype(np.int64), (np.abs(parts) > 32767).any(-1)
+
+
+def detect(x, y, products):
+    """int64 [product][batch][channel][spectrum] of parts [batch][channel][spectrum][re, im]."""
+    xx, yy = (x**2).sum(-1), (y**2).sum(-1)
+    if products == "IQUV":
+        return np.stack([xx + yy, xx - yy, 2 * (x * y).sum(-1), 2 * (x[..., 1] * y[..., 0] - x[..., 0] * y[..., 1])])
+    return {"power_0": xx, "power_1": yy, "I": xx + yy}[products][None]
+
+
+def windows(stream, first_spectrum, powers, share):
+    """Heaps by number: powers int64 [window][product][channel group] and fractions float64 [window], of powers
+    [product][channel][spectrum] and of the share of antennas [spectrum], which begin with spectrum 'first_spectrum'."""
+    spectra, n_windows = stream.get("spectra", 16), stream.get("windows", 16)
+    length, group = spectra * n_windows, stream.get("channels", 1)
+    heaps = {}
+    for number in range(first_spectrum // length, (first_spectrum + len(share)) // length):
+        begin = number * length - first_spectrum
+        there = slice(max(begin, 0), begin + length)
+        absent = [(0, 0), (0, 0), (max(-begin, 0), 0)]
+        sums = np.pad(powers[:, :, there], absent).reshape(len(powers), -1, group, n_windows, spectra).sum((2, 4))
+        fractions = np.pad(share[there], absent[2]).reshape(n_windows, spectra).mean(1)
+        if fractions.any():
+            heaps[number] = sums.transpose(2, 0, 1), fractions
+    return heaps

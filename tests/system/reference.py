@@ -57,7 +57,8 @@ def xbgpu():
     return merge(harness.XBGPU, {"time": {"timebase": "clock"}, "recv": {"interface": LOOPBACK, "sources": harness.groups(),
                                           "centre_frequency": 1284e6},
                                  "send": {"interface": LOOPBACK, "ttl": 0}, "gates": gates, "outputs": outputs,
-                                 "beams": [{"name": "beam", "pol": 0, "destination": harness.groups()}]})
+                                 "beams": [{"name": "beam", "pol": 0, "destination": harness.groups()}],
+                                 "detected": [{"name": "powers", "destination": harness.groups()}]})
 
 
 def dsim(digitiser, **signals):
@@ -122,12 +123,14 @@ def requests(client):
     return items
 
 
-def sensors(client, streams, beams):
+def sensors(client, streams, beams, detected):
     """{name (type, unit): text}"""
     items = {}
     for name, description, unit, kind, *words in client.informs("sensor-list"):
         stream, _, rest = name.partition(".")
         name = f"{{stream}}.{rest}" if stream in streams else f"{{beam}}.{rest}" if stream in beams else name
+        if stream in detected:
+            name = "{beam}." + re.sub(r"^\d+\.", "", rest)
         name = re.sub(r"\binput\d+\b", "input{i}", name)
         name = re.sub(r"^a\d+\.", "{antenna}.", name)
         what = ", ".join(filter(None, [f"{kind}: {' | '.join(words)}" if words else kind, unit]))
@@ -190,7 +193,7 @@ def ask(program, config, work):
             with control.Client(daemon) as client:
                 found["REQUESTS"] = requests(client)
                 found["SENSORS"] = sensors(client, *([item["name"] for item in config.get(key, [])]
-                                                     for key in ("outputs", "beams")))
+                                                     for key in ("outputs", "beams", "detected")))
         found["METRICS"] = metrics(harness.page(config["http"]["listen"], "metrics"))
     finally:
         daemon.kill()

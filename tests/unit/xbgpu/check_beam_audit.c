@@ -139,12 +139,12 @@ static uint64_t n_of(size_t offset)
     uint64_t n = 0;
 
     for (size_t beam = 0; beam < N_BEAMS; beam++)
-        n += counter_get((const struct counter *)((const char *)&rig.beams->streams[beam] + offset));
+        n += counter_get((const struct counter *)((const char *)&rig.beams->outputs[beam] + offset));
     return n;
 }
 
-#define N_AUDITS   n_of(offsetof(struct beam_stream, audits))
-#define N_FAILURES n_of(offsetof(struct beam_stream, audit_failures))
+#define N_AUDITS   n_of(offsetof(struct beam_output, audits))
+#define N_FAILURES n_of(offsetof(struct beam_output, audit_failures))
 
 TEST(agrees_with_the_device, .end = ARRAY_LEN(formats))
 {

@@ -237,14 +237,15 @@ TEST(full_queue_of_models)
     for (int64_t i = 1; i <= XBGPU_BEAM_MODELS; i++)
         set_model(32 * i, (float)i, (uint64_t)i);
     xbgpu_beams_begin(rig.beams);
-    const struct xbgpu_beam_models *models = &rig.beams->steering.current;
-    ck_assert_uint_eq(models->starts[0].n, XBGPU_BEAM_MODELS);
+    const struct xbgpu_beam_starts *starts = &rig.beams->steering.starts[0];
+    const struct beam_steering *rows = rig.beams->steering.wanted;
+    ck_assert_uint_eq(starts->n, XBGPU_BEAM_MODELS);
     for (size_t m = 1; m < XBGPU_BEAM_MODELS; m++) {
-        ck_assert_int_eq(models->starts[0].samples[m], 32 * ((int64_t)m + 1));
-        ck_assert_uint_eq(models->rows[m * N_ANTS].phase_rate, m + 1);
-        ck_assert(models->rows[m * N_ANTS].amplitude == (float)XBGPU_BEAM_MODELS);
+        ck_assert_int_eq(starts->samples[m], 32 * ((int64_t)m + 1));
+        ck_assert_uint_eq(rows[m * N_ANTS].phase_rate, m + 1);
+        ck_assert(rows[m * N_ANTS].amplitude == (float)XBGPU_BEAM_MODELS);
     }
-    ck_assert_uint_eq(models->rows[0].phase_rate, 0);
+    ck_assert_uint_eq(rows[0].phase_rate, 0);
 }
 
 TEST(batches_without_a_buffer_are_dropped)

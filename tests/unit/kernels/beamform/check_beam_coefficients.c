@@ -52,10 +52,13 @@ TEST(largest_exponents)
 
 /* ---- Coefficients ------------------------------------------------------------------------------------------------ */
 
+#define N_MODELS 3
+
 struct work {
     struct beam_coefficients_args args;
     size_t n_steering, n_calibration, n_coefficients, n_exponents;
     struct beam_steering *steering;
+    int64_t *starts;
     struct beam *beams;
     float *calibration;
     int16_t *coefficients;
@@ -64,12 +67,13 @@ struct work {
 
 static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_t n_chan, bool calibrated)
 {
-    *w = (struct work){.args = {.n_beams = n_beams, .n_ants = n_ants, .n_chan = n_chan},
-                       .n_steering = (size_t)n_beams * n_ants,
+    *w = (struct work){.args = {.n_models = N_MODELS, .n_beams = n_beams, .n_ants = n_ants, .n_chan = n_chan},
+                       .n_steering = (size_t)n_beams * N_MODELS * n_ants,
                        .n_calibration = calibrated ? (size_t)n_ants * N_POLS * n_chan * 2 : 0,
                        .n_coefficients = (size_t)n_chan * n_beams * n_ants * 2,
                        .n_exponents = (size_t)n_chan * n_beams};
     w->steering = calloc(w->n_steering, sizeof(*w->steering));
+    w->starts = calloc((size_t)n_beams * N_MODELS, sizeof(*w->starts));
     w->beams = calloc(n_beams, sizeof(*w->beams));
     w->calibration = calloc(w->n_calibration + 1, sizeof(*w->calibration));
     w->coefficients = malloc((w->n_coefficients + 1) * sizeof(*w->coefficients));
@@ -77,6 +81,13 @@ static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_
     memset(w->coefficients, 0xa5, (w->n_coefficients + 1) * sizeof(*w->coefficients));
     memset(w->exponents, 0xa5, (w->n_exponents + 1) * sizeof(*w->exponents));
     w->args.time = random_u64();
+    w->args.at = (int64_t)(random_u64() >> 2);
+    for (size_t b = 0; b < n_beams; b++) {
+        size_t n_started = random_below(N_MODELS + 1);
+        for (size_t m = 0; m < N_MODELS; m++)
+            w->starts[b * N_MODELS + m] = m < n_started ? w->args.at - (int64_t)((n_started - 1 - m) * random_below(9))
+                                                        : w->args.at + (int64_t)(1 + m);
+    }
     for (size_t i = 0; i < w->n_steering; i++)
         w->steering[i] = (struct beam_steering){.phase = random_u64(),
                                                 .slope = random_u64(),
@@ -92,15 +103,26 @@ static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_
 static void work_fini(struct work *w)
 {
     free(w->steering);
+    free(w->starts);
     free(w->beams);
     free(w->calibration);
     free(w->coefficients);
     free(w->exponents);
 }
 
+/* The model of a beam that holds: [ant]. */
+static struct beam_steering *model_of(const struct work *w, size_t beam)
+{
+    size_t n_started = 0;
+
+    while (n_started < N_MODELS && w->starts[beam * N_MODELS + n_started] <= w->args.at)
+        n_started++;
+    return w->steering + (beam * N_MODELS + (n_started > 0 ? n_started - 1 : 0)) * w->args.n_ants;
+}
+
 static double complex model(const struct work *w, size_t beam, size_t ant, size_t chan)
 {
-    const struct beam_steering *s = &w->steering[beam * w->args.n_ants + ant];
+    const struct beam_steering *s = &model_of(w, beam)[ant];
     const float *at = w->calibration + ((ant * N_POLS + w->beams[beam].pol) * w->args.n_chan + chan) * 2;
     double complex gain = w->n_calibration ? at[0] + I * at[1] : 1;
 
@@ -135,6 +157,7 @@ static void check(const struct work *w)
 static void run_twin(struct work *w)
 {
     w->args.steering = w->steering;
+    w->args.starts = w->starts;
     w->args.beams = w->beams;
     w->args.calibration = w->n_calibration ? w->calibration : NULL;
     w->args.coefficients = w->coefficients;
@@ -170,7 +193,7 @@ TEST(whole_numbers_stay_whole)
         for (size_t ant = 0; ant < w.args.n_ants; ant++) {
             const int16_t *found = w.coefficients + (row * w.args.n_ants + ant) * 2;
             double whole = ldexp(abs(found[0]) + abs(found[1]), -w.exponents[row]);
-            ck_assert(whole == (double)w.steering[row % 3 * w.args.n_ants + ant].amplitude);
+            ck_assert(whole == (double)model_of(&w, row % 3)[ant].amplitude);
         }
     work_fini(&w);
 }
@@ -244,6 +267,8 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     int16_t *coefficients = malloc(coefficients_bytes);
     int32_t *exponents = malloc(exponents_bytes);
     args.steering = test_upload(&d, w.steering, w.n_steering * sizeof(*w.steering), w.n_steering * sizeof(*w.steering));
+    size_t starts_bytes = (size_t)w.args.n_beams * N_MODELS * sizeof(*w.starts);
+    args.starts = test_upload(&d, w.starts, starts_bytes, starts_bytes);
     args.beams = test_upload(&d, w.beams, w.args.n_beams * sizeof(*w.beams), w.args.n_beams * sizeof(*w.beams));
     if (args.calibration)
         args.calibration =
@@ -264,6 +289,7 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     ck_assert_int_eq(memcmp(exponents, w.exponents, exponents_bytes), 0);
     device_kernel_destroy(kernel);
     device_free(d.device, (void *)args.steering);
+    device_free(d.device, (void *)args.starts);
     device_free(d.device, (void *)args.beams);
     device_free(d.device, (void *)args.calibration);
     device_free(d.device, (void *)args.listed);

@@ -1,0 +1,111 @@
+/* beam_detect.c - plain C twin of beam_detect: each batch that reaches the X-engine, beside correlate. */
+#include "kernels/beamform/beam_detect.h"
+
+#include "common/base/units.h"
+#include "kernels/beamform/beamform_sums.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Adds the powers of a window to those of all threads. */
+static void add_window(const struct beam_detect_args *a, uint64_t window, uint32_t beam, uint32_t chan,
+                       const int64_t *powers)
+{
+    uint32_t n_products = beam_n_products(a->products), n_groups = a->form.n_chan / a->group_channels;
+    size_t row = ((size_t)window * (a->form.n_beams / N_POLS) + beam) * n_products;
+
+    for (uint32_t p = 0; p < n_products; p++) {
+        int64_t *to = &a->powers[(row + p) * n_groups + chan / a->group_channels];
+#pragma omp atomic
+        *to += powers[p];
+    }
+}
+
+/* Detects 'n' spectra of a beam, sums[pol], that begin with number 'spectrum'. */
+static void detect(const struct beam_detect_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
+                   uint32_t chan, uint64_t spectrum, size_t n)
+{
+    const int32_t *exponents = a->form.exponents + (size_t)chan * a->form.n_beams + beam * N_POLS;
+    const float *factors = a->form.renormalise ? a->form.renormalise + batch * a->form.n_beams + beam * N_POLS : NULL;
+    uint64_t window = 0, end = a->first + (uint64_t)a->n_windows * a->window_spectra;
+    int64_t powers[BEAM_MAX_PRODUCTS] = {0};
+    uint32_t n_clipped = 0;
+
+    for (size_t s = 0; s < n; s++, spectrum++) {
+        uint32_t clipped[N_POLS] = {0, 0};
+        int32_t parts[N_POLS][2];
+        if (spectrum < a->first || spectrum >= end)
+            continue;
+        if ((spectrum - a->first) / a->window_spectra != window) {
+            add_window(a, window, beam, chan, powers);
+            memset(powers, 0, sizeof(powers));
+            window = (spectrum - a->first) / a->window_spectra;
+        }
+        for (int pol = 0; pol < N_POLS; pol++) {
+            float scale = beam_power_of_two(-exponents[pol]);
+            struct beam_complex v = beamform_scale(sums[pol].re[s], sums[pol].im[s], scale, factors ? factors[pol] : 1);
+            parts[pol][0] = beam_detect_round(v.re, &clipped[pol]);
+            parts[pol][1] = beam_detect_round(v.im, &clipped[pol]);
+        }
+        beam_detect_add(a->products, parts[0], parts[1], powers);
+        n_clipped += clipped[0] + clipped[1];
+    }
+    add_window(a, window, beam, chan, powers);
+#pragma omp atomic
+    a->form.saturated[beam] += n_clipped;
+}
+
+/* All beams in a block of spectra of one channel. */
+static void detect_block(const struct beam_detect_args *a, size_t batch, uint32_t chan, size_t first,
+                         struct beamform_widened *block)
+{
+    const struct beamform_args *f = &a->form;
+    uint64_t spectrum = f->first_spectrum + batch * f->n_spectra + first;
+    size_t n = f->n_spectra - first < BEAMFORM_BLOCK_SPECTRA ? f->n_spectra - first : BEAMFORM_BLOCK_SPECTRA;
+    struct beamform_sums sums[BEAMFORM_BLOCK_BEAMS];
+
+    for (uint32_t row = 0; row < f->n_beams; row += BEAMFORM_BLOCK_BEAMS) {
+        uint32_t n_rows = f->n_beams - row < BEAMFORM_BLOCK_BEAMS ? f->n_beams - row : BEAMFORM_BLOCK_BEAMS;
+        beamform_sum_block(f, batch, chan, first, row, n_rows, block, sums);
+        for (uint32_t r = 0; r < n_rows; r += N_POLS)
+            detect(a, &sums[r], batch, (row + r) / N_POLS, chan, spectrum, n);
+    }
+}
+
+static void beam_detect_cpu(const void *args, int n_threads)
+{
+    const struct beam_detect_args *a = args;
+    const struct beamform_args *f = &a->form;
+
+    assert(f->n_spectra % 8 == 0 && f->n_ants <= BEAMFORM_MAX_ANTS && f->n_beams % N_POLS == 0);
+    assert(f->format != VOLTAGES_16_BITS && f->n_chan % a->group_channels == 0);
+    assert(a->window_spectra >= 1 && a->window_spectra <= BEAM_DETECT_MAX_SPECTRA);
+#pragma omp parallel num_threads(n_threads)
+    {
+        struct beamform_widened block = {0};
+#pragma omp for collapse(2)
+        for (size_t batch = f->first_batch; batch < f->first_batch + f->n_batches; batch++)
+            for (uint32_t chan = 0; chan < f->n_chan; chan++)
+                for (size_t first = 0; first < f->n_spectra; first += BEAMFORM_BLOCK_SPECTRA)
+                    detect_block(a, batch, chan, first, &block);
+    }
+}
+
+const struct kernel beam_detect_kernel = {
+    .name = "beam_detect",
+    .args_bytes = sizeof(struct beam_detect_args),
+    .cpu = beam_detect_cpu,
+};
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
+{
+    beamform_constants(&args->form, constants);
+    constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
+}
+
+struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
+{
+    return beamform_grid(&args->form);
+}

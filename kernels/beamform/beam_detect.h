@@ -1,0 +1,88 @@
+/* beam_detect - voltages to the powers of tied-array beams: each beam of both polarisations is summed over the antennas
+ * as in beamform, detected, and added up over windows of spectra and groups of channels.
+ *   form        as of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then those of beam 1, and so on.
+ *               Dither and 'out' are not used; 'saturated' is uint32 [n_beams / 2], added to
+ *   powers      int64 [window][beam][product][group]   added to
+ *
+ * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
+ * [g n, (g + 1) n), n = group_channels.  Spectra behind the last window and before the first one are left out.
+ *
+ * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767
+ * and rounded half to even; 0 if it is not a number.  So a power counts (1/256 of a step of the voltage beam)^2.  A
+ * complex sample of which any part was clipped counts in 'saturated'.  X is polarisation 0, Y polarisation 1:
+ *     BEAM_POWER_0   |X|^2
+ *     BEAM_POWER_1   |Y|^2
+ *     BEAM_TOTAL     |X|^2 + |Y|^2
+ *     BEAM_STOKES    I = |X|^2 + |Y|^2, Q = |X|^2 - |Y|^2, U = 2 Re X Y*, V = 2 Im X Y*
+ * V is positive for right-handed circular polarisation (IAU 1974) where X is to the north and Y to the east, and
+ * channels rise in radio frequency.
+ *
+ * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
+ * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
+ * Bound by:  CUDA: as beamform; one 64-bit atomic addition for each beam, channel, product and at most 8 spectra.  The
+ *            twin: as beamform. */
+#ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
+#define KERNELS_BEAMFORM_BEAM_DETECT_H
+
+#include "kernels/beamform/beamform.h"
+
+#define BEAM_DETECT_LIMIT       32767.0f
+#define BEAM_DETECT_STEPS       256.0f /* to a step of the voltage beam */
+#define BEAM_DETECT_MAX_SPECTRA 4096
+#define BEAM_MAX_PRODUCTS       4
+
+enum beam_products {
+    BEAM_POWER_0,
+    BEAM_POWER_1,
+    BEAM_TOTAL,
+    BEAM_STOKES,
+};
+
+static inline uint32_t beam_n_products(enum beam_products products)
+{
+    return products == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1;
+}
+
+struct beam_detect_args {
+    struct beamform_args form;
+    int64_t *powers;
+    uint64_t first; /* number of the spectrum with which window 0 begins */
+    enum beam_products products;
+    uint32_t n_windows;
+    uint32_t window_spectra;
+    uint32_t group_channels;
+};
+
+/* A part that the voltage beam would have as v, as an integer. */
+static inline int32_t beam_detect_round(float v, uint32_t *clipped)
+{
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: the sum has no bits behind the point */
+
+    v = BEAM_TIMES(v, BEAM_DETECT_STEPS);
+    *clipped |= !(v >= -BEAM_DETECT_LIMIT && v <= BEAM_DETECT_LIMIT);
+    v = v == v ? v : 0.0f;
+    v = v < -BEAM_DETECT_LIMIT ? -BEAM_DETECT_LIMIT : v > BEAM_DETECT_LIMIT ? BEAM_DETECT_LIMIT : v;
+    return (int32_t)BEAM_PLUS(BEAM_PLUS(v, to_integer), -to_integer);
+}
+
+/* Adds the products of a sample: x and y are [re, im]. */
+static inline void beam_detect_add(enum beam_products products, const int32_t x[2], const int32_t y[2], int64_t *powers)
+{
+    int64_t xx = x[0] * x[0] + x[1] * x[1], yy = y[0] * y[0] + y[1] * y[1];
+
+    powers[0] += products == BEAM_POWER_0 ? xx : products == BEAM_POWER_1 ? yy : xx + yy;
+    if (products != BEAM_STOKES)
+        return;
+    powers[1] += xx - yy;
+    powers[2] += 2 * ((int64_t)x[0] * y[0] + (int64_t)x[1] * y[1]);
+    powers[3] += 2 * ((int64_t)x[1] * y[0] - (int64_t)x[0] * y[1]);
+}
+
+extern const struct kernel beam_detect_kernel;
+
+/* For the CUDA variant. */
+#define BEAM_DETECT_N_CONSTANTS (BEAMFORM_N_CONSTANTS + 1)
+void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants);
+struct kernel_grid beam_detect_grid(const struct beam_detect_args *args);
+
+#endif

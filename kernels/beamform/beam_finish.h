@@ -1,0 +1,64 @@
+/* beam_finish - the powers of detected beams as they are sent.
+ *   powers   int64 [window][beam][cell]     a cell is a product and group of channels of beam_detect.h
+ *   out      float or uint8 [beam][window][cell]
+ *   offsets  float [beam][cell]             of 8 bits only, as 'scales'
+ *   scales   float [beam][cell]
+ *
+ * 8 bits: least and most are those of the windows of a beam and cell.  offset = least; scale = (most - least) / 255;
+ * out = (power - least) * 255 / (most - least), rounded half up; 0 if both are the same.
+ * A power is about offset + scale * out.
+ *
+ * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once; so is a scale, again
+ *            by its division.  'out' of 8 bits is computed in integers.
+ * Requires:  powers of at most 2^53 either way.
+ * Bound by:  memory. */
+#ifndef KERNELS_BEAMFORM_BEAM_FINISH_H
+#define KERNELS_BEAMFORM_BEAM_FINISH_H
+
+#include "common/device/device.h"
+
+#include <stdint.h>
+
+#define BEAM_FINISH_STEPS 255
+
+struct beam_finish_args {
+    const int64_t *powers;
+    void *out;
+    float *offsets; /* NULL: 'out' is float */
+    float *scales;
+    uint32_t n_windows;
+    uint32_t n_beams;
+    uint32_t n_cells;
+};
+
+/* All windows of a beam and cell. */
+static inline void beam_finish_cell(const struct beam_finish_args *args, uint32_t beam, uint32_t cell)
+{
+    const uint64_t row = (uint64_t)beam * args->n_cells + cell, step = (uint64_t)args->n_beams * args->n_cells;
+    const uint64_t to = (uint64_t)beam * args->n_windows * args->n_cells + cell;
+    int64_t least = args->powers[row], most = least;
+
+    for (uint32_t w = 0; w < args->n_windows; w++) {
+        const int64_t power = args->powers[row + w * step];
+        if (!args->offsets)
+            ((float *)args->out)[to + (uint64_t)w * args->n_cells] = (float)power;
+        least = power < least ? power : least;
+        most = power > most ? power : most;
+    }
+    if (!args->offsets)
+        return;
+    const int64_t range = most - least;
+    for (uint32_t w = 0; w < args->n_windows; w++) {
+        const int64_t above = args->powers[row + w * step] - least;
+        ((uint8_t *)args->out)[to + (uint64_t)w * args->n_cells] =
+            (uint8_t)(range ? (2 * BEAM_FINISH_STEPS * above + range) / (2 * range) : 0);
+    }
+    args->offsets[row] = (float)least;
+    args->scales[row] = (float)range / (float)BEAM_FINISH_STEPS;
+}
+
+extern const struct kernel beam_finish_kernel;
+
+struct kernel_grid beam_finish_grid(const struct beam_finish_args *args);
+
+#endif

@@ -1,0 +1,29 @@
+/* beamform_sums.h - the exact sums of beams in a block of spectra, for the plain C twins of beamform and beam_detect.
+ *
+ * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over
+ * blocks of antennas in which they cannot overflow, and int64 over the blocks. */
+#ifndef KERNELS_BEAMFORM_BEAMFORM_SUMS_H
+#define KERNELS_BEAMFORM_BEAMFORM_SUMS_H
+
+#include "common/base/units.h"
+#include "kernels/beamform/beamform.h"
+
+#define BEAMFORM_BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 of each: below 2^31 */
+#define BEAMFORM_BLOCK_SPECTRA 64
+#define BEAMFORM_BLOCK_BEAMS   16
+
+/* [ant][pol][re or im][spectrum] of a block. */
+struct beamform_widened {
+    int16_t parts[BEAMFORM_BLOCK_ANTS][N_POLS][2][BEAMFORM_BLOCK_SPECTRA];
+};
+
+struct beamform_sums {
+    int64_t re[BEAMFORM_BLOCK_SPECTRA], im[BEAMFORM_BLOCK_SPECTRA];
+};
+
+/* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
+ * of the batch on.  'block' is the thread's, and begins as zeros.  Spectra behind the batch's end have no meaning. */
+void beamform_sum_block(const struct beamform_args *args, size_t batch, uint32_t chan, size_t first, uint32_t beam,
+                        uint32_t n_beams, struct beamform_widened *block, struct beamform_sums *sums);
+
+#endif

@@ -1,0 +1,234 @@
+"""Detected beams of xbgpu: captures decoded by spead2 against numpy's integers, and against voltage beams of the same run."""
+import subprocess
+
+import numpy as np
+import pytest
+import yaml
+
+import beammodel
+import control
+import harness
+import scenario
+import test_beams
+from harness import endpoints, groups
+from test_beams import N_ANTS, beams_config, random_voltages
+from test_xbgpu_katcp import Fed
+
+STREAMS = [
+    {"products": "I", "spectra": 7, "windows": 9, "beams": 2},  # windows and heaps that begin within batches
+    {"products": "IQUV", "spectra": 48, "windows": 3, "channels": 4},
+    {"products": "power_0", "spectra": 1, "windows": 5, "channels": 8},
+    {"products": "power_1", "spectra": 100, "windows": 2, "channels": 2, "beams": 9},
+    {"products": "IQUV", "spectra": 5, "windows": 8, "channels": 2, "format": "uint8", "beams": 3},
+]
+
+
+def detected_config(streams, beams=(), **sections):
+    config = beams_config(beams, **sections)
+    config["detected"] = [{"name": f"powers{i}", "destination": groups()} | s for i, s in enumerate(streams)]
+    return config
+
+
+def model(config, stream, first_batch, voltages, present, weights=None):
+    """As beammodel.windows(), of a beam with whole numbers [ant][pol] as weights, 1 by default."""
+    weights = np.ones((N_ANTS, 2)) if weights is None else weights
+    n_chan = config["recv"]["channels_per_substream"]
+    parts = []
+    for pol in range(2):
+        values = beammodel.beam(voltages, present, pol, np.repeat(weights[:, pol, None], n_chan, 1))
+        parts.append(beammodel.detected_parts(values)[0])
+    powers = beammodel.detect(*parts, stream["products"]).transpose(0, 2, 1, 3)
+    n_spectra = config["recv"]["spectra_per_heap"]
+    share = np.repeat(present.mean(1), n_spectra)
+    return beammodel.windows(stream, first_batch * n_spectra, powers.reshape(*powers.shape[:2], -1), share)
+
+
+def heaps_of(config, found, index):
+    (where,) = endpoints(config["detected"][index]["destination"])
+    return found[where]
+
+
+def check_stream(config, index, heaps, expected):
+    """Compares a stream with the model of its beams, expected[beam]."""
+    recv, stream = config["recv"], config["detected"][index]
+    between, length = recv["samples_between_spectra"], stream["spectra"] * stream["windows"]
+    assert heaps[0].kind == "descriptor" and heaps[-1].kind == "stop"
+    assert [h.items["timestamp"] for h in heaps[1:-1]] == [n * length * between for n in expected[0]]
+    filter_samples = recv.get("filter_samples", 16 * between)
+    for heap, number in zip(heaps[1:-1], expected[0]):
+        items = heap.items
+        assert items["frequency"] == recv["channel_offset"]
+        assert items["beam_centre"] == (filter_samples + (stream["spectra"] - 1) * between) // 2
+        np.testing.assert_allclose(items["beam_fractions"], expected[0][number][1], rtol=1e-6)
+        powers = np.stack([e[number][0] for e in expected])
+        found = items["beam_powers"]
+        assert found.shape == powers.shape
+        if stream.get("format") != "uint8":
+            assert found.dtype == np.float32
+            np.testing.assert_array_equal(found, powers.astype(np.float32))
+            continue
+        least, most = powers.min(1), powers.max(1)
+        np.testing.assert_array_equal(items["beam_offsets"], least.astype(np.float32))
+        np.testing.assert_array_equal(items["beam_scales"], (most - least).astype(np.float32) / np.float32(255))
+        span = np.maximum(most - least, 1)[:, None]
+        np.testing.assert_array_equal(found, (510 * (powers - least[:, None]) + span) // (2 * span))
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+def test_exact(bits, daemon, work, rng):
+    """All products and formats in every bit, with absent antennas and a batch of which nothing comes; the correlation
+    beside is exact as well."""
+    config = detected_config(STREAMS, recv={"sample_bits": bits, "filter_samples": 1000 + bits})
+    first_batch, n = int(rng.integers(1000)) * 2, 14
+    voltages = random_voltages(rng, config, n, 24 if bits == 8 else 7)
+    present = rng.random((n, N_ANTS)) > 0.2
+    present[4] = False
+    sent = scenario.feng_heaps(config, first_batch, voltages, present, rng)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent)
+    for index, stream in enumerate(config["detected"]):
+        beam = model(config, stream, first_batch, voltages, present)
+        assert len(beam) > 1
+        check_stream(config, index, heaps_of(config, found, index), [beam] * stream.get("beams", 1))
+    test_beams.check_correlation(config, found, first_batch, voltages, present)
+
+
+def test_against_voltage_beams(daemon, work, rng):
+    """Powers are those of the voltage beams of the same run within what their rounding to 8 bits adds."""
+    stream = {"products": "I", "spectra": 48, "windows": 2}
+    config = detected_config([stream], [{"dither": "none"}, {"dither": "none"}])
+    n = 6
+    voltages = random_voltages(rng, config, n)
+    present = np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, 0, voltages, present, rng)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent)
+    both = [test_beams.heaps_of(config, found, index)[1:-1] for index in range(2)]
+    power = sum((np.array([h.items["bf_raw"] for h in heaps], float) ** 2).sum((-1, -2)) for heaps in both)
+    detected = np.concatenate([h.items["beam_powers"][0, :, 0] for h in heaps_of(config, found, 0)[1:-1]])
+    np.testing.assert_allclose(detected / beammodel.STEPS**2, power, rtol=1e-6)
+
+
+def test_loss_changes_only_its_windows(daemon, work, rng):
+    """Without one heap, only the windows that it has spectra of differ, and their fractions say so."""
+    config = detected_config(STREAMS[:1])
+    n = 8
+    voltages = random_voltages(rng, config, n)
+    present = np.ones((n, N_ANTS), bool)
+    lost_batch, lost_ant = int(rng.integers(1, n - 1)), int(rng.integers(N_ANTS))
+    results = []
+    for name in ["whole", "lossy"]:
+        present[lost_batch, lost_ant] = name == "whole"
+        sent = scenario.feng_heaps(config, 0, voltages, present, rng)
+        heaps = heaps_of(config, scenario.run_pcap(daemon, "xbgpu", config, work, sent, name), 0)[1:-1]
+        results.append([np.concatenate([h.items[item] for h in heaps], axis)
+                        for item, axis in [("beam_powers", 1), ("beam_fractions", 0)]])
+    (whole, all_there), (lossy, fractions) = results
+    begins = np.arange(len(fractions)) * 7
+    touched = (begins < (lost_batch + 1) * 48) & (begins + 7 > lost_batch * 48)
+    assert (all_there == 1).all() and ((fractions < 1) == touched).all()
+    assert ((whole != lossy).any((0, 2, 3)) == touched).all()
+
+
+@pytest.mark.parametrize("stream, recv, sentence", [
+    ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
+    ({"channels": 3}, {}, "channels of powers0 do not divide recv.channels_per_substream"),
+    ({"name": "beam"}, {}, "the name of beam beam0 begins with the name of detected beams beam"),
+])
+def test_refused(stream, recv, sentence, work):
+    config = detected_config([stream], [{}], recv=recv)
+    path = work / "refused.yaml"
+    path.write_text(yaml.safe_dump(config, sort_keys=False))
+    done = subprocess.run([harness.BUILD / "xbgpu", "--check-config", path], capture_output=True, text=True, timeout=60,
+                          env=harness.environment_of_programs())
+    assert done.returncode == 78 and sentence in done.stderr
+
+
+def change(client):
+    """Weights for inputs, for antennas, and a gain, all whole numbers: coefficients are exact.
+    Returns [beam][ant][pol]."""
+    per_input = np.array([[1, 0], [2, -1], [0, 3], [-2, 1], [1, 1]])
+    per_ant = np.array([0, 1, -1, 2, 0])
+    client.request("beam-weights", "powers0.0", *map(int, per_input.ravel()))
+    client.request("beam-weights", "powers0.1", *map(int, per_ant))
+    client.request("beam-quant-gains", "powers0.1", 2)
+    assert client.value("powers0.0.weight") == str([float(w) for w in per_input.ravel()])
+    assert float(client.value("powers0.1.quantiser-gain")) == 2
+    return np.stack([per_input, 2 * np.repeat(per_ant[:, None], 2, 1)])
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
+    """Weights of a beam hold from the batch that steady-state-timestamp says, also within a window."""
+    stream = {"products": "IQUV", "spectra": 100, "windows": 3, "channels": 2, "beams": 2}
+    config = detected_config([stream])
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n = 300, 30
+    voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        after = change(client)
+        held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    assert 0 < held <= 15
+    expected = []
+    for beam in range(2):
+        weights = np.where(np.arange(n)[:, None, None] < held, 1, after[beam])  # [batch][ant][pol]
+        weighted = voltages.astype(np.int64) * weights[:, :, None, None, :, None]
+        expected.append(model(config, stream, first_batch, weighted, present))
+    check_stream(config, 0, heaps_of(config, found, 0), expected)
+
+
+def test_settings_survive(daemon, work, rng):
+    """Weights and capture of detected beams hold after a restart."""
+    stream = {"products": "I", "spectra": 24, "windows": 4, "beams": 2}
+    config = detected_config([stream], state={"directory": str(work / "state")})
+    (work / "state").mkdir()
+    n, from_heap = 12, 3
+    voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work, "before")
+    with fed.client() as client:
+        weights = change(client)
+        client.request("capture-start", "powers0", from_heap * 96 * config["recv"]["samples_between_spectra"])
+    fed.end()
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, 0, voltages, present))
+    found = fed.end()
+    expected = [model(config, stream, 0, voltages, present, w) for w in weights]
+    sent = [{number: heap for number, heap in e.items() if number >= from_heap} for e in expected]
+    check_stream(config, 0, heaps_of(config, found, 0), sent)
+
+
+WRONG = [
+    ("beam-weights", ["powers0", *"11111"], "there is no beam 'powers0'"),
+    ("beam-weights", ["powers0.2", *"11111"], "there is no beam 'powers0.2'"),
+    ("beam-weights", ["powers0.1", *"111111"], "5 weights, one for each antenna, or 10, one for each input, not 6"),
+    ("beam-delays", ["powers0.1", *["0:0"] * 9], "5 delays, one for each antenna, or 10, one for each input, not 9"),
+    ("capture-start", ["powers0.1"], "there is no stream"),
+]
+
+
+def test_wrong_requests(daemon, work):
+    fed = Fed(daemon, detected_config([{"beams": 2}]), work)
+    with fed.client() as client:
+        for name, args, words in WRONG:
+            with pytest.raises(control.FailReply) as refused:
+                client.request(name, *args)
+            assert words in str(refused.value), (name, args)
+    fed.end()
+
+
+def test_calibration(daemon, work, rng):
+    """A gain of an input is in all detected beams, also where there is no voltage beam."""
+    stream = {"products": "IQUV", "spectra": 48, "windows": 2}
+    config = detected_config([stream], steering={"calibration": str(work / "gains")})
+    (work / "gains").write_text("a2h * -3 0\na0v * 2 0\n")
+    voltages, present = random_voltages(rng, config, 6, 5), np.ones((6, N_ANTS), bool)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, scenario.feng_heaps(config, 0, voltages, present, rng))
+    weights = np.ones((N_ANTS, 2))
+    weights[2, 1], weights[0, 0] = -3, 2
+    check_stream(config, 0, heaps_of(config, found, 0), [model(config, stream, 0, voltages, present, weights)])

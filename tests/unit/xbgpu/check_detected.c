@@ -1,0 +1,175 @@
+/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.
+ * Heaps of which parts were dropped, or that time left, say so in their fractions. */
+#include "xbgpu/detected.c"
+
+#include "common/base/inbox.h"
+#include "tests/unit/test_main.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define N_ANTS    2
+#define N_SPECTRA 16 /* of a batch; a heap has 2 windows of 12 */
+#define N_BUFFERS 3
+#define POWER     (4.0f * (256 * 6) * (256 * 6)) /* of two antennas of 3 + 3j in both polarisations, with weights of 1 */
+
+static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
+                           "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"
+                           "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"
+                           "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"
+                           "detected: [{name: d, spectra: 12, windows: 2, destination: 239.1.1.3}]\n"
+                           "send: {pcap_file: /dev/null}\n";
+
+static struct rig {
+    struct xbgpu_config config;
+    struct config *errors;
+    struct xbgpu_layout layout;
+    struct device *device;
+    struct device_stream *compute, *download;
+    struct inbox *inbox;
+    struct sensors *sensors;
+    struct engine engine;
+    struct xbgpu_send *send;
+    struct xbgpu_detected *detected;
+    int8_t voltages[N_ANTS][N_SPECTRA][2][2]; /* the cpu device's memory is the host's */
+} rig;
+
+static void rig_open(void)
+{
+    char path[] = "/tmp/check_detected.XXXXXX", why[256] = "";
+    const struct device_config device_config = {DEVICE_CPU, 1};
+    int fd = mkstemp(path);
+
+    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
+    close(fd);
+    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
+    config_print_errors(rig.errors, stderr);
+    unlink(path);
+    ck_assert_int_eq(err, 0);
+    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
+    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
+    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
+    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
+    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
+    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
+    rig.engine = (struct engine){
+        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
+    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
+                  why);
+    ck_assert_msg(xbgpu_detected_create(&rig.config, &rig.layout, &rig.engine, &rig.detected, why, sizeof(why)) == 0,
+                  "%s", why);
+    memset(rig.voltages, 3, sizeof(rig.voltages));
+}
+
+static void rig_close(void)
+{
+    device_stream_destroy(rig.compute);
+    device_stream_destroy(rig.download);
+    xbgpu_detected_destroy(rig.detected);
+    xbgpu_send_destroy(rig.send);
+    inbox_destroy(rig.inbox);
+    sensors_destroy(rig.sensors);
+    device_close(rig.device);
+    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+}
+
+static struct xbgpu_output_input input_of(int64_t batch)
+{
+    static const uint8_t present[N_ANTS] = {1, 1};
+
+    return (struct xbgpu_output_input){
+        .first_batch = batch, .n_batches = 1, .voltages = rig.voltages, .present = present};
+}
+
+static bool process(int64_t batch, bool may_wait)
+{
+    const struct xbgpu_output_input input = input_of(batch);
+
+    return xbgpu_detected_process(rig.detected, rig.compute, &input, may_wait);
+}
+
+static void begin(int64_t batch)
+{
+    const struct xbgpu_output_input input = input_of(batch);
+
+    xbgpu_detected_begin(rig.detected, &input);
+}
+
+static void set_weights(float weight)
+{
+    const struct beam_steering steering[2 * N_ANTS] = {
+        {.amplitude = weight}, {.amplitude = weight}, {.amplitude = weight}, {.amplitude = weight}};
+
+    xbgpu_detected_steer(rig.detected, 0, XBGPU_BEAM_ALWAYS, steering);
+}
+
+/* The oldest buffer has this heap, spectra in both windows, and powers in units of POWER; it is free again. */
+static void check_made(int64_t number, float first_spectra, float last_spectra, float first_powers, float last_powers)
+{
+    struct inbox_item item;
+
+    ck_assert_int_eq(inbox_pop(rig.inbox, &item), 0);
+    ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
+    ck_assert(xbgpu_detected_own(rig.detected, item.object));
+    const struct powers *made = item.object;
+    const float *found = (const float *)made->payload;
+    ck_assert_int_eq(made->number, number);
+    ck_assert(found[0] == first_spectra / 12 && found[1] == last_spectra / 12);
+    ck_assert(found[2] == first_powers * POWER && found[3] == last_powers * POWER);
+    outbuf_give(item.object);
+}
+
+static void add(int64_t batch)
+{
+    begin(batch);
+    ck_assert(process(batch, false));
+}
+
+/* Fills all buffers: heaps 0 and 1, and heap 2 as soon as batch 4 comes. */
+static void fill_buffers(void)
+{
+    ck_assert_uint_eq(rig.detected->streams[0].sizes.n_buffers, N_BUFFERS);
+    for (int64_t b = 0; b < 4; b++)
+        add(b);
+    begin(4);
+}
+
+TEST(steering_holds_from_an_input_on)
+{
+    fill_buffers();
+    ck_assert(!process(4, true)); /* heap 3 has no buffer */
+    set_weights(5);
+    for (int64_t heap = 0; heap < N_BUFFERS; heap++)
+        check_made(heap, 12, 12, 12, 12);
+    ck_assert(process(4, true));
+    add(5);
+    check_made(3, 12, 12, 8 + 4 * 25, 12 * 25);
+}
+
+TEST(parts_without_a_buffer_are_dropped)
+{
+    fill_buffers();
+    ck_assert(process(4, false));
+    ck_assert_uint_eq(counter_get(&rig.detected->streams[0].dropped_heaps), 1);
+    for (int64_t heap = 0; heap < N_BUFFERS; heap++)
+        check_made(heap, 12, 12, 12, 12);
+    add(5);
+    check_made(3, 4, 12, 4, 12);
+}
+
+TEST(time_that_goes_back_ends_a_heap)
+{
+    add(0);
+    add(0); /* within a heap */
+    check_made(0, 12, 4, 12, 4);
+    add(1);
+    check_made(0, 12, 12, 12, 12);
+    add(1); /* to the heap before */
+    check_made(1, 8, 0, 8, 0);
+    check_made(0, 0, 8, 0, 8);
+    add(4); /* over a gap */
+    check_made(1, 8, 0, 8, 0);
+    check_made(2, 0, 8, 0, 8);
+}
+
+SUITE(.timeout_s = 20, .setup = rig_open, .teardown = rig_close);
