@@ -15,8 +15,9 @@ FENG_FREQUENCY_TEXT = "Identifies the first channel in the band of frequencies i
 FENG_RAW_TEXT = "Channelised complex data from both polarisations of digitiser associated with F-Engine."
 XENG_FREQUENCY_TEXT = "Value of first channel in collections stored here."
 XENG_RAW_TEXT = "Integrated baseline correlation products."
-BEAM_ANTS_TEXT = "Count of antennas included in beam."
-BF_RAW_TEXT = "Channelised, beamformed voltage."
+BEAM_FREQUENCY_TEXT = "Value of the first channel in collections stored here."
+BEAM_ANTS_TEXT = "Count of antennas included in the beam sum."
+BF_RAW_TEXT = "Beamformer output for frequency-domain beam."
 BEAM_MASK_TEXT = "Antennas included in beam: antenna a is bit a % 8 of byte a / 8."
 
 
@@ -42,7 +43,7 @@ def xeng_group(n_chan, n_products, dtype=np.int32):
 def beam_group(n_chan, n_spectra):
     group = spead2.send.ItemGroup(flavour=FLAVOUR)
     group.add_item(TIMESTAMP, "timestamp", TIMESTAMP_TEXT, (), format=IMMEDIATE)
-    group.add_item(FREQUENCY, "frequency", XENG_FREQUENCY_TEXT, (), format=IMMEDIATE)
+    group.add_item(FREQUENCY, "frequency", BEAM_FREQUENCY_TEXT, (), format=IMMEDIATE)
     group.add_item(BEAM_ANTS, "beam_ants", BEAM_ANTS_TEXT, (), format=IMMEDIATE)
     group.add_item(BF_RAW, "bf_raw", BF_RAW_TEXT, (n_chan, n_spectra, 2), np.int8)
     return group
@@ -65,6 +66,7 @@ def test_sizes_of_known_packets():
     assert [len(p) for p in packets(feng_descriptors(128, 256, 8), 1)] == [838]
     assert [len(p) for p in packets(feng_descriptors(128, 256, 4), 1)] == [766]
     assert [len(p) for p in packets(xeng_group(128, 12960).get_heap(descriptors="all", data="none"), 1)] == [609]
+    assert [len(p) for p in packets(beam_group(128, 256).get_heap(descriptors="all", data="none"), 1)] == [755]
     assert [len(p) for p in packets(harness.stop_heap(), 1)] == [57]
 
 
