@@ -39,6 +39,11 @@ demo-beam: ## a pulsar in a tied-array beam, recorded and folded, in seconds
 	@$(SUBMAKE) $(ALL_CORES) all
 	@BUILD=$(BUILD) .venv/bin/python scripts/demo_beam
 
+check-pulsar: demo-beam ## programs from PyPI (your, riptide-ffa, baseband) find the pulsar of make demo-beam
+	@python3 -m venv .venv-pulsar
+	@.venv-pulsar/bin/pip install -q your==0.6.7 riptide-ffa==0.2.7 baseband==4.3.0
+	@.venv-pulsar/bin/python scripts/check_pulsar
+
 examples: reference ## writes config/*.yaml and docs/reference again, after a change of keys, requests, sensors or metrics
 	@for program in $(PROGRAMS); do $(BUILD)/$$program --print-example > config/$$program.yaml || exit 1; done
 
@@ -51,5 +56,5 @@ help:
 clean: ## removes all that was built
 	rm -rf build build-* compile_commands.json
 
-.PHONY: all demo demo-beam setup examples reference help clean FORCE
+.PHONY: all demo demo-beam check-pulsar setup examples reference help clean FORCE
 FORCE:

@@ -129,6 +129,12 @@ qualify-f: ## measures the F-engine against the acceptance catalogue; writes doc
 	@$(SUBMAKE) all $(BUILD)/tests/check_design_ddc
 	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_f.py $(QUALIFY_FLAGS)
 
+QUALIFY_B_FLAGS ?= --output docs/qualification-beams.md
+qualify-b: ## measures beams against the acceptance catalogue; writes docs/qualification-beams.md
+	@scripts/setup check
+	@$(SUBMAKE) all
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_b.py $(QUALIFY_B_FLAGS)
+
 check-systemd: ## installs the packages in a container with a real systemd, and runs them (5 minutes)
 	@scripts/check-systemd
 
@@ -140,5 +146,5 @@ gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine wit
 	@scripts/setup check
 	@scripts/gpu pack
 
-.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f
+.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b
 .PHONY: check-systemd check-gpu gpu-pack

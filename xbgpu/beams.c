@@ -483,12 +483,13 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
 {
     const struct spead_descriptor descriptors[N_ITEMS] = {
         [ITEM_TIMESTAMP] = OUTBUF_TIMESTAMP_DESCRIPTOR,
-        [ITEM_FREQUENCY] =
-            SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
-        [ITEM_BEAM_ANTS] = SPEAD_VALUE_DESCRIPTOR(SPEAD_BEAM_ANTS, "beam_ants", "Count of antennas included in beam."),
+        [ITEM_FREQUENCY] = SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency",
+                                                  "Value of the first channel in collections stored here."),
+        [ITEM_BEAM_ANTS] =
+            SPEAD_VALUE_DESCRIPTOR(SPEAD_BEAM_ANTS, "beam_ants", "Count of antennas included in the beam sum."),
         [ITEM_RAW] = {.id = SPEAD_BF_RAW,
                       .name = "bf_raw",
-                      .description = "Channelised, beamformed voltage.",
+                      .description = "Beamformer output for frequency-domain beam.",
                       .dtype = "|i1",
                       .format_type = 'i',
                       .format_bits = 8,

@@ -1,12 +1,14 @@
-"""Statements of the F-engine's qualification that need no measurement."""
+"""Statements of the F-engine's qualification that need no measurement; that of beams, with little data."""
 from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
 
+import qualify_b
 from harness import ROOT
 from phases import evaluation_row
 from qualify_f import NARROW
+from report import unexpected
 
 RECEIVERS = {"U": 1088 * 10**6, "L": 1712 * 10**6, "S": 1750 * 10**6}
 
@@ -25,3 +27,9 @@ def test_bands_in_which_there_are_too_few_evaluations(channels, decimation, kept
     page = (ROOT / "docs" / "qualification.md").read_text()
     _, line = [line for line in page.splitlines() if row.what in line]  # of the whole band, and of narrow ones
     assert f"{row.figure}{'' if row.ok else ' **FAIL**'} |" in line
+
+
+def test_beams():
+    """Every figure is within its limit."""
+    bands, others = qualify_b.measure(quick=True)
+    assert not unexpected(sum([*bands.values(), *others.values()], []))

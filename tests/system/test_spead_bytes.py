@@ -5,7 +5,9 @@ import spead2.send
 
 import harness
 import scenario
-from harness import FENG_ID, FENG_RAW, FLAVOUR, FREQUENCY, IMMEDIATE, TIMESTAMP, XENG_RAW, XENG_WEIGHTS, endpoints, packets
+import test_beams
+from harness import (BEAM_ANTS, BEAM_MASK, BF_RAW, FENG_ID, FENG_RAW, FLAVOUR, FREQUENCY, IMMEDIATE, TIMESTAMP,
+                     XENG_RAW, XENG_WEIGHTS, endpoints, packets)
 
 TIMESTAMP_TEXT = "Timestamp provided by the MeerKAT digitisers and scaled to the digitiser sampling rate."
 FENG_ID_TEXT = "Uniquely identifies the F-Engine source for the data."
@@ -13,6 +15,10 @@ FENG_FREQUENCY_TEXT = "Identifies the first channel in the band of frequencies i
 FENG_RAW_TEXT = "Channelised complex data from both polarisations of digitiser associated with F-Engine."
 XENG_FREQUENCY_TEXT = "Value of first channel in collections stored here."
 XENG_RAW_TEXT = "Integrated baseline correlation products."
+BEAM_FREQUENCY_TEXT = "Value of the first channel in collections stored here."
+BEAM_ANTS_TEXT = "Count of antennas included in the beam sum."
+BF_RAW_TEXT = "Beamformer output for frequency-domain beam."
+BEAM_MASK_TEXT = "Antennas included in beam: antenna a is bit a % 8 of byte a / 8."
 
 
 def feng_descriptors(n_chan, n_spectra, bits, encoding="twos_complement"):
@@ -34,6 +40,15 @@ def xeng_group(n_chan, n_products, dtype=np.int32):
     return group
 
 
+def beam_group(n_chan, n_spectra):
+    group = spead2.send.ItemGroup(flavour=FLAVOUR)
+    group.add_item(TIMESTAMP, "timestamp", TIMESTAMP_TEXT, (), format=IMMEDIATE)
+    group.add_item(FREQUENCY, "frequency", BEAM_FREQUENCY_TEXT, (), format=IMMEDIATE)
+    group.add_item(BEAM_ANTS, "beam_ants", BEAM_ANTS_TEXT, (), format=IMMEDIATE)
+    group.add_item(BF_RAW, "bf_raw", BF_RAW_TEXT, (n_chan, n_spectra, 2), np.int8)
+    return group
+
+
 def compare(found, expected):
     """Both are [(endpoint, bytes)] in order of departure."""
     for i, (f, e) in enumerate(zip(found, expected)):
@@ -51,6 +66,7 @@ def test_sizes_of_known_packets():
     assert [len(p) for p in packets(feng_descriptors(128, 256, 8), 1)] == [838]
     assert [len(p) for p in packets(feng_descriptors(128, 256, 4), 1)] == [766]
     assert [len(p) for p in packets(xeng_group(128, 12960).get_heap(descriptors="all", data="none"), 1)] == [609]
+    assert [len(p) for p in packets(beam_group(128, 256).get_heap(descriptors="all", data="none"), 1)] == [755]
     assert [len(p) for p in packets(harness.stop_heap(), 1)] == [57]
 
 
@@ -125,4 +141,39 @@ def test_xbgpu(payload, missing, bits, daemon, work, rng):
             expected += [(endpoint, p) for p in packets(data, heap.cnt, largest)]
     assert sum(h.kind == "data" for h in found[endpoint]) == 7
     expected += [(endpoint, p) for p in packets(harness.stop_heap(), 2 + 16 * 8, largest)]
+    compare(sent, expected)
+
+
+@pytest.mark.parametrize("payload, n_ants, masked",
+                         [(704, 5, False), (1152, 5, False), (8192, 5, False), (1000, 57, True)])
+def test_beams_of_xbgpu(payload, n_ants, masked, daemon, work, rng):
+    """Descriptors, batches with their packets interleaved over the beams, stop heaps: all that leaves for the beams.  The
+    bitmap of antennas is an item of ours behind the others (spead2 makes immediates of less than 7 bytes)."""
+    config = test_beams.beams_config([{"dither_seed": i} for i in range(3)],
+                                     recv={"antennas": n_ants, "spectra_per_heap": 144},
+                                     send={"packet_payload": payload}, steering={"antenna_mask": masked})
+    n = 9
+    voltages, present = test_beams.random_voltages(rng, config, n), rng.random((n, n_ants)) > 0.3
+    present[0], present[4] = True, False
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, scenario.feng_heaps(config, 2**20, voltages, present, rng))
+    where = [endpoints(beam["destination"])[0] for beam in config["beams"]]
+    sent = [packet for packet in harness.read_pcap(work / "run.out.pcap") if packet[0] in where]
+    recv, group = config["recv"], beam_group(8, 144)
+    count, step = recv["channel_offset"] // 8, recv["channels"] // 8
+    if masked:
+        group.add_item(BEAM_MASK, "beam_mask", BEAM_MASK_TEXT, (-(-n_ants // 8),), np.uint8)
+    descriptors, largest = group.get_heap(descriptors="all", data="none"), payload + 72 + 8 * masked
+    expected = [(where[i], p) for i in range(3) for p in packets(descriptors, count + i * step, largest)]
+    batches = [[heap for heap in found[endpoint] if heap.kind == "data"] for endpoint in where]
+    for beams in zip(*batches, strict=True):
+        heaps = []
+        for heap in beams:
+            for name, value in heap.items.items():
+                group[name].value = value
+            data = group.get_heap(descriptors="none", data="all")
+            data.repeat_pointers = True
+            heaps.append(packets(data, heap.cnt, largest))
+        expected += [(where[i], p) for together in zip(*heaps, strict=True) for i, p in enumerate(together)]
+    assert [heap.cnt for beams in zip(*batches) for heap in beams] == [count + step * i for i in range(3, 3 * n)]
+    expected += [(where[i], p) for i in range(3) for p in packets(harness.stop_heap(), count + (3 * n + i) * step)]
     compare(sent, expected)

@@ -1,0 +1,105 @@
+"""Qualifies beams: measures the real xbgpu against the rows of the acceptance catalogue, prints them and writes them as
+a document.  Run it with `make qualify-b`; the device is CBF_TEST_DEVICE (cpu, cuda), as in the engine tests."""
+import argparse
+import datetime
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import beam_control
+import beam_inputs
+import beam_phases
+from qualify_f import commit, device, qualify
+from report import table, unexpected
+
+TEXT = """# Qualification of beams
+
+```sh
+make qualify-b                             # measures, prints, writes this page; under two minutes on two cores
+CBF_TEST_DEVICE=cuda make qualify-b        # the same on a GPU
+make qualify-b QUALIFY_B_FLAGS=--quick     # seconds, prints only; a test of make check does the same
+```
+
+Measured on {date} with commit {commit}, device {device}, in {seconds} s. The requirement is the number of the array's
+requirement that a row serves (CBF-REQ-...), where there is one; a *goal* is ours. A row passes if it meets both. Rows
+without a number are tests of the reference implementation.
+
+## Delays, phases and levels
+
+8 bits in and out, uniform dither, 4 antennas; 1712 MHz.
+
+{bands}
+## Inputs and control
+
+{others}
+## How it is measured
+
+The real `xbgpu` replays heaps of voltages that are known, or those that the real `fgpu` makes. The exit status says
+whether every row passes.
+
+**Delays and phases.** All antennas have one signal of 110 steps, each with a delay and a phase of its own, which are
+rounded to 8 bits. The beams take these back and add the delay of the row. The phase of each channel is compared with
+that of the sum in double precision. The noise of a phase is that of dither and rounding, 0.41 steps of 110 in each
+component, over the root of the number of spectra. The difference in LSB is that of two beams, each dithered and
+rounded, one of them turned afterwards.
+
+**Rates.** One antenna has a model with a load time between two batches. The grid on which rates are evaluated (10 ms)
+causes the error, and the phase of all channels together shows it.
+
+**Levels.** Noise of 32 steps rms. Its largest values saturate at a gain of 2, which the power shows. Weights and
+gains of -40 to +40 dB apply to 16 steps rms in each component: above, beams saturate; below, dither adds its 1/6
+step.
+
+**The F-engine's delays.** `fgpu` delays one polarisation of a signal, and its beam takes the delay back. The other
+polarisation has no delay. Three roundings to 8 bits, two of them of the F-engine, keep them apart. A delay of more
+than half a sample is not taken back: the F-engine then moves whole samples.
+
+**Control.** `dsim`, two `fgpu` and two `xbgpu` run live. `?delays` is sent every 6 s, `?beam-delays` every 3.4 s.
+"""
+
+
+@dataclass
+class Plan:
+    """How much is measured."""
+    channels: int
+    quick: bool
+
+    @property
+    def n_spectra(self):
+        return 256 if self.quick else 1024
+
+    @property
+    def n_batches(self):
+        return 136 if self.quick else 656
+
+
+def measure(quick):
+    """Rows by number of channels, and the others."""
+    bands = {f"{n} channels": qualify(f"{n} channels", Plan(n, quick), [beam_phases.measure])[0]
+             for n in ((128,) if quick else (1024, 4096))}
+    parts = [beam_phases.rates, beam_inputs.sums, beam_inputs.mapping, beam_inputs.chain, beam_control.starts,
+             beam_control.times] + ([] if quick else [beam_control.live])
+    return bands, {"figure": qualify("beams", Plan(4096, quick), parts)[0]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer spectra, nothing live: shows that it works")
+    parser.add_argument("--output", type=Path, help="the document to write (none)")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    bands, others = measure(arguments.quick)
+    seconds = round(time.monotonic() - began)
+    rows = sum([*bands.values(), *others.values()], [])
+    tables, n_failed = {"bands": table(bands), "others": table(others)}, len(unexpected(rows))
+    print("\n" + "\n".join(tables.values()))
+    print(f"{sum(row.ok is True for row in rows)} figures pass, {n_failed} fail; {seconds} s on {device()}")
+    if arguments.output:
+        arguments.output.write_text(TEXT.format(**tables, date=datetime.date.today().isoformat(), commit=commit(),
+                                                device=device(), seconds=seconds))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
