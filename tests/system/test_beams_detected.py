@@ -12,6 +12,7 @@ import scenario
 import test_beams
 from harness import endpoints, groups
 from test_beams import N_ANTS, beams_config, random_voltages
+from test_beams_katcp import load_time
 from test_xbgpu_katcp import Fed
 
 STREAMS = [
@@ -180,6 +181,38 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
         weights = np.where(np.arange(n)[:, None, None] < held, 1, after[beam])  # [batch][ant][pol]
         weighted = voltages.astype(np.int64) * weights[:, :, None, None, :, None]
         expected.append(model(config, stream, first_batch, weighted, present))
+    check_stream(config, 0, heaps_of(config, found, 0), expected)
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_models_begin_within_a_heap(device, daemon, work, rng, request):
+    """Models with load times and rates hold from their batches, within windows, heaps and chunks."""
+    stream = {"products": "IQUV", "spectra": 100, "windows": 3, "channels": 2, "beams": 2}
+    config = detected_config([stream], steering={"grid_batches": 3})
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    first_batch, n, batch_samples = 300, 30, scenario.batch_samples(config)
+    quarter = np.pi / 2 / (3 * batch_samples / config["time"]["adc_sample_rate"])  # rad/s: a quarter turn an interval
+    voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        half = [f"0,0:{np.pi * (i % 2)},0" for i in range(2 * N_ANTS)]
+        turning = [f"0,0:{-np.pi / 4},{quarter}"] * N_ANTS
+        client.request("beam-delays", "powers0.0", load_time(config, (first_batch + 7) * batch_samples - 5), *half)
+        client.request("beam-delays", "powers0.0", load_time(config, (first_batch + 8) * batch_samples), *half[::-1])
+        client.request("beam-delays", "powers0.1", load_time(config, (first_batch + 12) * batch_samples), *turning)
+    fed.write(scenario.feng_heaps(config, first_batch, voltages, present))
+    found = fed.end()
+    batch, input_number = np.arange(n)[:, None], np.arange(2 * N_ANTS)
+    halves = np.where(batch < 7, 0, np.where(batch < 8, input_number % 2, (input_number + 1) % 2)) * 2
+    quarters = np.broadcast_to(np.where(batch < 12, 0, (batch - 12) // 3), halves.shape)
+    expected = []
+    for turns in halves, quarters:
+        factors = (1j**turns).reshape(n, N_ANTS, 1, 1, 2)
+        turned = (voltages[..., 0] + 1j * voltages[..., 1]) * factors
+        turned = np.rint(np.stack([turned.real, turned.imag], -1)).astype(np.int64)
+        expected.append(model(config, stream, first_batch, turned, present))
     check_stream(config, 0, heaps_of(config, found, 0), expected)
 
 
