@@ -2,9 +2,9 @@
  *
  * Flow:      xbgpu_beams_process(input) --beam_coefficients, where a beam was steered--> beamform --> output buffer
  *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
- * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).  Batches of an input
- *            on either side of a load time have different buffers.
- * Missing:   absent antennas add nothing; beams[].renormalise scales the beam up for these.  beam_ants says how many were there; a batch without any is not sent.
+ * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).
+ * Missing:   absent antennas add nothing; beams[].renormalise scales the beam up for these.  beam_ants says how many were
+ *            there; a batch without any is not sent.
  * Capture:   beams are always made.  Whether a heap leaves is decided when its buffer is pushed.
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs a buffer. */
