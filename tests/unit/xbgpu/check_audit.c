@@ -4,13 +4,13 @@
  * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
  * bit before or behind a kernel. */
 #include "common/device/device.h"
-#include "common/base/inbox.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/reduce.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_xbgpu.h"
 #include "xbgpu/output.h"
 #include "tests/unit/test_main.h"
 
@@ -137,15 +137,7 @@ static void launch_flipping(struct device_stream *stream, struct device_kernel *
 }
 
 static struct rig {
-    struct xbgpu_config config;
-    struct config *errors;
-    struct xbgpu_layout layout;
-    struct device *device;
-    struct device_stream *compute, *download;
-    struct inbox *inbox;
-    struct sensors *sensors;
-    struct engine engine;
-    struct xbgpu_send *send;
+    struct test_xbgpu x;
     struct xbgpu_output correlation;
     int8_t voltages[N_BATCHES * N_ANTS * MAX_BYTES]; /* [batch][ant][chan][spectrum][pol] */
     int8_t *device_voltages;
@@ -157,52 +149,29 @@ static struct rig {
 
 static void rig_open(const char *format, int n_length, const char *checks)
 {
-    char path[] = "/tmp/check_audit.XXXXXX", text[1024], why[256];
-    int fd = mkstemp(path);
+    char text[1024];
 
-    ck_assert_int_ge(fd, 0);
     snprintf(text, sizeof(text), yaml, format, n_length, checks);
-    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
-    close(fd);
-    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
-    config_print_errors(rig.errors, stderr);
-    unlink(path);
-    ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
-    vis_bytes = rig.layout.vis_bytes;
-    rows_bytes = rig.layout.rows_bytes;
-    voltages_bytes = N_BATCHES * N_ANTS * rig.layout.heap_bytes;
-    struct device_config device_config = {DEVICE_CPU, 1};
-    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
-    cpu_ops = rig.device->ops;
+    test_xbgpu_open(&rig.x, text);
+    vis_bytes = rig.x.layout.vis_bytes;
+    rows_bytes = rig.x.layout.rows_bytes;
+    voltages_bytes = N_BATCHES * N_ANTS * rig.x.layout.heap_bytes;
+    cpu_ops = rig.x.device->ops;
     flipping_ops = *cpu_ops;
     flipping_ops.launch = launch_flipping;
-    rig.device->ops = &flipping_ops;
-    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
-    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
-    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
-    rig.engine = (struct engine){
-        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
-    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
-                  why);
-    ck_assert_int_eq(xbgpu_output_init(&rig.correlation, &rig.config, &rig.layout, &rig.engine, rig.compute, NULL,
-                                       xbgpu_send_stream(rig.send, 0)),
+    rig.x.device->ops = &flipping_ops;
+    ck_assert_int_eq(xbgpu_output_init(&rig.correlation, &rig.x.config, &rig.x.layout, &rig.x.engine, rig.x.compute,
+                                       NULL, xbgpu_send_stream(rig.x.send, 0)),
                      0);
-    rig.device_voltages = device_alloc(rig.device, sizeof(rig.voltages));
+    rig.device_voltages = device_alloc(rig.x.device, sizeof(rig.voltages));
 }
 
 static void rig_close(void)
 {
-    device_stream_destroy(rig.compute);
-    device_stream_destroy(rig.download);
+    test_xbgpu_stop(&rig.x);
     xbgpu_output_fini(&rig.correlation);
-    xbgpu_send_destroy(rig.send);
-    device_free(rig.device, rig.device_voltages);
-    inbox_destroy(rig.inbox);
-    sensors_destroy(rig.sensors);
-    device_close(rig.device);
-    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+    device_free(rig.x.device, rig.device_voltages);
+    test_xbgpu_close(&rig.x);
     memset(&rig, 0, sizeof(rig));
 }
 
@@ -226,9 +195,9 @@ static void check_dumps(void)
 {
     struct inbox_item item;
 
-    device_stream_wait(rig.compute);
-    device_stream_wait(rig.download);
-    while (inbox_try_pop(rig.inbox, &item) == 0) {
+    device_stream_wait(rig.x.compute);
+    device_stream_wait(rig.x.download);
+    while (inbox_try_pop(rig.x.inbox, &item) == 0) {
         struct xbgpu_dump *dump = item.object;
         ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
         if (next_place == IN_HOST_MEMORY) {
@@ -250,14 +219,14 @@ static void random_voltages(void)
     uint16_t *halves = (uint16_t *)(void *)rig.voltages;
 
     random_bytes(rig.voltages, sizeof(rig.voltages));
-    for (size_t i = 0; rig.layout.format == VOLTAGES_16_BITS && i < sizeof(rig.voltages) / 2; i++)
+    for (size_t i = 0; rig.x.layout.format == VOLTAGES_16_BITS && i < sizeof(rig.voltages) / 2; i++)
         halves[i] = (halves[i] & 0x9FFF) | 0x2000;
 }
 
 /* Correlates one more chunk of the voltages that there are, with a lost heap now and then if 'lossy'. */
 static void feed_voltages(bool lossy)
 {
-    size_t bytes = rig.layout.heap_bytes;
+    size_t bytes = rig.x.layout.heap_bytes;
 
     for (size_t b = 0; b < N_BATCHES; b++)
         for (size_t a = 0; a < N_ANTS; a++) {
@@ -265,7 +234,7 @@ static void feed_voltages(bool lossy)
             rig.present[b][a] = !(lossy && random_below(8) == 0);
             rig.heaps[b][a] = rig.present[b][a] ? (const uint8_t *)heap : NULL;
             if (!rig.present[b][a])
-                memset(heap, voltage_zero(rig.layout.format), bytes);
+                memset(heap, voltage_zero(rig.x.layout.format), bytes);
         }
     memcpy(rig.device_voltages, rig.voltages, sizeof(rig.voltages));
     struct xbgpu_output_input input = {.first_batch = rig.next_batch,
@@ -303,27 +272,28 @@ TEST(finds_a_flipped_bit, .end = 8)
         random_u64(); /* each round is forked off the same state */
     size_t sum = random_below(N_CHAN * N_BASELINES * N_POL_PRODUCTS * 2);
     rig_open(formats[_i % ARRAY_LEN(formats)], N_LENGTH, AUDIT);
-    if (rig.layout.format == VOLTAGES_16_BITS)
+    if (rig.x.layout.format == VOLTAGES_16_BITS)
         sum -= sum % 2; /* an autocorrelation's imaginary part is 0, which such a flip leaves as good as 0 */
     /* One of the low bits of an integer, as a flip above them may vanish in the clipping; of a float one of those of
      * the exponent that change it by a factor of 4 to 256, in a real part, as imaginary ones of autocorrelations are 0. */
-    sum &= rig.layout.format == VOLTAGES_16_BITS ? ~(size_t)1 : SIZE_MAX;
-    flipped_bit = (long)(sum * 32 + (rig.layout.format == VOLTAGES_16_BITS ? 24 + random_below(3) : random_below(20)));
+    sum &= rig.x.layout.format == VOLTAGES_16_BITS ? ~(size_t)1 : SIZE_MAX;
+    flipped_bit =
+        (long)(sum * 32 + (rig.x.layout.format == VOLTAGES_16_BITS ? 24 + random_below(3) : random_below(20)));
     printf("bit %ld flips\n", flipped_bit);
     while (rig.n_wrong == 0 && rig.n_checked < 300)
         feed_chunk(false);
     printf("found in dump %llu\n", (unsigned long long)rig.n_checked);
     ck_assert_uint_gt(rig.n_wrong, 0);
-    ck_assert_uint_eq(counter_get(&xbgpu_send_stream(rig.send, 0)->wrong_accs), rig.n_wrong);
-    ck_assert_uint_ge(counter_get(&xbgpu_send_stream(rig.send, 0)->audit_failures), 1);
+    ck_assert_uint_eq(counter_get(&xbgpu_send_stream(rig.x.send, 0)->wrong_accs), rig.n_wrong);
+    ck_assert_uint_ge(counter_get(&xbgpu_send_stream(rig.x.send, 0)->audit_failures), 1);
 }
 
 /* Sums that go to totals are added to by nothing here, so totals of any value and their rows agree. */
 static void use_totals(void)
 {
-    rig.correlation.totals = device_alloc(rig.device, rig.layout.totals_bytes);
+    rig.correlation.totals = device_alloc(rig.x.device, rig.x.layout.totals_bytes);
     ck_assert_ptr_nonnull(rig.correlation.totals);
-    device_fill(rig.compute, rig.correlation.totals, 0, rig.layout.totals_bytes);
+    device_fill(rig.x.compute, rig.correlation.totals, 0, rig.x.layout.totals_bytes);
 }
 
 /* One of 10^4 bits flips in a dump: it is found in that dump, and nothing is found in the next.  Where sums are floats,
@@ -336,7 +306,7 @@ TEST(finds_every_flip, .end = ARRAY_LEN(formats))
 
     log_init("check_audit", LOG_LEVEL_ERROR + 1);
     rig_open(formats[_i], N_BATCHES, CHECKSUMS);
-    bool real = rig.layout.format == VOLTAGES_16_BITS;
+    bool real = rig.x.layout.format == VOLTAGES_16_BITS;
     size_t n_places = real ? 3 : 9;
     use_totals();
     feed_chunk(false);
@@ -368,10 +338,10 @@ TEST(time_stands_still, .end = ARRAY_LEN(formats))
 
     rig_open(formats[_i], lengths[_i], BOTH);
     ck_assert_ptr_null(rig.correlation.totals);
-    if (rig.layout.format == VOLTAGES_16_BITS)
+    if (rig.x.layout.format == VOLTAGES_16_BITS)
         random_voltages();
     else
-        memset(rig.voltages, rig.layout.format == VOLTAGES_4_BITS ? 0x88 : 0x80, sizeof(rig.voltages));
+        memset(rig.voltages, rig.x.layout.format == VOLTAGES_4_BITS ? 0x88 : 0x80, sizeof(rig.voltages));
     for (unsigned chunk = 0; chunk <= n_jumps; chunk++) {
         rig.next_batch = 0;
         feed_voltages(false);

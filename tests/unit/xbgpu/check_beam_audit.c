@@ -1,12 +1,11 @@
 /* check_beam_audit - the audit of beams agrees with the cpu device, and finds a bit that flips where it looks. */
 #include "xbgpu/beams.c"
 
-#include "common/base/inbox.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"
+#include "tests/unit/test_xbgpu.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 #define N_ANTS    3
 #define N_CHAN    4
@@ -33,15 +32,7 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
 static const char *const formats[] = {"sample_bits: 8", "sample_bits: 4", "sample_bits: 4, sample_encoding: offset"};
 
 static struct rig {
-    struct xbgpu_config config;
-    struct config *errors;
-    struct xbgpu_layout layout;
-    struct device *device;
-    struct device_stream *compute, *download;
-    struct inbox *inbox;
-    struct sensors *sensors;
-    struct engine engine;
-    struct xbgpu_send *send;
+    struct test_xbgpu x;
     struct xbgpu_beams *beams;
     uint8_t heaps[N_HEAPS][MAX_BYTES]; /* as received */
     uint8_t present[N_BATCHES * N_ANTS];
@@ -51,44 +42,25 @@ static struct rig {
 
 static void rig_open(const char *format)
 {
-    char path[] = "/tmp/check_beam_audit.XXXXXX", why[256] = "";
-    const struct device_config device_config = {DEVICE_CPU, 1};
-    int fd = mkstemp(path);
+    char text[1024], why[256] = "";
 
-    ck_assert_int_gt(dprintf(fd, yaml, format), 0);
-    close(fd);
-    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
-    config_print_errors(rig.errors, stderr);
-    unlink(path);
-    ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
-    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
-    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
-    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
-    rig.engine = (struct engine){
-        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
-    ck_assert_msg(!xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)), "%s", why);
-    ck_assert_msg(!xbgpu_beams_create(&rig.config, &rig.layout, &rig.engine, &rig.beams, why, sizeof(why)), "%s", why);
+    snprintf(text, sizeof(text), yaml, format);
+    test_xbgpu_open(&rig.x, text);
+    ck_assert_msg(xbgpu_beams_create(&rig.x.config, &rig.x.layout, &rig.x.engine, &rig.beams, why, sizeof(why)) == 0,
+                  "%s", why);
 }
 
 static void rig_close(void)
 {
-    device_stream_destroy(rig.compute);
-    device_stream_destroy(rig.download);
+    test_xbgpu_stop(&rig.x);
     xbgpu_beams_destroy(rig.beams);
-    xbgpu_send_destroy(rig.send);
-    inbox_destroy(rig.inbox);
-    sensors_destroy(rig.sensors);
-    device_close(rig.device);
-    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+    test_xbgpu_close(&rig.x);
 }
 
 /* One sample of a batch as the device has it: shifted; zero where the antenna is absent. */
 static void place_sample(size_t batch, size_t ant, size_t chan, size_t spectrum, size_t pol)
 {
-    size_t bytes = voltage_bytes(rig.layout.format);
+    size_t bytes = voltage_bytes(rig.x.layout.format);
     size_t from = (N_HISTORY + batch) * N_SPECTRA + spectrum - rig.delays[ant * N_POLS + pol];
     const uint8_t *heap = rig.heaps[from / N_SPECTRA * N_ANTS + ant];
     uint8_t *to =
@@ -97,7 +69,7 @@ static void place_sample(size_t batch, size_t ant, size_t chan, size_t spectrum,
     if (rig.present[batch * N_ANTS + ant])
         memcpy(to, heap + ((chan * N_SPECTRA + from % N_SPECTRA) * N_POLS + pol) * bytes, bytes);
     else
-        memset(to, voltage_zero(rig.layout.format), bytes);
+        memset(to, voltage_zero(rig.x.layout.format), bytes);
 }
 
 static void random_input(bool absent)
@@ -129,8 +101,8 @@ static struct beam_buffer *make_beams(bool readable)
                                              .n_history = N_HISTORY,
                                              .delays = rig.delays};
     xbgpu_beams_begin(rig.beams);
-    ck_assert(xbgpu_beams_process(rig.beams, rig.compute, &input, true));
-    ck_assert_int_eq(inbox_pop(rig.inbox, &item), 0);
+    ck_assert(xbgpu_beams_process(rig.beams, rig.x.compute, &input, true));
+    ck_assert_int_eq(inbox_pop(rig.x.inbox, &item), 0);
     return item.object;
 }
 
@@ -184,7 +156,7 @@ TEST(finds_bits_of_voltages, .end = ARRAY_LEN(formats))
     size_t n_found = 0;
 
     rig_open(formats[_i]);
-    size_t heap_bytes = rig.layout.heap_bytes;
+    size_t heap_bytes = rig.x.layout.heap_bytes;
     for (size_t n = 0; n < N_ROUNDS; n++) {
         random_input(false);
         size_t ant = random_below(N_ANTS);

@@ -2,11 +2,8 @@
  * the new ones.  Models of delays by time; coefficients are made only where they change. */
 #include "xbgpu/beams.c"
 
-#include "common/base/inbox.h"
 #include "tests/unit/test_main.h"
-
-#include <stdio.h>
-#include <unistd.h>
+#include "tests/unit/test_xbgpu.h"
 
 #define N_ANTS    2
 #define N_SPECTRA 16
@@ -19,56 +16,26 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static struct rig {
-    struct xbgpu_config config;
-    struct config *errors;
-    struct xbgpu_layout layout;
-    struct device *device;
-    struct device_stream *compute, *download;
-    struct inbox *inbox;
-    struct sensors *sensors;
-    struct engine engine;
-    struct xbgpu_send *send;
+    struct test_xbgpu x;
     struct xbgpu_beams *beams;
     int8_t voltages[N_ANTS][N_SPECTRA][2][2]; /* the cpu device's memory is the host's */
 } rig;
 
 static void rig_open(void)
 {
-    char path[] = "/tmp/check_beams.XXXXXX", why[256] = "";
-    const struct device_config device_config = {DEVICE_CPU, 1};
-    int fd = mkstemp(path);
+    char why[256] = "";
 
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
-    config_print_errors(rig.errors, stderr);
-    unlink(path);
-    ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
-    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
-    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
-    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
-    rig.engine = (struct engine){
-        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
-    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
-                  why);
-    ck_assert_msg(xbgpu_beams_create(&rig.config, &rig.layout, &rig.engine, &rig.beams, why, sizeof(why)) == 0, "%s",
-                  why);
+    test_xbgpu_open(&rig.x, yaml);
+    ck_assert_msg(xbgpu_beams_create(&rig.x.config, &rig.x.layout, &rig.x.engine, &rig.beams, why, sizeof(why)) == 0,
+                  "%s", why);
     memset(rig.voltages, 3, sizeof(rig.voltages));
 }
 
 static void rig_close(void)
 {
-    device_stream_destroy(rig.compute);
-    device_stream_destroy(rig.download);
+    test_xbgpu_stop(&rig.x);
     xbgpu_beams_destroy(rig.beams);
-    xbgpu_send_destroy(rig.send);
-    inbox_destroy(rig.inbox);
-    sensors_destroy(rig.sensors);
-    device_close(rig.device);
-    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+    test_xbgpu_close(&rig.x);
 }
 
 static bool process(int64_t batch, bool may_wait)
@@ -77,7 +44,7 @@ static bool process(int64_t batch, bool may_wait)
     const struct xbgpu_output_input input = {
         .first_batch = batch, .n_batches = 1, .voltages = rig.voltages, .present = present};
 
-    return xbgpu_beams_process(rig.beams, rig.compute, &input, may_wait);
+    return xbgpu_beams_process(rig.beams, rig.x.compute, &input, may_wait);
 }
 
 static void set_weights(float weight)
@@ -92,7 +59,7 @@ static int take_made(int64_t *batch)
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_pop(rig.inbox, &item), 0);
+    ck_assert_int_eq(inbox_pop(rig.x.inbox, &item), 0);
     ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
     ck_assert(xbgpu_beams_own(rig.beams, item.object));
     struct beam_buffer *buffer = item.object;

@@ -2,11 +2,8 @@
  * Heaps of which parts were dropped, or that time left, say so in their fractions. */
 #include "xbgpu/detected.c"
 
-#include "common/base/inbox.h"
 #include "tests/unit/test_main.h"
-
-#include <stdio.h>
-#include <unistd.h>
+#include "tests/unit/test_xbgpu.h"
 
 #define N_ANTS    2
 #define N_SPECTRA 16 /* of a batch; a heap has 2 windows of 12 */
@@ -21,56 +18,27 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static struct rig {
-    struct xbgpu_config config;
-    struct config *errors;
-    struct xbgpu_layout layout;
-    struct device *device;
-    struct device_stream *compute, *download;
-    struct inbox *inbox;
-    struct sensors *sensors;
-    struct engine engine;
-    struct xbgpu_send *send;
+    struct test_xbgpu x;
     struct xbgpu_detected *detected;
     int8_t voltages[N_ANTS][N_SPECTRA][2][2]; /* the cpu device's memory is the host's */
 } rig;
 
 static void rig_open(void)
 {
-    char path[] = "/tmp/check_detected.XXXXXX", why[256] = "";
-    const struct device_config device_config = {DEVICE_CPU, 1};
-    int fd = mkstemp(path);
+    char why[256] = "";
 
-    ck_assert_int_eq(write(fd, yaml, strlen(yaml)), (ssize_t)strlen(yaml));
-    close(fd);
-    int err = config_load(&xbgpu_config_table, path, &rig.config, &rig.errors);
-    config_print_errors(rig.errors, stderr);
-    unlink(path);
-    ck_assert_int_eq(err, 0);
-    xbgpu_layout_init(&rig.layout, &rig.config, false, 0);
-    ck_assert_int_eq(device_open(&device_config, &rig.device, why, sizeof(why)), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "compute", &rig.compute), 0);
-    ck_assert_int_eq(device_stream_create(rig.device, "download", &rig.download), 0);
-    ck_assert_int_eq(inbox_create(16, &rig.inbox), 0);
-    ck_assert_int_eq(sensors_create(&rig.sensors), 0);
-    rig.engine = (struct engine){
-        .c = {.device = rig.device, .sensors = rig.sensors}, .inbox = rig.inbox, .download = rig.download};
-    ck_assert_msg(xbgpu_send_create(&rig.config, &rig.layout, &rig.engine, &rig.send, why, sizeof(why)) == 0, "%s",
-                  why);
-    ck_assert_msg(xbgpu_detected_create(&rig.config, &rig.layout, &rig.engine, &rig.detected, why, sizeof(why)) == 0,
+    test_xbgpu_open(&rig.x, yaml);
+    ck_assert_msg(xbgpu_detected_create(&rig.x.config, &rig.x.layout, &rig.x.engine, &rig.detected, why, sizeof(why)) ==
+                      0,
                   "%s", why);
     memset(rig.voltages, 3, sizeof(rig.voltages));
 }
 
 static void rig_close(void)
 {
-    device_stream_destroy(rig.compute);
-    device_stream_destroy(rig.download);
+    test_xbgpu_stop(&rig.x);
     xbgpu_detected_destroy(rig.detected);
-    xbgpu_send_destroy(rig.send);
-    inbox_destroy(rig.inbox);
-    sensors_destroy(rig.sensors);
-    device_close(rig.device);
-    config_free(&xbgpu_config_table, &rig.config, rig.errors);
+    test_xbgpu_close(&rig.x);
 }
 
 static struct xbgpu_output_input input_of(int64_t batch)
@@ -85,7 +53,7 @@ static bool process(int64_t batch, bool may_wait)
 {
     const struct xbgpu_output_input input = input_of(batch);
 
-    return xbgpu_detected_process(rig.detected, rig.compute, &input, may_wait);
+    return xbgpu_detected_process(rig.detected, rig.x.compute, &input, may_wait);
 }
 
 static void begin(int64_t batch)
@@ -108,7 +76,7 @@ static void check_made(int64_t number, float first_spectra, float last_spectra, 
 {
     struct inbox_item item;
 
-    ck_assert_int_eq(inbox_pop(rig.inbox, &item), 0);
+    ck_assert_int_eq(inbox_pop(rig.x.inbox, &item), 0);
     ck_assert_int_eq(item.kind, ENGINE_DOWNLOADED);
     ck_assert(xbgpu_detected_own(rig.detected, item.object));
     const struct powers *made = item.object;
