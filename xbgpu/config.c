@@ -132,9 +132,9 @@ static const struct config_key detected_keys[] = {
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
             "Channels that are added up; divides channels_per_substream."),
     KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Sums in time of a heap."),
-    KEY_ENUM(
-        "format", format, "float32", power_format_choices,
-        "What is sent: float32, or uint8 with an offset and a scale for each beam, product and channel of a heap."),
+    KEY_ENUM("format", format, "float32", power_format_choices,
+             "Format of the powers: float32, or uint8 with an offset and a scale for each beam, product and channel of "
+             "a heap."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the powers are sent to."),
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),

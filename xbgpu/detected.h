@@ -25,7 +25,7 @@ struct engine;
 struct outbuf;
 struct xbgpu_detected;
 
-/* Makes buffers, kernels and the streams, of which the engine has the senders already.  With no stream configured
+/* Makes buffers, kernels and streams.  The engine has its senders already.  With no stream configured
  * '*detected' is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_detected_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                           struct xbgpu_detected **detected, char *why, size_t why_bytes);

@@ -281,7 +281,7 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     xbgpu_steering_add_memory(l, n_beams, on_gpu);
 }
 
-/* What a stream of detected beams takes (detected.c). */
+/* Adds the memory of a stream of detected beams (detected.c). */
 static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t i)
 {
     struct xbgpu_detected_sizes s = xbgpu_detected_sizes(config, l, i);

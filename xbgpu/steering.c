@@ -330,7 +330,7 @@ static int create_tables(struct xbgpu_steering *s)
     return 0;
 }
 
-/* What holds before anything is set. */
+/* Sets weights of 1, no delays and gains of 1. */
 static void want_defaults(struct xbgpu_steering *s)
 {
     for (size_t beam = 0; beam < s->n; beam++)

@@ -39,7 +39,7 @@ size_t xbgpu_beam_starts_add(struct xbgpu_beam_starts *starts, int64_t samples, 
 /* The place of the model that holds at 'samples'. */
 size_t xbgpu_beam_starts_find(const struct xbgpu_beam_starts *starts, int64_t samples);
 
-/* What an upload brings to the device. */
+/* Tables that an upload brings to the device. */
 struct xbgpu_steering_tables {
     struct beam_steering *models; /* [n][XBGPU_BEAM_MODELS][ant] */
     int64_t *starts;              /* [n][XBGPU_BEAM_MODELS] in samples; of places without a model INT64_MAX */
@@ -76,7 +76,7 @@ struct xbgpu_steering {
     bool is_due;                                /* any of these */
     int16_t *coefficients;                      /* device */
     int32_t *exponents;                         /* device */
-    int64_t made_from, made_until;              /* batches of which the coefficients have the models */
+    int64_t made_from, made_until;              /* batches whose models the coefficients have */
     bool moves;                                 /* any of these models has rates */
     int64_t made_interval;                      /* of the grid */
     struct device_kernel *kernel;

@@ -36,7 +36,7 @@ struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* What a lane multiplies by: [step][group][high, low]. */
+/* Coefficients of a lane: [step][group][high, low]. */
 struct fragments {
     uint4 of[BLOCK_STEPS][BLOCK_GROUPS][2][32];
 };
