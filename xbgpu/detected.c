@@ -161,6 +161,7 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
     const struct beam_detect_args args = {
         .form = {.voltages = input->voltages,
                  .coefficients = s->steering.coefficients,
+                 .fragments = s->steering.fragments,
                  .exponents = s->steering.exponents,
                  .beams = s->steering.parameters,
                  .slots = s->steering.slots,

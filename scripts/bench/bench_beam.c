@@ -71,21 +71,24 @@ static void work_steer(struct work *w)
 {
     size_t n_beams = w->args.n_beams, n = n_beams * w->args.n_ants;
     uint32_t *slots = calloc(beamform_max_slots(w->args.n_beams), sizeof(*slots));
+    uint32_t *slot_of = calloc(n_beams, sizeof(*slot_of));
 
     w->beams = calloc(n_beams, sizeof(*w->beams));
     w->steering = calloc(n, sizeof(*w->steering));
-    if (!w->beams || !w->steering || !slots)
+    if (!w->beams || !w->steering || !slots || !slot_of)
         bench_fail("there is not enough memory on the host");
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b] = (struct beam){.seed = b + 1, .pol = b % N_POLS, .dither = 1};
     for (size_t i = 0; i < n; i++)
         w->steering[i] = (struct beam_steering){
             .phase = i * UINT64_C(0x9E3779B97F4A7C15), .slope = i * UINT64_C(0xBF58476D1CE4E5B9), .amplitude = 0.05f};
-    w->args.n_slots = beamform_slots(w->beams, w->args.n_beams, slots);
+    w->args.n_slots = w->steered.n_slots = beamform_slots(w->beams, w->args.n_beams, slots, slot_of);
     w->args.slots = upload(w->bed, slots, beamform_max_slots(w->args.n_beams) * sizeof(*slots));
+    w->steered.slot_of = upload(w->bed, slot_of, n_beams * sizeof(*slot_of));
     w->args.beams = w->steered.beams = upload(w->bed, w->beams, n_beams * sizeof(*w->beams));
     w->steered.steering = upload(w->bed, w->steering, n * sizeof(*w->steering));
     free(slots);
+    free(slot_of);
 }
 
 static void work_init(struct work *w, const struct options *options, const struct bed *bed, unsigned n_ants,
@@ -108,6 +111,9 @@ static void work_init(struct work *w, const struct options *options, const struc
     work_steer(w);
     size_t coefficients_bytes = n_chan * n_beams * n_ants * 2 * sizeof(int16_t);
     w->args.coefficients = w->steered.coefficients = bench_alloc(bed->device, coefficients_bytes);
+    if (device_compiles(bed->device))
+        w->args.fragments = w->steered.fragments =
+            bench_alloc(bed->device, n_chan * beam_fragments_chan_bytes(w->args.n_slots, n_ants));
     w->args.exponents = w->steered.exponents = bench_alloc(bed->device, n_chan * n_beams * sizeof(int32_t));
     void *voltages = bench_alloc(bed->device, n_chan * chan_bytes);
     fgpu_runs_fill_random(bed->device, bed->stream, voltages, n_chan * chan_bytes, RANDOM_BITS);
@@ -128,6 +134,8 @@ static void work_fini(struct work *w)
     device_kernel_destroy(w->beamform);
     device_free(device, (void *)w->args.voltages);
     device_free(device, (void *)w->args.slots);
+    device_free(device, (void *)w->steered.slot_of);
+    device_free(device, w->steered.fragments);
     device_free(device, (void *)w->args.beams);
     device_free(device, (void *)w->steered.steering);
     device_free(device, w->steered.coefficients);

@@ -347,25 +347,29 @@ static void note_detected(struct device *device, struct device_stream *stream, c
 
 static void note_beams(struct device *device, struct device_stream *stream)
 {
-    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS};
+    static const struct {
+        uint32_t n_ants;
+        enum voltage_format format;
+    } sums[] = {{80, VOLTAGES_4_BITS_OFFSET}, {80, VOLTAGES_8_BITS}, {1025, VOLTAGES_4_BITS}, {1025, VOLTAGES_8_BITS}};
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
     const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
-    ants_now = coefficients.n_ants;
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        const struct beamform_args args = {.format = formats[i],
+    for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+        const struct beamform_args args = {.format = sums[i].format,
                                            .n_beams = 8,
                                            .n_slots = 16,
-                                           .n_ants = 80,
+                                           .n_ants = sums[i].n_ants,
                                            .n_chan = 128,
                                            .n_spectra = 256,
                                            .n_batches = 8};
         struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
-        format_now = formats[i];
+        ants_now = args.n_ants;
+        format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
         note_detected(device, stream, &args);
     }
+    ants_now = coefficients.n_ants;
     note_launched(device, stream, &beam_finish_kernel, NULL, 0, beam_finish_grid(&finish));
     note_launched(device, stream, &beam_coefficients_kernel, NULL, 0, beam_coefficients_grid(&coefficients));
     ants_now = 0;
