@@ -11,11 +11,12 @@
  * columns n.  So words of two antennas make an operand by one byte permutation for each polarisation, and a lane ends with 8
  * consecutive spectra of one beam, both parts.
  * The coefficients lie in shared memory in the order in which lanes take them, of BLOCK_STEPS * 16 antennas at a time.
- * Voltages of 4 bits are multiplied as 16 times their value. */
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h). */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
 #include "kernels/beamform/beamform.h"
+#include "kernels/beamform/beamform_load.h"
 #include "kernels/util/ptx.h"
 
 #define STEP_ANTS     16
@@ -23,7 +24,6 @@
 #define GROUP_BEAMS   BEAMFORM_GROUP_BEAMS
 #define WARP_SPECTRA  32
 #define N_THREADS     (32 * N_WARPS)
-#define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
 
 #if WIDE
 typedef int64_t total;
@@ -58,34 +58,12 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, int i)
     return step * STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* A sample of 4 bits of each polarisation, 16 times as large. */
-static __device__ __forceinline__ uint32_t widen(uint32_t pair)
-{
-    const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
-
-    return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
-}
-
 static __device__ __forceinline__ void load(const struct beamform_args &args, const uint8_t *in, uint64_t ant_bytes,
                                             uint32_t step, struct voltages &v)
 {
 #pragma unroll
-    for (int i = 0; i < LANE_ANTS; i++) {
-        const uint8_t *at = in + min(ant_of(step, i), args.n_ants - 1) * ant_bytes;
-        if (SAMPLE_BYTES == 2) {
-            const uint4 four = *(const uint4 *)at;
-            v.words[i][0] = four.x;
-            v.words[i][1] = four.y;
-            v.words[i][2] = four.z;
-            v.words[i][3] = four.w;
-        } else {
-            const uint2 four = *(const uint2 *)at;
-            v.words[i][0] = widen(four.x);
-            v.words[i][1] = widen(four.x >> 16);
-            v.words[i][2] = widen(four.y);
-            v.words[i][3] = widen(four.y >> 16);
-        }
-    }
+    for (int i = 0; i < LANE_ANTS; i++)
+        load_spectra(in + min(ant_of(step, i), args.n_ants - 1) * ant_bytes, v.words[i]);
 }
 
 /* The coefficient of a beam and antenna; 0 where there is none. */
