@@ -358,9 +358,9 @@ def test_wrong_requests(daemon, work):
 WRONG_INCOHERENT = [
     ("beam-weights", ["powers0.0", *"111", "-0.5", "1"],
      "a weight of an incoherent beam must not be negative, but is -0.5"),
-    ("beam-weights", ["powers0.0", *"1111", "10000"], "the square of the gain must be at most 8192 in beam powers0.0"),
+    ("beam-weights", ["powers0.0", *"1111", "13108"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
     ("beam-weights", ["powers0.0", *"1111", "nan"], "a weight"),
-    ("beam-quant-gains", ["powers0.0", "-91"], "the square of the gain must be at most 8192 in beam powers0.0"),
+    ("beam-quant-gains", ["powers0.0", "-115"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
     ("beam-delays", ["powers0.0", *["0:0"] * 5], "beam powers0.0 is incoherent, so it has no delays"),
     ("beam-calibration", ["a0v", "1"], "the incoherent beam takes no calibration, and there are no other beams"),
 ]
@@ -374,7 +374,7 @@ def test_wrong_requests_of_incoherent_beams(daemon, work):
             with pytest.raises(control.FailReply) as refused:
                 client.request(name, *args)
             assert words in str(refused.value), (name, args)
-        client.request("beam-quant-gains", "powers0.0", -90)
+        client.request("beam-quant-gains", "powers0.0", -114)
         assert client.value("powers0.0.weight") == str([1.0] * 10)
         with pytest.raises(control.FailReply):
             client.request("sensor-value", "powers0.0.delay")
