@@ -536,8 +536,7 @@ static const struct katcp_request requests[] = {
              "?beam-weights BEAM WEIGHT...\n"
              "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
              "STREAM.NUMBER, takes one for each antenna or one for each input. Those of an incoherent beam weight "
-             "powers, and "
-             "must not be negative.",
+             "powers, and must not be negative.",
      .min_args = 2,
      .max_args = 1 + 8192,
      .handle = beam_weights,

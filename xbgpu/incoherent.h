@@ -5,8 +5,7 @@
  * Values:    an input's amplitude is its weight times the square of the gain.  The integers of an antenna whose inputs
  *            have the amplitudes x and y are x, y and sqrt(x y), times 2^16 and rounded half to even.  So powers count
  *            (1/256 of a step of a voltage)^2, as those of coherent beams with a weight of 1.
- * Range:     an amplitude is from 0 to xbgpu_incoherent_max(); the powers of a window then fit 2^61.  What is beyond
- *            either end becomes that end.
+ * Range:     amplitudes are clipped to 0 and xbgpu_incoherent_max().  The powers of a window then fit 2^61.
  * Snapshot:  all of an input has the weights that were wanted when the input began.
  * Staging:   pinned memory, of inputs by turns.  An input that begins is LANE_N_INPUTS after one whose uploads have been
  *            done.
@@ -34,17 +33,17 @@ struct xbgpu_incoherent {
     bool is_due;                                            /* 'staging' has what the device has not */
 };
 
-/* The largest amplitude of an input in a stream; below 1 where the stream adds up too much. */
+/* The largest amplitude of an input in a stream.  It is below 1 if a sum has too many antennas, spectra and channels. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream);
 
 /* Amplitudes of 1, for zeros.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgpu_config *config,
                           const struct xbgpu_config_detected *stream, struct device *device);
 
-/* The device must be idle.  What was never initialised is accepted, as zeros. */
+/* The device must be idle.  Zeros are accepted. */
 void xbgpu_incoherent_fini(struct xbgpu_incoherent *incoherent);
 
-/* Adds all that one stream's weights take. */
+/* Adds the memory of one stream's weights. */
 void xbgpu_incoherent_add_memory(struct xbgpu_layout *layout, bool on_gpu);
 
 /* Sets the amplitudes, of values [pol][ant]; nothing else of them is used. */

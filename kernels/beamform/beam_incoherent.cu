@@ -112,7 +112,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) beam_incoherent(const st
     const uint32_t batch = args.first_batch + blockIdx.x / n_blocks;
     const uint32_t at = (blockIdx.x % n_blocks * N_THREADS + threadIdx.x) * LANE_SPECTRA;
     const uint32_t chan = at / args.n_spectra, first = at % args.n_spectra;
-    const uint8_t *in = (const uint8_t *)args.voltages + ((uint64_t)batch * args.n_ants * n_all + at) * 2 * SAMPLE_BYTES;
+    const uint64_t sample = (uint64_t)batch * args.n_ants * n_all + at;
+    const uint8_t *in = (const uint8_t *)args.voltages + sample * 2 * SAMPLE_BYTES;
     struct beam_incoherent_sums sums[LANE_SPECTRA] = {};
     int64_t powers[N_PRODUCTS] = {};
     uint32_t window = BEAM_INCOHERENT_NO_WINDOW;

@@ -19,11 +19,11 @@
 #include "kernels/beamform/beamform_load.h"
 #include "kernels/util/ptx.h"
 
-#define STEP_ANTS     16
-#define LANE_ANTS     4 /* of a step */
-#define GROUP_BEAMS   BEAMFORM_GROUP_BEAMS
-#define WARP_SPECTRA  32
-#define N_THREADS     (32 * N_WARPS)
+#define STEP_ANTS    16
+#define LANE_ANTS    4 /* of a step */
+#define GROUP_BEAMS  BEAMFORM_GROUP_BEAMS
+#define WARP_SPECTRA 32
+#define N_THREADS    (32 * N_WARPS)
 
 #if WIDE
 typedef int64_t total;
