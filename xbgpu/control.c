@@ -256,6 +256,14 @@ static void beam_quant_gains(struct katcp_call *call, void *arg)
     set_beam(arg, beam, call, beam && xbgpu_beam_settings_take_gain(beam, call));
 }
 
+static bool has_coherent_beams(const struct xbgpu_control *c)
+{
+    for (size_t b = 0; b < c->beams.n; b++)
+        if (!c->beams.items[b].is_incoherent)
+            return true;
+    return false;
+}
+
 static void beam_calibration(struct katcp_call *call, void *arg)
 {
     struct xbgpu_control *c = arg;
@@ -263,6 +271,8 @@ static void beam_calibration(struct katcp_call *call, void *arg)
 
     if (c->beams.n == 0)
         katcp_fail(call, "there are no beams");
+    else if (!has_coherent_beams(c))
+        katcp_fail(call, "the incoherent beam takes no calibration, and there are no other beams");
     else if (has_slot(c, call) && arg_input(c, call, 0, &input) &&
              xbgpu_calibration_take(&c->calibration, input, call)) {
         struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_CALIBRATION, call);
@@ -525,7 +535,8 @@ static const struct katcp_request requests[] = {
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
              "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
-             "STREAM.NUMBER, takes one for each antenna or one for each input.",
+             "STREAM.NUMBER, takes one for each antenna or one for each input. Those of an incoherent beam weight "
+             "powers, and must not be negative.",
      .min_args = 2,
      .max_args = 1 + 8192,
      .handle = beam_weights,
@@ -536,7 +547,8 @@ static const struct katcp_request requests[] = {
              "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
              "With a LOAD_TIME, in UNIX seconds, these hold from the first batch at that time or later, and may be "
              "DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without it they hold as soon as may be, and "
-             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input.",
+             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input. "
+             "An incoherent beam has no delays.",
      .min_args = 2,
      .max_args = 2 + 8192,
      .handle = beam_delays,
@@ -549,7 +561,7 @@ static const struct katcp_request requests[] = {
      .max_args = 2,
      .handle = beam_quant_gains},
     {.name = "beam-calibration",
-     .help = "Sets the gains of an input for all beams.\n"
+     .help = "Sets the gains of an input for all beams but incoherent ones.\n"
              "?beam-calibration INPUT VALUE...\n"
              "An INPUT is a label, or a number: 2 * antenna + polarisation. A VALUE is a complex number like 1-0.5j: "
              "one for all channels, or one for each channel of the whole stream.",

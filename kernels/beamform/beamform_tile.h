@@ -14,11 +14,12 @@
  * A block has all spectra of a channel and batch, 32 N_WARPS at a time (a piece).  The fragments of BLOCK_STEPS * 16 antennas
  * lie in shared memory; up to so many antennas, they are loaded once.  A step's voltages are loaded while the products of
  * the step before are made, and the first ones of a piece while the piece before is finished.
- * Voltages of 4 bits are multiplied as 16 times their value. */
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h). */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
 #include "kernels/beamform/beamform.h"
+#include "kernels/beamform/beamform_load.h"
 #include "kernels/util/ptx.h"
 
 #define STEP_ANTS     BEAM_STEP_ANTS
@@ -30,7 +31,6 @@
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
-#define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
 
 #if WIDE
 typedef int64_t total;
@@ -106,14 +106,6 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
         slot.row = heap * args.n_chan + place.chan;
     }
     shared_of_block()->slots[threadIdx.x] = slot;
-}
-
-/* A sample of 4 bits of each polarisation, 16 times as large. */
-static __device__ __forceinline__ uint32_t widen(uint32_t pair)
-{
-    const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
-
-    return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
 }
 
 /* Where the warp's next voltages are. */

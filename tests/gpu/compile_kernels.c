@@ -9,6 +9,7 @@
 #include "common/base/units.h"
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
+#include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/correlate/checksum_dump.h"
@@ -345,6 +346,22 @@ static void note_detected(struct device *device, struct device_stream *stream, c
     }
 }
 
+static void note_incoherent(struct device *device, struct device_stream *stream, const struct beamform_args *form)
+{
+    for (int products = BEAM_POWER_0; products <= BEAM_STOKES; products++) {
+        const struct beam_incoherent_args args = {.format = form->format,
+                                                  .products = (enum beam_products)products,
+                                                  .n_ants = form->n_ants,
+                                                  .n_chan = form->n_chan,
+                                                  .n_spectra = form->n_spectra,
+                                                  .n_batches = form->n_batches};
+        struct kernel_constant constants[BEAM_INCOHERENT_N_CONSTANTS];
+        beam_incoherent_constants(&args, constants);
+        note_launched(device, stream, &beam_incoherent_kernel, constants, BEAM_INCOHERENT_N_CONSTANTS,
+                      beam_incoherent_grid(&args));
+    }
+}
+
 static void note_beams(struct device *device, struct device_stream *stream)
 {
     static const struct {
@@ -368,6 +385,7 @@ static void note_beams(struct device *device, struct device_stream *stream)
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
         note_detected(device, stream, &args);
+        note_incoherent(device, stream, &args);
     }
     ants_now = coefficients.n_ants;
     note_launched(device, stream, &beam_finish_kernel, NULL, 0, beam_finish_grid(&finish));
