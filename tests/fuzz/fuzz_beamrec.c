@@ -80,9 +80,9 @@ static void begin(void)
 
 static void check_packet(struct fuzz_input *input, const struct recording *recording)
 {
-    static const unsigned beams[] = {7};
-    const struct beamrec_recv_context context = {recording->n_chan, recording->n_chan_substream, recording->heap_bytes,
-                                                 beams};
+    static const unsigned streams[] = {7};
+    struct beamrec_heap heaps[8] = {[7] = beamrec_heap_of_voltages(recording->heap_bytes)};
+    const struct beamrec_recv_context context = {recording->n_chan, recording->n_chan_substream, heaps, streams};
     struct spead_packet packet = {.is_stop = fuzz_u8(input) % 16 == 0};
     struct receiver_identity identity = {.source = UINT32_MAX};
 

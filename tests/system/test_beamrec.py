@@ -23,7 +23,7 @@ BATCH = N_SPECTRA * SPACING
 RATE = 2e6
 SYNC_S = 1700000000
 SUM_SPECTRA, SUM_CHANNELS = 12, 4
-GROUPS = [f"239.78.{1 + os.getpid() % 200}.{i + 1}" for i in range(2)]
+GROUPS = [f"239.78.{1 + os.getpid() % 200}.{i + 1}" for i in range(3)]
 PORT = 17149
 
 
@@ -106,7 +106,8 @@ def record(recorder, tmp_path, beams, lost=(), status=0, batches=None, kwargs=No
 
 
 def read_sigproc(path):
-    """(header, values [row, channel]), as SIGPROC's manual defines the format; a row that is not whole is left out."""
+    """(header, values [row, channel], with nifs > 1 [row, product and channel]), as SIGPROC's manual defines the format; a
+    row that is not whole is left out."""
     data = path.read_bytes()
     at = 0
 
@@ -126,8 +127,9 @@ def read_sigproc(path):
         (header[key],) = struct.unpack_from(kind, data, at)
         at += struct.calcsize(kind)
     values = np.frombuffer(data[at:], {8: np.uint8, 32: "<f4"}[header["nbits"]])
-    n_rows = len(values) // header["nchans"]
-    return header, values[:n_rows * header["nchans"]].reshape(n_rows, -1)
+    n_values = header["nchans"] * header["nifs"]
+    n_rows = len(values) // n_values
+    return header, values[:n_rows * n_values].reshape(n_rows, -1)
 
 
 def powers(voltages):

@@ -269,6 +269,33 @@ def test_beam_files_that_do_not_fit(files, tmp_path, change, words):  # noqa: F8
     report.check_words(words)
 
 
+DETECTED = {"beams": 3, "products": "IQUV", "spectra": 32, "channels": 2, "windows": 8, "format": "uint8"}
+
+
+@pytest.mark.parametrize("change, words", [({}, []), ({"beams": 2}, ["detected[0].beams is 2", "3"]), ({"windows": 4}, ["windows: 8"]),
+                                           ({"products": "I"}, ["products is I, and IQUV"]), ({"format": "float32"}, ["uint8"]),
+                                           ({"channels": 1}, ["channels: 2"]), ({"spectra": 16}, ["spectra: 32"])], ids=str)
+def test_detected_beams(files, tmp_path, change, words):  # noqa: F811
+    """Their shape is that of the X-engines; spectra_per_heap has no say."""
+    where = [f"{address}:{port}" for address, port in endpoints(harness.groups(2))]
+    recorder, *paths = beam_files(files, {"stream": {"spectra_per_heap": 48}}, tmp_path)
+    for path, destination in zip(paths, where):
+        x = yaml.safe_load(path.read_text())
+        del x["beams"]
+        path.write_text(yaml.safe_dump(x | {"detected": [DETECTED | {"name": "d", "destination": destination}]}))
+    config = yaml.safe_load(recorder.read_text())
+    del config["beams"]
+    config["detected"] = [DETECTED | change | {"name": "d", "sources": ", ".join(where), "filterbank": f"{tmp_path}/{{beam}}.fil"}]
+    recorder.write_text(yaml.safe_dump(config))
+    report = Report("config", recorder, *paths)
+    if change:
+        assert report.ids() == {"config.x-recorder"}, report.bad()
+        report.check_words(words)
+        return
+    assert report.ids() == set(), report.bad()
+    assert "6 beams of X-engines fit" in report.get("config.x-recorder", "beamrec")["found"]
+
+
 def test_directory_of_beams(files, tmp_path):  # noqa: F811
     found = [f for f in Report("host", beam_files(files, {}, tmp_path / "none")[0]).bad() if f["id"] == "recorder.directory"]
     assert len(found) == 2 and all("No such file" in f["found"] for f in found)

@@ -4,8 +4,20 @@
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
 #include "common/recv/chunk.h"
+#include "kernels/beamform/beam_detect.h"
 
-#define MAX_BEAMS 1024
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BEAMS    1024
+#define MAX_DETECTED 64
+
+/* Where the number of the beam stands. */
+#define BEAM_MARK "{beam}"
+
+const char *const beamrec_products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL};
+const char *const beamrec_format_choices[] = {"float32", "uint8", NULL};
 
 #define KEYS_OF struct beamrec_config_recv
 static const struct config_key recv_keys[] = {
@@ -19,7 +31,7 @@ static const struct config_key recv_keys[] = {
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
     KEY_INT("window", window_batches, "8", UNIT_BATCHES, 1, 64,
-            "Batches of each beam that are kept open for late packets."),
+            "Batches of each stream that are kept open for late packets."),
 };
 #undef KEYS_OF
 
@@ -30,7 +42,7 @@ static const struct config_key stream_keys[] = {
     KEY_INT("channels_per_substream", n_chan_substream, KEY_REQUIRED, UNIT_CHANNELS, 1, 65536,
             "Channels that each X-engine sends.", .example = "256"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65520,
-            "Spectra in a heap, which is a batch."),
+            "Spectra in a heap of a voltage beam, which is a batch."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
@@ -46,7 +58,7 @@ static const struct config_key output_keys[] = {
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
                "A longer gap in time is not filled: the next file begins behind it."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
-            "End after so many batches of all beams together; 0 goes on until stopped."),
+            "End after so many batches of all streams together; 0 goes on until stopped."),
 };
 #undef KEYS_OF
 
@@ -71,18 +83,49 @@ static const struct config_key beam_keys[] = {
 };
 #undef KEYS_OF
 
+#define KEYS_OF struct beamrec_config_detected
+static const struct config_key detected_keys[] = {
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream, for people and metrics."),
+    KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
+                  "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated."),
+    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Beams of the stream."),
+    KEY_ENUM("products", products, "I", beamrec_products_choices,
+             "What is sent of each beam: the power of one polarisation, of both, or all Stokes parameters."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA, "Spectra of a window."),
+    KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
+            "Channels that X-engines have added up; divides channels_per_substream."),
+    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows of a heap."),
+    KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the powers that are received."),
+    KEY_STRING("filterbank", filterbank, KEY_REQUIRED, 1, 4096,
+               "SIGPROC filterbank of each beam, nifs being its products; {beam} becomes the number of the beam, and "
+               "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun."),
+    KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
+            "Of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file and product that "
+            "make the mean of its first batch 96 and the standard deviation 24."),
+};
+#undef KEYS_OF
+
 static const char beams_example[] = "  - name: tied-array-channelised-voltage-0x\n"
                                     "    sources: 239.10.3.0:7148\n"
                                     "    filterbank: /data/beam-0x-%Y%m%dT%H%M%SZ.fil\n"
                                     "    sum_spectra: 16\n";
+
+static const char detected_example[] = "  - name: detected-beams\n"
+                                       "    sources: 239.10.4.0:7148\n"
+                                       "    beams: 4\n"
+                                       "    spectra: 64\n"
+                                       "    filterbank: /data/beam-{beam}-%Y%m%dT%H%M%SZ.fil\n";
 
 static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct beamrec_config),
     CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
     CONFIG_SECTION(struct beamrec_config, stream, stream_keys, "The shape of the streams."),
     CONFIG_SECTION(struct beamrec_config, output, output_keys, "What all files have in common.", .optional = true),
-    CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 1, MAX_BEAMS,
-                "The beams and their files.", .example = beams_example),
+    CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
+                "Voltage beams and their files.", .optional = true, .example = beams_example),
+    CONFIG_LIST(struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
+                "Streams of detected beams and their files; products to format as the X-engines have them.",
+                .optional = true, .example = detected_example),
     CONFIG_HTTP_SECTION(struct beamrec_config),
 };
 
@@ -92,10 +135,92 @@ const struct config_table beamrec_config_table = {.program = "beamrec",
                                                   .sections = sections,
                                                   .n_sections = ARRAY_LEN(sections)};
 
+struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i)
+{
+    const struct beamrec_config_detected *d = beamrec_config_detected(config, i);
+
+    return (struct beamrec_powers){
+        .n_beams = (size_t)d->n_beams,
+        .n_windows = (size_t)d->heap_windows,
+        .n_products = beam_n_products((enum beam_products)d->products),
+        .n_groups = (size_t)(config->stream.n_chan_substream / d->group_channels),
+        .is_uint8 = d->format == BEAMREC_UINT8,
+    };
+}
+
+char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t beam)
+{
+    char *text = NULL;
+    size_t n_bytes;
+    FILE *out = open_memstream(&text, &n_bytes);
+
+    if (!out)
+        return NULL;
+    const char *rest = detected->filterbank;
+    for (const char *mark; (mark = strstr(rest, BEAM_MARK)); rest = mark + strlen(BEAM_MARK))
+        fprintf(out, "%.*s%zu", (int)(mark - rest), rest, beam);
+    fputs(rest, out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+const char *beamrec_config_name(const struct beamrec_config *config, size_t stream)
+{
+    return beamrec_config_is_detected(config, stream) ? beamrec_config_detected(config, stream - config->beams.n)->name
+                                                      : beamrec_config_beam(config, stream)->name;
+}
+
+const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *config, size_t stream)
+{
+    return beamrec_config_is_detected(config, stream)
+               ? &beamrec_config_detected(config, stream - config->beams.n)->sources
+               : &beamrec_config_beam(config, stream)->sources;
+}
+
+size_t beamrec_config_n_beams(const struct beamrec_config *config)
+{
+    size_t n = config->beams.n;
+
+    for (size_t i = 0; i < config->detected.n; i++)
+        n += (size_t)beamrec_config_detected(config, i)->n_beams;
+    return n;
+}
+
+int64_t beamrec_config_batch_samples(const struct beamrec_config *config, size_t stream)
+{
+    int64_t n_spectra = config->stream.spectra_per_heap;
+
+    if (beamrec_config_is_detected(config, stream)) {
+        const struct beamrec_config_detected *d = beamrec_config_detected(config, stream - config->beams.n);
+        n_spectra = d->heap_windows * d->window_spectra;
+    }
+    return n_spectra * config->stream.samples_between_spectra;
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
+
+static void check_sources(const struct beamrec_config *values, size_t stream, struct config *config)
+{
+    const struct endpoint_list *mine = beamrec_config_sources(values, stream);
+    char text[32];
+
+    recv_keys_check_sources(mine, config);
+    for (size_t j = 0; j < stream; j++) {
+        const struct endpoint_list *others = beamrec_config_sources(values, j);
+        bool detected = beamrec_config_is_detected(values, j);
+        for (size_t m = 0; m < mine->n * others->n; m++)
+            if (endpoint_equal(&mine->items[m / others->n], &others->items[m % others->n]))
+                config_error(config, mine, "%s[%zu] has the address %s, too", detected ? "detected" : "beams",
+                             detected ? j - values->beams.n : j,
+                             endpoint_format(&others->items[m % others->n], text, sizeof(text)));
+    }
+}
+
 static void check_beam(const struct beamrec_config *values, size_t i, struct config *config)
 {
-    const struct beamrec_config_beam *beam = beamrec_config_beam(values, i);
-    char text[32];
+    struct beamrec_config_beam *beam = (struct beamrec_config_beam *)values->beams.items + i;
 
     if (!beam->filterbank && !beam->voltages)
         config_error(config, &beam->name, "beam %s has neither filterbank nor voltages", beam->name);
@@ -107,13 +232,35 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
     if (values->stream.n_chan_substream % beam->sum_channels != 0)
         config_error(config, &beam->sum_channels, "sum_channels must divide channels_per_substream (%lld)",
                      (long long)values->stream.n_chan_substream);
-    recv_keys_check_sources(&beam->sources, config);
-    for (size_t j = 0; j < i; j++) {
-        const struct endpoint_list *others = &beamrec_config_beam(values, j)->sources;
-        for (size_t m = 0; m < beam->sources.n * others->n; m++)
-            if (endpoint_equal(&beam->sources.items[m / others->n], &others->items[m % others->n]))
-                config_error(config, &beam->sources, "beams[%zu] has the address %s, too", j,
-                             endpoint_format(&others->items[m % others->n], text, sizeof(text)));
+    recv_keys_set_senders(&beam->sources, &values->recv.base.senders);
+    if (files_are_same(values->recv.base.pcap_file, beam->filterbank) ||
+        files_are_same(values->recv.base.pcap_file, beam->voltages))
+        config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
+}
+
+static void check_detected(const struct beamrec_config *values, size_t i, struct config *config)
+{
+    struct beamrec_config_detected *d = (struct beamrec_config_detected *)values->detected.items + i;
+
+    if (d->bits != 8 && d->bits != 32)
+        config_error(config, &d->bits, "bits must be 8 or 32");
+    if (d->n_beams > 1 && !strstr(d->filterbank, BEAM_MARK))
+        config_error(config, &d->filterbank, "filterbank of %s needs " BEAM_MARK " in its name, as it has %lld beams",
+                     d->name, (long long)d->n_beams);
+    if (values->stream.n_chan_substream % d->group_channels != 0) {
+        config_error(config, &d->group_channels, "channels of %s do not divide channels_per_substream (%lld)", d->name,
+                     (long long)values->stream.n_chan_substream);
+        return;
+    }
+    const struct beamrec_powers powers = beamrec_config_powers(values, i);
+    if (beamrec_powers_heap_bytes(&powers) >= CHUNK_HEAP_MAPPED)
+        config_error(config, &d->heap_windows, "a heap of %s has 2 GiB or more", d->name);
+    recv_keys_set_senders(&d->sources, &values->recv.base.senders);
+    for (size_t beam = 0; values->recv.base.pcap_file && beam < (size_t)d->n_beams; beam++) {
+        char *file = beamrec_config_file(d, beam);
+        if (file && files_are_same(values->recv.base.pcap_file, file))
+            config_error(config, &d->name, "a file of %s would overwrite the capture that is read", d->name);
+        free(file);
     }
 }
 
@@ -126,18 +273,18 @@ void beamrec_config_check(void *values_, struct config *config)
         return; /* values may be missing */
     http_keys_check(&values->http, config);
     recv_keys_check(&values->recv.base, NULL, config);
+    if (beamrec_config_n_streams(values) == 0)
+        config_error(config, &values->beams, "there is nothing to record: no beams and no detected");
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);
     if ((uint64_t)stream->n_chan_substream * (uint64_t)stream->spectra_per_heap * 2 >= CHUNK_HEAP_MAPPED)
         config_error(config, &stream->n_chan_substream, "a heap of %lld channels has 2 GiB or more",
                      (long long)stream->n_chan_substream);
-    for (size_t i = 0; i < values->beams.n; i++) {
-        struct beamrec_config_beam *beam = (struct beamrec_config_beam *)values->beams.items + i;
+    for (size_t i = 0; i < beamrec_config_n_streams(values); i++)
+        check_sources(values, i, config);
+    for (size_t i = 0; i < values->beams.n; i++)
         check_beam(values, i, config);
-        recv_keys_set_senders(&beam->sources, &values->recv.base.senders);
-        if (files_are_same(values->recv.base.pcap_file, beam->filterbank) ||
-            files_are_same(values->recv.base.pcap_file, beam->voltages))
-            config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
-    }
+    for (size_t i = 0; i < values->detected.n; i++)
+        check_detected(values, i, config);
 }

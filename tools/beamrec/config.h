@@ -10,6 +10,7 @@
 #include "common/http/keys.h"
 #include "common/net/endpoint.h"
 #include "common/recv/keys.h"
+#include "tools/beamrec/powers.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -45,16 +46,36 @@ struct beamrec_config_beam {
     int64_t sum_channels;
 };
 
+/* Detected beams that share their heaps; the keys of the shape are those of xbgpu. */
+struct beamrec_config_detected {
+    char *name;
+    struct endpoint_list sources;
+    int64_t n_beams;
+    int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
+    int64_t window_spectra; /* that a power is the sum of */
+    int64_t group_channels; /* the same */
+    int64_t heap_windows;
+    int format;       /* enum beamrec_format */
+    char *filterbank; /* with the number of the beam in it (beamrec_config_file()) */
+    int64_t bits;
+};
+
+enum beamrec_format { BEAMREC_FLOAT32, BEAMREC_UINT8 };
+
 struct beamrec_config {
     struct config_time time;
     struct beamrec_config_recv recv;
     struct beamrec_config_stream stream;
     struct beamrec_config_output output;
-    struct config_array beams; /* struct beamrec_config_beam */
+    struct config_array beams;    /* struct beamrec_config_beam */
+    struct config_array detected; /* struct beamrec_config_detected */
     struct config_http http;
 };
 
 extern const struct config_table beamrec_config_table;
+
+/* What detected[].products and .format may be: the names of enum beam_products and beamrec_format. */
+extern const char *const beamrec_products_choices[], *const beamrec_format_choices[];
 
 /* Checks across keys: channels and substreams, sums, addresses, files.  For command_line_main(). */
 void beamrec_config_check(void *values, struct config *config);
@@ -64,9 +85,36 @@ static inline const struct beamrec_config_beam *beamrec_config_beam(const struct
     return (const struct beamrec_config_beam *)config->beams.items + i;
 }
 
-static inline int64_t beamrec_config_batch_samples(const struct beamrec_config *config)
+static inline const struct beamrec_config_detected *beamrec_config_detected(const struct beamrec_config *config,
+                                                                            size_t i)
 {
-    return config->stream.spectra_per_heap * config->stream.samples_between_spectra;
+    return (const struct beamrec_config_detected *)config->detected.items + i;
 }
+
+struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
+
+/* The name of the file of a beam of a stream of detected beams: {beam} becomes its number.  The caller's to free, or NULL
+ * where there is no memory. */
+char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t beam);
+
+/* Streams are counted in the order of the configuration: first the voltage beams, then those of detected beams. */
+static inline size_t beamrec_config_n_streams(const struct beamrec_config *config)
+{
+    return config->beams.n + config->detected.n;
+}
+
+static inline bool beamrec_config_is_detected(const struct beamrec_config *config, size_t stream)
+{
+    return stream >= config->beams.n;
+}
+
+const char *beamrec_config_name(const struct beamrec_config *config, size_t stream);
+const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *config, size_t stream);
+
+/* Beams of all streams. */
+size_t beamrec_config_n_beams(const struct beamrec_config *config);
+
+/* From the begin of a heap of the stream to that of the next one. */
+int64_t beamrec_config_batch_samples(const struct beamrec_config *config, size_t stream);
 
 #endif

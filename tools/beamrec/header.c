@@ -71,7 +71,7 @@ size_t beamrec_header_sigproc(const struct beamrec_header *header, const struct 
     put_double(&s, "foff", -header->channel_hz * (double)shape->sum_channels / 1e6);
     put_int(&s, "nchans", (int32_t)(shape->n_chan / shape->sum_channels));
     put_int(&s, "nbits", shape->bits);
-    put_int(&s, "nifs", 1);
+    put_int(&s, "nifs", (int32_t)shape->n_products);
     put_text(&s, "HEADER_END");
     return s.n;
 }

@@ -39,7 +39,7 @@
 #define LOOK_S    1.0
 #define SILENCE_S 10.0
 
-/* A beam's way in. */
+/* A stream's way in. */
 struct input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
@@ -52,9 +52,10 @@ struct beamrec {
     struct service *service;
     struct device *device; /* only to hold the chunks' memory */
     struct inbox *inbox;   /* the writer's */
-    struct input *inputs;  /* [beam] */
+    struct input *inputs;  /* [stream] */
     struct endpoint_list endpoints;
-    unsigned *beam_of_endpoint;
+    unsigned *stream_of_endpoint;
+    struct beamrec_heap *heaps; /* [stream] */
     struct beamrec_recv_context context;
     struct receiver *receiver;
     struct beamrec_writer_stats writer_stats;
@@ -71,50 +72,69 @@ static size_t n_substreams(const struct beamrec *b)
     return (size_t)(b->config->stream.n_chan / b->config->stream.n_chan_substream);
 }
 
-/* The endpoints of all beams, and whose each is. */
+/* The endpoints of all streams, and whose each is. */
 static int list_endpoints(struct beamrec *b)
 {
     const struct beamrec_config *config = b->config;
     size_t n = 0;
 
-    for (size_t i = 0; i < config->beams.n; i++)
-        n += beamrec_config_beam(config, i)->sources.n;
+    for (size_t i = 0; i < beamrec_config_n_streams(config); i++)
+        n += beamrec_config_sources(config, i)->n;
     b->endpoints.items = calloc(n, sizeof(*b->endpoints.items));
-    b->beam_of_endpoint = calloc(n, sizeof(*b->beam_of_endpoint));
-    if (!b->endpoints.items || !b->beam_of_endpoint)
+    b->stream_of_endpoint = calloc(n, sizeof(*b->stream_of_endpoint));
+    if (!b->endpoints.items || !b->stream_of_endpoint)
         return -ENOMEM;
-    for (size_t i = 0; i < config->beams.n; i++) {
-        const struct endpoint_list *sources = &beamrec_config_beam(config, i)->sources;
+    for (size_t i = 0; i < beamrec_config_n_streams(config); i++) {
+        const struct endpoint_list *sources = beamrec_config_sources(config, i);
         for (size_t e = 0; e < sources->n; e++) {
-            b->beam_of_endpoint[b->endpoints.n] = (unsigned)i;
+            b->stream_of_endpoint[b->endpoints.n] = (unsigned)i;
             b->endpoints.items[b->endpoints.n++] = sources->items[e];
         }
+    }
+    return 0;
+}
+
+static int list_heaps(struct beamrec *b)
+{
+    const struct beamrec_config *config = b->config;
+
+    b->heaps = calloc(beamrec_config_n_streams(config), sizeof(*b->heaps));
+    if (!b->heaps)
+        return -ENOMEM;
+    for (size_t i = 0; i < config->beams.n; i++)
+        b->heaps[i] =
+            beamrec_heap_of_voltages((size_t)(config->stream.n_chan_substream * config->stream.spectra_per_heap * 2));
+    for (size_t i = 0; i < config->detected.n; i++) {
+        const struct beamrec_powers powers = beamrec_config_powers(config, i);
+        b->heaps[config->beams.n + i] = beamrec_heap_of_powers(&powers);
     }
     b->context = (struct beamrec_recv_context){
         .n_chan = (size_t)config->stream.n_chan,
         .n_chan_substream = (size_t)config->stream.n_chan_substream,
-        .heap_bytes = (size_t)(config->stream.n_chan_substream * config->stream.spectra_per_heap * 2),
-        .beam_of_endpoint = b->beam_of_endpoint,
+        .heaps = b->heaps,
+        .member_of_endpoint = b->stream_of_endpoint,
     };
     return 0;
 }
 
 static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
 {
-    size_t n_beams = b->config->beams.n, n_chunks = (size_t)b->config->recv.window_batches + SPARE_CHUNKS;
+    size_t n_streams = beamrec_config_n_streams(b->config), all_bytes = 0;
+    size_t n_chunks = (size_t)b->config->recv.window_batches + SPARE_CHUNKS;
     struct device_config device = {.kind = DEVICE_CPU, .n_threads = 1};
-    const struct chunk_shape chunks = {
-        .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->context.heap_bytes};
-    int err = memory_check(n_beams * n_chunks * chunks.n_heaps * chunks.heap_bytes, "recv.window", "lower recv.window",
-                           why, why_bytes);
 
+    for (size_t i = 0; i < n_streams; i++)
+        all_bytes += n_chunks * n_substreams(b) * b->heaps[i].bytes;
+    int err = memory_check(all_bytes, "recv.window", "lower recv.window", why, why_bytes);
     if (err)
         return err;
-    b->inputs = calloc(n_beams, sizeof(*b->inputs));
+    b->inputs = calloc(n_streams, sizeof(*b->inputs));
     err = b->inputs ? device_open(&device, &b->device, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = inbox_create(n_beams * n_chunks + 1, &b->inbox); /* and the end of a capture */
-    for (size_t i = 0; i < n_beams && !err; i++) {
+        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* and the end of a capture */
+    for (size_t i = 0; i < n_streams && !err; i++) {
+        const struct chunk_shape chunks = {
+            .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->heaps[i].bytes};
         err = inbox_create(n_chunks, &b->inputs[i].free_chunks);
         if (!err)
             err = chunk_pool_create(b->device, &chunks, (unsigned)i, b->inputs[i].free_chunks, BEAMREC_ITEM_CHUNK,
@@ -126,7 +146,8 @@ static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
 static int create_receiver(struct beamrec *b, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = b->config;
-    struct assembler_config *assemblers = calloc(config->beams.n, sizeof(*assemblers));
+    size_t n_streams = beamrec_config_n_streams(config);
+    struct assembler_config *assemblers = calloc(n_streams, sizeof(*assemblers));
     struct receiver_config receiver = {
         .thread_name = "beamrec-recv",
         .cpu = -1,
@@ -136,19 +157,19 @@ static int create_receiver(struct beamrec *b, char *why, size_t why_bytes)
         .identify = beamrec_recv_identify,
         .context = &b->context,
         .assemblers = assemblers,
-        .n_assemblers = config->beams.n,
+        .n_assemblers = n_streams,
         .needs_crc = config->recv.base.crc,
         .worker = b->inbox,
         .end_kind = BEAMREC_ITEM_END,
     };
 
-    for (size_t i = 0; i < config->beams.n && assemblers; i++)
+    for (size_t i = 0; i < n_streams && assemblers; i++)
         assemblers[i] = (struct assembler_config){
-            .layout = {.heap_samples = beamrec_config_batch_samples(config),
-                       .heap_bytes = b->context.heap_bytes,
+            .layout = {.heap_samples = beamrec_config_batch_samples(config, i),
+                       .heap_bytes = b->heaps[i].bytes,
                        .n_heaps_per_source = 1,
                        .n_sources = (unsigned)n_substreams(b)},
-            .name = beamrec_config_beam(config, i)->name,
+            .name = beamrec_config_name(config, i),
             .window_chunks = (unsigned)config->recv.window_batches,
             .jump_heaps = JUMP_HEAPS,
             .jump_sources = n_substreams(b) > 1 ? 2 : 1,
@@ -171,8 +192,8 @@ static void add_metrics(struct beamrec *b)
 
     receiver_metrics_add("beamrec", "beamrec-recv", receiver_get_stats(b->receiver));
     receiver_metrics_add_drops("beamrec", "beamrec-recv", b->receiver);
-    for (size_t i = 0; i < b->config->beams.n; i++) {
-        snprintf(labels, sizeof(labels), "beam=\"%s\"", beamrec_config_beam(b->config, i)->name);
+    for (size_t i = 0; i < beamrec_config_n_streams(b->config); i++) {
+        snprintf(labels, sizeof(labels), "beam=\"%s\"", beamrec_config_name(b->config, i));
         receiver_metrics_add_assembler("beamrec", labels, &b->inputs[i].stats);
     }
     beamrec_writer_register(&b->writer_stats);
@@ -191,6 +212,8 @@ static int create(struct beamrec *b, const struct config *book, char *why, size_
     };
     gauge_set(&b->healthy, 1);
     int err = list_endpoints(b);
+    if (!err)
+        err = list_heaps(b);
     if (!err)
         err = create_buffers(b, why, why_bytes);
     if (!err)
@@ -217,7 +240,7 @@ static void destroy(struct beamrec *b)
     status_destroy(b->status);
     beamrec_writer_destroy(b->writer);
     receiver_destroy(b->receiver);
-    for (size_t i = 0; b->inputs && i < b->config->beams.n; i++) {
+    for (size_t i = 0; b->inputs && i < beamrec_config_n_streams(b->config); i++) {
         chunk_pool_destroy(b->inputs[i].pool);
         inbox_destroy(b->inputs[i].free_chunks);
     }
@@ -225,7 +248,8 @@ static void destroy(struct beamrec *b)
     inbox_destroy(b->inbox);
     device_close(b->device);
     endpoint_list_fini(&b->endpoints);
-    free(b->beam_of_endpoint);
+    free(b->stream_of_endpoint);
+    free(b->heaps);
 }
 
 static void look(struct beamrec *b)
@@ -238,7 +262,7 @@ static void look(struct beamrec *b)
     static const struct assembler_stats none;
     char text[WHY_BYTES];
 
-    for (size_t i = 0; i < b->config->beams.n; i++)
+    for (size_t i = 0; i < beamrec_config_n_streams(b->config); i++)
         counts.n_refused += record_recv_count_refused(receiver_get_stats(b->receiver), &b->inputs[i].stats);
     record_health_poll(&b->health, &counts);
     gauge_set(&b->healthy, record_health_is_good(&b->health));
@@ -321,7 +345,8 @@ static int run(const void *values, const struct config *book, struct service *se
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
     } else {
-        log_info("recording %zu beam%s of %lld channels", b->config->beams.n, plural(b->config->beams.n),
+        size_t n_beams = beamrec_config_n_beams(b->config);
+        log_info("recording %zu beam%s of %lld channels", n_beams, plural(n_beams),
                  (long long)b->config->stream.n_chan);
         exit_code = record(b);
     }

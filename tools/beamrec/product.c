@@ -10,26 +10,43 @@
 #define LEVEL_MEAN   96.0
 #define LEVEL_RMS    24.0
 
+/* Of the largest: windows with less do not count for a scale. */
+#define FULL_FRACTION 0.9f
+
 static size_t n_substreams(const struct beamrec_product_shape *shape)
 {
     return shape->n_chan / shape->n_chan_substream;
 }
 
+static size_t groups_per_substream(const struct beamrec_product *product)
+{
+    return product->shape.n_chan_substream / product->shape.sum_channels;
+}
+
+static size_t heap_bytes(const struct beamrec_product_shape *shape)
+{
+    return shape->is_detected ? beamrec_powers_heap_bytes(&shape->powers)
+                              : shape->n_chan_substream * shape->n_spectra * 2;
+}
+
 int beamrec_product_init(struct beamrec_product *product, const struct beamrec_product_shape *shape)
 {
-    size_t n_columns = shape->n_chan / shape->sum_channels, n_rows = shape->n_spectra / shape->sum_spectra;
+    size_t n_groups = shape->n_chan / shape->sum_channels, n_rows = shape->n_spectra / shape->sum_spectra;
+    size_t n_columns = shape->n_products * n_groups;
     struct beamrec_product made = {
         .shape = *shape,
         .n_rows = n_rows,
+        .n_groups = n_groups,
         .n_columns = n_columns,
         .bytes = n_rows * n_columns * (shape->is_voltages ? 2 : (size_t)shape->bits / 8),
         .powers = calloc(n_rows * n_columns, sizeof(*made.powers)),
         .means = calloc(n_columns, sizeof(*made.means)),
         .n_averaged = calloc(n_substreams(shape), sizeof(*made.n_averaged)),
+        .fractions = calloc(n_substreams(shape) * n_rows, sizeof(*made.fractions)),
     };
 
     made.rows = malloc(made.bytes);
-    if (made.rows && made.powers && made.means && made.n_averaged) {
+    if (made.rows && made.powers && made.means && made.n_averaged && made.fractions) {
         *product = made;
         return 0;
     }
@@ -43,11 +60,12 @@ void beamrec_product_fini(struct beamrec_product *product)
     free(product->powers);
     free(product->means);
     free(product->n_averaged);
+    free(product->fractions);
 }
 
 void beamrec_product_restart(struct beamrec_product *product)
 {
-    product->scale = 0;
+    memset(product->levels, 0, sizeof(product->levels));
 }
 
 /* One substream, whose first channel is 'first'. */
@@ -73,63 +91,107 @@ static void detect(struct beamrec_product *product, size_t first, const int8_t *
     }
 }
 
+/* The same of detected beams. */
+static void read_powers(struct beamrec_product *product, size_t substream, const uint8_t *heap)
+{
+    const struct beamrec_product_shape *shape = &product->shape;
+    double *first = product->powers + substream * groups_per_substream(product);
+
+    for (size_t row = 0; row < product->n_rows; row++)
+        for (size_t p = 0; p < shape->n_products; p++)
+            beamrec_powers_read(&shape->powers, heap, shape->beam, row, p,
+                                first + row * product->n_columns + p * product->n_groups);
+}
+
+static void set_fractions(struct beamrec_product *product, size_t substream, const uint8_t *heap)
+{
+    float *fractions = product->fractions + substream * product->n_rows;
+
+    for (size_t row = 0; row < product->n_rows; row++)
+        fractions[row] = !heap ? 0 : product->shape.is_detected ? beamrec_powers_fraction(heap, row) : 1;
+}
+
+static bool is_here(const struct beamrec_product *product, size_t substream, size_t row)
+{
+    return product->fractions[substream * product->n_rows + row] > 0;
+}
+
 /* A mean of all batches at first, then one that forgets. */
 static void average(struct beamrec_product *product, size_t substream)
 {
-    size_t n = product->shape.n_chan_substream / product->shape.sum_channels;
+    size_t n = groups_per_substream(product), n_here = 0;
     unsigned *n_averaged = &product->n_averaged[substream];
 
+    for (size_t row = 0; row < product->n_rows; row++)
+        n_here += is_here(product, substream, row);
+    if (n_here == 0)
+        return;
     if (*n_averaged < MEAN_BATCHES)
         ++*n_averaged;
-    for (size_t column = substream * n; column < (substream + 1) * n; column++) {
+    for (size_t i = 0; i < product->shape.n_products * n; i++) {
+        size_t column = i / n * product->n_groups + substream * n + i % n;
         double sum = 0;
         for (size_t row = 0; row < product->n_rows; row++)
-            sum += product->powers[row * product->n_columns + column];
-        product->means[column] += (sum / (double)product->n_rows - product->means[column]) / *n_averaged;
+            sum += is_here(product, substream, row) ? product->powers[row * product->n_columns + column] : 0;
+        product->means[column] += (sum / (double)n_here - product->means[column]) / *n_averaged;
     }
 }
 
-static void fill_gap(struct beamrec_product *product, size_t substream)
+static void fill_gaps(struct beamrec_product *product, size_t substream)
 {
-    size_t n = product->shape.n_chan_substream / product->shape.sum_channels;
+    size_t n = groups_per_substream(product);
 
     for (size_t row = 0; row < product->n_rows; row++)
-        memcpy(product->powers + row * product->n_columns + substream * n, product->means + substream * n,
-               n * sizeof(*product->means));
+        for (size_t p = 0; p < product->shape.n_products && !is_here(product, substream, row); p++) {
+            size_t first = p * product->n_groups + substream * n;
+            memcpy(product->powers + row * product->n_columns + first, product->means + first,
+                   n * sizeof(*product->means));
+        }
 }
 
-/* From all values of this batch that came. */
-static void choose_scale(struct beamrec_product *product, const uint8_t *present)
+/* From what the batch has of a product; mean and variance by B. P. Welford, Technometrics 4 (1962), p. 419. */
+static void choose_scale(struct beamrec_product *product, size_t p, float least_fraction)
 {
-    size_t n = product->shape.n_chan_substream / product->shape.sum_channels, n_values = 0;
-    double sum = 0, squares = 0;
+    size_t n = groups_per_substream(product), n_values = 0;
+    double mean = 0, squares = 0;
 
-    for (size_t i = 0; i < product->n_rows * product->n_columns; i++) {
-        if (present[i % product->n_columns / n]) {
-            sum += product->powers[i];
-            n_values++;
+    for (size_t row = 0; row < product->n_rows; row++)
+        for (size_t group = 0; group < product->n_groups; group++) {
+            double power = product->powers[row * product->n_columns + p * product->n_groups + group];
+            double step = power - mean;
+            if (!(product->fractions[group / n * product->n_rows + row] >= least_fraction))
+                continue;
+            mean += step / (double)++n_values;
+            squares += step * (power - mean);
         }
-    }
-    double mean = sum / (double)n_values;
-    for (size_t i = 0; i < product->n_rows * product->n_columns; i++)
-        if (present[i % product->n_columns / n])
-            squares += (product->powers[i] - mean) * (product->powers[i] - mean);
-    product->scale = squares > 0 ? LEVEL_RMS / sqrt(squares / (double)n_values) : 1;
-    product->offset = mean - LEVEL_MEAN / product->scale;
+    product->levels[p].scale = squares > 0 ? LEVEL_RMS / sqrt(squares / (double)n_values) : 1;
+    product->levels[p].offset = mean - LEVEL_MEAN / product->levels[p].scale;
+}
+
+/* Where there are data at all. */
+static void choose_scales(struct beamrec_product *product)
+{
+    float largest = 0;
+
+    for (size_t i = 0; i < n_substreams(&product->shape) * product->n_rows; i++)
+        largest = product->fractions[i] > largest ? product->fractions[i] : largest;
+    for (size_t p = 0; p < product->shape.n_products && largest > 0; p++)
+        choose_scale(product, p, FULL_FRACTION * largest);
 }
 
 static void write_powers(struct beamrec_product *product)
 {
-    size_t n = product->n_columns;
+    size_t n = product->n_groups;
 
-    for (size_t i = 0; i < product->n_rows * n; i++) {
+    for (size_t i = 0; i < product->n_rows * product->n_columns; i++) {
         double power = product->powers[i / n * n + n - 1 - i % n];
         if (product->shape.bits == 32) {
             float value = (float)power;
             memcpy(product->rows + i * sizeof(value), &value, sizeof(value));
         } else {
-            double level = rint((power - product->offset) * product->scale);
-            product->rows[i] = (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+            size_t p = i / n % product->shape.n_products;
+            double level = rint((power - product->levels[p].offset) * product->levels[p].scale);
+            product->rows[i] = (uint8_t)(level > 0 ? fmin(level, 255) : 0); /* also of no number */
         }
     }
 }
@@ -137,27 +199,26 @@ static void write_powers(struct beamrec_product *product)
 void beamrec_product_fill(struct beamrec_product *product, const uint8_t *present, const uint8_t *heaps)
 {
     const struct beamrec_product_shape *shape = &product->shape;
-    size_t heap_bytes = shape->n_chan_substream * shape->n_spectra * 2;
-    bool has_data = false;
 
     memset(product->rows, 0, product->bytes);
     memset(product->powers, 0, product->n_rows * product->n_columns * sizeof(*product->powers));
     for (size_t i = 0; i < n_substreams(shape); i++) {
-        bool is_here = present && present[i];
-        has_data |= is_here;
-        if (shape->is_voltages) {
-            if (is_here)
-                turn_voltages(product, i * shape->n_chan_substream, heaps + i * heap_bytes);
-        } else if (is_here) {
-            detect(product, i * shape->n_chan_substream, (const int8_t *)heaps + i * heap_bytes);
-            average(product, i);
-        } else {
-            fill_gap(product, i);
-        }
+        const uint8_t *heap = present && present[i] ? heaps + i * heap_bytes(shape) : NULL;
+        set_fractions(product, i, heap);
+        if (heap && shape->is_voltages)
+            turn_voltages(product, i * shape->n_chan_substream, heap);
+        else if (heap && shape->is_detected)
+            read_powers(product, i, heap);
+        else if (heap)
+            detect(product, i * shape->n_chan_substream, (const int8_t *)heap);
     }
     if (shape->is_voltages)
         return;
-    if (product->scale == 0 && has_data)
-        choose_scale(product, present);
+    for (size_t i = 0; i < n_substreams(shape); i++) {
+        average(product, i);
+        fill_gaps(product, i);
+    }
+    if (product->levels[0].scale == 0)
+        choose_scales(product);
     write_powers(product);
 }

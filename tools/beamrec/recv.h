@@ -1,7 +1,7 @@
 /* recv.h - which packets are ours, and to which heap they belong.
  *
- * One receiver; a member is a beam, which its address tells.  The sources of a member are the substreams, and a chunk
- * is the heaps of one batch.  Another kind of heap (detected beams) would be another identify function. */
+ * One receiver; a member is a stream, which its address tells: a voltage beam, or detected beams that share their heaps.
+ * The sources of a member are the substreams, and a chunk is the heaps of one batch. */
 #ifndef TOOLS_BEAMREC_RECV_H
 #define TOOLS_BEAMREC_RECV_H
 
@@ -9,20 +9,32 @@
 
 #include <stddef.h>
 
+struct beamrec_powers;
+
 /* What assemblers hand to the writer, and the receiver at the end of a file. */
 enum beamrec_item { BEAMREC_ITEM_CHUNK, BEAMREC_ITEM_END };
 
-struct beamrec_recv_context {
-    size_t n_chan;           /* of the whole band */
-    size_t n_chan_substream; /* divides it */
-    size_t heap_bytes;
-    const unsigned *beam_of_endpoint;
-};
-
-#define BEAMREC_N_WANTED 3
+#define BEAMREC_N_WANTED 7
 extern const uint16_t beamrec_recv_wanted[BEAMREC_N_WANTED];
 
-/* Identifies a packet of a voltage beam; 'context' is a struct beamrec_recv_context.  Pure. */
+/* The heaps of a stream: their payload, and the items that lie in it. */
+struct beamrec_heap {
+    size_t bytes;
+    uint32_t items;                     /* bit i: wanted item i */
+    uint64_t offsets[BEAMREC_N_WANTED]; /* of these, from the payload's begin */
+};
+
+struct beamrec_recv_context {
+    size_t n_chan;                    /* of the whole band */
+    size_t n_chan_substream;          /* divides it */
+    const struct beamrec_heap *heaps; /* [member] */
+    const unsigned *member_of_endpoint;
+};
+
+struct beamrec_heap beamrec_heap_of_voltages(size_t bytes);
+struct beamrec_heap beamrec_heap_of_powers(const struct beamrec_powers *powers);
+
+/* Identifies a packet of a beam; 'context' is a struct beamrec_recv_context.  Pure. */
 enum reject beamrec_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
                                   struct receiver_identity *identity);
 

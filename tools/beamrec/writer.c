@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define WHY_BYTES   512
 #define PROGRESS_NS (5 * NS_PER_S) /* without a terminal */
@@ -22,13 +23,16 @@
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    struct beamrec_file *file; /* NULL: the beam has no such */
+    char *format; /* of the file's name */
+    struct beamrec_file *file;
     struct beamrec_header header;
     int64_t next_samples; /* timestamp of the batch behind the last; the file is empty without one */
 };
 
-struct beam {
-    struct recording recordings[2]; /* filterbank, voltages */
+struct stream {
+    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or one for each beam */
+    size_t n_recordings;
+    int64_t batch_samples;
     bool has_begun;
     int64_t next_samples;
 };
@@ -36,9 +40,9 @@ struct beam {
 struct beamrec_writer {
     struct beamrec_writer_config config;
     struct beamrec_writer_stats *stats;
-    int64_t batch_samples, max_gap_samples;
+    int64_t max_gap_samples;
     size_t n_substreams;
-    struct beam *beams;
+    struct stream *streams;
     struct thread thread;
     bool ended; /* enough is written, or writing failed */
     int err;    /* of the write that failed */
@@ -47,42 +51,89 @@ struct beamrec_writer {
     int64_t shown_ns;
 };
 
-static int open_recording(struct beamrec_writer *writer, const struct beamrec_config_beam *beam, bool is_voltages,
-                          struct recording *recording, char *why, size_t why_bytes)
+/* Takes 'format', which may be NULL for lack of memory. */
+static int open_recording(struct beamrec_writer *writer, struct stream *stream,
+                          const struct beamrec_product_shape *shape, char *format, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = writer->config.config;
-    const struct beamrec_config_stream *stream = &config->stream;
-    const char *format = is_voltages ? beam->voltages : beam->filterbank;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
-    const struct beamrec_product_shape shape = {
-        .is_voltages = is_voltages,
-        .bits = is_voltages ? 8 : (int)beam->bits,
-        .n_chan = (size_t)stream->n_chan,
-        .n_chan_substream = (size_t)stream->n_chan_substream,
-        .n_spectra = (size_t)stream->spectra_per_heap,
-        .sum_spectra = is_voltages ? 1 : (size_t)beam->sum_spectra,
-        .sum_channels = is_voltages ? 1 : (size_t)beam->sum_channels,
-    };
+    double spacing_samples = (double)config->stream.samples_between_spectra;
+    struct recording *recording = &stream->recordings[stream->n_recordings++];
 
-    if (!format)
-        return 0;
+    recording->format = format;
     recording->header = (struct beamrec_header){
         .telescope = config->output.telescope,
         .source = config->output.source,
-        .sample_s = (double)shape.sum_spectra * (double)stream->samples_between_spectra / rate_hz,
-        .centre_hz = stream->centre_frequency_hz > 0 ? stream->centre_frequency_hz : rate_hz / 4,
-        .channel_hz = rate_hz / (double)stream->samples_between_spectra,
+        .sample_s = (double)shape->sum_spectra * spacing_samples / rate_hz,
+        .centre_hz = config->stream.centre_frequency_hz > 0 ? config->stream.centre_frequency_hz : rate_hz / 4,
+        .channel_hz = rate_hz / spacing_samples,
     };
-    if (beamrec_product_init(&recording->product, &shape))
+    if (!format || beamrec_product_init(&recording->product, shape))
         return why_out_of_memory(why, why_bytes);
     counter_add(&writer->stats->files, 1);
     return beamrec_file_open(format, config->output.overwrite, &recording->file, why, why_bytes);
+}
+
+static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t why_bytes)
+{
+    const struct beamrec_config_stream *keys = &writer->config.config->stream;
+    const struct beamrec_config_beam *beam = beamrec_config_beam(writer->config.config, i);
+    struct stream *stream = &writer->streams[i];
+    struct beamrec_product_shape shape = {
+        .bits = (int)beam->bits,
+        .n_chan = (size_t)keys->n_chan,
+        .n_chan_substream = (size_t)keys->n_chan_substream,
+        .n_spectra = (size_t)keys->spectra_per_heap,
+        .sum_spectra = (size_t)beam->sum_spectra,
+        .sum_channels = (size_t)beam->sum_channels,
+        .n_products = 1,
+    };
+    int err = 0;
+
+    stream->recordings = calloc(2, sizeof(*stream->recordings));
+    if (!stream->recordings)
+        return -ENOMEM;
+    if (beam->filterbank)
+        err = open_recording(writer, stream, &shape, strdup(beam->filterbank), why, why_bytes);
+    shape.is_voltages = true;
+    shape.bits = 8;
+    shape.sum_spectra = shape.sum_channels = 1;
+    if (!err && beam->voltages)
+        err = open_recording(writer, stream, &shape, strdup(beam->voltages), why, why_bytes);
+    return err;
+}
+
+static int open_detected(struct beamrec_writer *writer, size_t i, char *why, size_t why_bytes)
+{
+    const struct beamrec_config *config = writer->config.config;
+    const struct beamrec_config_detected *detected = beamrec_config_detected(config, i);
+    struct stream *stream = &writer->streams[config->beams.n + i];
+    struct beamrec_product_shape shape = {
+        .bits = (int)detected->bits,
+        .n_chan = (size_t)config->stream.n_chan,
+        .n_chan_substream = (size_t)config->stream.n_chan_substream,
+        .n_spectra = (size_t)(detected->heap_windows * detected->window_spectra),
+        .sum_spectra = (size_t)detected->window_spectra,
+        .sum_channels = (size_t)detected->group_channels,
+        .is_detected = true,
+        .powers = beamrec_config_powers(config, i),
+    };
+    int err = 0;
+
+    shape.n_products = shape.powers.n_products;
+    stream->recordings = calloc(shape.powers.n_beams, sizeof(*stream->recordings));
+    if (!stream->recordings)
+        return -ENOMEM;
+    for (; shape.beam < shape.powers.n_beams && !err; shape.beam++)
+        err = open_recording(writer, stream, &shape, beamrec_config_file(detected, shape.beam), why, why_bytes);
+    return err;
 }
 
 int beamrec_writer_create(const struct beamrec_writer_config *config, struct beamrec_writer_stats *stats,
                           struct beamrec_writer **writer, char *why, size_t why_bytes)
 {
     const struct beamrec_config *keys = config->config;
+    size_t n_streams = beamrec_config_n_streams(keys);
     struct beamrec_writer *w = calloc(1, sizeof(*w));
     double rate_hz = timebase_decimal_to_double(keys->time.adc_sample_rate_hz);
     int err = 0;
@@ -91,15 +142,16 @@ int beamrec_writer_create(const struct beamrec_writer_config *config, struct bea
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
-    w->batch_samples = beamrec_config_batch_samples(keys);
     w->max_gap_samples = (int64_t)(keys->output.max_gap_s * rate_hz);
     w->n_substreams = (size_t)(keys->stream.n_chan / keys->stream.n_chan_substream);
-    w->beams = calloc(keys->beams.n, sizeof(*w->beams));
-    if (!w->beams)
+    w->streams = calloc(n_streams, sizeof(*w->streams));
+    if (!w->streams)
         err = -ENOMEM;
-    for (size_t i = 0; i < 2 * keys->beams.n && !err; i++)
-        err = open_recording(w, beamrec_config_beam(keys, i / 2), i % 2, &w->beams[i / 2].recordings[i % 2], why,
-                             why_bytes);
+    for (size_t i = 0; i < n_streams && !err; i++) {
+        w->streams[i].batch_samples = beamrec_config_batch_samples(keys, i);
+        err = beamrec_config_is_detected(keys, i) ? open_detected(w, i - keys->beams.n, why, why_bytes)
+                                                  : open_beam(w, i, why, why_bytes);
+    }
     if (err)
         beamrec_writer_destroy(w);
     else
@@ -111,19 +163,26 @@ void beamrec_writer_destroy(struct beamrec_writer *writer)
 {
     if (!writer)
         return;
-    for (size_t i = 0; writer->beams && i < 2 * writer->config.config->beams.n; i++) {
-        beamrec_file_close(writer->beams[i / 2].recordings[i % 2].file);
-        beamrec_product_fini(&writer->beams[i / 2].recordings[i % 2].product);
+    for (size_t i = 0; writer->streams && i < beamrec_config_n_streams(writer->config.config); i++) {
+        struct stream *stream = &writer->streams[i];
+        for (size_t n = 0; n < stream->n_recordings; n++) {
+            beamrec_file_close(stream->recordings[n].file);
+            beamrec_product_fini(&stream->recordings[n].product);
+            free(stream->recordings[n].format);
+        }
+        free(stream->recordings);
     }
-    free(writer->beams);
+    free(writer->streams);
     free(writer);
 }
 
 void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 {
-    stats_counter("beamrec_batches", "Batches of beams written.", NULL, &stats->batches);
+    stats_counter("beamrec_batches", "Batches of streams written.", NULL, &stats->batches);
     stats_counter("beamrec_gap_heaps", "Heaps that were filled because they did not come.", NULL,
                   &stats->missing_heaps);
+    stats_counter("beamrec_partial_windows", "Windows of detected beams, of one heap, that lack spectra of antennas.",
+                  NULL, &stats->partial_windows);
     stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
     stats_counter("beamrec_unwritten_batches", "Batches left out because the disk was full.", NULL,
                   &stats->unwritten_batches);
@@ -131,11 +190,14 @@ void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 
 void beamrec_writer_account(const struct beamrec_writer_stats *stats, char *text, size_t text_bytes)
 {
-    uint64_t n = counter_get(&stats->batches);
+    uint64_t n = counter_get(&stats->batches), n_partial = counter_get(&stats->partial_windows);
+    int n_text = snprintf(text, text_bytes, "%llu batch%s, %llu of %llu heaps missing", (unsigned long long)n,
+                          n == 1 ? "" : "es", (unsigned long long)counter_get(&stats->missing_heaps),
+                          (unsigned long long)counter_get(&stats->expected_heaps));
 
-    snprintf(text, text_bytes, "%llu batch%s, %llu of %llu heaps missing", (unsigned long long)n, n == 1 ? "" : "es",
-             (unsigned long long)counter_get(&stats->missing_heaps),
-             (unsigned long long)counter_get(&stats->expected_heaps));
+    if (n_partial > 0 && (size_t)n_text < text_bytes)
+        snprintf(text + n_text, text_bytes - (size_t)n_text, ", %llu partial window%s", (unsigned long long)n_partial,
+                 plural(n_partial));
 }
 
 static void show_progress(struct beamrec_writer *writer)
@@ -161,26 +223,39 @@ static void end(struct beamrec_writer *writer, int err)
     service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
 }
 
-/* Appends a batch, of which those with present[substream] came; NULL: none. */
-static int append(struct beamrec_writer *writer, struct recording *recording, const uint8_t *present,
-                  const uint8_t *heaps, char *why, size_t why_bytes)
+/* Notes what the batch lacks: heaps, or windows of them. */
+static void add_gaps(struct recording *recording, size_t n_substreams)
 {
-    size_t n_chan = recording->product.shape.n_chan_substream;
+    const struct beamrec_product *product = &recording->product;
+    uint64_t first_row = beamrec_file_n_rows(recording->file);
+    size_t n_chan = product->shape.n_chan_substream;
 
+    for (size_t i = 0; i < n_substreams; i++) {
+        const float *fractions = product->fractions + i * product->n_rows;
+        for (size_t row = 0, n; row<product->n_rows; row += n> 0 ? n : 1) {
+            for (n = 0; row + n < product->n_rows && !(fractions[row + n] > 0); n++) {
+            }
+            if (n > 0)
+                beamrec_file_add_gap(recording->file, first_row + row, n, i * n_chan, n_chan);
+        }
+    }
+}
+
+/* Appends a batch, of which those with present[substream] came; NULL: none. */
+static int append(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
+                  const uint8_t *present, const uint8_t *heaps, char *why, size_t why_bytes)
+{
     beamrec_product_fill(&recording->product, present, heaps);
-    for (size_t i = 0; i < writer->n_substreams; i++)
-        if (!present || !present[i])
-            beamrec_file_add_gap(recording->file, beamrec_file_n_rows(recording->file), recording->product.n_rows,
-                                 i * n_chan, n_chan);
+    add_gaps(recording, writer->n_substreams);
     int err = beamrec_file_append(recording->file, &recording->header, &recording->product, why, why_bytes);
     if (!err)
-        recording->next_samples += writer->batch_samples;
+        recording->next_samples += stream->batch_samples;
     return err;
 }
 
 /* Brings the file to where this batch belongs. */
-static int reach(struct beamrec_writer *writer, struct recording *recording, int64_t timestamp_samples, char *why,
-                 size_t why_bytes)
+static int reach(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
+                 int64_t timestamp_samples, char *why, size_t why_bytes)
 {
     bool is_empty = beamrec_file_n_rows(recording->file) == 0;
     int64_t gap_samples = timestamp_samples - recording->next_samples;
@@ -201,22 +276,33 @@ static int reach(struct beamrec_writer *writer, struct recording *recording, int
         recording->header.start_ns = timebase_unix_ns(&writer->config.timebase, timestamp_samples);
     }
     while (recording->next_samples < timestamp_samples && !err)
-        err = append(writer, recording, NULL, NULL, why, why_bytes);
+        err = append(writer, stream, recording, NULL, NULL, why, why_bytes);
     return err;
 }
 
-static void count(struct beamrec_writer *writer, struct beam *beam, const struct chunk *chunk)
+static void count_windows(struct beamrec_writer *writer, const struct beamrec_product *product,
+                          const struct chunk *chunk)
 {
-    int64_t gap_samples = beam->has_begun ? chunk->timestamp_samples - beam->next_samples : 0;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < writer->n_substreams * product->n_rows; i++)
+        n += chunk->present[i / product->n_rows] && !(product->fractions[i] >= 1);
+    counter_add(&writer->stats->partial_windows, n);
+}
+
+static void count(struct beamrec_writer *writer, struct stream *stream, const struct chunk *chunk)
+{
+    int64_t gap_samples = stream->has_begun ? chunk->timestamp_samples - stream->next_samples : 0;
     uint64_t n_absent = gap_samples > 0 && gap_samples <= writer->max_gap_samples
-                            ? (uint64_t)(gap_samples / writer->batch_samples) * writer->n_substreams
+                            ? (uint64_t)(gap_samples / stream->batch_samples) * writer->n_substreams
                             : 0;
 
-    beam->has_begun = true;
-    beam->next_samples = chunk->timestamp_samples + writer->batch_samples;
+    stream->has_begun = true;
+    stream->next_samples = chunk->timestamp_samples + stream->batch_samples;
     counter_add(&writer->stats->expected_heaps, n_absent + writer->n_substreams);
     counter_add(&writer->stats->missing_heaps, n_absent + writer->n_substreams - chunk->n_present);
     counter_add(&writer->stats->batches, 1);
+    count_windows(writer, &stream->recordings[0].product, chunk);
 }
 
 static void note_failure(struct beamrec_writer *writer, int err, const char *why)
@@ -235,18 +321,16 @@ static void note_failure(struct beamrec_writer *writer, int err, const char *why
 
 static void take_chunk(struct beamrec_writer *writer, const struct chunk *chunk)
 {
-    struct beam *beam = &writer->beams[chunk->member];
+    struct stream *stream = &writer->streams[chunk->member];
     int64_t max_batches = writer->config.config->output.max_batches;
     char why[WHY_BYTES] = "";
     int err = 0;
 
-    for (size_t i = 0; i < 2 && !err; i++) {
-        struct recording *recording = &beam->recordings[i];
-        if (!recording->file)
-            continue;
-        err = reach(writer, recording, chunk->timestamp_samples, why, sizeof(why));
+    for (size_t i = 0; i < stream->n_recordings && !err; i++) {
+        struct recording *recording = &stream->recordings[i];
+        err = reach(writer, stream, recording, chunk->timestamp_samples, why, sizeof(why));
         if (!err)
-            err = append(writer, recording, chunk->present, chunk->payload, why, sizeof(why));
+            err = append(writer, stream, recording, chunk->present, chunk->payload, why, sizeof(why));
     }
     if (err) {
         note_failure(writer, err, why);
@@ -255,7 +339,7 @@ static void take_chunk(struct beamrec_writer *writer, const struct chunk *chunk)
     if (writer->disk_full)
         log_limited(&writer->room_limit, LOG_LEVEL_WARNING, "recording again: there is room");
     writer->disk_full = false;
-    count(writer, beam, chunk);
+    count(writer, stream, chunk);
     show_progress(writer);
     if (max_batches > 0 && counter_get(&writer->stats->batches) == (uint64_t)max_batches)
         end(writer, 0);

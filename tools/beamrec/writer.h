@@ -1,6 +1,6 @@
 /* writer.h - the thread between the receive thread and the files.
  *
- * Flow:      assembler --full chunk--> inbox --> writer: rows of each product of the beam, appended to its file
+ * Flow:      assembler --full chunk--> inbox --> writer: rows of each file of the stream, appended to it
  * Threads:   one; it alone uses products and files between start and join.
  * Gaps:      batches that did not come are filled and listed.  After a gap longer than output.max_gap, or where time
  *            has gone back, the next file begins.
@@ -28,9 +28,10 @@ struct beamrec_writer_config {
 };
 
 struct beamrec_writer_stats {
-    struct counter batches;           /* written, to one file or both of a beam */
+    struct counter batches;           /* written, to all files of a stream */
     struct counter expected_heaps;    /* of the batches written and the gaps between them */
     struct counter missing_heaps;     /* of those */
+    struct counter partial_windows;   /* of detected beams: of a heap's, that lack spectra of antennas */
     struct counter files;             /* begun */
     struct counter unwritten_batches; /* because the disk was full */
 };
@@ -42,7 +43,7 @@ int beamrec_writer_create(const struct beamrec_writer_config *config, struct bea
 /* Makes 'stats' public. */
 void beamrec_writer_register(const struct beamrec_writer_stats *stats);
 
-/* "24 batches, 3 of 48 heaps missing". */
+/* "24 batches, 3 of 48 heaps missing", and ", 5 partial windows" where there are any. */
 void beamrec_writer_account(const struct beamrec_writer_stats *stats, char *text, size_t text_bytes);
 
 int beamrec_writer_start(struct beamrec_writer *writer);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -41,7 +42,7 @@ void doctor_beam_recorder_free(struct doctor_file *file)
 
 void doctor_beam_recorder_describe(const struct doctor_file *file, struct finding *finding)
 {
-    size_t n = file->beam_recorder->config.beams.n;
+    size_t n = beamrec_config_n_beams(&file->beam_recorder->config);
 
     SAY(finding->found, "beamrec, %zu beam%s", n, plural(n));
 }
@@ -54,31 +55,44 @@ struct beam_pair {
     size_t n_bad;
 };
 
-static void compare(struct beam_pair *pair, const char *key, double mine, double wanted, const char *why)
+static void compare_texts(struct beam_pair *pair, const char *key, const char *mine, const char *wanted,
+                          const char *why)
 {
-    if (mine == wanted)
+    if (strcmp(mine, wanted) == 0)
         return;
     struct finding *f = doctor_add(pair->doctor, FINDING_FAIL, "config.x-recorder", "");
     SAY(f->subject, "%s, %s", pair->x->name, pair->recorder->name);
-    SAY(f->found, "%s is %.15g, and %.15g for the X-engine", key, mine, wanted);
-    SAY(f->expected, "%s: %.15g", key, wanted);
+    SAY(f->found, "%s is %s, and %s for the X-engine", key, mine, wanted);
+    SAY(f->expected, "%s: %s", key, wanted);
     SAY(f->why, "%s", why);
-    SAY(f->fix, "set %s in %s to %.15g", key, pair->recorder->path, wanted);
+    SAY(f->fix, "set %s in %s to %s", key, pair->recorder->path, wanted);
     pair->n_bad++;
 }
+
+static void compare(struct beam_pair *pair, const char *key, double mine, double wanted, const char *why)
+{
+    char texts[2][32];
+
+    snprintf(texts[0], sizeof(texts[0]), "%.15g", mine);
+    snprintf(texts[1], sizeof(texts[1]), "%.15g", wanted);
+    compare_texts(pair, key, texts[0], texts[1], why);
+}
+
+static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
+static const char mistimed[] = "the file's times are wrong";
 
 static void compare_shapes(struct beam_pair *pair)
 {
     const struct beamrec_config *mine = &pair->recorder->beam_recorder->config;
     const struct beamrec_config_stream *stream = &mine->stream;
     const struct xbgpu_config_recv *recv = &pair->x->xbgpu.recv;
-    static const char refused[] = "every heap is refused (rejected_packets, reason heap_size)";
-    static const char mistimed[] = "the file's times are wrong";
 
     compare(pair, "stream.channels", (double)stream->n_chan, (double)recv->n_chan, "channels get wrong frequencies");
     compare(pair, "stream.channels_per_substream", (double)stream->n_chan_substream, (double)recv->n_chan_substream,
             refused);
-    compare(pair, "stream.spectra_per_heap", (double)stream->spectra_per_heap, (double)recv->spectra_per_heap, refused);
+    if (mine->beams.n > 0)
+        compare(pair, "stream.spectra_per_heap", (double)stream->spectra_per_heap, (double)recv->spectra_per_heap,
+                refused);
     compare(pair, "stream.samples_between_spectra", (double)stream->samples_between_spectra,
             (double)recv->samples_between_spectra, mistimed);
     compare(pair, "time.sync_time", timebase_decimal_to_double(mine->time.sync_time_s),
@@ -87,17 +101,59 @@ static void compare_shapes(struct beam_pair *pair)
             mistimed);
 }
 
-/* How many beams of an X-engine go to the recorder's addresses. */
-static size_t count_taken(const struct beamrec_config *config, const struct doctor_file *x)
+static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgpu_config_detected *x)
 {
+    const struct beamrec_config_detected *mine = beamrec_config_detected(&pair->recorder->beam_recorder->config, i);
+    static const char mixed[] = "heaps are refused (rejected_packets), or powers get to wrong beams, times or channels";
+    const struct {
+        const char *key;
+        int64_t mine, wanted;
+        const char *const *names; /* of choices */
+    } rows[] = {
+        {"beams", mine->n_beams, x->n_beams, NULL},
+        {"products", mine->products, x->products, beamrec_products_choices},
+        {"spectra", mine->window_spectra, x->window_spectra, NULL},
+        {"channels", mine->group_channels, x->group_channels, NULL},
+        {"windows", mine->heap_windows, x->heap_windows, NULL},
+        {"format", mine->format, x->format, beamrec_format_choices},
+    };
+    char key[64];
+
+    for (size_t r = 0; r < ARRAY_LEN(rows); r++) {
+        snprintf(key, sizeof(key), "detected[%zu].%s", i, rows[r].key);
+        if (rows[r].names)
+            compare_texts(pair, key, rows[r].names[rows[r].mine], rows[r].names[rows[r].wanted], mixed);
+        else
+            compare(pair, key, (double)rows[r].mine, (double)rows[r].wanted, mixed);
+    }
+}
+
+static bool takes(const struct endpoint_list *sources, const struct endpoint_list *destination)
+{
+    for (size_t s = 0; s < sources->n; s++)
+        if (endpoint_equal(&sources->items[s], &destination->items[0]))
+            return true;
+    return false;
+}
+
+/* Compares streams of an X-engine that go to the recorder's addresses.  Returns how many beams they have. */
+static size_t compare_streams(struct beam_pair *pair)
+{
+    const struct beamrec_config *config = &pair->recorder->beam_recorder->config;
+    const struct xbgpu_config *x = &pair->x->xbgpu;
     size_t n = 0;
 
-    for (size_t i = 0; i < x->xbgpu.beams.n; i++)
-        for (size_t b = 0; b < config->beams.n; b++) {
-            const struct endpoint_list *sources = &beamrec_config_beam(config, b)->sources;
-            for (size_t s = 0; s < sources->n; s++)
-                n += endpoint_equal(&sources->items[s], &xbgpu_config_beam(&x->xbgpu, i)->destination.items[0]);
-        }
+    for (size_t i = 0; i < x->beams.n; i++)
+        for (size_t b = 0; b < config->beams.n; b++)
+            n += takes(&beamrec_config_beam(config, b)->sources, &xbgpu_config_beam(x, i)->destination);
+    for (size_t i = 0; i < x->detected.n; i++)
+        for (size_t d = 0; d < config->detected.n; d++)
+            if (takes(&beamrec_config_detected(config, d)->sources, &xbgpu_config_detected(x, i)->destination)) {
+                compare_detected(pair, d, xbgpu_config_detected(x, i));
+                n += (size_t)xbgpu_config_detected(x, i)->n_beams;
+            }
+    if (n > 0)
+        compare_shapes(pair);
     return n;
 }
 
@@ -107,10 +163,7 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
 
     for (const struct doctor_file *x = NULL; (x = doctor_next(doctor, DOCTOR_XBGPU, x)); n_x++) {
         struct beam_pair pair = {doctor, recorder, x, 0};
-        size_t n = count_taken(&recorder->beam_recorder->config, x);
-        if (n > 0)
-            compare_shapes(&pair);
-        n_beams += n;
+        n_beams += compare_streams(&pair);
         n_bad += pair.n_bad;
     }
     if (n_beams > 0 && n_bad == 0)
@@ -118,10 +171,10 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
     if (n_x == 0 || n_beams > 0)
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
-    SAY(f->found, "no beam of these X-engines goes to beams[].sources");
-    SAY(f->expected, "beams[].sources: the destinations of a beam, of all X-engines");
+    SAY(f->found, "no beam of these X-engines goes to sources of its beams or detected");
+    SAY(f->expected, "sources: the destinations of a stream, of all X-engines");
     SAY(f->why, "the recorder receives nothing");
-    SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change beams[].sources in %s", recorder->path);
+    SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change sources in %s", recorder->path);
 }
 
 /* ---- This host --------------------------------------------------------------------------------------------------- */
@@ -151,6 +204,11 @@ static void check_directories(struct doctor *doctor, const struct doctor_file *f
     for (size_t b = 0; b < config->beams.n; b++) {
         check_directory(doctor, file, beamrec_config_beam(config, b)->filterbank);
         check_directory(doctor, file, beamrec_config_beam(config, b)->voltages);
+    }
+    for (size_t d = 0; d < config->detected.n; d++) {
+        char *path = beamrec_config_file(beamrec_config_detected(config, d), 0);
+        check_directory(doctor, file, path);
+        free(path);
     }
 }
 

@@ -3,6 +3,7 @@
 #include "common/base/units.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"
+#include "tools/beamrec/powers.h"
 #include "tools/beamrec/product.h"
 #include "tools/beamrec/recv.h"
 
@@ -15,10 +16,34 @@
 #define MEAN        64
 
 static const struct beamrec_product_shape shapes[] = {
-    {.bits = 32, .n_chan = 12, .n_chan_substream = 4, .n_spectra = 16, .sum_spectra = 1, .sum_channels = 1},
-    {.bits = 32, .n_chan = 8, .n_chan_substream = 8, .n_spectra = 32, .sum_spectra = 8, .sum_channels = 2},
-    {.bits = 8, .n_chan = 12, .n_chan_substream = 4, .n_spectra = 16, .sum_spectra = 4, .sum_channels = 4},
-    {.bits = 8, .n_chan = 6, .n_chan_substream = 3, .n_spectra = 16, .sum_spectra = 16, .sum_channels = 1},
+    {.bits = 32,
+     .n_chan = 12,
+     .n_chan_substream = 4,
+     .n_spectra = 16,
+     .sum_spectra = 1,
+     .sum_channels = 1,
+     .n_products = 1},
+    {.bits = 32,
+     .n_chan = 8,
+     .n_chan_substream = 8,
+     .n_spectra = 32,
+     .sum_spectra = 8,
+     .sum_channels = 2,
+     .n_products = 1},
+    {.bits = 8,
+     .n_chan = 12,
+     .n_chan_substream = 4,
+     .n_spectra = 16,
+     .sum_spectra = 4,
+     .sum_channels = 4,
+     .n_products = 1},
+    {.bits = 8,
+     .n_chan = 6,
+     .n_chan_substream = 3,
+     .n_spectra = 16,
+     .sum_spectra = 16,
+     .sum_channels = 1,
+     .n_products = 1},
 };
 
 struct batch {
@@ -156,7 +181,8 @@ TEST(voltages_and_gaps)
                                                 .n_chan_substream = 4,
                                                 .n_spectra = 16,
                                                 .sum_spectra = 1,
-                                                .sum_channels = 1};
+                                                .sum_channels = 1,
+                                                .n_products = 1};
     struct beamrec_product product;
 
     ck_assert_int_eq(beamrec_product_init(&product, &shape), 0);
@@ -193,9 +219,10 @@ static const struct {
 
 TEST(packets_are_known, .end = ARRAY_LEN(packets))
 {
-    static const unsigned beams[] = {3, 5};
+    static const unsigned streams[] = {3, 5};
+    const struct beamrec_heap heaps[] = {[5] = beamrec_heap_of_voltages(512)};
     const struct beamrec_recv_context context = {
-        .n_chan = 16, .n_chan_substream = 4, .heap_bytes = 512, .beam_of_endpoint = beams};
+        .n_chan = 16, .n_chan_substream = 4, .heaps = heaps, .member_of_endpoint = streams};
     struct receiver_identity identity = {.source = UINT32_MAX};
 
     ck_assert_msg(beamrec_recv_identify(&context, 1, &packets[_i].packet, &identity) == packets[_i].reject, "%s",
@@ -205,6 +232,56 @@ TEST(packets_are_known, .end = ARRAY_LEN(packets))
     ck_assert_uint_eq(identity.member, 5);
     ck_assert_uint_eq(identity.source, packets[_i].packet.wanted[1] / 4);
     ck_assert_uint_eq(identity.wire_timestamp, packets[_i].packet.wanted[0]);
+}
+
+/* 2 beams of 4 products, 3 windows and 5 groups: floats of 3 fractions, 40 offsets and scales, and 120 powers. */
+static const struct {
+    const char *what;
+    bool is_uint8;
+    struct spead_packet packet; /* wanted: timestamp, frequency, bf_raw, powers, fractions, offsets, scales */
+    enum reject reject;
+} powers_packets[] = {
+    {"floats", false, {.heap_length = 492, .found = 0x1b, .immediate = 3, .wanted = {1, 8, 0, 12}}, REJECT_NONE},
+    {"8 bits",
+     true,
+     {.heap_length = 452, .found = 0x7b, .immediate = 3, .wanted = {1, 8, 0, 332, 0, 12, 172}},
+     REJECT_NONE},
+    {"voltages", false, {.heap_length = 492, .found = 7, .immediate = 3, .wanted = {1, 8, 0}}, REJECT_NO_ITEMS},
+    {"no fractions",
+     false,
+     {.heap_length = 492, .found = 0x0b, .immediate = 3, .wanted = {1, 8, 0, 12}},
+     REJECT_NO_ITEMS},
+    {"no scales",
+     true,
+     {.heap_length = 452, .found = 0x3b, .immediate = 3, .wanted = {1, 8, 0, 332, 0, 12}},
+     REJECT_NO_ITEMS},
+    {"other windows",
+     false,
+     {.heap_length = 492, .found = 0x1b, .immediate = 3, .wanted = {1, 8, 0, 8}},
+     REJECT_NO_ITEMS},
+    {"another size",
+     false,
+     {.heap_length = 496, .found = 0x1b, .immediate = 3, .wanted = {1, 8, 0, 12}},
+     REJECT_HEAP_SIZE},
+    {"between substreams",
+     false,
+     {.heap_length = 492, .found = 0x1b, .immediate = 3, .wanted = {1, 7, 0, 12}},
+     REJECT_BAD_FREQUENCY},
+};
+
+TEST(packets_of_powers_are_known, .end = ARRAY_LEN(powers_packets))
+{
+    static const unsigned streams[] = {0};
+    const struct beamrec_powers powers = {
+        .n_beams = 2, .n_windows = 3, .n_products = 4, .n_groups = 5, .is_uint8 = powers_packets[_i].is_uint8};
+    const struct beamrec_heap heap = beamrec_heap_of_powers(&powers);
+    const struct beamrec_recv_context context = {
+        .n_chan = 16, .n_chan_substream = 4, .heaps = &heap, .member_of_endpoint = streams};
+    struct receiver_identity identity;
+
+    ck_assert_msg(beamrec_recv_identify(&context, 0, &powers_packets[_i].packet, &identity) ==
+                      powers_packets[_i].reject,
+                  "%s", powers_packets[_i].what);
 }
 
 SUITE(.timeout_s = 60, .start = random_start);

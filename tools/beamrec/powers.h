@@ -1,0 +1,39 @@
+/* powers.h - what a heap of detected beams holds, as X-engines send it (docs/beams.md).
+ *
+ *   beam_fractions   float [window]
+ *   beam_offsets     float [beam][product][group], with uint8 only
+ *   beam_scales      the same
+ *   beam_powers      float or uint8 [beam][window][product][group]
+ * A group is the channels of a sum, rising in frequency.  Powers of 8 bits are offset + scale * value.  Numbers are
+ * little-endian, as this host's.  Pure. */
+#ifndef TOOLS_BEAMREC_POWERS_H
+#define TOOLS_BEAMREC_POWERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct beamrec_powers {
+    size_t n_beams, n_windows, n_products, n_groups; /* groups of one substream */
+    bool is_uint8;
+};
+
+/* Bytes from the heap's begin to each item. */
+static inline size_t beamrec_powers_offsets_at(const struct beamrec_powers *powers)
+{
+    return powers->n_windows * sizeof(float);
+}
+
+size_t beamrec_powers_scales_at(const struct beamrec_powers *powers);
+size_t beamrec_powers_at(const struct beamrec_powers *powers);
+
+size_t beamrec_powers_heap_bytes(const struct beamrec_powers *powers);
+
+/* The share of the antennas' spectra that a window has: more than 0 where it has any. */
+float beamrec_powers_fraction(const uint8_t *heap, size_t window);
+
+/* Reads the powers of one window and product: out [group]. */
+void beamrec_powers_read(const struct beamrec_powers *powers, const uint8_t *heap, size_t beam, size_t window,
+                         size_t product, double *out);
+
+#endif
