@@ -23,9 +23,13 @@ def run(tmp_path, **changes):
 def test_found(tmp_path):
     code, said = run(tmp_path)
     assert code == 0 and ": found;" in said, said
+    snr = {name: float(found) for name, found in re.findall(r"^ *([a-z-]+) +([0-9.]+)   ", said, re.M)}
+    assert snr["minimum"] < 6 < snr["incoherent"] and abs(snr["on-source"] / snr["incoherent"] / 8**0.5 - 1) < 0.1, said
 
 
 def test_not_found(tmp_path):
-    """Beams on a wrong sky: the delays of the beams are not the pulsar's."""
+    """Beams on a wrong sky: the delays of the beams are not the pulsar's.  The incoherent beam has none."""
     code, said = run(tmp_path, BEAMS='["minimum", "on-source"]')
     assert code == 1 and "NOT as predicted" in said, said
+    bad = [line.split()[0] for line in said.splitlines() if line.endswith("| NOT as predicted")]
+    assert bad == ["on-source", "minimum"], said
