@@ -130,8 +130,7 @@ static const struct config_section sections[] = {
 };
 
 const struct config_table beamrec_config_table = {.program = "beamrec",
-                                                  .help =
-                                                      "Recorder: tied-array beams in, filterbank and DADA files out.",
+                                                  .help = "Recorder: beams in, filterbank and DADA files out.",
                                                   .sections = sections,
                                                   .n_sections = ARRAY_LEN(sections)};
 
