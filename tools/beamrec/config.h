@@ -93,8 +93,8 @@ static inline const struct beamrec_config_detected *beamrec_config_detected(cons
 
 struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
 
-/* The name of the file of a beam of a stream of detected beams: {beam} becomes its number.  The caller's to free, or NULL
- * where there is no memory. */
+/* The name of the file of one of the stream's beams: {beam} becomes its number.  The caller's to free, or NULL where
+ * there is no memory. */
 char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t beam);
 
 /* Streams are counted in the order of the configuration: first the voltage beams, then those of detected beams. */

@@ -1,4 +1,5 @@
-/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  Boot order, and shutdown as its mirror.
+/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  Boot order, and shutdown as
+ * its mirror.
  *
  *   X-engines --packets--> receive thread --batches--> writer thread --rows--> files
  *                                ^---- free chunks ----'

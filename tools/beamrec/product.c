@@ -179,21 +179,34 @@ static void choose_scales(struct beamrec_product *product)
         choose_scale(product, p, FULL_FRACTION * largest);
 }
 
-static void write_powers(struct beamrec_product *product)
+/* Writes a row's groups of product p, the highest first. */
+static void write_groups(const struct beamrec_product *product, size_t p, const double *powers, uint8_t *out)
 {
+    double offset = product->levels[p].offset, scale = product->levels[p].scale;
     size_t n = product->n_groups;
 
-    for (size_t i = 0; i < product->n_rows * product->n_columns; i++) {
-        double power = product->powers[i / n * n + n - 1 - i % n];
-        if (product->shape.bits == 32) {
-            float value = (float)power;
-            memcpy(product->rows + i * sizeof(value), &value, sizeof(value));
-        } else {
-            size_t p = i / n % product->shape.n_products;
-            double level = rint((power - product->levels[p].offset) * product->levels[p].scale);
-            product->rows[i] = (uint8_t)(level > 0 ? fmin(level, 255) : 0); /* also of no number */
+    if (product->shape.bits == 32) {
+        for (size_t i = 0; i < n; i++) {
+            float value = (float)powers[n - 1 - i];
+            memcpy(out + i * sizeof(value), &value, sizeof(value));
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            double level = (powers[n - 1 - i] - offset) * scale;
+            out[i] = (uint8_t)(level > 0 ? rint(level < 255 ? level : 255) : 0); /* 0 if it is not a number */
         }
     }
+}
+
+static void write_powers(struct beamrec_product *product)
+{
+    size_t n = product->n_groups, bytes = (size_t)product->shape.bits / 8;
+
+    for (size_t row = 0; row < product->n_rows; row++)
+        for (size_t p = 0; p < product->shape.n_products; p++) {
+            size_t first = row * product->n_columns + p * n;
+            write_groups(product, p, product->powers + first, product->rows + first * bytes);
+        }
 }
 
 void beamrec_product_fill(struct beamrec_product *product, const uint8_t *present, const uint8_t *heaps)

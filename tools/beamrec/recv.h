@@ -1,7 +1,7 @@
 /* recv.h - which packets are ours, and to which heap they belong.
  *
- * One receiver; a member is a stream, which its address tells: a voltage beam, or detected beams that share their heaps.
- * The sources of a member are the substreams, and a chunk is the heaps of one batch. */
+ * One receiver; a member is a stream, which its address tells: a voltage beam, or detected beams that share their
+ * heaps.  The sources of a member are the substreams, and a chunk is the heaps of one batch. */
 #ifndef TOOLS_BEAMREC_RECV_H
 #define TOOLS_BEAMREC_RECV_H
 
