@@ -10,6 +10,7 @@
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
 #include "xbgpu/beam_stream.h"
+#include "xbgpu/detected_health.h"
 #include "xbgpu/steering.h"
 
 #include <errno.h>
@@ -58,6 +59,7 @@ struct detected_stream {
     struct outbuf_pool pool;
     struct device_kernel *detect, *finish;
     struct xbgpu_beam_stream sent;
+    struct xbgpu_detected_health health;
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter skipped_heaps; /* no antenna was there */
@@ -300,6 +302,7 @@ void xbgpu_detected_push(struct outbuf *base)
     s->sent.n_clipped += n_clipped;
     if (n_present == 0)
         counter_add(&s->skipped_heaps, 1);
+    xbgpu_detected_health_take(&s->health, p->number, p->payload, p->saturated, p->n_present);
     p->group.send = n_present > 0 && xbgpu_beam_stream_sends(&s->sent, timestamp);
     p->group.ready_ns = p->last_arrival_ns;
     p->heap.items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
@@ -319,6 +322,18 @@ void xbgpu_detected_log(const struct xbgpu_detected *detected)
         log_info("%s: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
                  s->config->name, counter_get(&s->skipped_heaps), counter_get(&s->dropped_heaps));
     }
+}
+
+void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into)
+{
+    json_t *streams = json_array();
+
+    for (size_t i = 0; detected && i < detected->n; i++) {
+        const struct xbgpu_config_detected *c = detected->streams[i].config;
+        json_array_append_new(streams, json_pack("{s:s, s:I, s:o}", "name", c->name, "beams", (json_int_t)c->n_beams,
+                                                 "destinations", status_endpoints(&c->destination)));
+    }
+    json_object_set_new(into, "detected", streams);
 }
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
@@ -486,6 +501,8 @@ static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)
         err = create_buffer(s, &s->buffers[b]);
     register_metrics(s);
     if (!err)
+        err = xbgpu_detected_health_init(&s->health, d->config, d->layout, (size_t)(s - d->streams));
+    if (!err)
         err = xbgpu_beam_stream_init(&s->sent, s->config->name, s->config->send_enabled, d->engine->c.sensors,
                                      timebase_unix_ns(&d->timebase, 0));
     return err ? err : open_stream(s, why, why_bytes);
@@ -539,6 +556,7 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected)
             xbgpu_steering_fini(&s->steering);
         device_kernel_destroy(s->detect);
         device_kernel_destroy(s->finish);
+        xbgpu_detected_health_fini(&s->health);
         free(s->buffers);
     }
     free(detected->streams);

@@ -15,6 +15,7 @@
 #ifndef XBGPU_DETECTED_H
 #define XBGPU_DETECTED_H
 
+#include "common/http/status.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/output.h"
@@ -60,6 +61,9 @@ bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outb
 
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_detected_push(struct outbuf *buffer);
+
+/* [HTTP] Adds "detected". */
+void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into);
 
 /* Logs what each stream sent.  After the senders have stopped. */
 void xbgpu_detected_log(const struct xbgpu_detected *detected);

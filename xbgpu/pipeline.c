@@ -99,6 +99,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
     xbgpu_fengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
     xbgpu_beam_health_describe(xbgpu_beams_health(p->beams), query, into);
+    xbgpu_detected_describe(p->detected, into);
     xbgpu_send_describe(p->send, into);
 }
 
