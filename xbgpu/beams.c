@@ -48,7 +48,6 @@ struct beam_buffer {
 struct beam_output {
     const struct xbgpu_config_beam *config; /* [const] */
     struct xbgpu_beam_stream sent;
-    struct counter audits, audit_failures;
 };
 
 struct xbgpu_beams {
@@ -268,10 +267,10 @@ bool xbgpu_beams_check(struct outbuf *base)
 
     if (!audit->drawn)
         return true;
-    counter_add(&output->audits, 1);
+    counter_add(&output->sent.audits, 1);
     if (xbgpu_beam_audit_agrees(audit, buffer->payloads, b->payload_bytes, buffer->renormalise, buffer->first_batch))
         return true;
-    counter_add(&output->audit_failures, 1);
+    counter_add(&output->sent.audit_failures, 1);
     log_limited(&limit, LOG_LEVEL_ERROR,
                 "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
                 "corrupts data",
@@ -338,12 +337,8 @@ uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
 
 void xbgpu_beams_log(const struct xbgpu_beams *beams)
 {
-    for (size_t beam = 0; beams && beam < beams->n; beam++) {
-        const struct beam_output *output = &beams->outputs[beam];
-        xbgpu_beam_stream_log(&output->sent);
-        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", output->config->name, counter_get(&output->audits),
-                 counter_get(&output->audit_failures));
-    }
+    for (size_t beam = 0; beams && beam < beams->n; beam++)
+        xbgpu_beam_stream_log(&beams->outputs[beam].sent);
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
                  counter_get(&beams->skipped_heaps), counter_get(&beams->dropped_heaps));
@@ -446,16 +441,6 @@ static int create_kernel(struct xbgpu_beams *b)
     return device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &b->kernel);
 }
 
-static void register_audit(struct beam_output *output)
-{
-    char labels[128] = "";
-
-    stats_label(labels, sizeof(labels), "stream", output->config->name);
-    stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &output->audits);
-    stats_counter("xbgpu_audit_failures", "Products of which host and device had different sums.", labels,
-                  &output->audit_failures);
-}
-
 static int create_streams(struct xbgpu_beams *b)
 {
     int err = 0;
@@ -468,7 +453,6 @@ static int create_streams(struct xbgpu_beams *b)
         struct beam_output *output = &b->outputs[i];
         output->config = xbgpu_config_beam(b->config, i);
         b->destinations.items[b->destinations.n++] = output->config->destination.items[0];
-        register_audit(output);
         err = xbgpu_beam_stream_init(&output->sent, output->config->name, output->config->send_enabled,
                                      b->engine->c.sensors, timebase_unix_ns(&b->timebase, 0));
     }

@@ -10,6 +10,7 @@
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
 #include "xbgpu/beam_stream.h"
+#include "xbgpu/detected_audit.h"
 #include "xbgpu/detected_health.h"
 #include "xbgpu/steering.h"
 
@@ -60,6 +61,7 @@ struct detected_stream {
     struct device_kernel *detect, *finish;
     struct xbgpu_beam_stream sent;
     struct xbgpu_detected_health health;
+    struct xbgpu_detected_audit audit;
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter skipped_heaps; /* no antenna was there */
@@ -116,6 +118,7 @@ static void finish_heap(struct detected_stream *s, struct device_stream *compute
         ((float *)p->payload)[w] = (float)((double)p->n_present[w] / whole);
     device_launch(compute, s->finish, &grid, &args);
     outbuf_finish(&p->base, compute, download);
+    xbgpu_detected_audit_fetch(&s->audit, p, download, p->device_powers);
     device_copy(download, p->payload + z->fractions_bytes, made, made_bytes);
     device_copy(download, p->saturated, p->device_saturated, z->n_beams * sizeof(*p->saturated));
     outbuf_download(&p->base, download);
@@ -132,6 +135,7 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     memset(p->n_present, 0, (size_t)s->config->heap_windows * sizeof(*p->n_present));
     device_fill(compute, p->device_powers, 0, s->sizes.n_powers * sizeof(*p->device_powers));
     device_fill(compute, p->device_saturated, 0, s->sizes.n_beams * sizeof(*p->device_saturated));
+    xbgpu_detected_audit_draw(&s->audit, p, number);
     s->open = p;
     return true;
 }
@@ -193,12 +197,16 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
-    int64_t n_spectra = (int64_t)s->detected->layout->n_spectra;
+    int64_t n_spectra = (int64_t)s->detected->layout->n_spectra, first = first_spectrum(s->detected, input, 0);
     int64_t end_batch = -floor_div(-end, n_spectra);
 
     for (int64_t batch = floor_div(begin, n_spectra), next; batch < end_batch; batch = next) {
         next = xbgpu_steering_make(&s->steering, compute, batch, end_batch);
         add_batches(s, compute, input, batch, next);
+        int64_t from = batch * n_spectra > begin ? batch * n_spectra : begin;
+        int64_t to = next * n_spectra < end ? next * n_spectra : end;
+        xbgpu_detected_audit_take(&s->audit, s->open, compute, input, first, from, to, s->steering.coefficients,
+                                  s->steering.exponents);
     }
     count_present(s, input, begin, end);
     s->open->end = end;
@@ -282,6 +290,28 @@ bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outb
     for (size_t i = 0; detected && i < detected->n; i++)
         if (buffer->pool == &detected->streams[i].pool)
             return true;
+    return false;
+}
+
+bool xbgpu_detected_check(struct outbuf *base)
+{
+    static struct log_limit limit;
+    struct powers *p = (struct powers *)base;
+    struct detected_stream *s = p->stream;
+    struct xbgpu_detected_audit *audit = &s->audit;
+
+    if (!xbgpu_detected_audit_has(audit, p))
+        return true;
+    counter_add(&s->sent.audits, 1);
+    if (xbgpu_detected_audit_agrees(audit, p->payload))
+        return true;
+    counter_add(&s->sent.audit_failures, 1);
+    log_limited(
+        &limit, LOG_LEVEL_ERROR,
+        "%s.%zu: the device's powers in channels from %zu on, window %zu, heap %lld are wrong: memory, bus or GPU "
+        "corrupts data",
+        s->config->name, audit->beam, audit->group * (size_t)s->config->group_channels, audit->window,
+        (long long)p->number);
     return false;
 }
 
@@ -503,6 +533,8 @@ static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)
     if (!err)
         err = xbgpu_detected_health_init(&s->health, d->config, d->layout, (size_t)(s - d->streams));
     if (!err)
+        err = xbgpu_detected_audit_init(&s->audit, d->config, d->layout, (size_t)(s - d->streams), d->engine->c.device);
+    if (!err)
         err = xbgpu_beam_stream_init(&s->sent, s->config->name, s->config->send_enabled, d->engine->c.sensors,
                                      timebase_unix_ns(&d->timebase, 0));
     return err ? err : open_stream(s, why, why_bytes);
@@ -557,6 +589,7 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected)
         device_kernel_destroy(s->detect);
         device_kernel_destroy(s->finish);
         xbgpu_detected_health_fini(&s->health);
+        xbgpu_detected_audit_fini(&s->audit, device);
         free(s->buffers);
     }
     free(detected->streams);

@@ -59,6 +59,9 @@ int64_t xbgpu_detected_next_samples(struct xbgpu_detected *detected, size_t beam
 /* Whether a buffer is one of detected beams. */
 bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outbuf *buffer);
 
+/* Compares a power of a downloaded buffer with the host's, where one was drawn.  Returns whether they agree. */
+bool xbgpu_detected_check(struct outbuf *buffer);
+
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_detected_push(struct outbuf *buffer);
 

@@ -15,6 +15,7 @@
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
+#include "xbgpu/detected_audit.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/steering.h"
 #include "xbgpu/gate.h"
@@ -263,6 +264,11 @@ bool xbgpu_renormalises(const struct xbgpu_config *config)
     return any;
 }
 
+bool xbgpu_can_read(const struct xbgpu_config *config)
+{
+    return !config->recv.base.direct && !config->recv.base.gpudirect;
+}
+
 /* What beams take (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
@@ -294,6 +300,7 @@ static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *conf
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_plus(s.heap_bytes, saturated));
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_times(s.n_powers, sizeof(int64_t)));
     xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
+    xbgpu_detected_audit_add_memory(l, config, on_gpu, i);
 }
 
 /* What an output takes: its dumps (send.c), sums and counts (output.c). */
@@ -560,7 +567,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
 /* What chunks have that the host cannot read, it cannot sum again. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
-    if (!config->recv.base.direct && !config->recv.base.gpudirect)
+    if (xbgpu_can_read(config))
         return;
     if (config_given(errors, &out->audit_samples) && out->audit_samples > 0)
         config_error(errors, &out->audit_samples,

@@ -69,6 +69,9 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
 /* Spectra by which an input that is shifted by so many is later than the foremost that may be: shift and lag. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
+/* Whether the host can read the voltages that came. */
+bool xbgpu_can_read(const struct xbgpu_config *config);
+
 /* The shift that recv gives input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 

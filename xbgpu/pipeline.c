@@ -46,6 +46,8 @@ static void downloaded(struct engine *engine, struct outbuf *base)
         return;
     }
     if (xbgpu_detected_own(p->detected, base)) {
+        if (!xbgpu_detected_check(base))
+            xbgpu_send_fail(p->send);
         xbgpu_detected_push(base);
         return;
     }

@@ -142,6 +142,8 @@ def test_detected_figures(daemon, work, rng):
         figures_are(m, config, s, beam, heaps)
         for s in config["detected"] for (name, beam), heaps in expected.items() if name == s["name"]), "measured")
     assert metrics.get("xbgpu_output_b_zero_powers_ratio", stream="powers0.1") == 1
+    assert all(metrics.get("xbgpu_audits_total", stream=s["name"]) > 0 == metrics.get("xbgpu_audit_failures_total", stream=s["name"])
+               for s in config["detected"])
     status = fed.process.status()
     assert [(d["name"], d["beams"]) for d in status["detected"]] == [("powers0", 3), ("powers1", 1), ("powers2", 1), ("powers3", 1)]
     beam = next(s for s in status["streams"] if s["stream"] == "powers1.0")
