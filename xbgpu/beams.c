@@ -64,7 +64,8 @@ struct xbgpu_beams {
     struct xbgpu_steering steering;
     struct device_kernel *kernel;
     struct outbuf_pool pool;
-    struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
+    struct beam_buffer *buffers; /* [n_buffers] */
+    size_t n_buffers;            /* [const] */
     bool taken;                  /* all of the current input has been queued, or dropped */
     struct beam_output *outputs; /* [n] */
     struct endpoint_list destinations;
@@ -501,10 +502,10 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
     config.descriptors = descriptors;
     config.n_descriptors = b->n_items;
     config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
-    config.max_jobs = XBGPU_BEAM_BUFFERS;
+    config.max_jobs = b->n_buffers;
     config.stats = &b->stats;
     int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);
-    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; !err && i < b->n_buffers; i++)
         err = sender_add_memory(b->send, b->buffers[i].payloads, b->layout->n_batches * b->n * b->payload_bytes, why,
                                 why_bytes);
     return err;
@@ -528,12 +529,14 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->n_items = config->steering.antenna_mask ? N_ITEMS : ITEM_MASK;
     b->renormalises = xbgpu_renormalises(config);
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
-    int err = create_parameters(b);
+    b->n_buffers = xbgpu_beam_buffers(config, layout);
+    b->buffers = calloc(b->n_buffers, sizeof(*b->buffers));
+    int err = b->buffers ? create_parameters(b) : -ENOMEM;
     if (!err)
         err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->parameters, b->n);
     if (!err)
         err = create_kernel(b);
-    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; !err && i < b->n_buffers; i++)
         err = create_buffer(b, &b->buffers[i]);
     if (!err)
         err = create_streams(b);
@@ -555,11 +558,12 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
 
     if (!b)
         return;
-    for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; b->buffers && i < b->n_buffers; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
     xbgpu_beam_health_destroy(b->health);
     device_kernel_destroy(b->kernel);
+    free(b->buffers);
     free(b->parameters);
     free(b->outputs);
     free(b->destinations.items);

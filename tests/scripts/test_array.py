@@ -331,7 +331,7 @@ ERRORS = [
     # What hosts cannot carry.
     ("      - {name: ens1f1np1, rate: 100}", "      - {name: ens1f1np1, rate: 50}",
      ["#:33: cbf4 would receive 69.6", "Gb/s on ens1f1np1, which carries 50: move engines (x3, x4)"]),
-    ("    memory: 128  # GiB", "    memory: 0.5", ["#:13: the engines of cbf1 need about 1.07"]),
+    ("    memory: 128  # GiB", "    memory: 0.5", ["#:13: the engines of cbf1 need about 1.1"]),
     ("    cores: 32", "    cores: 8", ["#:12: the engines of cbf1 have 11 busy threads, and it has 8 cores"]),
 ]
 

@@ -132,6 +132,7 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
 @pytest.mark.parametrize("stream, recv, sentence", [
     ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
     ({"channels": 3}, {}, "channels of powers0 do not divide recv.channels_per_substream"),
+    ({"buffers": 1}, {}, "buffers must be at least 2, not 1: heaps of powers0 that end in one chunk: 1"),
     ({"name": "beam"}, {}, "the name of beam beam0 begins with the name of detected beams beam"),
 ])
 def test_refused(stream, recv, sentence, work):
