@@ -88,12 +88,22 @@ void xbgpu_beam_control_gain(struct xbgpu_beam_control *c, struct katcp_call *ca
     set_beam(c, beam, call, beam && xbgpu_beam_settings_take_gain(beam, call));
 }
 
+static bool has_coherent_beams(const struct xbgpu_beam_control *c)
+{
+    for (size_t b = 0; b < c->settings.n; b++)
+        if (!c->settings.items[b].is_incoherent)
+            return true;
+    return false;
+}
+
 void xbgpu_beam_control_calibration(struct xbgpu_beam_control *c, struct katcp_call *call)
 {
     size_t input;
 
     if (c->settings.n == 0)
         katcp_fail(call, "there are no beams");
+    else if (!has_coherent_beams(c))
+        katcp_fail(call, "the incoherent beam takes no calibration, and there are no other beams");
     else if (xbgpu_has_slot(c->engine->channel, call) && xbgpu_arg_input(c->labels, call, 0, &input) &&
              xbgpu_calibration_take(&c->calibration, input, call)) {
         struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_CALIBRATION, call);

@@ -8,6 +8,7 @@
 #include "common/katcp/python_number.h"
 #include "common/katcp/server.h"
 #include "common/telemetry/stats.h"
+#include "xbgpu/incoherent.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,21 +45,42 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
+/* Whether an incoherent beam can have these weights and this gain. */
+static bool has_range(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *weights, double gain)
+{
+    for (size_t i = 0; s->is_incoherent && i < s->n; i++) {
+        if (weights[i] < 0) {
+            katcp_fail(call, "a weight of an incoherent beam must not be negative, but is %g", weights[i]);
+            return false;
+        }
+        if (!(weights[i] * gain * gain <= s->max_amplitude)) {
+            katcp_fail(call, "a weight times the square of the gain must be at most %g in beam %s, but is %g",
+                       s->max_amplitude, s->name, weights[i] * gain * gain);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call)
 {
     if (!has_n_values(settings, call, "weights"))
         return false;
     size_t n_given = (size_t)katcp_n_args(call) - 1;
-    double *weights = calloc(settings->n, sizeof(*weights));
-    bool good = weights;
+    double *given = calloc(n_given, sizeof(*given)), *weights = calloc(settings->n, sizeof(*weights));
+    bool good = given && weights;
 
     if (!good)
         katcp_fail(call, "out of memory");
     for (size_t a = 0; good && a < n_given; a++)
-        good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &weights[a]);
+        good = read_limited(call, 1 + (int)a, "a weight", XBGPU_BEAM_MAX, &given[a]);
     for (size_t i = 0; good && i < settings->n; i++)
-        settings->weights[i] = weights[i * n_given / settings->n];
+        weights[i] = given[i * n_given / settings->n];
+    good = good && has_range(settings, call, weights, settings->gain);
+    if (good)
+        memcpy(settings->weights, weights, settings->n * sizeof(*weights));
     settings->is_set = settings->is_set || good;
+    free(given);
     free(weights);
     return good;
 }
@@ -155,6 +177,10 @@ bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struc
     size_t n_given = n_args - 1 - is_timed;
     int64_t start_samples = XBGPU_BEAM_ALWAYS;
 
+    if (settings->is_incoherent) {
+        katcp_fail(call, "beam %s is incoherent, so it has no delays", settings->name);
+        return false;
+    }
     if (!is_timed && !has_n_values(settings, call, "delays"))
         return false;
     if (is_timed && !read_load_time(settings, call, past_samples, &start_samples))
@@ -180,7 +206,7 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
 {
     double gain;
 
-    if (!read_limited(call, 1, "a gain", XBGPU_BEAM_MAX, &gain))
+    if (!read_limited(call, 1, "a gain", XBGPU_BEAM_MAX, &gain) || !has_range(settings, call, settings->weights, gain))
         return false;
     settings->gain = gain;
     settings->is_set = true;
@@ -281,6 +307,8 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
+    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* kept of a coherent beam */
+        return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
     s->models[a][DELAY_PHASE] = numbers[2];
@@ -297,7 +325,7 @@ static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu
     long a = find_antenna(all, s, row);
     int64_t unix_ns;
 
-    if (a < 0 || !read_numbers(row, 4, limits, XBGPU_BEAM_NUMBERS, numbers) ||
+    if (a < 0 || s->is_incoherent || !read_numbers(row, 4, limits, XBGPU_BEAM_NUMBERS, numbers) ||
         timebase_parse_unix_ns(row->fields[3], &unix_ns))
         return false;
     int64_t samples = timebase_samples_nearest(&s->timebase, unix_ns), newest = s->starts.samples[s->starts.n - 1];
@@ -395,6 +423,7 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
     double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
 
     size_t n_pols = settings->n / settings->n_ants;
+    double gain = settings->is_incoherent ? settings->gain * settings->gain : settings->gain;
     for (size_t i = 0; i < settings->n; i++) {
         const double *numbers = numbers_of(settings, model)[i];
         double phase = numbers[DELAY_PHASE] / (2 * M_PI) - numbers[DELAY_S] * from_centre_hz;
@@ -402,7 +431,7 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
         double slope = -numbers[DELAY_S] * chan_hz, slope_rate = -numbers[DELAY_RATE] * chan_hz;
         struct beam_steering *row = &steering[i % n_pols * settings->n_ants + i / n_pols];
         *row = (struct beam_steering){
-            .amplitude = (float)(settings->weights[i] * settings->gain),
+            .amplitude = (float)(settings->weights[i] * gain),
             .phase_rate = phase_of(phase_rate * half_s),
             .slope_rate = phase_of(slope_rate * half_s),
         };
@@ -465,7 +494,8 @@ static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t 
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns)
 {
     set_list(settings, &settings->weight, unix_ns, "[", settings->weights, settings->n, "]");
-    show_delays(settings, samples, unix_ns);
+    if (!settings->is_incoherent)
+        show_delays(settings, samples, unix_ns);
     sensor_set_real(&settings->quantiser_gain, unix_ns, SENSOR_NOMINAL, settings->gain);
     show_zero_weights(settings);
 }
@@ -476,20 +506,22 @@ static int add_sensors(struct xbgpu_beam_settings *s)
         const char *name, *help;
         enum sensor_type type;
         struct sensor *sensor;
+        bool is_absent;
     } rows[] = {
-        {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight},
+        {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight, false},
         {"delay",
          "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): these hold from the "
          "timestamp on; phases are those at the centre of the whole stream.",
-         SENSOR_STRING, &s->delay},
-        {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain},
-        {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed},
+         SENSOR_STRING, &s->delay, s->is_incoherent},
+        {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
+        {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},
     };
-    size_t n = ARRAY_LEN(rows) - !s->has_seed;
     int err = 0;
 
-    for (size_t i = 0; !err && i < n; i++) {
+    for (size_t i = 0; !err && i < ARRAY_LEN(rows); i++) {
         char name[160];
+        if (rows[i].is_absent)
+            continue;
         snprintf(name, sizeof(name), "%s.%s", s->name, rows[i].name);
         const struct sensor_desc about = {.name = name, .description = rows[i].help, .units = "", .type = rows[i].type};
         err = sensors_add(s->sensors, rows[i].sensor, &about, (struct sensor_reading){0});
@@ -552,7 +584,11 @@ int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, cons
     char name[96];
 
     snprintf(name, sizeof(name), "%s.%zu", stream->name, beam);
-    *settings = (struct xbgpu_beam_settings){.name = strdup(name)};
+    *settings = (struct xbgpu_beam_settings){
+        .name = strdup(name),
+        .is_incoherent = stream->kind == XBGPU_BEAM_INCOHERENT,
+        .max_amplitude = xbgpu_incoherent_max(config, stream),
+    };
     return init(settings, config, beam == 0 ? stream->name : NULL, (size_t)config->recv.n_ants * N_POLS, sensors);
 }
 

@@ -2,7 +2,8 @@
  * steering that the device makes coefficients of.
  *
  * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each
- * antenna instead, which both of its inputs take.
+ * antenna instead, which both of its inputs take.  An incoherent beam has weights of powers, which are not negative, and
+ * no delays: an input's amplitude is its weight times the square of the gain (incoherent.h).
  *
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
@@ -54,7 +55,9 @@ struct xbgpu_beam_settings {
     double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
     double gain;                          /* the quantiser's */
     bool has_seed;                        /* of a dither */
-    bool is_set;                          /* weights, delays or gain */
+    bool is_incoherent;                   /* has no delays, and a limit of amplitudes: */
+    double max_amplitude;
+    bool is_set; /* weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;

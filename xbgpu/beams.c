@@ -94,6 +94,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     const struct beamform_args args = {
         .voltages = input->voltages,
         .coefficients = b->steering.coefficients,
+        .fragments = b->steering.fragments,
         .exponents = b->steering.exponents,
         .beams = b->steering.parameters,
         .slots = b->steering.slots,

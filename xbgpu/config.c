@@ -6,6 +6,7 @@
 static const char *const encoding_choices[] = {"twos_complement", "offset", NULL};
 static const char *const kind_choices[] = {"correlate", NULL};
 static const char *const dither_choices[] = {"uniform", "none", NULL};
+static const char *const beam_kind_choices[] = {"coherent", "incoherent", NULL};         /* enum xbgpu_beam_kind */
 static const char *const products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL}; /* enum beam_products */
 static const char *const power_format_choices[] = {"float32", "uint8", NULL};
 static const char *const missing_choices[] = {"flag", "weights", NULL};
@@ -125,6 +126,8 @@ static const struct config_key beam_keys[] = {
 static const struct config_key detected_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64,
                "Name of the stream, whose beams are called NAME.0, NAME.1 and so on."),
+    KEY_ENUM("kind", kind, "coherent", beam_kind_choices,
+             "Powers of sums of the antennas' voltages, or the sum of the antennas' powers, which is one beam."),
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX, "Beams of both polarisations, which share heaps."),
     KEY_ENUM("products", products, "I", products_choices,
              "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),

@@ -23,6 +23,7 @@
 enum xbgpu_encoding { XBGPU_TWOS_COMPLEMENT, XBGPU_OFFSET };
 enum xbgpu_output_kind { XBGPU_CORRELATE };
 enum xbgpu_dither { XBGPU_DITHER_UNIFORM, XBGPU_DITHER_NONE };
+enum xbgpu_beam_kind { XBGPU_BEAM_COHERENT, XBGPU_BEAM_INCOHERENT };
 enum xbgpu_power_format { XBGPU_POWER_FLOAT32, XBGPU_POWER_UINT8 };
 enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
@@ -75,9 +76,10 @@ struct xbgpu_config_beam {
     bool renormalise; /* for missing antennas */
 };
 
-/* Detected beams of both polarisations that share their heaps. */
+/* Detected beams of both polarisations that share their heaps; or the incoherent beam, alone. */
 struct xbgpu_config_detected {
     char *name;
+    int kind; /* enum xbgpu_beam_kind */
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
     int64_t window_spectra; /* that a power is the sum of */

@@ -397,7 +397,8 @@ static const struct katcp_request requests[] = {
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
              "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
-             "STREAM.NUMBER, takes one for each antenna or one for each input.",
+             "STREAM.NUMBER, takes one for each antenna or one for each input. Those of an incoherent beam weight "
+             "powers, and must not be negative.",
      .min_args = 2,
      .max_args = 1 + 8192,
      .handle = beam_weights,
@@ -408,7 +409,8 @@ static const struct katcp_request requests[] = {
              "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
              "With a LOAD_TIME, in UNIX seconds, these hold from the first batch at that time or later, and may be "
              "DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without it they hold as soon as may be, and "
-             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input.",
+             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input. "
+             "An incoherent beam has no delays.",
      .min_args = 2,
      .max_args = 2 + 8192,
      .handle = beam_delays,
@@ -421,7 +423,7 @@ static const struct katcp_request requests[] = {
      .max_args = 2,
      .handle = beam_quant_gains},
     {.name = "beam-calibration",
-     .help = "Sets the gains of an input for all beams.\n"
+     .help = "Sets the gains of an input for all beams but incoherent ones.\n"
              "?beam-calibration INPUT VALUE...\n"
              "An INPUT is a label, or a number: 2 * antenna + polarisation. A VALUE is a complex number like 1-0.5j: "
              "one for all channels, or one for each channel of the whole stream.",

@@ -9,9 +9,11 @@
 #include "common/telemetry/stats.h"
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
+#include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/beam_stream.h"
 #include "xbgpu/detected_audit.h"
 #include "xbgpu/detected_health.h"
+#include "xbgpu/incoherent.h"
 #include "xbgpu/steering.h"
 
 #include <errno.h>
@@ -53,7 +55,8 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* rows [beam][pol] */
+    struct xbgpu_steering steering;             /* rows [beam][pol]; of coherent beams only */
+    struct xbgpu_incoherent incoherent;         /* of the incoherent beam only */
     int64_t next;                               /* spectrum of the current input */
     struct powers *open;                        /* NULL: none */
     struct powers *buffers;                     /* [n_buffers] */
@@ -77,6 +80,11 @@ struct xbgpu_detected {
     struct detected_stream *streams;
 };
 
+static bool is_incoherent(const struct detected_stream *s)
+{
+    return s->config->kind == XBGPU_BEAM_INCOHERENT;
+}
+
 /* ---- Made -------------------------------------------------------------------------------------------------------- */
 
 static int64_t first_spectrum(const struct xbgpu_detected *d, const struct xbgpu_output_input *input, size_t batch)
@@ -88,7 +96,10 @@ void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_ou
 {
     for (size_t i = 0; detected && i < detected->n; i++) {
         struct detected_stream *s = &detected->streams[i];
-        xbgpu_steering_begin(&s->steering);
+        if (is_incoherent(s))
+            xbgpu_incoherent_begin(&s->incoherent);
+        else
+            xbgpu_steering_begin(&s->steering);
         s->next = first_spectrum(detected, input, input->begin);
     }
 }
@@ -167,6 +178,7 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
     const struct beam_detect_args args = {
         .form = {.voltages = input->voltages,
                  .coefficients = s->steering.coefficients,
+                 .fragments = s->steering.fragments,
                  .exponents = s->steering.exponents,
                  .beams = s->steering.parameters,
                  .slots = s->steering.slots,
@@ -193,14 +205,44 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
     device_launch(compute, s->detect, &grid, &args);
 }
 
+/* As add_batches(), for the incoherent beam. */
+static void add_incoherent(struct detected_stream *s, struct device_stream *compute,
+                           const struct xbgpu_output_input *input, int64_t begin, int64_t end)
+{
+    const struct xbgpu_layout *l = s->detected->layout;
+    const struct beam_incoherent_args args = {
+        .voltages = input->voltages,
+        .weights = s->incoherent.weights,
+        .powers = s->open->device_powers,
+        .first_spectrum = (uint64_t)first_spectrum(s->detected, input, 0),
+        .first = (uint64_t)(s->open->number * s->sizes.heap_spectra),
+        .format = l->format,
+        .products = (enum beam_products)s->config->products,
+        .n_ants = (uint32_t)l->n_ants,
+        .n_chan = (uint32_t)l->n_chan,
+        .n_spectra = (uint32_t)l->n_spectra,
+        .first_batch = (uint32_t)(begin - input->first_batch),
+        .n_batches = (uint32_t)(end - begin),
+        .n_windows = (uint32_t)s->config->heap_windows,
+        .window_spectra = (uint32_t)s->config->window_spectra,
+        .group_channels = (uint32_t)s->config->group_channels,
+    };
+    struct kernel_grid grid = beam_incoherent_grid(&args);
+
+    xbgpu_incoherent_upload(&s->incoherent, compute);
+    device_launch(compute, s->detect, &grid, &args);
+}
+
 /* Queues spectra [begin, end) of the input, which the open heap has, with new coefficients where these are due. */
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
     int64_t n_spectra = (int64_t)s->detected->layout->n_spectra, first = first_spectrum(s->detected, input, 0);
-    int64_t end_batch = -floor_div(-end, n_spectra);
+    int64_t first_batch = floor_div(begin, n_spectra), end_batch = -floor_div(-end, n_spectra);
 
-    for (int64_t batch = floor_div(begin, n_spectra), next; batch < end_batch; batch = next) {
+    if (is_incoherent(s))
+        add_incoherent(s, compute, input, first_batch, end_batch);
+    for (int64_t batch = first_batch, next; !is_incoherent(s) && batch < end_batch; batch = next) {
         next = xbgpu_steering_make(&s->steering, compute, batch, end_batch);
         add_batches(s, compute, input, batch, next);
         int64_t from = batch * n_spectra > begin ? batch * n_spectra : begin;
@@ -263,14 +305,17 @@ void xbgpu_detected_steer(struct xbgpu_detected *detected, size_t beam, int64_t 
 {
     struct detected_stream *s = stream_of(detected, &beam);
 
-    for (size_t pol = 0; pol < N_POLS; pol++)
+    if (is_incoherent(s))
+        xbgpu_incoherent_set(&s->incoherent, steering);
+    for (size_t pol = 0; !is_incoherent(s) && pol < N_POLS; pol++)
         xbgpu_steering_set(&s->steering, beam * N_POLS + pol, start_samples, steering + pol * detected->layout->n_ants);
 }
 
 void xbgpu_detected_calibrate(struct xbgpu_detected *detected, size_t input, const float *gains)
 {
     for (size_t i = 0; detected && i < detected->n; i++)
-        xbgpu_steering_calibrate(&detected->streams[i].steering, input, gains);
+        if (!is_incoherent(&detected->streams[i]))
+            xbgpu_steering_calibrate(&detected->streams[i].steering, input, gains);
 }
 
 int64_t xbgpu_detected_next_samples(struct xbgpu_detected *detected, size_t beam)
@@ -443,9 +488,8 @@ static int create_steering(struct detected_stream *s)
     return err;
 }
 
-static int create_kernels(struct detected_stream *s)
+static int create_detect(struct detected_stream *s)
 {
-    struct device *device = s->detected->engine->c.device;
     const struct beam_detect_args args = {.form = {.format = s->detected->layout->format,
                                                    .n_ants = (uint32_t)s->detected->layout->n_ants,
                                                    .n_slots = s->steering.n_slots},
@@ -453,7 +497,30 @@ static int create_kernels(struct detected_stream *s)
     struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
 
     beam_detect_constants(&args, constants);
-    int err = device_kernel_create(device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &s->detect);
+    return device_kernel_create(s->detected->engine->c.device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS,
+                                &s->detect);
+}
+
+static int create_incoherent(struct detected_stream *s)
+{
+    const struct beam_incoherent_args args = {.format = s->detected->layout->format,
+                                              .products = (enum beam_products)s->config->products};
+    struct kernel_constant constants[BEAM_INCOHERENT_N_CONSTANTS];
+
+    beam_incoherent_constants(&args, constants);
+    return device_kernel_create(s->detected->engine->c.device, &beam_incoherent_kernel, constants,
+                                BEAM_INCOHERENT_N_CONSTANTS, &s->detect);
+}
+
+/* Makes the weights or coefficients and the kernels. */
+static int create_arithmetic(struct detected_stream *s)
+{
+    struct device *device = s->detected->engine->c.device;
+    int err = is_incoherent(s) ? xbgpu_incoherent_init(&s->incoherent, s->detected->config, s->config, device)
+                               : create_steering(s);
+
+    if (!err)
+        err = is_incoherent(s) ? create_incoherent(s) : create_detect(s);
     return err ? err : device_kernel_create(device, &beam_finish_kernel, NULL, 0, &s->finish);
 }
 
@@ -520,10 +587,8 @@ static void register_metrics(struct detected_stream *s)
 static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)
 {
     struct xbgpu_detected *d = s->detected;
-    int err = create_steering(s);
+    int err = create_arithmetic(s);
 
-    if (!err)
-        err = create_kernels(s);
     s->buffers = calloc(s->sizes.n_buffers, sizeof(*s->buffers));
     if (!s->buffers)
         return -ENOMEM;
@@ -586,6 +651,7 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected)
             destroy_buffer(device, &s->buffers[b]);
         if (s->steering.device)
             xbgpu_steering_fini(&s->steering);
+        xbgpu_incoherent_fini(&s->incoherent);
         device_kernel_destroy(s->detect);
         device_kernel_destroy(s->finish);
         xbgpu_detected_health_fini(&s->health);

@@ -8,6 +8,8 @@
  * Missing:   absent antennas and batches add nothing.  The fraction of a window says how much was there.  A heap of
  *            which nothing came is not made.  A heap that is open when the process ends is dropped.
  * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).
+ * Incoherent: a stream has the incoherent beam in place of coherent ones, by beam_incoherent; of its steering only the
+ *            amplitudes are used (incoherent.h).
  * Beams:     are counted over all streams here, in the order of the configuration.
  * Ownership: as in common/engine/outbuf.h; the open heap's buffer is the worker's.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of

@@ -38,7 +38,8 @@ static struct sizes sizes_of(const struct xbgpu_config *config, const struct xbg
     s.exponents = s.max_pieces * n_chan * N_POLS * sizeof(int32_t);
     s.powers = n_cells * sizeof(int64_t);
     s.made = n_cells * sizeof(float);
-    return xbgpu_can_read(config) && sum(&s) <= DETECTED_AUDIT_BYTES ? s : (struct sizes){0};
+    bool is_coherent = d->kind == XBGPU_BEAM_COHERENT;
+    return is_coherent && xbgpu_can_read(config) && sum(&s) <= DETECTED_AUDIT_BYTES ? s : (struct sizes){0};
 }
 
 void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,

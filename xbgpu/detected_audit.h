@@ -10,7 +10,7 @@
  * Misses:    wrong coefficients: the device's are used.
  * Cost:      a heap at a time; one in so many that the audit moves at most DETECTED_AUDIT_BYTES_PER_S of data time.  A
  *            stream whose windows and groups take more than DETECTED_AUDIT_BYTES has none.  A window is left out that
- *            more than DETECTED_AUDIT_PIECES launches make.
+ *            more than DETECTED_AUDIT_PIECES launches make.  Incoherent beams have none.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_AUDIT_H
 #define XBGPU_DETECTED_AUDIT_H

@@ -17,11 +17,13 @@
 #include "kernels/correlate/correlate.h"
 #include "xbgpu/beam_audit.h"
 #include "xbgpu/detected_audit.h"
+#include "xbgpu/incoherent.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/steering.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -325,7 +327,10 @@ static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *conf
     bytes_add(&l->memory.host_bytes, s.n_buffers, bytes_plus(pinned, windows * sizeof(uint64_t)));
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_plus(s.heap_bytes, saturated));
     bytes_add(&l->memory.device_bytes, s.n_buffers, bytes_times(s.n_powers, sizeof(int64_t)));
-    xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
+    if (xbgpu_config_detected(config, i)->kind == XBGPU_BEAM_INCOHERENT)
+        xbgpu_incoherent_add_memory(l, on_gpu);
+    else
+        xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
     xbgpu_detected_audit_add_memory(l, config, on_gpu, i);
 }
 
@@ -692,6 +697,17 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
         send_keys_check_loop(&config->recv.sources, &d->destination, errors);
 }
 
+static void check_incoherent(const struct xbgpu_config *config, const struct xbgpu_config_detected *d,
+                             struct config *errors)
+{
+    if (d->n_beams != 1)
+        config_error(errors, &d->n_beams, "%s is incoherent, so it has one beam, not %" PRId64, d->name, d->n_beams);
+    if (xbgpu_incoherent_max(config, d) < 1)
+        config_error(errors, &d->window_spectra,
+                     "powers of %s do not fit 64 bits: recv.antennas times spectra times channels must be at most 2^29",
+                     d->name);
+}
+
 static void check_sizes(const struct xbgpu_config *config, struct config *errors)
 {
     struct xbgpu_layout layout;
@@ -719,8 +735,11 @@ void xbgpu_config_check(void *values, struct config *errors)
     }
     for (size_t b = 0; b < config->beams.n; b++)
         check_beam(config, b, errors);
-    for (size_t i = 0; i < config->detected.n; i++)
+    for (size_t i = 0; i < config->detected.n; i++) {
         check_detected(config, i, errors);
+        if (xbgpu_config_detected(config, i)->kind == XBGPU_BEAM_INCOHERENT)
+            check_incoherent(config, xbgpu_config_detected(config, i), errors);
+    }
     if (xbgpu_n_detected_beams(config) > XBGPU_BEAMS_MAX)
         config_error(errors, &xbgpu_config_detected(config, 0)->n_beams, "there are more than %d detected beams",
                      XBGPU_BEAMS_MAX);

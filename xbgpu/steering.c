@@ -55,9 +55,12 @@ void xbgpu_steering_add_memory(struct xbgpu_layout *l, size_t n_beams, bool on_g
     bytes_add(&l->memory.host_bytes, n_beams, 2 * sizeof(struct xbgpu_beam_starts) + l->n_ants * sizeof(float));
     bytes_add(&l->memory.device_bytes, 1, tables);
     bytes_add(&l->memory.device_bytes, n_beams, sizeof(struct beam));
-    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams), sizeof(uint32_t));
+    bytes_add(&l->memory.device_bytes, beamform_max_slots((uint32_t)n_beams) + n_beams, sizeof(uint32_t));
     bytes_add(&l->memory.device_bytes, n_beams,
               bytes_times(l->n_chan, l->n_ants * 2 * sizeof(int16_t) + sizeof(int32_t)));
+    if (on_gpu)
+        bytes_add(&l->memory.device_bytes, l->n_chan,
+                  beam_fragments_chan_bytes(beamform_max_slots((uint32_t)n_beams), (uint32_t)l->n_ants));
 }
 
 int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
@@ -255,11 +258,14 @@ static void launch(struct xbgpu_steering *s, struct device_stream *compute, int6
         .listed = all ? NULL : s->device_tables.moving,
         .coefficients = s->coefficients,
         .exponents = s->exponents,
+        .fragments = s->fragments,
+        .slot_of = s->slot_of,
         .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* in halves of a batch */
         .at = batch * l->batch_samples,
         .n_models = XBGPU_BEAM_MODELS,
         .n_listed = s->n_moving,
         .n_beams = (uint32_t)s->n,
+        .n_slots = s->n_slots,
         .n_ants = (uint32_t)l->n_ants,
         .n_chan = (uint32_t)l->n_chan,
     };
@@ -303,15 +309,27 @@ static int upload(struct device *device, const void *from, size_t bytes, void **
 
 static int create_slots(struct xbgpu_steering *s, const struct beam *parameters)
 {
-    size_t most_bytes = beamform_max_slots((uint32_t)s->n) * sizeof(*s->slots);
-    uint32_t *slots = calloc(1, most_bytes);
+    size_t most = beamform_max_slots((uint32_t)s->n);
+    uint32_t *slots = calloc(most + s->n, sizeof(*slots)), *slot_of = slots + most;
 
     if (!slots)
         return -ENOMEM;
-    s->n_slots = beamform_slots(parameters, (uint32_t)s->n, slots);
-    int err = upload(s->device, slots, most_bytes, (void **)&s->slots);
+    s->n_slots = beamform_slots(parameters, (uint32_t)s->n, slots, slot_of);
+    int err = upload(s->device, slots, most * sizeof(*slots), (void **)&s->slots);
+    if (!err)
+        err = upload(s->device, slot_of, s->n * sizeof(*slot_of), (void **)&s->slot_of);
     free(slots);
     return err;
+}
+
+static int create_fragments(struct xbgpu_steering *s)
+{
+    const struct xbgpu_layout *l = s->layout;
+
+    if (!device_compiles(s->device))
+        return 0;
+    s->fragments = device_alloc(s->device, l->n_chan * beam_fragments_chan_bytes(s->n_slots, (uint32_t)l->n_ants));
+    return s->fragments ? 0 : -ENOMEM;
 }
 
 static int create_tables(struct xbgpu_steering *s)
@@ -378,6 +396,8 @@ int xbgpu_steering_init(struct xbgpu_steering *s, const struct xbgpu_config *con
         err = upload(device, parameters, n_beams * sizeof(*parameters), (void **)&s->parameters);
     if (!err)
         err = create_slots(s, parameters);
+    if (!err)
+        err = create_fragments(s);
     return err ? err : device_kernel_create(device, &beam_coefficients_kernel, NULL, 0, &s->kernel);
 }
 
@@ -388,6 +408,8 @@ void xbgpu_steering_fini(struct xbgpu_steering *s)
         device_free_pinned(s->device, s->staging_memory[i]);
     device_free(s->device, s->parameters);
     device_free(s->device, s->slots);
+    device_free(s->device, s->slot_of);
+    device_free(s->device, s->fragments);
     device_free(s->device, s->device_memory);
     device_free(s->device, s->coefficients);
     device_free(s->device, s->exponents);

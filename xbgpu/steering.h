@@ -53,6 +53,7 @@ struct xbgpu_steering {
     size_t n;                                   /* [const] beams */
     struct beam *parameters;                    /* [const] device: [n] */
     uint32_t *slots;                            /* [const] device: [n_slots] as beamform_slots() deals beams */
+    uint32_t *slot_of;                          /* [const] device: [n] likewise */
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
@@ -75,6 +76,7 @@ struct xbgpu_steering {
     uint8_t *is_input_due;                      /* [input] the device has another calibration than 'staging' */
     bool is_due;                                /* any of these */
     int16_t *coefficients;                      /* device */
+    int8_t *fragments;                          /* device: beam_fragments.h; NULL: the device is the host */
     int32_t *exponents;                         /* device */
     int64_t made_from, made_until;              /* batches whose models the coefficients have */
     bool moves;                                 /* any of these models has rates */

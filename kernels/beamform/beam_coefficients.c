@@ -2,10 +2,22 @@
 #include "kernels/beamform/beam_coefficients.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 static float larger(float a, float b)
 {
     return a < b ? b : a;
+}
+
+static void put_fragments(const struct beam_coefficients_args *a, uint32_t beam, uint32_t chan, const int16_t *row)
+{
+    int8_t *to = a->fragments + chan * beam_fragments_chan_bytes(a->n_slots, a->n_ants);
+
+    for (uint32_t ant = 0; ant < beam_fragments_steps(a->n_ants) * BEAM_STEP_ANTS; ant++) {
+        bool is_there = ant < a->n_ants;
+        beam_fragments_put(to, a->n_ants, a->slot_of[beam], ant, is_there ? row[2 * ant] : 0,
+                           is_there ? row[2 * ant + 1] : 0);
+    }
 }
 
 static void make_channel(const struct beam_coefficients_args *a, uint32_t beam, uint32_t chan)
@@ -26,6 +38,8 @@ static void make_channel(const struct beam_coefficients_args *a, uint32_t beam, 
         out[2 * ant] = (int16_t)lrintf(c.re * scale);
         out[2 * ant + 1] = (int16_t)lrintf(c.im * scale);
     }
+    if (a->fragments)
+        put_fragments(a, beam, chan, out);
 }
 
 static void beam_coefficients_cpu(const void *args, int n_threads)

@@ -7,6 +7,8 @@
  *   calibration   float [ant][pol][chan][re, im]   NULL: 1
  *   coefficients  int16 [chan][beam][ant][re, im]
  *   exponents     int32 [chan][beam]
+ *   fragments     the same coefficients for beamform's CUDA variant (beam_fragments.h); NULL: not made
+ *   slot_of       uint32 [beam]                where in 'fragments'
  *
  * With c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in single
  * precision (beam_phasor.h), where phases are exact,
@@ -24,6 +26,7 @@
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
 #include "common/device/device.h"
+#include "kernels/beamform/beam_fragments.h"
 #include "kernels/beamform/beam_phasor.h"
 
 #define BEAM_COEFFICIENT_MAX 32639 /* 256 * 127 + 127 */
@@ -53,11 +56,14 @@ struct beam_coefficients_args {
     const uint32_t *listed;
     int16_t *coefficients;
     int32_t *exponents;
+    int8_t *fragments;
+    const uint32_t *slot_of;
     uint64_t time; /* in the units of the rates; before 0 it wraps */
     int64_t at;    /* in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;
+    uint32_t n_slots;
     uint32_t n_ants;
     uint32_t n_chan;
 };

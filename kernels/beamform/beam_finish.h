@@ -6,11 +6,12 @@
  *
  * 8 bits: least and most are those of the windows of a beam and cell.  offset = least; scale = (most - least) / 255;
  * out = (power - least) * 255 / (most - least), rounded half up; 0 if both are the same.
- * A power is about offset + scale * out.
+ * A power is about offset + scale * out.  Where most - least is 2^54 or more, both differences of 'out' first lose
+ * as many of their lowest bits as it has too many.
  *
  * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once; so is a scale, again
  *            by its division.  'out' of 8 bits is computed in integers.
- * Requires:  powers of at most 2^53 either way.
+ * Requires:  powers of at most 2^61 either way.
  * Bound by:  memory. */
 #ifndef KERNELS_BEAMFORM_BEAM_FINISH_H
 #define KERNELS_BEAMFORM_BEAM_FINISH_H
@@ -20,6 +21,7 @@
 #include <stdint.h>
 
 #define BEAM_FINISH_STEPS 255
+#define BEAM_FINISH_BITS  54 /* of differences that BEAM_FINISH_STEPS multiply: 2 * 255 * 2^54 fits 63 bits */
 
 struct beam_finish_args {
     const int64_t *powers;
@@ -48,10 +50,14 @@ static inline void beam_finish_cell(const struct beam_finish_args *args, uint32_
     if (!args->offsets)
         return;
     const int64_t range = most - least;
+    int shift = 0;
+    while (range >> shift >> BEAM_FINISH_BITS)
+        shift++;
+    const int64_t steps = range >> shift;
     for (uint32_t w = 0; w < args->n_windows; w++) {
-        const int64_t above = args->powers[row + w * step] - least;
+        const int64_t above = (args->powers[row + w * step] - least) >> shift;
         ((uint8_t *)args->out)[to + (uint64_t)w * args->n_cells] =
-            (uint8_t)(range ? (2 * BEAM_FINISH_STEPS * above + range) / (2 * range) : 0);
+            (uint8_t)(steps ? (2 * BEAM_FINISH_STEPS * above + steps) / (2 * steps) : 0);
     }
     args->offsets[row] = (float)least;
     args->scales[row] = (float)range / (float)BEAM_FINISH_STEPS;

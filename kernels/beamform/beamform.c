@@ -20,14 +20,14 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
                        uint32_t chan, size_t first, size_t n)
 {
     const struct beam *of = &a->beams[beam];
-    float scale = beam_power_of_two(-a->exponents[(size_t)chan * a->n_beams + beam]);
     float renormalise = a->renormalise ? a->renormalise[batch * a->n_beams + beam] : 1;
+    float factor = beamform_factor(a->exponents[(size_t)chan * a->n_beams + beam], renormalise);
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
     int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
     uint32_t bits[4] = {0}, n_clipped = 0;
 
     for (size_t s = 0; s < n; s++) {
-        struct beam_complex v = beamform_scale(sums->re[s], sums->im[s], scale, renormalise);
+        struct beam_complex v = {(float)sums->re[s] * factor, (float)sums->im[s] * factor};
         bool clipped = false;
         if (of->dither && s % 4 == 0)
             beamform_dither(of->seed, a->chan_offset + chan, (spectrum + s) / 4, bits);
@@ -86,34 +86,35 @@ const struct kernel beamform_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_WARPS      4
-#define WARP_SPECTRA 32
 #define BLOCK_GROUPS 2
-#define BLOCK_STEPS  4   /* of 16 antennas, whose coefficients are in shared memory together */
+#define BLOCK_STEPS  8   /* of 16 antennas, whose coefficients are in shared memory together */
 #define NARROW_ANTS  256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
 
-uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots)
+uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
     uint32_t next[N_POLS] = {0, 0}, n = 0;
     bool any = true;
 
     for (uint32_t turn = 0; any; turn++) {
         uint32_t pol = turn % N_POLS, begin = n;
-        while (next[pol] < n_beams && n < begin + BEAMFORM_GROUP_BEAMS) {
-            if (beams[next[pol]].pol == pol)
+        while (next[pol] < n_beams && n < begin + BEAM_GROUP_BEAMS) {
+            if (beams[next[pol]].pol == pol) {
+                slot_of[next[pol]] = n;
                 slots[n++] = next[pol];
+            }
             next[pol]++;
         }
-        while (n % BEAMFORM_GROUP_BEAMS)
+        while (n % BEAM_GROUP_BEAMS)
             slots[n++] = BEAMFORM_NO_BEAM;
         any = next[0] < n_beams || next[1] < n_beams;
     }
     return n;
 }
 
-/* Blocks of a channel: BLOCK_GROUPS groups of beams in each. */
+/* Blocks of a channel and batch: BLOCK_GROUPS groups of beams in each. */
 static uint32_t n_tiles(const struct beamform_args *args)
 {
-    return (args->n_slots / BEAMFORM_GROUP_BEAMS + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
+    return (args->n_slots / BEAM_GROUP_BEAMS + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
 }
 
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
@@ -125,6 +126,7 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
         {"BLOCK_GROUPS", BLOCK_GROUPS},
         {"BLOCK_STEPS", BLOCK_STEPS},
         {"N_TILES", n_tiles(args)},
+        {"N_ANTS", args->n_ants},
         {"WIDE", args->n_ants > NARROW_ANTS},
     };
 
@@ -133,9 +135,8 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
 
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
-    uint32_t n_pieces = (args->n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
-
-    return (struct kernel_grid){.blocks = {args->n_chan * n_tiles(args), args->n_batches * n_pieces, 1},
-                                .threads = 32 * N_WARPS,
-                                .shared_bytes = BLOCK_STEPS * BLOCK_GROUPS * 2 * 32 * 16};
+    return (struct kernel_grid){
+        .blocks = {args->n_chan * args->n_batches * n_tiles(args), 1, 1},
+        .threads = 32 * N_WARPS,
+        .shared_bytes = BLOCK_GROUPS * (BLOCK_STEPS * BEAM_STEP_BYTES + BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES)};
 }

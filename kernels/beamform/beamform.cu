@@ -1,75 +1,133 @@
 /* beamform.cu - see beamform.h; the sums are those of beamform_tile.h.  A lane stores the 8 spectra that it has of a
  * beam by one store of 16 bytes.
  *
- * Blocks of the same voltages run side by side, so that they can share the voltages in the L2 cache.
- *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
- * channel), WIDE (sums of both slices need 64 bits). */
+ * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits). */
 #include "kernels/beamform/beamform_tile.h"
 
 #define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
+#define NO_DITHER     0x80008000u                     /* prepared */
 
-/* v in a byte, clipped as beamform.h says. */
-static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
+/* Random bits of both parts as 2^16 (1/2 + dither) each. */
+static __device__ __forceinline__ uint32_t prepare(uint32_t bits)
 {
-    clipped = clipped || !(fabsf(v) <= BEAMFORM_LIMIT);
-    v = v == v ? v : 0.0f;
-    return (uint32_t)__float2int_rn(fminf(fmaxf(v, -BEAMFORM_LIMIT), BEAMFORM_LIMIT)) & 0xffu;
+    return (bits | 0x00010001u) ^ 0x80008000u;
 }
 
-/* Quantises and stores 8 spectra of a beam, from 's' of the batch on.  Returns how many samples were clipped. */
-static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, uint32_t beam, uint32_t batch,
-                                                  uint32_t s, const int (&sums)[2][4][4])
+/* philox_dither() of prepared bits: they are the last ones of a number from 128 on, whose steps are 2^-16. */
+static __device__ __forceinline__ float dither_of(uint32_t prepared, int part)
 {
-    const struct beam of = args.beams[beam];
-    const uint32_t chan = chan_of();
-    const float scale = beam_power_of_two(-args.exponents[(uint64_t)chan * args.n_beams + beam]);
-    const float renormalise = args.renormalise ? args.renormalise[(uint64_t)batch * args.n_beams + beam] : 1.0f;
-    const uint64_t spectrum = args.first_spectrum + (uint64_t)batch * args.n_spectra + s;
-    const uint64_t at = (((uint64_t)batch * args.n_beams + beam) * args.n_chan + chan) * args.n_spectra + s;
-    uint32_t words[4] = {0, 0, 0, 0}, n_clipped = 0;
+    return BEAM_PLUS(__uint_as_float(__byte_perm(prepared, 0x4300u, part ? 0x5432 : 0x5410)), -128.5f);
+}
 
+/* The dither of 8 spectra, prepared. */
+static __device__ __forceinline__ void make_dither(const struct beamform_args &args, const struct beam &beam,
+                                                   uint32_t chan, uint64_t four, uint32_t (&prepared)[LANE_SPECTRA])
+{
+#pragma unroll
+    for (int s = 0; s < LANE_SPECTRA; s++)
+        prepared[s] = NO_DITHER;
+    if (!beam.dither)
+        return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        uint32_t bits[4] = {0, 0, 0, 0};
-        if (of.dither)
-            beamform_dither(of.seed, args.chan_offset + chan, spectrum / 4 + half, bits);
+        uint32_t bits[4];
+        beamform_dither(beam.seed, args.chan_offset + chan, four + half, bits);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            float re = BEAM_TIMES(BEAM_TIMES(total_of(sums[0][j][half], sums[1][j][half]), scale), renormalise);
-            float im = BEAM_TIMES(BEAM_TIMES(total_of(sums[0][j][2 + half], sums[1][j][2 + half]), scale), renormalise);
-            bool clipped = false;
-            if (of.dither) {
-                re = BEAM_PLUS(re, philox_dither(bits[j], 0));
-                im = BEAM_PLUS(im, philox_dither(bits[j], 1));
-            }
-            const uint32_t parts = quantise(re, clipped) | quantise(im, clipped) << 8;
-            words[2 * half + j / 2] |= parts << (16 * (j % 2));
-            n_clipped += clipped;
-        }
+        for (int j = 0; j < 4; j++)
+            prepared[4 * half + j] = prepare(bits[j]);
     }
-    *(uint4 *)(args.out + 2 * at) = make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* Clips as beamform.h says.  Returns how many samples were clipped. */
+static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2])
+{
+    uint32_t n_clipped = 0;
+
+#pragma unroll
+    for (int s = 0; s < LANE_SPECTRA; s++) {
+        bool clipped = false;
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const float v = parts[s][part];
+            clipped = clipped || !(fabsf(v) <= BEAMFORM_LIMIT);
+            parts[s][part] = v == v ? fminf(fmaxf(v, -BEAMFORM_LIMIT), BEAMFORM_LIMIT) : 0.0f;
+        }
+        n_clipped += clipped;
+    }
     return n_clipped;
+}
+
+/* The low bytes of the integers next to two numbers.  A sum with 1.5 * 2^23 has no bits behind the point, and is rounded half to
+ * even. */
+static __device__ __forceinline__ uint32_t round_two(const float (&parts)[2])
+{
+    const uint32_t re = __float_as_uint(BEAM_PLUS(parts[0], 12582912.0f));
+    const uint32_t im = __float_as_uint(BEAM_PLUS(parts[1], 12582912.0f));
+
+    return __byte_perm(re, im, 0x0040);
+}
+
+/* Quantises and stores 8 spectra of a slot's beam, from 's' of the batch on.  Returns how many samples were clipped. */
+static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
+                                                  const struct slot &slot, uint32_t s, const int (&sums)[2][4][4])
+{
+    const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + s) / 4;
+    uint32_t prepared[LANE_SPECTRA], words[LANE_SPECTRA / 2], n_clipped = 0;
+    float parts[LANE_SPECTRA][2];
+    bool clipped = false;
+
+    make_dither(args, slot.parameters, place.chan, four, prepared);
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA; i++)
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const int at = 2 * part + i / 4;
+            const float sum = total_of(sums[0][i % 4][at], sums[1][i % 4][at]);
+            parts[i][part] = BEAM_PLUS(BEAM_TIMES(sum, slot.factor), dither_of(prepared[i], part));
+            clipped |= !(fabsf(parts[i][part]) <= BEAMFORM_LIMIT);
+        }
+    if (clipped)
+        n_clipped = clip(parts);
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA / 2; i++)
+        words[i] = __byte_perm(round_two(parts[2 * i]), round_two(parts[2 * i + 1]), 0x5410);
+    *(uint4 *)(args.out + 2 * (slot.row * args.n_spectra + s)) = make_uint4(words[0], words[1], words[2], words[3]);
+    return n_clipped;
+}
+
+/* Adds what the four lanes of a beam have clipped. */
+static __device__ __forceinline__ void count_clipped(const struct beamform_args &args, const struct place &place,
+                                                     uint32_t beam, uint32_t n_clipped)
+{
+    if (!__any_sync(0xffffffffu, n_clipped > 0))
+        return;
+    n_clipped += __shfl_xor_sync(0xffffffffu, n_clipped, 1);
+    n_clipped += __shfl_xor_sync(0xffffffffu, n_clipped, 2);
+    if (threadIdx.x % 4 == 0 && n_clipped > 0)
+        atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(const struct beamform_args args)
 {
-    const uint32_t n_pieces = (args.n_spectra + N_WARPS * WARP_SPECTRA - 1) / (N_WARPS * WARP_SPECTRA);
-    const uint32_t batch = args.first_batch + blockIdx.y / n_pieces, lane = threadIdx.x % 32;
-    const uint32_t begin = (blockIdx.y % n_pieces * N_WARPS + threadIdx.x / 32) * WARP_SPECTRA;
-    int sums[BLOCK_GROUPS][2][4][4] = {};
+    const struct place place = find_place(args);
+    struct voltages v;
+    struct cursor cursor;
 
-    sum_antennas(args, batch, begin, sums);
+    begin_piece(args, place, 0, cursor);
+    load_next(args, place, cursor, v);
+    load_slots(args, place);
+    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+        int sums[BLOCK_GROUPS][2][4][4] = {};
+        sum_antennas(args, place, piece, cursor, v, sums);
 #pragma unroll
-    for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (first_group() + g) * GROUP_BEAMS + lane / 4, s = begin + lane % 4 * 8;
-        const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
-        uint32_t n_clipped = 0;
-        if (beam != BEAMFORM_NO_BEAM && s < args.n_spectra)
-            n_clipped = finish(args, beam, batch, s, sums[g]);
-        n_clipped += __shfl_xor_sync(0xffffffffu, n_clipped, 1);
-        n_clipped += __shfl_xor_sync(0xffffffffu, n_clipped, 2);
-        if (lane % 4 == 0 && n_clipped > 0)
-            atomicAdd(args.saturated + (uint64_t)batch * args.n_beams + beam, n_clipped);
+        for (int g = 0; g < BLOCK_GROUPS; g++) {
+            const struct slot &slot = shared_of_block()->slots[g * GROUP_BEAMS + threadIdx.x % 32 / 4];
+            uint32_t n_clipped = 0;
+            if (slot.beam != BEAMFORM_NO_BEAM && s < args.n_spectra)
+                n_clipped = finish(args, place, slot, s, sums[g]);
+            count_clipped(args, place, slot.beam, n_clipped);
+        }
     }
 }

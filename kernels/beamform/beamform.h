@@ -1,6 +1,7 @@
 /* beamform - voltages to tied-array beams: for each beam the weighted sum over the antennas of one polarisation.
  *   voltages      [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
- *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h
+ *   coefficients  int16 [chan][beam][ant][re, im]             beam_coefficients.h: the twin only
+ *   fragments     the same coefficients                       beam_fragments.h: CUDA only
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
  *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
@@ -16,7 +17,7 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
  *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
- * Requires:  n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out aligned to 16 bytes.
+ * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out aligned to 16 bytes.
  * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  The twin: 8 integer
  *            multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
@@ -30,12 +31,12 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
-#define BEAMFORM_GROUP_BEAMS 8           /* that CUDA multiplies together: of one polarisation */
-#define BEAMFORM_NO_BEAM     0xffffffffu /* a slot without a beam */
+#define BEAMFORM_NO_BEAM 0xffffffffu /* a slot without a beam */
 
 struct beamform_args {
     const void *voltages;
     const int16_t *coefficients;
+    const int8_t *fragments;
     const int32_t *exponents;
     const struct beam *beams;
     const uint32_t *slots;
@@ -54,14 +55,10 @@ struct beamform_args {
     uint32_t n_batches;
 };
 
-/* Two parts of a sample, before the dither. */
-static inline struct beam_complex beamform_scale(int64_t re, int64_t im, float scale, float renormalise)
+/* 2^-exponent * renormalise, which is exact.  Times a sum in single precision it is a part before the dither. */
+static inline float beamform_factor(int32_t exponent, float renormalise)
 {
-    struct beam_complex v;
-
-    v.re = BEAM_TIMES(BEAM_TIMES((float)re, scale), renormalise);
-    v.im = BEAM_TIMES(BEAM_TIMES((float)im, scale), renormalise);
-    return v;
+    return BEAM_TIMES(beam_power_of_two(-exponent), renormalise);
 }
 
 /* The dither's bits of spectra 4 i to 4 i + 3 of a channel of the band: philox_dither(bits[s], part). */
@@ -75,16 +72,18 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, 
 
 extern const struct kernel beamform_kernel;
 
-/* Deals beams to groups of BEAMFORM_GROUP_BEAMS slots, each of one polarisation; the first slot of a group has a beam.  Groups
- * of both polarisations take turns as long as there are both.  Writes at most beamform_max_slots() slots.  Returns how many. */
-uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots);
+/* Deals beams to groups of BEAM_GROUP_BEAMS slots, each of one polarisation; the first slot of a group has a beam.  Groups
+ * of both polarisations take turns as long as there are both.  Writes at most beamform_max_slots() slots, and the slot of
+ * each beam.  Returns how many slots there are. */
+uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of);
 static inline uint32_t beamform_max_slots(uint32_t n_beams)
 {
-    return n_beams + 2 * (BEAMFORM_GROUP_BEAMS - 1);
+    return n_beams + 2 * (BEAM_GROUP_BEAMS - 1);
 }
 
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
-#define BEAMFORM_N_CONSTANTS 7
+#define BEAMFORM_N_CONSTANTS 8
+#define BEAMFORM_SLOT_BYTES  32 /* in shared memory */
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
 

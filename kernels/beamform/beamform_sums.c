@@ -5,9 +5,8 @@
 
 #include <string.h>
 
-/* Widens 'n' spectra of [spectrum][pol] from 'in'. */
-KERNEL_CLONES static void widen(const uint8_t *in, enum voltage_format format, size_t n,
-                                int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA])
+KERNEL_CLONES void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n,
+                                  int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA])
 {
     uint8_t flip = voltage_zero(format);
 
@@ -55,7 +54,8 @@ void beamform_sum_block(const struct beamform_args *a, size_t batch, uint32_t ch
         size_t n_ants = a->n_ants - ant < BEAMFORM_BLOCK_ANTS ? a->n_ants - ant : BEAMFORM_BLOCK_ANTS;
         for (size_t i = 0; i < n_ants; i++) {
             size_t at = ((batch * a->n_ants + ant + i) * a->n_chan + chan) * a->n_spectra + first;
-            widen((const uint8_t *)a->voltages + at * N_POLS * voltage_bytes(a->format), a->format, n, block->parts[i]);
+            beamform_widen((const uint8_t *)a->voltages + at * N_POLS * voltage_bytes(a->format), a->format, n,
+                           block->parts[i]);
         }
         for (uint32_t b = 0; b < n_beams; b++) {
             size_t row = (size_t)chan * a->n_beams + beam + b;

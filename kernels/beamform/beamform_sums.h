@@ -1,4 +1,5 @@
-/* beamform_sums.h - the exact sums of beams in a block of spectra, for the plain C twins of beamform and beam_detect.
+/* beamform_sums.h - blocks of spectra for the plain C twins: widened voltages, which beam_incoherent also uses, and the
+ * exact sums of beams for beamform and beam_detect.
  *
  * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over
  * blocks of antennas in which they cannot overflow, and int64 over the blocks. */
@@ -20,6 +21,9 @@ struct beamform_widened {
 struct beamform_sums {
     int64_t re[BEAMFORM_BLOCK_SPECTRA], im[BEAMFORM_BLOCK_SPECTRA];
 };
+
+/* Widens 'n' spectra of an antenna and channel, [spectrum][pol] from 'in' on, to [pol][re or im][spectrum]. */
+void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n, int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA]);
 
 /* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
  * of the batch on.  'block' is the thread's, and begins as zeros.  Spectra behind the batch's end have no meaning. */

@@ -6,24 +6,31 @@
  *     row of a real part:      re, -im of each antenna           row of an imaginary part: im, re
  *     column of a spectrum:    re, im of each antenna's voltage
  *
- * A warp has 32 spectra of one channel and batch for BLOCK_GROUPS groups of 8 beams.  Lane l loads 4 spectra from 4 l / 4 on
- * of 4 of the 16 antennas at a time, 16 bytes each (8 with 4 bits).  Product j of 4 has the spectra 4 n + j as its
+ * A warp has 32 spectra at a time of one channel and batch, for BLOCK_GROUPS groups of 8 beams.  Lane l loads 4 spectra from
+ * 4 (l / 4) on of 4 of the 16 antennas at a time, 16 bytes each (8 with 4 bits).  Product j of 4 has the spectra 4 n + j as its
  * columns n.  So words of two antennas make an operand by one byte permutation for each polarisation, and a lane ends with 8
  * consecutive spectra of one beam, both parts.
- * The coefficients lie in shared memory in the order in which lanes take them, of BLOCK_STEPS * 16 antennas at a time.
- * Voltages of 4 bits are multiplied as 16 times their value. */
+ *
+ * A block has all spectra of a channel and batch, 32 N_WARPS at a time (a piece).  The fragments of BLOCK_STEPS * 16 antennas
+ * lie in shared memory; up to so many antennas, they are loaded once.  A step's voltages are loaded while the products of
+ * the step before are made, and the first ones of a piece while the piece before is finished.
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h). */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
 #include "kernels/beamform/beamform.h"
+#include "kernels/beamform/beamform_load.h"
 #include "kernels/util/ptx.h"
 
-#define STEP_ANTS     16
+#define STEP_ANTS     BEAM_STEP_ANTS
 #define LANE_ANTS     4 /* of a step */
-#define GROUP_BEAMS   BEAMFORM_GROUP_BEAMS
+#define GROUP_BEAMS   BEAM_GROUP_BEAMS
+#define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
+#define LANE_SPECTRA  8 /* of those, behind the products */
+#define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
-#define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
+#define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
 
 #if WIDE
 typedef int64_t total;
@@ -36,42 +43,111 @@ struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* Coefficients of a lane: [step][group][high, low]. */
-struct fragments {
-    uint4 of[BLOCK_STEPS][BLOCK_GROUPS][2][32];
+/* A slot of the block, in its batch. */
+struct slot {
+    uint32_t beam; /* or BEAMFORM_NO_BEAM */
+    float factor;
+    struct beam parameters;
+    uint64_t row; /* of 'out', [batch][beam][chan] */
 };
 
-/* A block makes BLOCK_GROUPS groups of beams of one channel. */
-static __device__ __forceinline__ uint32_t first_group(void)
+struct shared {
+    uint4 fragments[BLOCK_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+    struct slot slots[BLOCK_SLOTS];
+};
+static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "as beamform_grid() has it");
+
+static __device__ __forceinline__ struct shared *shared_of_block(void)
 {
-    return blockIdx.x % N_TILES * BLOCK_GROUPS;
+    extern __shared__ float4 shared_memory[];
+
+    return (struct shared *)shared_memory;
 }
 
-static __device__ __forceinline__ uint32_t chan_of(void)
+/* The warp's place: blocks of the same voltages run side by side, then those of the same fragments. */
+struct place {
+    uint32_t group; /* the first one of the block */
+    uint32_t chan, batch;
+    uint32_t n_pieces;
+};
+
+static __device__ __forceinline__ struct place find_place(const struct beamform_args &args)
 {
-    return blockIdx.x / N_TILES;
+    const uint32_t run = blockIdx.x / N_TILES, chan = run / args.n_batches;
+    struct place place;
+
+    place.group = blockIdx.x % N_TILES * BLOCK_GROUPS;
+    place.chan = chan;
+    place.batch = args.first_batch + run - chan * args.n_batches;
+    place.n_pieces = (args.n_spectra + PIECE_SPECTRA - 1) / PIECE_SPECTRA;
+    return place;
 }
 
-/* Antenna i of a lane's four. */
-static __device__ __forceinline__ uint32_t ant_of(uint32_t step, int i)
+/* The warp's first spectrum of a piece. */
+static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
 {
-    return step * STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+    return piece * PIECE_SPECTRA + threadIdx.x / 32 * WARP_SPECTRA;
 }
 
-/* A sample of 4 bits of each polarisation, 16 times as large. */
-static __device__ __forceinline__ uint32_t widen(uint32_t pair)
+/* Fills the slots in shared memory.  All threads meet in sum_antennas() before anyone reads them. */
+static __device__ __forceinline__ void load_slots(const struct beamform_args &args, const struct place &place)
 {
-    const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
+    const uint32_t at = place.group * GROUP_BEAMS + threadIdx.x;
+    struct slot slot = {};
 
-    return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
+    if (threadIdx.x >= BLOCK_SLOTS)
+        return;
+    slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
+    if (slot.beam != BEAMFORM_NO_BEAM) {
+        const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
+        slot.factor = beamform_factor(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam],
+                                      args.renormalise ? args.renormalise[heap] : 1.0f);
+        slot.parameters = args.beams[slot.beam];
+        slot.row = heap * args.n_chan + place.chan;
+    }
+    shared_of_block()->slots[threadIdx.x] = slot;
 }
 
-static __device__ __forceinline__ void load(const struct beamform_args &args, const uint8_t *in, uint64_t ant_bytes,
-                                            uint32_t step, struct voltages &v)
+/* Where the warp's next voltages are. */
+struct cursor {
+    const uint8_t *in;    /* the step's first antenna */
+    uint32_t lane_offset; /* of the lane's first antenna and spectrum, in bytes */
+    uint32_t piece, step;
+};
+
+static __device__ __forceinline__ uint64_t ant_bytes_of(const struct beamform_args &args)
 {
+    return (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
+}
+
+/* Goes to a piece. */
+static __device__ __forceinline__ void begin_piece(const struct beamform_args &args, const struct place &place,
+                                                   uint32_t piece, struct cursor &cursor)
+{
+    const uint32_t first = min(begin_of(piece) + threadIdx.x % 32 / 4 * 4, args.n_spectra - 4);
+    const uint64_t run = (uint64_t)place.batch * N_ANTS * args.n_chan + place.chan;
+
+    cursor.in = (const uint8_t *)args.voltages + run * args.n_spectra * 2 * SAMPLE_BYTES;
+    cursor.lane_offset = first * 2 * SAMPLE_BYTES;
+    if (N_ANTS % STEP_ANTS == 0)
+        cursor.lane_offset += threadIdx.x % 4 * 2 * (uint32_t)ant_bytes_of(args);
+    cursor.piece = piece;
+    cursor.step = 0;
+}
+
+/* Loads the voltages of a step, if there is one, and goes on to the next one.  Lane l has antennas 2 (l % 4), the next one, and
+ * those 8 behind; antennas behind the last one are the last one. */
+static __device__ __forceinline__ void load_next(const struct beamform_args &args, const struct place &place,
+                                                 struct cursor &cursor, struct voltages &v)
+{
+    if (cursor.piece == place.n_pieces)
+        return;
 #pragma unroll
     for (int i = 0; i < LANE_ANTS; i++) {
-        const uint8_t *at = in + min(ant_of(step, i), args.n_ants - 1) * ant_bytes;
+        uint32_t ant = i / 2 * 8 + i % 2;
+        if (N_ANTS % STEP_ANTS)
+            ant = min(ant + threadIdx.x % 4 * 2, N_ANTS - 1 - cursor.step * STEP_ANTS);
+        const uint8_t *at = cursor.in + ant * ant_bytes_of(args) + cursor.lane_offset;
         if (SAMPLE_BYTES == 2) {
             const uint4 four = *(const uint4 *)at;
             v.words[i][0] = four.x;
@@ -80,81 +156,67 @@ static __device__ __forceinline__ void load(const struct beamform_args &args, co
             v.words[i][3] = four.w;
         } else {
             const uint2 four = *(const uint2 *)at;
-            v.words[i][0] = widen(four.x);
-            v.words[i][1] = widen(four.x >> 16);
-            v.words[i][2] = widen(four.y);
-            v.words[i][3] = widen(four.y >> 16);
+            v.words[i][0] = four.x;
+            v.words[i][1] = four.y;
         }
     }
+    cursor.in += STEP_ANTS * ant_bytes_of(args);
+    if (++cursor.step == N_STEPS)
+        begin_piece(args, place, cursor.piece + 1, cursor);
 }
 
-/* The coefficient of a beam and antenna; 0 where there is none. */
-static __device__ __forceinline__ short2 coefficient_of(const struct beamform_args &args, uint32_t beam, uint32_t ant)
+/* Puts the fragments of steps [first, first + n) into shared memory. */
+static __device__ __forceinline__ void load_fragments(const struct beamform_args &args, const struct place &place,
+                                                      uint32_t first, uint32_t n)
 {
-    if (beam == BEAMFORM_NO_BEAM || ant >= args.n_ants)
-        return make_short2(0, 0);
-    return ((const short2 *)args.coefficients)[((uint64_t)chan_of() * args.n_beams + beam) * args.n_ants + ant];
-}
+    const int8_t *of_chan = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, N_ANTS);
+    const uint32_t last_group = args.n_slots / GROUP_BEAMS - 1;
 
-/* Slices of four numbers: the low bytes into 'low', and what is left into 'high'. */
-static __device__ __forceinline__ void slice(int a, int b, int c, int d, uint32_t &high, uint32_t &low)
-{
-    const int all[4] = {a, b, c, d};
-
-    high = low = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        high |= ((uint32_t)((all[i] + 128) >> 8) & 0xffu) << (8 * i);
-        low |= ((uint32_t)all[i] & 0xffu) << (8 * i);
+    for (int g = 0; g < BLOCK_GROUPS; g++) {
+        const int8_t *from = of_chan + min(place.group + g, last_group) * beam_fragments_group_bytes(N_ANTS);
+        uint4 *to = &shared_of_block()->fragments[g][0][0][0];
+        for (uint32_t i = threadIdx.x; i < n * 64; i += N_THREADS)
+            copy_async(to + i, from + first * BEAM_STEP_BYTES + i * 16);
     }
+    copies_wait_all();
 }
 
-/* Puts the coefficients of steps [first, first + n) into shared memory. */
-static __device__ __forceinline__ void load_fragments(const struct beamform_args &args, uint32_t first, uint32_t n,
-                                                      struct fragments *fragments)
+/* The second operands [group][j] of a step: words of the group's polarisation. */
+static __device__ __forceinline__ void select(const struct voltages &v, const uint32_t (&selectors)[BLOCK_GROUPS],
+                                              uint32_t (&operands)[BLOCK_GROUPS][4][2])
 {
-    for (uint32_t i = threadIdx.x; i < n * BLOCK_GROUPS * 32; i += N_THREADS) {
-        const uint32_t lane = i % 32, group = i / 32 % BLOCK_GROUPS, step = i / 32 / BLOCK_GROUPS;
-        const uint32_t slot = (first_group() + group) * GROUP_BEAMS + lane / 4;
-        const uint32_t beam = slot < args.n_slots ? args.slots[slot] : BEAMFORM_NO_BEAM;
-        uint32_t high[4], low[4];
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const uint32_t ant = (first + step) * STEP_ANTS + half * 8 + lane % 4 * 2;
-            const short2 c = coefficient_of(args, beam, ant), d = coefficient_of(args, beam, ant + 1);
-            slice(c.x, -c.y, d.x, -d.y, high[2 * half], low[2 * half]);
-            slice(c.y, c.x, d.y, d.x, high[2 * half + 1], low[2 * half + 1]);
+    for (int j = 0; j < 4; j++) {
+        uint32_t words[LANE_ANTS];
+#pragma unroll
+        for (int i = 0; i < LANE_ANTS; i++)
+            words[i] = SAMPLE_BYTES == 2 ? v.words[i][j] : widen(v.words[i][j / 2] >> (16 * (j % 2)));
+#pragma unroll
+        for (int g = 0; g < BLOCK_GROUPS; g++) {
+            operands[g][j][0] = __byte_perm(words[0], words[1], selectors[g]);
+            operands[g][j][1] = __byte_perm(words[2], words[3], selectors[g]);
         }
-        fragments->of[step][group][0][lane] = make_uint4(high[0], high[1], high[2], high[3]);
-        fragments->of[step][group][1][lane] = make_uint4(low[0], low[1], low[2], low[3]);
     }
 }
 
 /* Adds a step of antennas to the sums [group][high, low][j]. */
-static __device__ __forceinline__ void multiply(const struct voltages &v, const uint4 (&fragments)[BLOCK_GROUPS][2][32],
-                                                const uint32_t (&pols)[BLOCK_GROUPS],
-                                                int (&sums)[BLOCK_GROUPS][2][4][4])
+static __device__ __forceinline__ void multiply(const struct voltages &v, const uint32_t (&selectors)[BLOCK_GROUPS],
+                                                uint32_t step, int (&sums)[BLOCK_GROUPS][2][4][4])
 {
+    uint32_t operands[BLOCK_GROUPS][4][2];
+
+    select(v, selectors, operands);
 #pragma unroll
-    for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t selector = pols[g] ? 0x7632 : 0x5410;
-        uint32_t a[2][4];
+    for (int g = 0; g < BLOCK_GROUPS; g++)
 #pragma unroll
         for (int part = 0; part < 2; part++) {
-            const uint4 f = fragments[g][part][threadIdx.x % 32];
-            a[part][0] = f.x;
-            a[part][1] = f.y;
-            a[part][2] = f.z;
-            a[part][3] = f.w;
-        }
+            const uint4 f = shared_of_block()->fragments[g][step][part][threadIdx.x % 32];
+            const uint32_t a[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const uint32_t b0 = __byte_perm(v.words[0][j], v.words[1][j], selector);
-            const uint32_t b1 = __byte_perm(v.words[2][j], v.words[3][j], selector);
-            multiply_add(sums[g][0][j], a[0], b0, b1);
-            multiply_add(sums[g][1][j], a[1], b0, b1);
+            for (int j = 0; j < 4; j++)
+                multiply_add(sums[g][part][j], a, operands[g][j][0], operands[g][j][1]);
         }
-    }
 }
 
 static __device__ __forceinline__ float total_of(int high, int low)
@@ -162,37 +224,36 @@ static __device__ __forceinline__ float total_of(int high, int low)
     return (float)((((total)high << 8) + low) >> VOLTAGE_SHIFT);
 }
 
-/* Sums all antennas: 32 spectra of a channel and batch, from 'begin' on, for the groups of the block. */
-static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, uint32_t batch, uint32_t begin,
+/* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with those of
+ * the next piece. */
+static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
+                                                    uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[BLOCK_GROUPS][2][4][4])
 {
-    extern __shared__ float4 shared_memory[];
-    struct fragments *fragments = (struct fragments *)shared_memory;
-    const uint32_t n_steps = (args.n_ants + STEP_ANTS - 1) / STEP_ANTS;
-    const uint64_t ant_bytes = (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
-    const uint32_t first_spectrum = min(begin + threadIdx.x % 32 / 4 * 4, args.n_spectra - 4);
-    const uint8_t *in = (const uint8_t *)args.voltages + batch * args.n_ants * ant_bytes +
-                        ((uint64_t)chan_of() * args.n_spectra + first_spectrum) * 2 * SAMPLE_BYTES;
-    uint32_t pols[BLOCK_GROUPS];
+    uint32_t selectors[BLOCK_GROUPS];
+    struct voltages next;
 
+    for (uint32_t first = 0; first < N_STEPS; first += BLOCK_STEPS) {
+        const uint32_t n = min(N_STEPS - first, (uint32_t)BLOCK_STEPS);
+        if (piece == 0 || N_STEPS > BLOCK_STEPS) {
+            __syncthreads();
+            load_fragments(args, place, first, n);
+            __syncthreads();
+        }
 #pragma unroll
-    for (int g = 0; g < BLOCK_GROUPS; g++) {
-        const uint32_t slot = (first_group() + g) * GROUP_BEAMS;
-        pols[g] = slot < args.n_slots ? args.beams[args.slots[slot]].pol : 0;
-    }
-    for (uint32_t first = 0; first < n_steps; first += BLOCK_STEPS) {
-        const uint32_t n = min(n_steps - first, (uint32_t)BLOCK_STEPS);
-        struct voltages now, next;
-        load(args, in, ant_bytes, first, now);
-        __syncthreads();
-        load_fragments(args, first, n, fragments);
-        __syncthreads();
+        for (int g = 0; g < BLOCK_GROUPS; g++)
+            selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step < n; step++) {
-            if (step + 1 < n)
-                load(args, in, ant_bytes, first + step + 1, next);
-            multiply(now, fragments->of[step], pols, sums);
-            now = next;
+        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time: no voltages are moved */
+            load_next(args, place, cursor, next);
+            multiply(v, selectors, step, sums);
+            load_next(args, place, cursor, v);
+            multiply(next, selectors, step + 1, sums);
+        }
+        if (n % 2) {
+            load_next(args, place, cursor, next);
+            multiply(v, selectors, n - 1, sums);
+            v = next;
         }
     }
 }

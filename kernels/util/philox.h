@@ -9,6 +9,21 @@
 
 #include <stdint.h>
 
+/* a b.  The compiler by itself splits the product by instructions that add nothing. */
+static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint32_t *low)
+{
+#ifdef __CUDA_ARCH__
+    asm("{.reg .b64 product; mul.wide.u32 product, %2, %3; mov.b64 {%1, %0}, product;}"
+        : "=r"(*high), "=r"(*low)
+        : "r"(a), "r"(b));
+#else
+    uint64_t product = (uint64_t)a * b;
+
+    *high = (uint32_t)(product >> 32);
+    *low = (uint32_t)product;
+#endif
+}
+
 /* out = Philox4x32-7(counter, key). */
 static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
@@ -16,12 +31,13 @@ static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], 
     uint32_t k0 = key[0], k1 = key[1];
 
     for (int round = 0; round < 7; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
-        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
+        uint32_t high0, low0, high1, low1;
+        philox_multiply(0xD2511F53u, c0, &high0, &low0);
+        philox_multiply(0xCD9E8D57u, c2, &high1, &low1);
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }

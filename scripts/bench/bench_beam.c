@@ -9,10 +9,14 @@
  * anew and then forms the beams of all 1024 spectra.  A Gjones/s is 10^9 antennas, channels and spectra a second, both
  * polarisations.  The ceiling is the smaller of two rates: that of a copy for the bytes that must be moved, and where there is
  * cuBLASLt, that of its product of bytes for the multiplications of two slices; both are measured in the same run.
- * Before a size is timed, the last channel of its first beam is compared with the twin's. */
+ * Before a size is timed, the last channel of its first beam is compared with the twin's.
+ *
+ * The incoherent beam comes last, for each number of antennas: its powers in windows of 64 spectra, beside a pass that
+ * reads the voltages at the rate of the copy. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform.h"
 #include "scripts/bench/bench.h"
 #include "scripts/bench/fgpu_runs.h"
@@ -26,6 +30,7 @@
 #define REPETITION_NS (50 * NS_PER_MS)
 #define N_BATCHES     4
 #define N_SPECTRA     256
+#define N_WINDOWS     16 /* of the incoherent beam */
 
 struct options {
     struct device_config device;
@@ -71,21 +76,32 @@ static void work_steer(struct work *w)
 {
     size_t n_beams = w->args.n_beams, n = n_beams * w->args.n_ants;
     uint32_t *slots = calloc(beamform_max_slots(w->args.n_beams), sizeof(*slots));
+    uint32_t *slot_of = calloc(n_beams, sizeof(*slot_of));
 
     w->beams = calloc(n_beams, sizeof(*w->beams));
     w->steering = calloc(n, sizeof(*w->steering));
-    if (!w->beams || !w->steering || !slots)
+    if (!w->beams || !w->steering || !slots || !slot_of)
         bench_fail("there is not enough memory on the host");
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b] = (struct beam){.seed = b + 1, .pol = b % N_POLS, .dither = 1};
     for (size_t i = 0; i < n; i++)
         w->steering[i] = (struct beam_steering){
             .phase = i * UINT64_C(0x9E3779B97F4A7C15), .slope = i * UINT64_C(0xBF58476D1CE4E5B9), .amplitude = 0.05f};
-    w->args.n_slots = beamform_slots(w->beams, w->args.n_beams, slots);
+    w->args.n_slots = w->steered.n_slots = beamform_slots(w->beams, w->args.n_beams, slots, slot_of);
     w->args.slots = upload(w->bed, slots, beamform_max_slots(w->args.n_beams) * sizeof(*slots));
+    w->steered.slot_of = upload(w->bed, slot_of, n_beams * sizeof(*slot_of));
     w->args.beams = w->steered.beams = upload(w->bed, w->beams, n_beams * sizeof(*w->beams));
     w->steered.steering = upload(w->bed, w->steering, n * sizeof(*w->steering));
     free(slots);
+    free(slot_of);
+}
+
+/* Channels of a slice, each of which has 'chan_bytes' of voltages. */
+static size_t n_chan_of(const struct options *options, size_t chan_bytes)
+{
+    size_t most = options->voltages_bytes / chan_bytes;
+
+    return options->n_chan ? options->n_chan : most ? most : 1;
 }
 
 static void work_init(struct work *w, const struct options *options, const struct bed *bed, unsigned n_ants,
@@ -93,7 +109,7 @@ static void work_init(struct work *w, const struct options *options, const struc
 {
     enum voltage_format format = options->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS;
     size_t chan_bytes = (size_t)N_BATCHES * n_ants * N_SPECTRA * N_POLS * voltage_bytes(format);
-    size_t most = options->voltages_bytes / chan_bytes, n_chan = options->n_chan ? options->n_chan : most ? most : 1;
+    size_t n_chan = n_chan_of(options, chan_bytes);
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
 
     *w = (struct work){.bed = bed};
@@ -108,6 +124,9 @@ static void work_init(struct work *w, const struct options *options, const struc
     work_steer(w);
     size_t coefficients_bytes = n_chan * n_beams * n_ants * 2 * sizeof(int16_t);
     w->args.coefficients = w->steered.coefficients = bench_alloc(bed->device, coefficients_bytes);
+    if (device_compiles(bed->device))
+        w->args.fragments = w->steered.fragments =
+            bench_alloc(bed->device, n_chan * beam_fragments_chan_bytes(w->args.n_slots, n_ants));
     w->args.exponents = w->steered.exponents = bench_alloc(bed->device, n_chan * n_beams * sizeof(int32_t));
     void *voltages = bench_alloc(bed->device, n_chan * chan_bytes);
     fgpu_runs_fill_random(bed->device, bed->stream, voltages, n_chan * chan_bytes, RANDOM_BITS);
@@ -128,6 +147,8 @@ static void work_fini(struct work *w)
     device_kernel_destroy(w->beamform);
     device_free(device, (void *)w->args.voltages);
     device_free(device, (void *)w->args.slots);
+    device_free(device, (void *)w->steered.slot_of);
+    device_free(device, w->steered.fragments);
     device_free(device, (void *)w->args.beams);
     device_free(device, (void *)w->steered.steering);
     device_free(device, w->steered.coefficients);
@@ -227,6 +248,118 @@ static bool bench_size(const struct options *options, const struct bed *bed, uns
     return ok;
 }
 
+/* ---- The incoherent beam ------------------------------------------------------------------------------------------ */
+
+struct incoherent {
+    const struct bed *bed;
+    struct device_kernel *kernel;
+    struct beam_incoherent_args args;
+    struct beam_incoherent_weights weights[BEAMFORM_MAX_ANTS];
+    size_t n_powers;
+};
+
+static void incoherent_init(struct incoherent *w, const struct options *options, const struct bed *bed, unsigned n_ants,
+                            enum beam_products products)
+{
+    enum voltage_format format = options->sample_bits == 8 ? VOLTAGES_8_BITS : VOLTAGES_4_BITS;
+    size_t chan_bytes = (size_t)N_BATCHES * n_ants * N_SPECTRA * N_POLS * voltage_bytes(format);
+    size_t n_chan = n_chan_of(options, chan_bytes);
+    struct kernel_constant constants[BEAM_INCOHERENT_N_CONSTANTS];
+    void *voltages = bench_alloc(bed->device, n_chan * chan_bytes);
+
+    w->bed = bed;
+    for (unsigned ant = 0; ant < n_ants; ant++)
+        w->weights[ant] = (struct beam_incoherent_weights){.x = 1 << 16, .y = 3 << 15, .xy = 80265};
+    fgpu_runs_fill_random(bed->device, bed->stream, voltages, n_chan * chan_bytes, RANDOM_BITS);
+    w->n_powers = (size_t)N_WINDOWS * beam_n_products(products) * n_chan;
+    w->args = (struct beam_incoherent_args){
+        .voltages = voltages,
+        .weights = upload(bed, w->weights, n_ants * sizeof(*w->weights)),
+        .powers = bench_alloc(bed->device, w->n_powers * sizeof(int64_t)),
+        .format = format,
+        .products = products,
+        .n_ants = n_ants,
+        .n_chan = (uint32_t)n_chan,
+        .n_spectra = N_SPECTRA,
+        .n_batches = N_BATCHES,
+        .n_windows = N_WINDOWS,
+        .window_spectra = N_BATCHES * N_SPECTRA / N_WINDOWS,
+        .group_channels = 1,
+    };
+    beam_incoherent_constants(&w->args, constants);
+    if (device_kernel_create(bed->device, &beam_incoherent_kernel, constants, BEAM_INCOHERENT_N_CONSTANTS, &w->kernel))
+        bench_fail("the kernels cannot be made");
+}
+
+static int64_t time_incoherent(void *what, size_t n)
+{
+    const struct incoherent *w = what;
+    struct kernel_grid grid = beam_incoherent_grid(&w->args);
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++)
+        device_launch(w->bed->stream, w->kernel, &grid, &w->args);
+    device_stream_wait(w->bed->stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Whether the powers of the last channel are the twin's, after one launch. */
+static bool is_incoherent_right(const struct incoherent *w)
+{
+    const struct beam_incoherent_args *a = &w->args;
+    size_t run_bytes = (size_t)N_SPECTRA * N_POLS * voltage_bytes(a->format), n_runs = (size_t)N_BATCHES * a->n_ants;
+    size_t n_powers = w->n_powers / a->n_chan;
+    uint8_t *voltages = device_alloc_pinned(w->bed->device, n_runs * run_bytes);
+    int64_t *powers = device_alloc_pinned(w->bed->device, n_powers * sizeof(*powers));
+    int64_t expected[N_WINDOWS * BEAM_MAX_PRODUCTS] = {0};
+    struct beam_incoherent_args twin = *a;
+
+    if (!voltages || !powers)
+        bench_fail("there is no memory to compare with the twin");
+    device_copy_2d(w->bed->stream, voltages, run_bytes, (const uint8_t *)a->voltages + (a->n_chan - 1) * run_bytes,
+                   a->n_chan * run_bytes, run_bytes, n_runs);
+    device_copy_2d(w->bed->stream, powers, sizeof(*powers), a->powers + a->n_chan - 1, a->n_chan * sizeof(*powers),
+                   sizeof(*powers), n_powers);
+    device_stream_wait(w->bed->stream);
+    twin.voltages = voltages;
+    twin.weights = w->weights;
+    twin.powers = expected;
+    twin.n_chan = 1;
+    beam_incoherent_kernel.cpu(&twin, 1);
+    bool right = memcmp(powers, expected, n_powers * sizeof(*powers)) == 0;
+    device_free_pinned(w->bed->device, voltages);
+    device_free_pinned(w->bed->device, powers);
+    return right;
+}
+
+static bool bench_incoherent(const struct options *options, const struct bed *bed, unsigned n_ants,
+                             enum beam_products products)
+{
+    static struct incoherent w;
+    char label[48];
+
+    incoherent_init(&w, options, bed, n_ants, products);
+    snprintf(label, sizeof(label), "%4u antennas, %s, %u channels", n_ants, products == BEAM_STOKES ? "IQUV" : "I",
+             w.args.n_chan);
+    device_fill(bed->stream, w.args.powers, 0, w.n_powers * sizeof(int64_t));
+    time_incoherent(&w, 1);
+    bool ok = is_incoherent_right(&w);
+    if (options->once)
+        time_incoherent(&w, 1);
+    else
+        bench_print_row(label,
+                        bench_measure(time_incoherent, &w, (double)n_ants * w.args.n_chan * N_BATCHES * N_SPECTRA,
+                                      options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
+                        bed->copy.max / (N_POLS * voltage_bytes(w.args.format)), "what the copy rate allows");
+    if (!ok)
+        printf("    WRONG: other powers than the twin's\n");
+    device_kernel_destroy(w.kernel);
+    device_free(bed->device, (void *)w.args.voltages);
+    device_free(bed->device, (void *)w.args.weights);
+    device_free(bed->device, w.args.powers);
+    return ok;
+}
+
 /* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
 
 static void find_ceilings(const struct options *options, struct bed *bed)
@@ -304,6 +437,10 @@ int main(int argc, char **argv)
     for (size_t a = 0; a < options.n_arrays; a++)
         for (size_t b = 0; b < options.n_sizes; b++)
             ok &= bench_size(&options, &bed, options.n_ants[a], options.n_beams[b]);
+    bench_print_head("The incoherent beam", "10^9 jones/s");
+    for (size_t a = 0; a < options.n_arrays; a++)
+        for (int products = BEAM_TOTAL; products <= BEAM_STOKES; products++)
+            ok &= bench_incoherent(&options, &bed, options.n_ants[a], (enum beam_products)products);
     device_stream_destroy(bed.stream);
     device_close(bed.device);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -19,7 +19,8 @@ F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_pac
                       r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
                       r"output_(failed_packets|skipped_heaps|dropped_heaps))")
 X_LOSSES = re.compile(r"xbgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|malformed_packets|jumps|"
-                      r"kernel_drops)|late_chunks|output_x_(failed_packets|dropped|skipped|incomplete|absent))")
+                      r"kernel_drops)|late_chunks|output_x_(failed_packets|dropped|skipped|incomplete|absent)|"
+                      r"(beam|detected)_(dropped|skipped)_heaps)")
 LIMITS = {"net.core.rmem_max": 1 << 30, "net.core.wmem_max": 1 << 30, "net.core.netdev_max_backlog": 100000,
           "net.core.optmem_max": 1 << 20}
 

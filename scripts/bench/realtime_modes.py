@@ -1,7 +1,7 @@
 """The modes of scripts/bench/realtime: the programs of each, with their configurations, and what makes a run clean.
 
-An object is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump.  Chain: dsim,
-fgpu, an xbgpu for each substream and a check of every dump."""
+An object is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump, with receivers
+that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every dump."""
 import argparse
 import json
 import os
@@ -36,6 +36,8 @@ LATE_S = 0.05            # of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
+WINDOW_SPECTRA, WINDOWS = 32, 16  # of detected beams: spectra of a window, windows of a heap
+CALIBRATION = 0.02       # of voltages for beams
 
 
 def kind_of(name):
@@ -129,6 +131,19 @@ class Mode:
 
     def program(self, directory, name, config):
         return name, [os.path.join(self.args.build, kind_of(name)), write_config(directory, name, config)]
+
+    def counter(self, name, endpoints, step_samples, n_threads, cpus):
+        """A receiver that counts heaps."""
+        command = [os.path.join(self.args.build, "bench/count_heaps"), "--endpoints", endpoints, "--step", step_samples,
+                   "--sync-time", self.sync_time, "--rate", self.adc_rate, "--interface", "lo", "--threads", n_threads,
+                   "--buffer", self.args.recv_buffer, "--interval", POLL_S]
+        command += ["--affinity", ",".join(map(str, cpus))] if cpus else []
+        return name, [str(word) for word in command], None
+
+    def last_count(self, name):
+        """The newest counts of a receiver that counts, or None."""
+        lines = self.programs[name].text().rsplit("\n", 2)
+        return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
 
     def metrics(self, names):
         return {name: metrics(self.ports[name]) for name in names}
@@ -325,18 +340,12 @@ class F(WithF):
         return []
 
     def commands(self, directory):
-        args, counted = self.args, self.pins.of("count")
-        count = [os.path.join(args.build, "bench/count_heaps"), "--endpoints", self.outputs, "--step", self.batch_samples,
-                 "--sync-time", self.sync_time, "--rate", self.rate, "--interface", "lo", "--threads", args.count_threads,
-                 "--buffer", args.recv_buffer, "--interval", POLL_S]
-        count += ["--affinity", ",".join(map(str, counted))] if counted else []
-        yield "count", [str(word) for word in count], None
+        yield self.counter("count", self.outputs, self.batch_samples, self.args.count_threads, self.pins.of("count"))
         yield *self.program(directory, "fgpu", self.fgpu({}, {"destinations": self.outputs}, {})), self.pins.engine
         yield *self.program(directory, "dsim", self.dsim("wgn(0.05);")), None  # an rms of 26
 
     def last_count(self):
-        lines = self.programs["count"].text().rsplit("\n", 2)
-        return json.loads(lines[-2]) if len(lines) > 1 and lines[-2].startswith("{") else None
+        return super().last_count("count")
 
     counts = last_count
 
@@ -406,10 +415,18 @@ class X(WithDumps):
         spectrum_bytes = args.antennas * args.channels_per_substream * 2 * args.sample_bits // 4
         self.adc_rate = round(rate * 1e9 / 8 / spectrum_bytes * 2 * args.channels)
         self.dump_s = args.spectra_per_heap * 2 * args.channels / self.adc_rate * args.integration
-        self.prefix, self.order = f"{rate:.1f}", ("fsim", "xbgpu")
+        batch_samples = args.spectra_per_heap * 2 * args.channels
+        self.counted = {}  # receiver: (endpoints, samples from heap to heap)
+        if args.beams:
+            self.counted["beams"] = f"239.122.{self.net}.0+{args.beams - 1}:7148", batch_samples
+        if args.detected:
+            self.counted["detected"] = f"239.123.{self.net}.0:7148", WINDOWS * WINDOW_SPECTRA * 2 * args.channels
+        self.prefix, self.order = f"{rate:.1f}", ("fsim", "xbgpu", *self.counted)
 
     @staticmethod
     def add_options(parser):
+        parser.add_argument("--beams", type=int, default=0, help="voltage beams beside the dumps")
+        parser.add_argument("--detected", type=int, default=0, help="detected beams beside the dumps")
         parser.add_argument("--antennas", type=int, default=80)
         parser.add_argument("--channels", type=int, default=8192)
         parser.add_argument("--channels-per-substream", type=int, default=128)
@@ -432,11 +449,13 @@ class X(WithDumps):
 
     @staticmethod
     def threads(args):
-        return {"fsim": args.fsim_threads, "recv": args.recv_threads, "send": 1}
+        return {"fsim": args.fsim_threads, "recv": args.recv_threads, "send": 1,
+                "count": (args.beams > 0) + (args.detected > 0)}
 
     @staticmethod
     def describe(args):
-        return [f"{args.antennas} antennas, {args.channels_per_substream} of {args.channels} channels, {args.sample_bits} bits"]
+        return [f"{args.antennas} antennas, {args.channels_per_substream} of {args.channels} channels, {args.sample_bits} bits, "
+                f"{args.beams} voltage beams, {args.detected} detected beams"]
 
     def stream(self):
         return {name: getattr(self.args, name) for name in
@@ -455,8 +474,44 @@ class X(WithDumps):
                              batches_per_chunk=args.batches_per_chunk, window=args.window, chunks=args.chunks,
                              threads=args.recv_threads, **self.stream())
 
+    def beams(self, directory):
+        """The sections of beams.  A calibration keeps sums of full-range voltages below saturation."""
+        args, sections = self.args, {}
+        calibration = os.path.join(directory, "calibration")
+        with open(calibration, "w") as file:
+            file.writelines(f"{i} * {CALIBRATION} 0\n" for i in range(N_POLS * args.antennas))
+        if args.beams:
+            address = self.counted["beams"][0].partition("+")[0].rpartition(".")[0]
+            sections["beams"] = [{"name": f"beam{b}", "pol": b % N_POLS, "destination": f"{address}.{b}:7148"}
+                                 for b in range(args.beams)]
+        if args.detected:
+            sections["detected"] = [{"name": "detected", "beams": args.detected, "products": "I", "spectra": WINDOW_SPECTRA,
+                                     "windows": WINDOWS, "destination": self.counted["detected"][0]}]
+        return sections | ({"steering": {"calibration": calibration}} if sections else {})
+
+    def counts(self):
+        """With how many heaps of beams came, and did not."""
+        counts = super().counts()
+        for name in self.counted:
+            found = self.last_count(name) or {}
+            counts |= {f"{name} {key}": found.get(key, 0) for key in ("time", "heaps", *COUNTS)}
+        return counts
+
+    def judge_output(self, before, after, watch):
+        why = super().judge_output(before, after, watch)
+        for name, (endpoints, step_samples) in self.counted.items():
+            n = {key: after.counts[f"{name} {key}"] - before.counts[f"{name} {key}"] for key in ("time", "heaps", *COUNTS)}
+            why += [(name, f"counted {key} +{n[key]}") for key in COUNTS if n[key] > 0]
+            n_endpoints = len(harness.endpoints(endpoints))
+            expected = self.adc_rate * n["time"] / step_samples * n_endpoints
+            if n["heaps"] < 0.97 * expected - 2 * n_endpoints:
+                why.append((name, f"{n['heaps']} heaps came out in {n['time']:.2f} s instead of {expected:.0f}"))
+        return why
+
     def commands(self, directory):
-        yield *self.program(directory, "xbgpu", self.xbgpu()), self.pins.engine
+        for i, (name, (endpoints, step_samples)) in enumerate(self.counted.items()):
+            yield self.counter(name, endpoints, step_samples, 1, self.pins.of("count")[i:i + 1])
+        yield *self.program(directory, "xbgpu", self.xbgpu() | self.beams(directory)), self.pins.engine
         yield *self.program(directory, "fsim", self.fsim()), None
 
     @staticmethod
@@ -482,7 +537,8 @@ class X(WithDumps):
 
     def headline(self, result):
         return (f"{result['sent_gbit_per_s']:.2f} Gb/s of voltages",
-                f"{result['packets_per_s']:.0f} packets/s, {result['dumps']['exact']} dumps exact", "")
+                f"{result['packets_per_s']:.0f} packets/s, {result['dumps']['exact']} dumps exact"
+                + "".join(f", {result['dumps'][f'{name} heaps']} heaps of {name}" for name in self.counted), "")
 
 
 # ---- chain: dsim, fgpu, an xbgpu for each substream, and a check of every dump ---------------------------------------

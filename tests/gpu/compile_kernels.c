@@ -9,6 +9,7 @@
 #include "common/base/units.h"
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
+#include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/correlate/checksum_dump.h"
@@ -345,27 +346,48 @@ static void note_detected(struct device *device, struct device_stream *stream, c
     }
 }
 
+static void note_incoherent(struct device *device, struct device_stream *stream, const struct beamform_args *form)
+{
+    for (int products = BEAM_POWER_0; products <= BEAM_STOKES; products++) {
+        const struct beam_incoherent_args args = {.format = form->format,
+                                                  .products = (enum beam_products)products,
+                                                  .n_ants = form->n_ants,
+                                                  .n_chan = form->n_chan,
+                                                  .n_spectra = form->n_spectra,
+                                                  .n_batches = form->n_batches};
+        struct kernel_constant constants[BEAM_INCOHERENT_N_CONSTANTS];
+        beam_incoherent_constants(&args, constants);
+        note_launched(device, stream, &beam_incoherent_kernel, constants, BEAM_INCOHERENT_N_CONSTANTS,
+                      beam_incoherent_grid(&args));
+    }
+}
+
 static void note_beams(struct device *device, struct device_stream *stream)
 {
-    static const enum voltage_format formats[] = {VOLTAGES_4_BITS_OFFSET, VOLTAGES_8_BITS};
+    static const struct {
+        uint32_t n_ants;
+        enum voltage_format format;
+    } sums[] = {{80, VOLTAGES_4_BITS_OFFSET}, {80, VOLTAGES_8_BITS}, {1025, VOLTAGES_4_BITS}, {1025, VOLTAGES_8_BITS}};
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
     const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
-    ants_now = coefficients.n_ants;
-    for (size_t i = 0; i < ARRAY_LEN(formats); i++) {
-        const struct beamform_args args = {.format = formats[i],
+    for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
+        const struct beamform_args args = {.format = sums[i].format,
                                            .n_beams = 8,
                                            .n_slots = 16,
-                                           .n_ants = 80,
+                                           .n_ants = sums[i].n_ants,
                                            .n_chan = 128,
                                            .n_spectra = 256,
                                            .n_batches = 8};
         struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
-        format_now = formats[i];
+        ants_now = args.n_ants;
+        format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
         note_detected(device, stream, &args);
+        note_incoherent(device, stream, &args);
     }
+    ants_now = coefficients.n_ants;
     note_launched(device, stream, &beam_finish_kernel, NULL, 0, beam_finish_grid(&finish));
     note_launched(device, stream, &beam_coefficients_kernel, NULL, 0, beam_coefficients_grid(&coefficients));
     ants_now = 0;

@@ -86,6 +86,25 @@ def detect(x, y, products):
     return {"power_0": xx, "power_1": yy, "I": xx + yy}[products][None]
 
 
+def incoherent_weights(weights, gain=1):
+    """int64 [...][x, y, xy], times 2^16, of weights [...][pol], from xbgpu/incoherent.h."""
+    amplitudes = np.float32(np.asarray(weights, np.float64) * gain**2).astype(np.float64)
+    cross = np.sqrt(amplitudes[..., 0] * amplitudes[..., 1])
+    return np.rint(np.concatenate([amplitudes, cross[..., None]], -1) * 2**16).astype(np.int64)
+
+
+def incoherent(voltages, present, weights, products):
+    """int64 [product][batch][channel][spectrum] of weights [batch or 1][ant][x, y, xy]: kernels/beamform/beam_incoherent.h."""
+    v = np.where(present[:, :, None, None, None, None], voltages, 0).astype(np.int64)
+    x, y = v[..., 0, :], v[..., 1, :]
+    wx, wy, wxy = np.moveaxis(weights, -1, 0)[..., None, None]
+    xx, yy = (wx * (x**2).sum(-1)).sum(1), (wy * (y**2).sum(-1)).sum(1)
+    if products == "IQUV":
+        cross = (x * y).sum(-1), x[..., 1] * y[..., 0] - x[..., 0] * y[..., 1]
+        return np.stack([xx + yy, xx - yy] + [2 * (wxy * c).sum(1) for c in cross])
+    return {"power_0": xx, "power_1": yy, "I": xx + yy}[products][None]
+
+
 def windows(stream, first_spectrum, powers, share):
     """Heaps by number: powers int64 [window][product][channel group] and fractions float64 [window], of powers
     [product][channel][spectrum] and of the share of antennas [spectrum], which begin with spectrum 'first_spectrum'."""

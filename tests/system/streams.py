@@ -1,6 +1,9 @@
 """Streams for the three programs that receive, as packets that can be altered; their replay, and what it leaves behind.
 
 Captures come through a FIFO here, so that /metrics can be read after the last packet and before the end.
+
+Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does not, so
+otherwise the counts would depend on which comes first.
 """
 import os
 import re
@@ -35,7 +38,7 @@ class Stream:
     bad_frequency: tuple
 
 
-def fgpu_stream(n_packets=16 * 12, payload_bytes=640, **recv):
+def fgpu_stream(n_packets=16 * 12 - 3, payload_bytes=640, **recv):
     """An antenna; heaps of 640 bytes."""
     config = scenario.fgpu_config(
         outputs=[{"channels": 64, "spectra_per_heap": 16, "taps": 4, "gain": 0.4}],
@@ -47,7 +50,7 @@ def fgpu_stream(n_packets=16 * 12, payload_bytes=640, **recv):
                   recv.get("window", 2), (harness.DIGITISER_ID, None), ())
 
 
-def xbgpu_stream(n_batches=60, payload_bytes=64, **recv):
+def xbgpu_stream(n_batches=59, payload_bytes=64, **recv):
     """Two outputs, of which the second tells the spectra in each baseline; heaps of 256 bytes."""
     outputs = [{"integration_batches": 5}, {"integration_batches": 3, "missing": "weights"}]
     config = scenario.xbgpu_config(outputs, recv={"antennas": 3} | recv)

@@ -44,6 +44,22 @@ def model(config, stream, first_batch, voltages, present, weights=None):
     return beammodel.windows(stream, first_batch * n_spectra, powers.reshape(*powers.shape[:2], -1), share)
 
 
+def incoherent_model(config, stream, first_batch, voltages, present, weights=1):
+    """As model(), of the incoherent beam, with integers [batch or 1][ant][x, y, xy] as weights; 1 by default."""
+    if isinstance(weights, int):
+        weights = beammodel.incoherent_weights(np.full((1, N_ANTS, 2), weights))
+    powers = beammodel.incoherent(voltages, present, weights, stream["products"]).transpose(0, 2, 1, 3)
+    n_spectra = config["recv"]["spectra_per_heap"]
+    share = np.repeat(present.mean(1), n_spectra)
+    return beammodel.windows(stream, first_batch * n_spectra, powers.reshape(*powers.shape[:2], -1), share)
+
+
+def set_device(device, config, work, request):
+    if device == "emulated":  # the CUDA device without a GPU
+        request.getfixturevalue("fake_cuda")
+        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+
+
 def heaps_of(config, found, index):
     (where,) = endpoints(config["detected"][index]["destination"])
     return found[where]
@@ -93,6 +109,48 @@ def test_exact(bits, daemon, work, rng):
     test_beams.check_correlation(config, found, first_batch, voltages, present)
 
 
+INCOHERENT = [stream | {"kind": "incoherent", "beams": 1} for stream in STREAMS]
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_incoherent(device, bits, daemon, work, rng, request):
+    """All products and formats of incoherent beams in every bit, with absent antennas, a batch of which nothing comes,
+    and voltages of -128; a coherent beam and the correlation beside are exact as well."""
+    config = detected_config(INCOHERENT + STREAMS[:1], recv={"sample_bits": bits})
+    set_device(device, config, work, request)
+    first_batch, n = int(rng.integers(1000)) * 2, 14
+    voltages = random_voltages(rng, config, n, 24 if bits == 8 else 7)
+    voltages[:, 0] = -128 if bits == 8 else -8
+    present = rng.random((n, N_ANTS)) > 0.2
+    present[4] = False
+    sent = scenario.feng_heaps(config, first_batch, voltages, present, rng)
+    found = scenario.run_pcap(daemon, "xbgpu", config, work, sent)
+    for index, stream in enumerate(INCOHERENT):
+        beam = incoherent_model(config, stream, first_batch, voltages, present)
+        assert len(beam) > 1
+        check_stream(config, index, heaps_of(config, found, index), [beam])
+    coherent = model(config, STREAMS[0], first_batch, voltages, present)
+    check_stream(config, len(INCOHERENT), heaps_of(config, found, len(INCOHERENT)), [coherent] * 2)
+    test_beams.check_correlation(config, found, first_batch, voltages, present)
+
+
+def test_incoherent_of_one_antenna(daemon, work, rng):
+    """With the weight of all antennas but one at 0, an incoherent beam has the powers of the coherent one."""
+    both = [{"products": "IQUV", "spectra": 20, "windows": 4, "kind": kind} for kind in ("coherent", "incoherent")]
+    config = detected_config(both)
+    voltages, present = random_voltages(rng, config, 8, 24), np.ones((8, N_ANTS), bool)
+    fed = Fed(daemon, config, work)
+    with fed.client() as client:
+        for name in "powers0.0", "powers1.0":
+            client.request("beam-weights", name, 0, 0, 0, 1, 0)
+    fed.write(scenario.feng_heaps(config, 0, voltages, present))
+    found = fed.end()
+    coherent, incoherent = [[h.items["beam_powers"] for h in heaps_of(config, found, i)[1:-1]] for i in range(2)]
+    assert len(coherent) > 1
+    np.testing.assert_array_equal(coherent, incoherent)
+
+
 def test_against_voltage_beams(daemon, work, rng):
     """Powers are those of the voltage beams of the same run within what their rounding to 8 bits adds."""
     stream = {"products": "I", "spectra": 48, "windows": 2}
@@ -133,6 +191,10 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
     ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
     ({"channels": 3}, {}, "channels of powers0 do not divide recv.channels_per_substream"),
     ({"buffers": 1}, {}, "buffers must be at least 2, not 1: heaps of powers0 that end in one chunk: 1"),
+    ({"kind": "incoherent", "beams": 2}, {}, "powers0 is incoherent, so it has one beam, not 2"),
+    ({"kind": "incoherent", "spectra": 4096, "channels": 256},
+     {"antennas": 513, "channels": 256, "channels_per_substream": 256, "channel_offset": 0},
+     "powers of powers0 do not fit 64 bits: recv.antennas times spectra times channels must be at most 2^29"),
     ({"name": "beam"}, {}, "the name of beam beam0 begins with the name of detected beams beam"),
 ])
 def test_refused(stream, recv, sentence, work):
@@ -162,9 +224,7 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
     """Weights of a beam hold from the batch that steady-state-timestamp says, also within a window."""
     stream = {"products": "IQUV", "spectra": 100, "windows": 3, "channels": 2, "beams": 2}
     config = detected_config([stream])
-    if device == "emulated":  # the CUDA device without a GPU
-        request.getfixturevalue("fake_cuda")
-        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    set_device(device, config, work, request)
     first_batch, n = 300, 30
     voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
     sent = scenario.feng_heaps(config, first_batch, voltages, present)
@@ -190,9 +250,7 @@ def test_models_begin_within_a_heap(device, daemon, work, rng, request):
     """Models with load times and rates hold from their batches, within windows, heaps and chunks."""
     stream = {"products": "IQUV", "spectra": 100, "windows": 3, "channels": 2, "beams": 2}
     config = detected_config([stream], steering={"grid_batches": 3})
-    if device == "emulated":  # the CUDA device without a GPU
-        request.getfixturevalue("fake_cuda")
-        config["device"] = {"kind": "cuda", "kernel_cache": str(work / "cache")}
+    set_device(device, config, work, request)
     first_batch, n, batch_samples = 300, 30, scenario.batch_samples(config)
     quarter = np.pi / 2 / (3 * batch_samples / config["time"]["adc_sample_rate"])  # rad/s: a quarter turn an interval
     voltages, present = random_voltages(rng, config, n, 5), np.ones((n, N_ANTS), bool)
@@ -215,6 +273,48 @@ def test_models_begin_within_a_heap(device, daemon, work, rng, request):
         turned = np.rint(np.stack([turned.real, turned.imag], -1)).astype(np.int64)
         expected.append(model(config, stream, first_batch, turned, present))
     check_stream(config, 0, heaps_of(config, found, 0), expected)
+
+
+def change_incoherent(client):
+    """Weights for inputs and a gain, of two incoherent beams.  Returns weights [beam][ant][x, y, xy] as integers."""
+    per_input = np.array([[1, 0], [2.5, 1e-3], [0, 3], [0.7, 1], [100, 1 / 3]])
+    per_ant = np.array([0, 1, 0.1, 2, 0])
+    client.request("beam-weights", "powers0.0", *map(float, per_input.ravel()))
+    client.request("beam-weights", "powers1.0", *map(float, per_ant))
+    client.request("beam-quant-gains", "powers1.0", 1.5)
+    assert client.value("powers0.0.weight") == str([float(w) for w in per_input.ravel()])
+    return [beammodel.incoherent_weights(per_input), beammodel.incoherent_weights(np.stack([per_ant] * 2, -1), 1.5)]
+
+
+@pytest.mark.parametrize("device", ["configured", "emulated"])
+def test_weights_of_incoherent_beams(device, daemon, work, rng, request):
+    """Weights and gains of incoherent beams hold from the batch that steady-state-timestamp says, also within a window,
+    and after a restart."""
+    streams = [{"products": p, "spectra": 100, "windows": 3, "channels": 2, "kind": "incoherent"} for p in ("IQUV", "I")]
+    config = detected_config(streams, state={"directory": str(work / "state")})
+    (work / "state").mkdir()
+    set_device(device, config, work, request)
+    first_batch, n = 300, 30
+    voltages, present = random_voltages(rng, config, n, 24), np.ones((n, N_ANTS), bool)
+    sent = scenario.feng_heaps(config, first_batch, voltages, present)
+    fed = Fed(daemon, config, work, "before")
+    with fed.client() as client:
+        fed.write(sent[:15 * N_ANTS])
+        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        after = change_incoherent(client)
+        held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
+        fed.write(sent[15 * N_ANTS:])
+    found = fed.end()
+    assert 0 < held <= 15
+    fed = Fed(daemon, config, work, "after")
+    fed.write(sent)
+    kept = fed.end()
+    ones = beammodel.incoherent_weights(np.ones((N_ANTS, 2)))
+    for index, stream in enumerate(streams):
+        for heaps, begin in (found, held), (kept, 0):
+            weights = np.where(np.arange(n)[:, None, None] < begin, ones, after[index])
+            expected = incoherent_model(config, stream, first_batch, voltages, present, weights)
+            check_stream(config, index, heaps_of(config, heaps, index), [expected])
 
 
 def test_settings_survive(daemon, work, rng):
@@ -254,6 +354,52 @@ def test_wrong_requests(daemon, work):
                 client.request(name, *args)
             assert words in str(refused.value), (name, args)
     fed.end()
+
+
+WRONG_INCOHERENT = [
+    ("beam-weights", ["powers0.0", *"111", "-0.5", "1"],
+     "a weight of an incoherent beam must not be negative, but is -0.5"),
+    ("beam-weights", ["powers0.0", *"1111", "13108"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
+    ("beam-weights", ["powers0.0", *"1111", "nan"], "a weight"),
+    ("beam-quant-gains", ["powers0.0", "-115"], "the square of the gain must be at most 13107.2 in beam powers0.0"),
+    ("beam-delays", ["powers0.0", *["0:0"] * 5], "beam powers0.0 is incoherent, so it has no delays"),
+    ("beam-calibration", ["a0v", "1"], "the incoherent beam takes no calibration, and there are no other beams"),
+]
+
+
+def test_wrong_requests_of_incoherent_beams(daemon, work):
+    stream = {"kind": "incoherent", "spectra": 4096, "channels": 2}
+    fed = Fed(daemon, detected_config([stream]), work)
+    with fed.client() as client:
+        for name, args, words in WRONG_INCOHERENT:
+            with pytest.raises(control.FailReply) as refused:
+                client.request(name, *args)
+            assert words in str(refused.value), (name, args)
+        client.request("beam-quant-gains", "powers0.0", -114)
+        assert client.value("powers0.0.weight") == str([1.0] * 10)
+        with pytest.raises(control.FailReply):
+            client.request("sensor-value", "powers0.0.delay")
+    fed.end()
+
+
+def test_kept_settings_of_another_kind(daemon, work, rng):
+    """An incoherent beam leaves out delays and negative weights that were kept of a coherent one of its name."""
+    stream = {"products": "I", "spectra": 24, "windows": 4}
+    config = detected_config([stream], state={"directory": str(work / "state")})
+    (work / "state").mkdir()
+    voltages, present = random_voltages(rng, config, 12, 5), np.ones((12, N_ANTS), bool)
+    fed = Fed(daemon, config, work, "before")
+    with fed.client() as client:
+        client.request("beam-weights", "powers0.0", 1, 2, -3, 4, 0)
+        client.request("beam-delays", "powers0.0", "0:0", "1e-9:0", "0:0", "0:0", "0:0")
+    fed.end()
+    config["detected"][0]["kind"] = "incoherent"
+    fed = Fed(daemon, config, work, "after")
+    fed.write(scenario.feng_heaps(config, 0, voltages, present))
+    found = fed.end()
+    weights = beammodel.incoherent_weights(np.stack([[1, 1, 1, 4, 0]] * 2, -1))  # 1: left out
+    check_stream(config, 0, heaps_of(config, found, 0),
+                 [incoherent_model(config, stream, 0, voltages, present, weights[None])])
 
 
 def test_calibration(daemon, work, rng):

@@ -169,3 +169,14 @@ def test_losses_do_not_end_an_array_that_is_kept(run, capsys):
     assert said.err == "demo: more than 0.1 % of the heaps were lost: the machine is busy; run it again\n"
     assert "Status pages while it runs (make demo KEEP=1 keeps them): http://127.0.0.1:7180/ " in said.out
     assert run(lost=1) == (False, 0)
+
+
+def test_second_array_changes_nothing(demo, monkeypatch, tmp_path):
+    """An array runs: a second one ends with a sentence, before it writes files."""
+    monkeypatch.setattr(demo, "CONFIG", str(tmp_path / "config"))
+    monkeypatch.setattr(demo, "is_answering", lambda name: name == "fgpu1")
+    monkeypatch.setattr("sys.argv", ["demo"])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    with pytest.raises(SystemExit, match="an array runs already .fgpu1."):
+        demo.main()
+    assert not (tmp_path / "config").exists()

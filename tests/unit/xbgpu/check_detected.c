@@ -1,4 +1,5 @@
-/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.
+/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.  The
+ * same holds for the weights of an incoherent beam, which are whole from 0 to their limit.
  * Heaps of which parts were dropped, or that time left, say so in their fractions. */
 #include "xbgpu/detected.c"
 
@@ -10,12 +11,15 @@
 #define N_BUFFERS 3
 #define POWER     (4.0f * (256 * 6) * (256 * 6)) /* of two antennas of 3 + 3j in both polarisations, with weights of 1 */
 
-static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
-                           "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"
-                           "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"
-                           "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"
-                           "detected: [{name: d, spectra: 12, windows: 2, buffers: 3, destination: 239.1.1.3}]\n"
-                           "send: {pcap_file: /dev/null}\n";
+#define ALONE 0.5f /* POWER of these antennas in an incoherent beam, with weights of 1 */
+
+#define YAML(kind)                                                                                                     \
+    "time: {sync_time: 0, adc_sample_rate: 1000}\n"                                                                    \
+    "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"                                \
+    "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"                                 \
+    "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"                                           \
+    "detected: [{name: d, kind: " kind ", spectra: 12, windows: 2, buffers: 3, destination: 239.1.1.3}]\n"             \
+    "send: {pcap_file: /dev/null}\n"
 
 static struct rig {
     struct test_xbgpu x;
@@ -23,7 +27,7 @@ static struct rig {
     int8_t voltages[N_ANTS][N_SPECTRA][2][2]; /* the cpu device's memory is the host's */
 } rig;
 
-static void rig_open(void)
+static void rig_open_yaml(const char *yaml)
 {
     char why[256] = "";
 
@@ -32,6 +36,11 @@ static void rig_open(void)
                       0,
                   "%s", why);
     memset(rig.voltages, 3, sizeof(rig.voltages));
+}
+
+static void rig_open(void)
+{
+    rig_open_yaml(YAML("coherent"));
 }
 
 static void rig_close(void)
@@ -112,6 +121,42 @@ TEST(steering_holds_from_an_input_on)
     ck_assert(process(4, true));
     add(5);
     check_made(3, 12, 12, 8 + 4 * 25, 12 * 25);
+}
+
+TEST(weights_of_an_incoherent_beam_hold_from_an_input_on)
+{
+    rig_close();
+    rig_open_yaml(YAML("incoherent"));
+    fill_buffers();
+    ck_assert(!process(4, true)); /* heap 3 has no buffer */
+    set_weights(5);
+    for (int64_t heap = 0; heap < N_BUFFERS; heap++)
+        check_made(heap, 12, 12, 12 * ALONE, 12 * ALONE);
+    ck_assert(process(4, true));
+    add(5);
+    check_made(3, 12, 12, (8 + 4 * 5) * ALONE, 12 * 5 * ALONE);
+}
+
+TEST(weights_of_an_incoherent_beam_have_limits)
+{
+    static const float amplitudes[] = {-1, 0, 1e-9f, 1, 3.25f, 32767.9f, 1e30f};
+    static const int32_t integers[] = {0, 0, 0, 65536, 212992, 2147477120, 2147483647};
+    struct xbgpu_incoherent w;
+
+    rig_close();
+    rig_open_yaml(YAML("incoherent"));
+    ck_assert_int_eq(xbgpu_incoherent_init(&w, &rig.x.config, xbgpu_config_detected(&rig.x.config, 0), rig.x.device),
+                     0);
+    for (size_t i = 0; i < sizeof(integers) / sizeof(integers[0]); i++) {
+        const struct beam_steering steering[2 * N_ANTS] = {
+            {.amplitude = amplitudes[i]}, {.amplitude = 1}, {.amplitude = amplitudes[i]}, {.amplitude = 0.25f}};
+        xbgpu_incoherent_set(&w, steering);
+        ck_assert_int_eq(w.wanted[0].x, integers[i]);
+        ck_assert_int_eq(w.wanted[0].y, integers[i]);
+        ck_assert_int_eq(w.wanted[0].xy, integers[i]);
+        ck_assert(w.wanted[1].x == 65536 && w.wanted[1].y == 16384 && w.wanted[1].xy == 32768);
+    }
+    xbgpu_incoherent_fini(&w);
 }
 
 TEST(parts_without_a_buffer_are_dropped)

@@ -1,8 +1,10 @@
 /* check_beam_coefficients - phasors and coefficients of the twin and of the CUDA variant against double precision; both in
- * the same bits. */
+ * the same bits.  Fragments against a model, byte by byte. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #include "common/base/units.h"
+#include "kernels/beamform/beamform.h"
+#include "tests/unit/test_fragments.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
@@ -56,13 +58,15 @@ TEST(largest_exponents)
 
 struct work {
     struct beam_coefficients_args args;
-    size_t n_steering, n_calibration, n_coefficients, n_exponents;
+    size_t n_steering, n_calibration, n_coefficients, n_exponents, fragments_bytes;
     struct beam_steering *steering;
     int64_t *starts;
     struct beam *beams;
     float *calibration;
     int16_t *coefficients;
     int32_t *exponents;
+    uint32_t *slots, *slot_of;
+    int8_t *fragments;
 };
 
 static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_t n_chan, bool calibrated)
@@ -96,6 +100,12 @@ static void work_init(struct work *w, uint32_t n_beams, uint32_t n_ants, uint32_
                                                 .slope_rate = random_u64()};
     for (size_t b = 0; b < n_beams; b++)
         w->beams[b].pol = (uint32_t)random_below(2);
+    w->slots = calloc(beamform_max_slots(n_beams), sizeof(*w->slots));
+    w->slot_of = calloc(n_beams, sizeof(*w->slot_of));
+    w->args.n_slots = beamform_slots(w->beams, n_beams, w->slots, w->slot_of);
+    w->fragments_bytes = test_fragments_bytes(n_chan, w->args.n_slots, n_ants);
+    w->fragments = malloc(w->fragments_bytes + 1);
+    memset(w->fragments, TEST_FRAGMENTS_POISON, w->fragments_bytes + 1);
     for (size_t i = 0; i < w->n_calibration; i++)
         w->calibration[i] = ldexpf((float)random_below(20000) / 10000 - 1, i / 2 % n_chan == 0 ? 20 : 0);
 }
@@ -108,6 +118,9 @@ static void work_fini(struct work *w)
     free(w->calibration);
     free(w->coefficients);
     free(w->exponents);
+    free(w->slots);
+    free(w->slot_of);
+    free(w->fragments);
 }
 
 /* The model of a beam that holds: [ant]. */
@@ -131,6 +144,19 @@ static double complex model(const struct work *w, size_t beam, size_t ant, size_
     return s->amplitude * gain * cexp(2 * I * M_PI * turns_of(phase + chan * slope));
 }
 
+/* All fragments are the model's, of the coefficients as they are. */
+static void check_fragments(const struct work *w)
+{
+    int8_t *expected =
+        test_fragments(w->coefficients, w->args.n_chan, w->args.n_beams, w->args.n_ants, w->slots, w->args.n_slots);
+
+    for (size_t i = 0; i < w->fragments_bytes; i++)
+        if (w->fragments[i] != expected[i])
+            ck_abort_msg("byte %zu of %zu: %d, not %d", i, w->fragments_bytes, w->fragments[i], expected[i]);
+    ck_assert_int_eq(w->fragments[w->fragments_bytes], TEST_FRAGMENTS_POISON);
+    free(expected);
+}
+
 /* Every coefficient is the model's to half a step and what single precision loses; the largest has all its bits. */
 static void check(const struct work *w)
 {
@@ -152,6 +178,7 @@ static void check(const struct work *w)
     }
     ck_assert_int_eq(w->coefficients[w->n_coefficients], (int16_t)0xa5a5);
     ck_assert_int_eq(w->exponents[w->n_exponents], (int32_t)0xa5a5a5a5);
+    check_fragments(w);
 }
 
 static void run_twin(struct work *w)
@@ -162,6 +189,8 @@ static void run_twin(struct work *w)
     w->args.calibration = w->n_calibration ? w->calibration : NULL;
     w->args.coefficients = w->coefficients;
     w->args.exponents = w->exponents;
+    w->args.fragments = w->fragments;
+    w->args.slot_of = w->slot_of;
     beam_coefficients_kernel.cpu(&w->args, 1 + (int)random_below(3));
 }
 
@@ -212,6 +241,7 @@ TEST(listed_beams)
     w.args.listed = listed;
     w.args.n_listed = ARRAY_LEN(listed);
     run_twin(&w);
+    check_fragments(&w);
     for (size_t row = 0; row < w.n_exponents; row++) {
         bool same = memcmp(w.coefficients + row * 7 * 2, before + row * 7 * 2, 7 * 2 * sizeof(*before)) == 0;
         ck_assert(same == (row % 5 != 4 && row % 5 != 1));
@@ -275,6 +305,9 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
             test_upload(&d, w.calibration, w.n_calibration * sizeof(float), w.n_calibration * sizeof(float));
     args.coefficients = test_upload(&d, "", 0, coefficients_bytes);
     args.exponents = test_upload(&d, "", 0, exponents_bytes);
+    args.slot_of = test_upload(&d, w.slot_of, args.n_beams * sizeof(*w.slot_of), args.n_beams * sizeof(*w.slot_of));
+    memset(w.fragments, TEST_FRAGMENTS_POISON, w.fragments_bytes);
+    args.fragments = test_upload(&d, w.fragments, w.fragments_bytes, w.fragments_bytes);
     uint32_t *listed = calloc(args.n_beams, sizeof(*listed)); /* all, from the last one on */
     for (uint32_t b = 0; b < args.n_beams; b++)
         listed[b] = args.n_beams - 1 - b;
@@ -287,6 +320,8 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     test_download(&d, exponents, args.exponents, exponents_bytes);
     ck_assert_int_eq(memcmp(coefficients, w.coefficients, coefficients_bytes), 0);
     ck_assert_int_eq(memcmp(exponents, w.exponents, exponents_bytes), 0);
+    test_download(&d, w.fragments, args.fragments, w.fragments_bytes);
+    check_fragments(&w);
     device_kernel_destroy(kernel);
     device_free(d.device, (void *)args.steering);
     device_free(d.device, (void *)args.starts);
@@ -295,6 +330,8 @@ TEST(cuda, .end = 2 * ARRAY_LEN(sizes))
     device_free(d.device, (void *)args.listed);
     device_free(d.device, args.coefficients);
     device_free(d.device, args.exponents);
+    device_free(d.device, (void *)args.slot_of);
+    device_free(d.device, args.fragments);
     free(coefficients);
     free(exponents);
     free(listed);

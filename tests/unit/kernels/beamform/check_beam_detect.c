@@ -5,6 +5,7 @@
 #include "kernels/beamform/beam_finish.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_fragments.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"
@@ -193,21 +194,24 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     struct device_kernel *kernel;
     struct beam_detect_args args = w->args;
     struct beamform_args *f = &args.form;
-    size_t coefficients_bytes = w->n_coefficients * sizeof(*w->coefficients),
-           exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
+    size_t exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = f->n_beams * sizeof(*w->beams),
            saturated_bytes = (f->n_beams / 2 + 1) * sizeof(*saturated),
            renormalise_bytes = (size_t)N_BATCHES * f->n_beams * sizeof(*w->renormalise),
            powers_bytes = (w->n_powers + 1) * sizeof(*powers);
-    uint32_t *slots = malloc(beamform_max_slots(f->n_beams) * sizeof(*slots));
+    uint32_t *slots = malloc((beamform_max_slots(f->n_beams) + f->n_beams) * sizeof(*slots));
 
     f->voltages = test_upload(d, w->voltages, w->n_voltages, w->n_voltages);
-    f->coefficients = test_upload(d, w->coefficients, coefficients_bytes, coefficients_bytes);
+    f->coefficients = NULL;
     f->exponents = test_upload(d, w->exponents, exponents_bytes, exponents_bytes);
     f->beams = test_upload(d, w->beams, beams_bytes, beams_bytes);
     if (f->renormalise)
         f->renormalise = test_upload(d, w->renormalise, renormalise_bytes, renormalise_bytes);
-    f->n_slots = beamform_slots(w->beams, f->n_beams, slots);
+    f->n_slots = beamform_slots(w->beams, f->n_beams, slots, slots + beamform_max_slots(f->n_beams));
     f->slots = test_upload(d, slots, f->n_slots * sizeof(*slots), f->n_slots * sizeof(*slots));
+    size_t fragments_bytes = test_fragments_bytes(f->n_chan, f->n_slots, f->n_ants);
+    int8_t *fragments = test_fragments(w->coefficients, f->n_chan, f->n_beams, f->n_ants, slots, f->n_slots);
+    f->fragments = test_upload(d, fragments, fragments_bytes, fragments_bytes);
+    free(fragments);
     free(slots);
     args.powers = test_upload(d, w->powers, powers_bytes, powers_bytes);
     f->saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
@@ -220,7 +224,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int64_t 
     test_download(d, saturated, f->saturated, saturated_bytes);
     device_kernel_destroy(kernel);
     device_free(d->device, (void *)f->voltages);
-    device_free(d->device, (void *)f->coefficients);
+    device_free(d->device, (void *)f->fragments);
     device_free(d->device, (void *)f->exponents);
     device_free(d->device, (void *)f->beams);
     device_free(d->device, (void *)f->slots);
@@ -261,7 +265,7 @@ TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
 static void random_powers(int64_t powers[N_POWERS])
 {
     for (size_t i = 0; i < N_POWERS; i++)
-        powers[i] = i % N_CELLS ? (int64_t)random_u64() >> (11 + random_below(50)) : 12345;
+        powers[i] = i % N_CELLS ? (int64_t)random_u64() >> (2 + random_below(59)) : 12345;
 }
 
 static void finish_twin(const int64_t *powers, void *out, float *offsets, float *scales)

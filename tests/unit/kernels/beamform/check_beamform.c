@@ -3,6 +3,7 @@
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"
+#include "tests/unit/test_fragments.h"
 #include "tests/unit/test_kernel.h"
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_voltages.h"
@@ -16,7 +17,7 @@
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra;
 } sizes[] = {{1, 1, 1, 16},  {4, 2, 3, 32},   {5, 3, 2, 144},   {1, 5, 4, 16},   {9, 16, 2, 64},
-             {2, 33, 3, 48}, {3, 80, 2, 128}, {17, 127, 1, 32}, {2, 256, 2, 16}, {1, 1024, 1, 16}};
+             {2, 33, 3, 48}, {3, 80, 2, 128}, {17, 127, 1, 32}, {2, 256, 2, 16}, {1, 1025, 1, 136}};
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 
 struct work {
@@ -222,21 +223,27 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
     struct device_kernel *kernel;
     struct beamform_args args = w->args;
-    size_t coefficients_bytes = w->n_coefficients * sizeof(*w->coefficients),
-           exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = w->args.n_beams * sizeof(*w->beams),
+    size_t exponents_bytes = w->n_exponents * sizeof(*w->exponents), beams_bytes = w->args.n_beams * sizeof(*w->beams),
            saturated_bytes = (w->n_saturated + 1) * sizeof(*w->saturated),
            renormalise_bytes = w->n_saturated * sizeof(*w->renormalise);
 
     args.voltages = test_upload(d, w->voltages, w->n_voltages, w->n_voltages);
-    args.coefficients = test_upload(d, w->coefficients, coefficients_bytes, coefficients_bytes);
+    args.coefficients = NULL;
     args.exponents = test_upload(d, w->exponents, exponents_bytes, exponents_bytes);
     args.beams = test_upload(d, w->beams, beams_bytes, beams_bytes);
     if (args.renormalise)
         args.renormalise = test_upload(d, w->renormalise, renormalise_bytes, renormalise_bytes);
-    uint32_t *slots = malloc(beamform_max_slots(args.n_beams) * sizeof(*slots));
-    args.n_slots = beamform_slots(w->beams, args.n_beams, slots);
+    uint32_t *slots = malloc((beamform_max_slots(args.n_beams) + args.n_beams) * sizeof(*slots)),
+             *slot_of = slots + beamform_max_slots(args.n_beams);
+    args.n_slots = beamform_slots(w->beams, args.n_beams, slots, slot_of);
     ck_assert_uint_le(args.n_slots, beamform_max_slots(args.n_beams));
+    for (uint32_t b = 0; b < args.n_beams; b++)
+        ck_assert_uint_eq(slots[slot_of[b]], b);
     args.slots = test_upload(d, slots, args.n_slots * sizeof(*slots), args.n_slots * sizeof(*slots));
+    size_t fragments_bytes = test_fragments_bytes(args.n_chan, args.n_slots, args.n_ants);
+    int8_t *fragments = test_fragments(w->coefficients, args.n_chan, args.n_beams, args.n_ants, slots, args.n_slots);
+    args.fragments = test_upload(d, fragments, fragments_bytes, fragments_bytes);
+    free(fragments);
     free(slots);
     args.out = test_upload(d, w->out, w->n_out + 1, w->n_out + 1);
     args.saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
@@ -248,7 +255,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     test_download(d, saturated, args.saturated, saturated_bytes);
     device_kernel_destroy(kernel);
     device_free(d->device, (void *)args.voltages);
-    device_free(d->device, (void *)args.coefficients);
+    device_free(d->device, (void *)args.fragments);
     device_free(d->device, (void *)args.exponents);
     device_free(d->device, (void *)args.beams);
     device_free(d->device, (void *)args.slots);

@@ -1,0 +1,86 @@
+/* beam_incoherent - voltages to the powers of an incoherent beam: each antenna's voltages are detected, weighted, and
+ * added up over the antennas, windows of spectra and groups of channels.
+ *   voltages   [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
+ *   weights    [ant]                                       integers from 0 to 2^31 - 1
+ *   powers     int64 [window][product][group]              added to
+ *
+ * Windows and groups are those of beam_detect.h.  With X the voltage of an antenna in polarisation 0, Y that in
+ * polarisation 1, and its weights x, y and xy, a product is the sum over the antennas of
+ *     BEAM_POWER_0   x |X|^2
+ *     BEAM_POWER_1   y |Y|^2
+ *     BEAM_TOTAL     x |X|^2 + y |Y|^2
+ *     BEAM_STOKES    I = x |X|^2 + y |Y|^2, Q = x |X|^2 - y |Y|^2, U = 2 xy Re X Y*, V = 2 xy Im X Y*
+ *
+ * Exactness: all sums are exact, so CUDA and the twin agree in every bit.
+ * Requires:  n_spectra a multiple of 8; voltages aligned to 16 bytes; 1 to 4096 antennas and window_spectra;
+ *            group_channels divides n_chan; no power may be able to exceed 2^61, if all parts of voltages were -128.
+ * Bound by:  CUDA: memory; voltages are read once.  The twin: 2 or 4 multiply-adds of 64 bits for each antenna and
+ *            spectrum. */
+#ifndef KERNELS_BEAMFORM_BEAM_INCOHERENT_H
+#define KERNELS_BEAMFORM_BEAM_INCOHERENT_H
+
+#include "kernels/beamform/beam_detect.h"
+
+/* Of an antenna. */
+struct beam_incoherent_weights {
+    int32_t x, y, xy;
+    int32_t unused; /* one load has all */
+};
+
+struct beam_incoherent_args {
+    const void *voltages;
+    const struct beam_incoherent_weights *weights;
+    int64_t *powers;
+    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages' */
+    uint64_t first;          /* number of the spectrum with which window 0 begins */
+    enum voltage_format format;
+    enum beam_products products;
+    uint32_t n_ants;
+    uint32_t n_chan;
+    uint32_t n_spectra; /* of a heap */
+    uint32_t first_batch;
+    uint32_t n_batches;
+    uint32_t n_windows;
+    uint32_t window_spectra;
+    uint32_t group_channels;
+};
+
+#define BEAM_INCOHERENT_NO_WINDOW 0xffffffffu
+
+/* The window of a spectrum of a batch, or BEAM_INCOHERENT_NO_WINDOW. */
+static inline uint32_t beam_incoherent_window(const struct beam_incoherent_args *args, uint32_t batch,
+                                              uint32_t spectrum)
+{
+    const uint64_t number = args->first_spectrum + (uint64_t)batch * args->n_spectra + spectrum;
+
+    if (number < args->first)
+        return BEAM_INCOHERENT_NO_WINDOW;
+    const uint64_t window = (number - args->first) / args->window_spectra;
+    return window < args->n_windows ? (uint32_t)window : BEAM_INCOHERENT_NO_WINDOW;
+}
+
+/* Sums over antennas: weighted |X|^2, |Y|^2, Re X Y* and Im X Y*; the last two of BEAM_STOKES only. */
+struct beam_incoherent_sums {
+    int64_t x, y, re, im;
+};
+
+/* The products of sums. */
+static inline void beam_incoherent_products(enum beam_products products, const struct beam_incoherent_sums *sums,
+                                            int64_t *powers)
+{
+    powers[0] = products == BEAM_POWER_0 ? sums->x : products == BEAM_POWER_1 ? sums->y : sums->x + sums->y;
+    if (products != BEAM_STOKES)
+        return;
+    powers[1] = sums->x - sums->y;
+    powers[2] = 2 * sums->re;
+    powers[3] = 2 * sums->im;
+}
+
+extern const struct kernel beam_incoherent_kernel;
+
+/* For the CUDA variant. */
+#define BEAM_INCOHERENT_N_CONSTANTS 4
+void beam_incoherent_constants(const struct beam_incoherent_args *args, struct kernel_constant *constants);
+struct kernel_grid beam_incoherent_grid(const struct beam_incoherent_args *args);
+
+#endif

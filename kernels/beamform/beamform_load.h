@@ -1,0 +1,39 @@
+/* beamform_load.h - how beamform_tile.h and beam_incoherent.cu read voltages.
+ *
+ * Voltages of 4 bits are widened to bytes of 16 times their value.
+ *
+ * Constants: SAMPLE_BYTES of a complex sample; FLIP, the byte of zeros. */
+#ifndef KERNELS_BEAMFORM_BEAMFORM_LOAD_H
+#define KERNELS_BEAMFORM_BEAMFORM_LOAD_H
+
+#include <stdint.h>
+
+#define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
+
+/* A sample of 4 bits of each polarisation, 16 times as large. */
+static __device__ __forceinline__ uint32_t widen(uint32_t pair)
+{
+    const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
+
+    return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
+}
+
+/* Loads four consecutive spectra of both polarisations: words of re, im, re, im. */
+static __device__ __forceinline__ void load_spectra(const uint8_t *at, uint32_t (&words)[4])
+{
+    if (SAMPLE_BYTES == 2) {
+        const uint4 four = *(const uint4 *)at;
+        words[0] = four.x;
+        words[1] = four.y;
+        words[2] = four.z;
+        words[3] = four.w;
+    } else {
+        const uint2 four = *(const uint2 *)at;
+        words[0] = widen(four.x);
+        words[1] = widen(four.x >> 16);
+        words[2] = widen(four.y);
+        words[3] = widen(four.y >> 16);
+    }
+}
+
+#endif
