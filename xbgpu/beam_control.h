@@ -1,4 +1,4 @@
-/* beam_control.h - what can be asked of beams over KATCP, what of it is kept, and how it gets to the worker: as control.h.
+/* beam_control.h - what can be asked of beams over KATCP, what of it is kept, and how it gets to the worker (control.h).
  *
  * State:     what was set is kept in the file "beams" of the state directory; calibrations as calibration.h says.
  * Threads:   main. */
@@ -18,8 +18,8 @@ struct xbgpu_beams;
 struct xbgpu_command;
 struct xbgpu_detected;
 
-/* Adds the sensors.  Without beams '*control' is one that knows none.  Returns 0 or negative errno; destroy follows in either
- * case. */
+/* Adds the sensors.  Without beams '*control' is one that knows none.  Returns 0 or negative errno; destroy follows in
+ * either case. */
 int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                               const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
                               struct xbgpu_detected *detected, struct xbgpu_beam_control **control);

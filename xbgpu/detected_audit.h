@@ -65,8 +65,8 @@ void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct x
 /* 'heap', with number 'number', opens. */
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
-/* 'compute' adds spectra [begin, end) of the input to 'heap', with coefficients [chan][beam][pol][ant][re, im] and exponents
- * [chan][beam][pol].  Batch 0 of the input begins with spectrum 'input_first'. */
+/* 'compute' adds spectra [begin, end) of the input to 'heap', with coefficients [chan][beam][pol][ant][re, im] and
+ * exponents [chan][beam][pol].  Batch 0 of the input begins with spectrum 'input_first'. */
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
                                const int16_t *coefficients, const int32_t *exponents);

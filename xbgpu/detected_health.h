@@ -27,7 +27,7 @@ struct xbgpu_detected_health {
     struct gauge present;                       /* of the stream */
 };
 
-/* Registers the metrics, for zeros.  'sizes' are those of stream 'i'.  Returns 0 or negative errno; fini follows in either case. */
+/* Registers the metrics of stream 'i', for zeros.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_detected_health_init(struct xbgpu_detected_health *health, const struct xbgpu_config *config,
                                const struct xbgpu_layout *layout, size_t i);
 void xbgpu_detected_health_fini(struct xbgpu_detected_health *health);
