@@ -11,12 +11,13 @@
  * cuBLASLt, that of its product of bytes for the multiplications of two slices; both are measured in the same run.
  * Before a size is timed, the last channel of its first beam is compared with the twin's.
  *
- * The incoherent beam comes last, for each number of antennas: its powers in windows of 64 spectra, beside a pass that
- * reads the voltages at the rate of the copy.  Then uploads, the correlation and 16 beams of the first number of antennas, each
- * alone and together. */
+ * Then, for each number of antennas, the incoherent beam: its powers in windows of 64 spectra, beside a pass that reads the
+ * voltages at the rate of the copy.  For the first number of antennas follow detected beams, and uploads, the correlation and
+ * 16 beams, each alone and together. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform.h"
 #include "kernels/correlate/correlate.h"
@@ -368,6 +369,61 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
     return ok;
 }
 
+/* ---- Detected beams ----------------------------------------------------------------------------------------------- */
+
+struct detected {
+    struct work beams; /* whose voltages are not stored */
+    struct device_kernel *kernel;
+    struct beam_detect_args args;
+};
+
+static int64_t time_detected(void *what, size_t n)
+{
+    const struct detected *d = what;
+    struct device_stream *stream = d->beams.bed->stream;
+    struct kernel_grid steer = beam_coefficients_grid(&d->beams.steered), detect = beam_detect_grid(&d->args);
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++) {
+        device_launch(stream, d->beams.coefficients, &steer, &d->beams.steered);
+        device_launch(stream, d->kernel, &detect, &d->args);
+    }
+    device_stream_wait(stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Stokes I of half as many beams of both polarisations, in windows of 64 spectra. */
+static void bench_detected(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned n_beams)
+{
+    struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
+    struct detected d;
+    char label[64];
+
+    work_init(&d.beams, options, bed, n_ants, n_beams);
+    const struct beamform_args *form = &d.beams.args;
+    d.args = (struct beam_detect_args){
+        .form = *form,
+        .powers = bench_alloc(bed->device, sizeof(int64_t) * N_WINDOWS * (n_beams / 2) * form->n_chan),
+        .products = BEAM_TOTAL,
+        .n_windows = N_WINDOWS,
+        .window_spectra = N_BATCHES * N_SPECTRA / N_WINDOWS,
+        .group_channels = 1,
+    };
+    beam_detect_constants(&d.args, constants);
+    if (device_kernel_create(bed->device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &d.kernel))
+        bench_fail("the kernels cannot be made");
+    snprintf(label, sizeof(label), "%4u antennas, %4u beams, %u channels", n_ants, n_beams, form->n_chan);
+    time_detected(&d, options->once ? 2 : 1);
+    if (!options->once)
+        bench_print_row(label,
+                        bench_measure(time_detected, &d, (double)n_ants * form->n_chan * N_BATCHES * N_SPECTRA,
+                                      options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
+                        bed->product.max * 1e3 / (n_beams * 2 * 8), "what the product of bytes allows, two slices");
+    device_kernel_destroy(d.kernel);
+    device_free(bed->device, d.args.powers);
+    work_fini(&d.beams);
+}
+
 /* ---- Beside uploads and the correlation --------------------------------------------------------------------------- */
 
 #define N_BESIDE 16 /* beams */
@@ -547,8 +603,8 @@ int main(int argc, char **argv)
 {
     struct options options = {.n_ants = {80, 64, 256, 1024},
                               .n_arrays = 4,
-                              .n_beams = {4, 8, 16, 64, 256},
-                              .n_sizes = 5,
+                              .n_beams = {4, 8, 16, 64, 256, 1024},
+                              .n_sizes = 6,
                               .n_repetitions = 9,
                               .sample_bits = 8};
     struct bed bed = {0};
@@ -572,6 +628,9 @@ int main(int argc, char **argv)
     for (size_t a = 0; a < options.n_arrays; a++)
         for (int products = BEAM_TOTAL; products <= BEAM_STOKES; products++)
             ok &= bench_incoherent(&options, &bed, options.n_ants[a], (enum beam_products)products);
+    bench_print_head("Detected beams, each polarisation counted", "10^9 jones/s");
+    for (size_t b = 0; b < options.n_sizes; b++)
+        bench_detected(&options, &bed, options.n_ants[0], options.n_beams[b] + options.n_beams[b] % 2);
     if (!options.once) {
         bench_print_head("Uploads, the correlation and 16 beams", "10^9 jones/s");
         bench_beside(&options, &bed);
