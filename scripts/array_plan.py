@@ -427,7 +427,7 @@ def fgpu_memory(array, engine):
 
 
 def beam_buffers(array, stream):
-    """Of all beams of an xbgpu together, each for a chunk (xbgpu_beam_buffers)."""
+    """Output buffers of all beams of an xbgpu, each for a chunk (xbgpu_beam_buffers)."""
     chunk_s = array["xbgpu"]["recv"]["batches_per_chunk"] * batch_samples(stream) / array["time"]["adc_sample_rate"]
     least, most = BEAM_BUFFERS
     return min(max(math.ceil(BEAM_BUFFERS_S / chunk_s), least), most)

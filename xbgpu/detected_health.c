@@ -12,7 +12,7 @@
 
 #define MILLION 1e6
 
-/* Of a beam, in millionths, when it was measured last. */
+/* Figures of a beam, in millionths, as measured last. */
 struct xbgpu_detected_figures {
     struct gauge powers[BEAM_MAX_PRODUCTS]; /* of a sample */
     struct gauge zeros;                     /* of the powers, as a fraction */

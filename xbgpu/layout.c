@@ -33,7 +33,7 @@
 /* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
  * measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-/* Of beams: what a host that does not run for a while has room for, within bounds for the memory. */
+/* Output buffers of beams bridge this time, in which a host may not run, within bounds for the memory. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64

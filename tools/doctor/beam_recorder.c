@@ -195,7 +195,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                          (double)config->output.max_batches * batch_s / (double)config->beams.n};
 }
 
-/* What goes to the same disk is one. */
+/* Recordings that go to the same disk share a check. */
 static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
 {
     for (size_t i = 0; i < places->n; i++) {

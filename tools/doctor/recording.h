@@ -9,7 +9,7 @@
 
 #define RECORDING_WEEK_S (7 * 86400.0) /* that a disk should have room for */
 
-/* What a recorder writes to a directory. */
+/* The files that a recorder writes to a directory. */
 struct doctor_recording {
     const struct doctor_file *file;
     const char *program;   /* "visrec" */
