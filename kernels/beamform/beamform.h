@@ -17,7 +17,8 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
  *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
- * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out aligned to 16 bytes.
+ * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out
+ *            aligned to 16 bytes.
  * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  Up to 96 antennas,
  *            they are read once for 256 beams: instructions, of which most round and store the beams.  The twin: 8 integer
  *            multiply-adds for each voltage and beam. */
