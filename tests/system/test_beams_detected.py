@@ -231,7 +231,7 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
     fed = Fed(daemon, config, work)
     with fed.client() as client:
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         after = change(client)
         held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
         fed.write(sent[15 * N_ANTS:])
@@ -300,7 +300,7 @@ def test_weights_of_incoherent_beams(device, daemon, work, rng, request):
     fed = Fed(daemon, config, work, "before")
     with fed.client() as client:
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         after = change_incoherent(client)
         held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
         fed.write(sent[15 * N_ANTS:])
