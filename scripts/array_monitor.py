@@ -54,6 +54,11 @@ def beam_share(part, whole):
     return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
 
 
+def of_powers(metric, above):
+    """A figure of a detected beam that is above a limit while voltages come."""
+    return f"({gauge(metric, ', stream')} {above} and on ({BY}) {rate('xbgpu_feng_heaps_total', over='10s')} > 0)"
+
+
 def of_antenna(expression):
     """An expression by antenna, with host and engine of the antenna's F-engine."""
     return f"({expression}) * on (array, antenna) group_left (host, engine) {ENGINE_OF}{{ARRAY}}"
@@ -256,8 +261,9 @@ RULES = {
              f"{WHO} refuses packets of senders that recv.from does not name", FOREIGN, DOCTOR_STREAMS),
     ],
     "X-engines": [
-        Rule("XEngineBehind", rate("xbgpu_output_x_dropped_accs_total") + " > 0 or " + refused("xbgpu", "no_chunk")
-             + " > 0", "0s", "warning", f"{WHO} does not keep up",
+        Rule("XEngineBehind", rate("xbgpu_output_x_dropped_accs_total") + " > 0 or " +
+             rate("xbgpu_beam_dropped_heaps_total") + " > 0 or " + rate("xbgpu_detected_dropped_heaps_total") + " > 0 or " +
+             refused("xbgpu", "no_chunk") + " > 0", "0s", "warning", f"{WHO} does not keep up",
              "this engine: its GPU or its send thread is slower than the data"),
         Rule("XEngineWrong", rate("xbgpu_audit_failures_total") + " > 0 or "
              + rate("xbgpu_output_x_wrong_accs_total") + f" > 0 or {gauge('xbgpu_device_ok')} == 0", "0s", "critical",
@@ -273,10 +279,12 @@ RULES = {
         Rule("VisibilitiesClip", rate("xbgpu_output_x_clipped_visibilities_total") + " > 0", "30s", "warning",
              f"{WHO}: visibilities are saturated", "the F-engines' gain is too high for this integration time",
              DOCTOR_STREAMS),
-        Rule("BeamZero", beam_share("zero_", "measured_") + " >= 1", "2s", "critical",
+        Rule("BeamZero", beam_share("zero_", "measured_") + " >= 1 or " +
+             of_powers("xbgpu_output_b_zero_powers_ratio", ">= 1"), "2s", "critical",
              f"{BEAM}: {WHO} makes only zeros, and its input flows",
              "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros"),
-        Rule("BeamClips", beam_share("clipped_", "") + f" > {BEAM_CLIPPED}", "30s", "warning",
+        Rule("BeamClips", beam_share("clipped_", "") + f" > {BEAM_CLIPPED} or " +
+             of_powers("xbgpu_output_b_clipped_ratio", f"> {BEAM_CLIPPED}"), "30s", "warning",
              f"{BEAM}: {PERCENT} of the samples are saturated in {WHO}",
              "its gain is too high for the number of antennas: ?beam-quant-gains"),
         Rule("BeamWeightsZero", gauge("xbgpu_output_b_zero_weights_ratio", ", stream") + " > 0.5", "30s", "warning",

@@ -15,7 +15,8 @@ DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS = 4, 4, 3, 4
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
 HUGE_PAGE_BYTES = 2 << 20
-BEAM_BUFFERS = 4  # output buffers of an xbgpu for its beams
+BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of as many as hold...
+BEAM_BUFFERS_S = 0.05  # ...so much
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
@@ -425,6 +426,13 @@ def fgpu_memory(array, engine):
     return len(engine.antennas) * (host + (device if engine.on_cpu else 0))
 
 
+def beam_buffers(array, stream):
+    """Output buffers of all beams of an xbgpu, each for a chunk (xbgpu_beam_buffers)."""
+    chunk_s = array["xbgpu"]["recv"]["batches_per_chunk"] * batch_samples(stream) / array["time"]["adc_sample_rate"]
+    least, most = BEAM_BUFFERS
+    return min(max(math.ceil(BEAM_BUFFERS_S / chunk_s), least), most)
+
+
 def xbgpu_memory(array, engine):
     recv, stream = array["xbgpu"]["recv"], engine.stream
     n_ants = len(array["antennas"])
@@ -440,8 +448,9 @@ def xbgpu_memory(array, engine):
         host += (output["buffers"] or 2 * dumps + 2) * pinned_bytes(dump, engine)
         device += ((output["buffers"] or 2 * dumps + 2) + 3) * dump
     beams = recv["batches_per_chunk"] * len(beams_of(array, stream)) * beam_bytes(stream)
-    host += BEAM_BUFFERS * pinned_bytes(beams, engine)
-    device += BEAM_BUFFERS * beams
+    n_buffers = beam_buffers(array, stream)
+    host += n_buffers * pinned_bytes(beams, engine)
+    device += n_buffers * beams
     return host + (device if engine.on_cpu else 0)
 
 

@@ -28,7 +28,8 @@ NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv
 # Vulkan's loader, which is opened when it is needed, and what NVIDIA's driver for it is linked with, where it is here.
 VULKAN = ["libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0",
           "libmd.so.0", "libGLdispatch.so.0"]
-WHEELS = ["spead2", "PyYAML"]  # in the versions of tests/requirements.txt; they need nothing but numpy
+# In the versions of tests/requirements.txt, with what they need but numpy.
+WHEELS = ["spead2", "PyYAML", "aiokatcp", "async-timeout", "decorator", "katcp-codec", "typing-extensions"]
 PYTHON = "3.12"
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
 
@@ -80,7 +81,7 @@ def vulkan_libraries():
 
 def download_wheels():
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M))
-    wanted = [f"{name}=={pinned[name]}" for name in WHEELS]
+    wanted = [f"{name}=={pinned[name]}" if name in pinned else name for name in WHEELS]
     kept = ROOT / ".whl"  # from one packing to the next
     marker = kept / "-".join(["has", PYTHON, *wanted])
     if not marker.exists():

@@ -3,14 +3,12 @@
 
 #include "kernels/correlate/correlate.h"
 #include "kernels/util/half.h"
-#include "kernels/util/philox.h"
 #include "kernels/correlate/reduce.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 int xbgpu_audit_init(struct xbgpu_audit *audit, size_t n_samples, enum voltage_format format, size_t n_ants,
                      size_t n_chan, size_t n_spectra)
@@ -20,7 +18,7 @@ int xbgpu_audit_init(struct xbgpu_audit *audit, size_t n_samples, enum voltage_f
     audit->samples = calloc(n_samples ? n_samples : 1, sizeof(*audit->samples));
     if (!audit->samples)
         return -ENOMEM;
-    return getrandom(&audit->seed, sizeof(audit->seed), 0) == sizeof(audit->seed) ? 0 : -EIO;
+    return xbgpu_draw_init(&audit->draw);
 }
 
 void xbgpu_audit_fini(struct xbgpu_audit *audit)
@@ -29,31 +27,22 @@ void xbgpu_audit_fini(struct xbgpu_audit *audit)
     audit->samples = NULL;
 }
 
-/* A draw out of [0, n): 32 random bits scaled, even to within n / 2^32. */
-static size_t scale(uint32_t bits, size_t n)
-{
-    return (size_t)(((uint64_t)bits * n) >> 32);
-}
-
 void xbgpu_audit_draw(struct xbgpu_audit *audit)
 {
-    const uint32_t key[2] = {(uint32_t)audit->seed, (uint32_t)(audit->seed >> 32)};
-
     for (size_t i = 0; i < audit->n_samples; i++) {
         struct xbgpu_audit_sample *s = &audit->samples[i];
-        const uint32_t counter[4] = {(uint32_t)audit->n_drawn, (uint32_t)(audit->n_drawn >> 32), (uint32_t)i, 0};
         uint32_t bits[4];
 
-        philox4x32(counter, key, bits);
-        size_t baseline = scale(bits[0], correlate_n_baselines(audit->n_ants));
+        xbgpu_draw_bits(&audit->draw, (uint32_t)i, bits);
+        size_t baseline = xbgpu_draw_below(bits[0], correlate_n_baselines(audit->n_ants));
         for (s->ant2 = 0; correlate_baseline(0, s->ant2 + 1) <= baseline; s->ant2++)
             continue;
         s->ant1 = baseline - correlate_baseline(0, s->ant2);
-        s->chan = scale(bits[1], audit->n_chan);
+        s->chan = xbgpu_draw_below(bits[1], audit->n_chan);
         memset(&s->sums, 0, sizeof(s->sums));
         memset(s->magnitudes, 0, sizeof(s->magnitudes));
     }
-    audit->n_drawn++;
+    audit->draw.n++;
 }
 
 /* A nibble of two's complement. */

@@ -18,6 +18,7 @@
 
 #include "common/base/units.h"
 #include "kernels/util/voltages.h"
+#include "xbgpu/draw.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,8 +41,7 @@ struct xbgpu_audit {
     size_t n_ants, n_chan, n_spectra; /* [const] */
     size_t n_samples;                 /* [const] */
     struct xbgpu_audit_sample *samples;
-    uint64_t seed;
-    uint64_t n_drawn; /* accumulations drawn so far */
+    struct xbgpu_draw draw; /* of accumulations */
 };
 
 /* Returns 0 or negative errno.  The draw is random and different for every process. */

@@ -3,12 +3,11 @@
 
 #include "common/device/device.h"
 #include "kernels/beamform/beamform.h"
-#include "kernels/util/philox.h"
+#include "xbgpu/beam_voltages.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define STEP 8 /* spectra: those of a heap are a multiple, and the dither comes for four of them */
 
@@ -20,14 +19,14 @@ int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_con
                                   .beams = beams,
                                   .n_beams = config->beams.n,
                                   .chan_offset = (size_t)config->recv.chan_offset,
-                                  .readable = !config->recv.base.direct && !config->recv.base.gpudirect,
+                                  .readable = xbgpu_can_read(config),
                                   .n = layout->n_spectra < BEAM_AUDIT_SPECTRA ? layout->n_spectra : BEAM_AUDIT_SPECTRA};
     audit->voltages = malloc(layout->n_ants * audit->n * N_POLS * voltage_bytes(layout->format));
     audit->coefficients = device_alloc_pinned(device, layout->n_ants * 2 * sizeof(*audit->coefficients));
     audit->exponent = device_alloc_pinned(device, sizeof(*audit->exponent));
     if (!audit->voltages || !audit->coefficients || !audit->exponent)
         return -ENOMEM;
-    return getrandom(&audit->seed, sizeof(audit->seed), 0) == sizeof(audit->seed) ? 0 : -EIO;
+    return xbgpu_draw_init(&audit->draw);
 }
 
 void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device)
@@ -37,51 +36,26 @@ void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device
     device_free_pinned(device, audit->exponent);
 }
 
-/* A draw out of [0, n): 32 random bits scaled, even to within n / 2^32. */
-static size_t scale(uint32_t bits, size_t n)
-{
-    return (size_t)(((uint64_t)bits * n) >> 32);
-}
-
-/* Copies one polarisation of an antenna as the device has it: shifted by 'delay' spectra. */
-static void copy_pol(struct xbgpu_beam_audit *a, const struct xbgpu_output_input *input, size_t ant, size_t pol)
-{
-    const struct xbgpu_layout *l = a->layout;
-    size_t bytes = voltage_bytes(l->format), delay = input->delays ? input->delays[ant * N_POLS + pol] : 0;
-    size_t from = (input->n_history + a->batch) * l->n_spectra + a->first - delay;
-    uint8_t *out = a->voltages + (ant * a->n * N_POLS + pol) * bytes;
-
-    for (size_t i = 0; i < a->n; i++, from++, out += N_POLS * bytes) {
-        const uint8_t *heap = input->heaps[from / l->n_spectra * l->n_ants + ant];
-        memcpy(out, heap + ((a->chan * l->n_spectra + from % l->n_spectra) * N_POLS + pol) * bytes, bytes);
-    }
-}
-
 void xbgpu_beam_audit_draw(struct xbgpu_beam_audit *audit, const struct xbgpu_output_input *input, size_t begin,
                            size_t end)
 {
     struct xbgpu_beam_audit *a = audit;
     const struct xbgpu_layout *l = a->layout;
-    const uint32_t key[2] = {(uint32_t)a->seed, (uint32_t)(a->seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)a->n_drawn, (uint32_t)(a->n_drawn >> 32), 0, 0};
     size_t ant_bytes = a->n * N_POLS * voltage_bytes(l->format);
     uint32_t bits[4];
 
     a->drawn = a->readable && input->heaps;
     if (!a->drawn)
         return;
-    philox4x32(counter, key, bits);
-    a->n_drawn++;
-    a->beam = scale(bits[0], a->n_beams);
-    a->chan = scale(bits[1], l->n_chan);
-    a->batch = begin + scale(bits[2], end - begin);
-    a->first = STEP * scale(bits[3], (l->n_spectra - a->n) / STEP + 1);
+    xbgpu_draw_bits(&a->draw, 0, bits);
+    a->draw.n++;
+    a->beam = xbgpu_draw_below(bits[0], a->n_beams);
+    a->chan = xbgpu_draw_below(bits[1], l->n_chan);
+    a->batch = begin + xbgpu_draw_below(bits[2], end - begin);
+    a->first = STEP * xbgpu_draw_below(bits[3], (l->n_spectra - a->n) / STEP + 1);
     for (size_t ant = 0; ant < l->n_ants; ant++)
-        if (!input->present[a->batch * l->n_ants + ant])
-            memset(a->voltages + ant * ant_bytes, voltage_zero(l->format), ant_bytes);
-        else
-            for (size_t pol = 0; pol < N_POLS; pol++)
-                copy_pol(a, input, ant, pol);
+        xbgpu_beam_voltages_copy(l, input, ant, a->chan, a->batch * l->n_spectra + a->first, a->n,
+                                 a->voltages + ant * ant_bytes);
 }
 
 void xbgpu_beam_audit_fetch(struct xbgpu_beam_audit *audit, struct device_stream *compute, size_t begin, size_t end,

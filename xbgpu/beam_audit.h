@@ -10,6 +10,7 @@
 #define XBGPU_BEAM_AUDIT_H
 
 #include "kernels/beamform/beam_coefficients.h"
+#include "xbgpu/draw.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/output.h"
 
@@ -22,8 +23,7 @@ struct xbgpu_beam_audit {
     size_t n_beams;                    /* [const] */
     size_t chan_offset;                /* [const] of the engine in the band */
     bool readable;                     /* [const] by the host: what came */
-    uint64_t seed;                     /* [const] */
-    uint64_t n_drawn;
+    struct xbgpu_draw draw;
     bool drawn; /* the rest */
     size_t beam, batch, chan, first, n;
     uint8_t *voltages;     /* [ant][spectrum][pol] */

@@ -40,6 +40,8 @@ void xbgpu_beam_stream_log(const struct xbgpu_beam_stream *stream)
 
     log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->name, n_heaps, plural(n_heaps),
              counter_get(&stream->clipped_samples));
+    log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->name, counter_get(&stream->audits),
+             counter_get(&stream->audit_failures));
 }
 
 static int add_sensors(struct xbgpu_beam_stream *stream, struct sensors *sensors, int64_t begin_ns)
@@ -80,6 +82,9 @@ static void register_metrics(struct xbgpu_beam_stream *stream)
     stats_label(labels, sizeof(labels), "stream", stream->name);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
+    stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &stream->audits);
+    stats_counter("xbgpu_audit_failures", "Products of which host and device had different sums.", labels,
+                  &stream->audit_failures);
 }
 
 int xbgpu_beam_stream_init(struct xbgpu_beam_stream *stream, const char *name, bool capture, struct sensors *sensors,

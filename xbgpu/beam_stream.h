@@ -17,6 +17,7 @@ struct xbgpu_beam_stream {
     uint64_t n_clipped;                   /* samples, sent or not */
     struct counter heaps, bytes, samples; /* sent */
     struct counter clipped_samples;       /* sent */
+    struct counter audits, audit_failures;
     struct sensor clip_cnt;
     struct sensor next_timestamp;
 };

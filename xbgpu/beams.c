@@ -48,7 +48,6 @@ struct beam_buffer {
 struct beam_output {
     const struct xbgpu_config_beam *config; /* [const] */
     struct xbgpu_beam_stream sent;
-    struct counter audits, audit_failures;
 };
 
 struct xbgpu_beams {
@@ -65,7 +64,8 @@ struct xbgpu_beams {
     struct xbgpu_steering steering;
     struct device_kernel *kernel;
     struct outbuf_pool pool;
-    struct beam_buffer buffers[XBGPU_BEAM_BUFFERS];
+    struct beam_buffer *buffers; /* [n_buffers] */
+    size_t n_buffers;            /* [const] */
     bool taken;                  /* all of the current input has been queued, or dropped */
     struct beam_output *outputs; /* [n] */
     struct endpoint_list destinations;
@@ -269,10 +269,10 @@ bool xbgpu_beams_check(struct outbuf *base)
 
     if (!audit->drawn)
         return true;
-    counter_add(&output->audits, 1);
+    counter_add(&output->sent.audits, 1);
     if (xbgpu_beam_audit_agrees(audit, buffer->payloads, b->payload_bytes, buffer->renormalise, buffer->first_batch))
         return true;
-    counter_add(&output->audit_failures, 1);
+    counter_add(&output->sent.audit_failures, 1);
     log_limited(&limit, LOG_LEVEL_ERROR,
                 "%s: the device's beam in channel %zu, spectra %zu to %zu, batch %lld is wrong: memory, bus or GPU "
                 "corrupts data",
@@ -339,12 +339,8 @@ uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam)
 
 void xbgpu_beams_log(const struct xbgpu_beams *beams)
 {
-    for (size_t beam = 0; beams && beam < beams->n; beam++) {
-        const struct beam_output *output = &beams->outputs[beam];
-        xbgpu_beam_stream_log(&output->sent);
-        log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", output->config->name, counter_get(&output->audits),
-                 counter_get(&output->audit_failures));
-    }
+    for (size_t beam = 0; beams && beam < beams->n; beam++)
+        xbgpu_beam_stream_log(&beams->outputs[beam].sent);
     if (beams)
         log_info("beams: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
                  counter_get(&beams->skipped_heaps), counter_get(&beams->dropped_heaps));
@@ -447,16 +443,6 @@ static int create_kernel(struct xbgpu_beams *b)
     return device_kernel_create(b->engine->c.device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &b->kernel);
 }
 
-static void register_audit(struct beam_output *output)
-{
-    char labels[128] = "";
-
-    stats_label(labels, sizeof(labels), "stream", output->config->name);
-    stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &output->audits);
-    stats_counter("xbgpu_audit_failures", "Products of which host and device had different sums.", labels,
-                  &output->audit_failures);
-}
-
 static int create_streams(struct xbgpu_beams *b)
 {
     int err = 0;
@@ -469,7 +455,6 @@ static int create_streams(struct xbgpu_beams *b)
         struct beam_output *output = &b->outputs[i];
         output->config = xbgpu_config_beam(b->config, i);
         b->destinations.items[b->destinations.n++] = output->config->destination.items[0];
-        register_audit(output);
         err = xbgpu_beam_stream_init(&output->sent, output->config->name, output->config->send_enabled,
                                      b->engine->c.sensors, timebase_unix_ns(&b->timebase, 0));
     }
@@ -518,10 +503,10 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
     config.descriptors = descriptors;
     config.n_descriptors = b->n_items;
     config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
-    config.max_jobs = XBGPU_BEAM_BUFFERS;
+    config.max_jobs = b->n_buffers;
     config.stats = &b->stats;
     int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);
-    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; !err && i < b->n_buffers; i++)
         err = sender_add_memory(b->send, b->buffers[i].payloads, b->layout->n_batches * b->n * b->payload_bytes, why,
                                 why_bytes);
     return err;
@@ -545,12 +530,14 @@ int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_lay
     b->n_items = config->steering.antenna_mask ? N_ITEMS : ITEM_MASK;
     b->renormalises = xbgpu_renormalises(config);
     b->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
-    int err = create_parameters(b);
+    b->n_buffers = xbgpu_beam_buffers(config, layout);
+    b->buffers = calloc(b->n_buffers, sizeof(*b->buffers));
+    int err = b->buffers ? create_parameters(b) : -ENOMEM;
     if (!err)
         err = xbgpu_steering_init(&b->steering, config, layout, engine->c.device, b->parameters, b->n);
     if (!err)
         err = create_kernel(b);
-    for (size_t i = 0; !err && i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; !err && i < b->n_buffers; i++)
         err = create_buffer(b, &b->buffers[i]);
     if (!err)
         err = create_streams(b);
@@ -572,11 +559,12 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams)
 
     if (!b)
         return;
-    for (size_t i = 0; i < XBGPU_BEAM_BUFFERS; i++)
+    for (size_t i = 0; b->buffers && i < b->n_buffers; i++)
         destroy_buffer(b, &b->buffers[i]);
     xbgpu_steering_fini(&b->steering);
     xbgpu_beam_health_destroy(b->health);
     device_kernel_destroy(b->kernel);
+    free(b->buffers);
     free(b->parameters);
     free(b->outputs);
     free(b->destinations.items);

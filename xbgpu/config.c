@@ -141,6 +141,8 @@ static const struct config_key detected_keys[] = {
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the powers are sent to."),
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
+            "Heap buffers; 0 is as many as 50 ms hold, at least 8, and enough for the heaps of two chunks."),
 };
 #undef KEYS_OF
 
@@ -154,6 +156,8 @@ static const struct config_key steering_keys[] = {
              "receivers and beamrec refuse them."),
     KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
             "Batches between two evaluations of delay rates; 0 is as many as 10 ms hold, but at least one."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
+            "Buffers of voltage beams, each for the heaps of a chunk; 0 is as many as 50 ms hold, but 8 to 64."),
 };
 #undef KEYS_OF
 

@@ -88,6 +88,7 @@ struct xbgpu_config_detected {
     int format;                       /* enum xbgpu_power_format */
     struct endpoint_list destination; /* one */
     bool send_enabled;
+    int64_t n_buffers; /* 0: see xbgpu_detected_sizes() */
 };
 
 /* What all beams share. */
@@ -95,6 +96,7 @@ struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
     bool antenna_mask;    /* heaps have the bitmap of the antennas that came */
     int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
+    int64_t n_buffers;    /* of voltage beams; 0: see xbgpu_beam_buffers() */
 };
 
 struct xbgpu_config {

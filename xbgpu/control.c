@@ -9,16 +9,14 @@
 #include "common/daemon/state_file.h"
 #include "common/engine/engine.h"
 #include "common/base/units.h"
-#include "xbgpu/beam_settings.h"
-#include "xbgpu/beams.h"
-#include "xbgpu/detected.h"
-#include "xbgpu/calibration.h"
+#include "xbgpu/beam_control.h"
 #include "xbgpu/gate.h"
 #include "common/engine/labels.h"
+#include "kernels/beamform/beam_coefficients.h"
+#include "xbgpu/requests.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/stream_info.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -36,11 +34,7 @@ struct xbgpu_control {
     struct sensor state_status;
     struct stream_info info;
     struct command_channel *channel;
-    struct xbgpu_beams *formed;      /* NULL: no voltage beams */
-    struct xbgpu_detected *detected; /* NULL: no detected beams */
-    struct xbgpu_beams_settings beams;
-    struct state_file *beams_file;
-    struct xbgpu_calibration calibration;
+    struct xbgpu_beam_control *beams;
 };
 
 static size_t n_inputs(const struct xbgpu_control *control)
@@ -49,31 +43,6 @@ static size_t n_inputs(const struct xbgpu_control *control)
 }
 
 /* ---- Commands ---------------------------------------------------------------------------------------------------- */
-
-/* Whether there is a free slot; else fails the call. */
-static bool has_slot(const struct xbgpu_control *c, struct katcp_call *call)
-{
-    bool has = command_n_free(c->engine->channel) > 0;
-
-    if (!has)
-        katcp_fail(call, "%zu requests wait to be carried out already", command_n_slots(c->engine->channel));
-    return has;
-}
-
-/* A slot; nobody waits for the command where 'call' is NULL. */
-static struct xbgpu_command *take_command(struct xbgpu_control *c, enum xbgpu_command_what what,
-                                          struct katcp_call *call)
-{
-    struct xbgpu_command *command = (struct xbgpu_command *)command_take(c->engine->channel);
-
-    assert(command);
-    *command = (struct xbgpu_command){.what = what,
-                                      .call = call,
-                                      .delays = command->delays,
-                                      .steering = command->steering,
-                                      .calibration = command->calibration};
-    return command;
-}
 
 static void reply_number(struct katcp_call *call, int64_t number)
 {
@@ -90,25 +59,17 @@ static void show_steady(void *arg)
     katcp_sensors_steady_state(c->engine->c.katcp_sensors, command_steady_samples(c->engine->channel));
 }
 
-/* The sensors of a beam that has been steered. */
-static void show_beam(struct xbgpu_control *c, const struct xbgpu_command *command)
-{
-    const struct timebase timebase = {c->config->time.sync_time_s, c->config->time.adc_sample_rate_hz, false};
-    int64_t samples = command->effective_samples;
-
-    xbgpu_beam_settings_show(&c->beams.items[command->index], samples, timebase_unix_ns(&timebase, samples));
-}
-
 /* Answers a request whose command has been applied. */
 static void on_answer(void *arg, struct command *base)
 {
+    struct xbgpu_control *c = arg;
     struct xbgpu_command *command = (struct xbgpu_command *)base;
 
     xbgpu_gate_destroy(command->gate);
     command->gate = NULL;
-    show_steady(arg);
+    show_steady(c);
     if (command->what == XBGPU_COMMAND_BEAM)
-        show_beam(arg, command);
+        xbgpu_beam_control_show(c->beams, command);
     if (command->call && (command->what == XBGPU_COMMAND_CAPTURE || command->what == XBGPU_COMMAND_BEAM_CAPTURE ||
                           command->what == XBGPU_COMMAND_BEAM || command->what == XBGPU_COMMAND_CALIBRATION))
         katcp_ok(command->call, 0, NULL);
@@ -121,7 +82,7 @@ static void on_answer(void *arg, struct command *base)
 
 static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_CAPTURE, call);
+    struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_CAPTURE, call);
 
     command->index = output;
     command->on = on;
@@ -133,7 +94,7 @@ static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t
 
 static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_SHIFTS, call);
+    struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_SHIFTS, call);
 
     for (size_t i = 0; i < n_inputs(c); i++)
         command->delays[i] = xbgpu_delay(c->layout, shifts[i]);
@@ -147,7 +108,7 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
 /* Gate 'g' becomes what the settings have of it; 'made' is that, and the command's from now on. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_GATE, call);
+    struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_GATE, call);
 
     command->index = g;
     command->gate = made;
@@ -185,119 +146,6 @@ static bool arg_timestamp(struct katcp_call *call, int i, int64_t *samples)
     return true;
 }
 
-static bool arg_input(const struct xbgpu_control *c, struct katcp_call *call, int i, size_t *input)
-{
-    long found = labels_find(c->labels, katcp_arg(call, i), strlen(katcp_arg(call, i)));
-
-    if (found < 0)
-        katcp_fail(call, "there is no input '%s': they are 0 to %zu, or have labels like %s", katcp_arg(call, i),
-                   n_inputs(c) - 1, c->labels->labels[0]);
-    *input = (size_t)found;
-    return found >= 0;
-}
-
-/* ---- Beams ------------------------------------------------------------------------------------------------------- */
-
-/* Posts the newest model that the settings have of a beam, with the weights and the gain. */
-static void steer_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
-{
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM, call);
-    size_t newest = beam->starts.n - 1;
-
-    command->index = (size_t)(beam - c->beams.items);
-    command->from_samples = beam->starts.samples[newest];
-    xbgpu_beam_settings_steer(beam, newest, command->steering);
-    command_post(c->engine->channel, &command->base);
-}
-
-/* The beam of a request, for which there is a slot; or NULL, with the call failed. */
-static struct xbgpu_beam_settings *arg_beam(struct xbgpu_control *c, struct katcp_call *call)
-{
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->beams, katcp_arg(call, 0));
-
-    if (!beam)
-        katcp_fail(call, "there is no beam '%s'", katcp_arg(call, 0));
-    return beam && has_slot(c, call) ? beam : NULL;
-}
-
-/* Steers the beam, if its settings have taken the request's arguments. */
-static void set_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call, bool taken)
-{
-    if (!taken)
-        return;
-    steer_beam(c, beam, call);
-    state_file_changed(c->beams_file);
-}
-
-static void beam_weights(struct katcp_call *call, void *arg)
-{
-    struct xbgpu_beam_settings *beam = arg_beam(arg, call);
-
-    set_beam(arg, beam, call, beam && xbgpu_beam_settings_take_weights(beam, call));
-}
-
-static void beam_delays(struct katcp_call *call, void *arg)
-{
-    struct xbgpu_control *c = arg;
-    struct xbgpu_beam_settings *beam = arg_beam(c, call);
-
-    if (!beam)
-        return;
-    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
-    int64_t past_samples =
-        index < n ? xbgpu_beams_next_samples(c->formed, index) : xbgpu_detected_next_samples(c->detected, index - n);
-    set_beam(c, beam, call, xbgpu_beam_settings_take_delays(beam, call, past_samples));
-}
-
-static void beam_quant_gains(struct katcp_call *call, void *arg)
-{
-    struct xbgpu_beam_settings *beam = arg_beam(arg, call);
-
-    set_beam(arg, beam, call, beam && xbgpu_beam_settings_take_gain(beam, call));
-}
-
-static bool has_coherent_beams(const struct xbgpu_control *c)
-{
-    for (size_t b = 0; b < c->beams.n; b++)
-        if (!c->beams.items[b].is_incoherent)
-            return true;
-    return false;
-}
-
-static void beam_calibration(struct katcp_call *call, void *arg)
-{
-    struct xbgpu_control *c = arg;
-    size_t input;
-
-    if (c->beams.n == 0)
-        katcp_fail(call, "there are no beams");
-    else if (!has_coherent_beams(c))
-        katcp_fail(call, "the incoherent beam takes no calibration, and there are no other beams");
-    else if (has_slot(c, call) && arg_input(c, call, 0, &input) &&
-             xbgpu_calibration_take(&c->calibration, input, call)) {
-        struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_CALIBRATION, call);
-        command->index = input;
-        memcpy(command->calibration, xbgpu_calibration_gains(&c->calibration, input),
-               c->layout->n_chan * 2 * sizeof(float));
-        command_post(c->engine->channel, &command->base);
-    }
-}
-
-static void set_beam_capture(struct xbgpu_control *c, struct xbgpu_beam_settings *beam, bool on, int64_t from_samples,
-                             struct katcp_call *call)
-{
-    struct xbgpu_command *command = take_command(c, XBGPU_COMMAND_BEAM_CAPTURE, call);
-
-    command->index = (size_t)(beam - c->beams.items);
-    command->on = on;
-    command->from_samples = from_samples;
-    beam->capture_is_set = true;
-    beam->captures = on;
-    beam->capture_from_samples = from_samples;
-    command_post(c->engine->channel, &command->base);
-    state_file_changed(c->beams_file);
-}
-
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
 static void capture_start(struct katcp_call *call, void *arg)
@@ -306,12 +154,9 @@ static void capture_start(struct katcp_call *call, void *arg)
     int64_t from_samples = 0;
     size_t output;
 
-    if (!has_slot(c, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
+    if (!xbgpu_has_slot(c->engine->channel, call) || (katcp_n_args(call) > 1 && !arg_timestamp(call, 1, &from_samples)))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
-    if (beam)
-        set_beam_capture(c, beam, true, from_samples, call);
-    else if (arg_output(c, call, &output))
+    if (!xbgpu_beam_control_capture(c->beams, true, from_samples, call) && arg_output(c, call, &output))
         set_capture(c, output, true, from_samples, call);
 }
 
@@ -320,12 +165,9 @@ static void capture_stop(struct katcp_call *call, void *arg)
     struct xbgpu_control *c = arg;
     size_t output;
 
-    if (!has_slot(c, call))
+    if (!xbgpu_has_slot(c->engine->channel, call))
         return;
-    struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find_stream(&c->beams, katcp_arg(call, 0));
-    if (beam)
-        set_beam_capture(c, beam, false, 0, call);
-    else if (arg_output(c, call, &output))
+    if (!xbgpu_beam_control_capture(c->beams, false, 0, call) && arg_output(c, call, &output))
         set_capture(c, output, false, 0, call);
 }
 
@@ -353,7 +195,7 @@ static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, i
 
     for (int i = 0; i < katcp_n_args(call); i += 2) {
         size_t input;
-        if (!arg_input(c, call, i, &input))
+        if (!xbgpu_arg_input(c->labels, call, i, &input))
             return false;
         if (i + 1 == katcp_n_args(call)) {
             katcp_fail(call, "input %s has no shift behind it", katcp_arg(call, i));
@@ -387,7 +229,7 @@ static void input_shift(struct katcp_call *call, void *arg)
         return;
     }
     if (katcp_n_args(call) == 1) {
-        if (arg_input(c, call, 0, &input))
+        if (xbgpu_arg_input(c->labels, call, 0, &input))
             reply_shifts(c, call, input, 1);
         return;
     }
@@ -397,7 +239,7 @@ static void input_shift(struct katcp_call *call, void *arg)
         katcp_fail(call, "there is no memory for the shifts");
     } else {
         memcpy(shifts, c->settings.shifts, n_inputs(c) * sizeof(*shifts));
-        if (has_slot(c, call) && arg_shifts(c, call, shifts, seen))
+        if (xbgpu_has_slot(c->engine->channel, call) && arg_shifts(c, call, shifts, seen))
             set_shifts(c, shifts, call);
     }
     free(shifts);
@@ -476,7 +318,7 @@ static void change_gate(struct xbgpu_control *c, struct katcp_call *call, size_t
         katcp_fail(call, "what of gate %s is to change, as KEY=VALUE?", entry->gate.name);
         return;
     }
-    if (!has_slot(c, call) || !arg_timestamp(call, 1, &from_samples))
+    if (!xbgpu_has_slot(c->engine->channel, call) || !arg_timestamp(call, 1, &from_samples))
         return;
     if (xbgpu_gate_copy(&entry->gate, &definition)) {
         katcp_fail(call, "there is no memory for the gate");
@@ -512,6 +354,26 @@ static void gate(struct katcp_call *call, void *arg)
         reply_gate(&c->settings.gates[g], call);
     else
         change_gate(c, call, (size_t)g);
+}
+
+static void beam_weights(struct katcp_call *call, void *arg)
+{
+    xbgpu_beam_control_weights(((struct xbgpu_control *)arg)->beams, call);
+}
+
+static void beam_delays(struct katcp_call *call, void *arg)
+{
+    xbgpu_beam_control_delays(((struct xbgpu_control *)arg)->beams, call);
+}
+
+static void beam_quant_gains(struct katcp_call *call, void *arg)
+{
+    xbgpu_beam_control_gain(((struct xbgpu_control *)arg)->beams, call);
+}
+
+static void beam_calibration(struct katcp_call *call, void *arg)
+{
+    xbgpu_beam_control_calibration(((struct xbgpu_control *)arg)->beams, call);
 }
 
 static const struct katcp_request requests[] = {
@@ -619,83 +481,6 @@ static int create_commands(struct xbgpu_control *c)
     return 0;
 }
 
-static int create_beams(struct xbgpu_control *c, const struct xbgpu_beams *beams)
-{
-    int err = 0;
-
-    c->beams.labels = c->labels;
-    c->beams.items = calloc(c->config->beams.n + xbgpu_n_detected_beams(c->config) + 1, sizeof(*c->beams.items));
-    if (!c->beams.items)
-        return -ENOMEM;
-    for (; !err && c->beams.n < c->config->beams.n; c->beams.n++)
-        err = xbgpu_beam_settings_init(&c->beams.items[c->beams.n], c->config, c->beams.n,
-                                       xbgpu_beams_seed(beams, c->beams.n), c->engine->c.sensors);
-    for (size_t i = 0; i < c->config->detected.n; i++) {
-        const struct xbgpu_config_detected *stream = xbgpu_config_detected(c->config, i);
-        for (size_t b = 0; !err && b < (size_t)stream->n_beams; b++)
-            err = xbgpu_beam_settings_init_detected(&c->beams.items[c->beams.n++], c->config, stream, b,
-                                                    c->engine->c.sensors);
-    }
-    return err;
-}
-
-/* Gives the worker the models that were kept of a beam, the newest one by a command. */
-static int restore_beam(struct xbgpu_control *c, struct xbgpu_beam_settings *beam)
-{
-    struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
-    size_t index = (size_t)(beam - c->beams.items), n = c->config->beams.n;
-
-    if (!steering)
-        return -ENOMEM;
-    for (size_t m = 0; m + 1 < beam->starts.n; m++) {
-        xbgpu_beam_settings_steer(beam, m, steering);
-        if (index < n)
-            xbgpu_beams_steer(c->formed, index, beam->starts.samples[m], steering);
-        else
-            xbgpu_detected_steer(c->detected, index - n, beam->starts.samples[m], steering);
-    }
-    free(steering);
-    steer_beam(c, beam, NULL);
-    return 0;
-}
-
-/* Posts what was kept of beams, if that can be read. */
-static int restore_beams(struct xbgpu_control *c)
-{
-    const char *path = state_file_path(c->beams_file);
-    char why[512] = "";
-    bool whole = true;
-    int err = path ? xbgpu_beams_settings_read(&c->beams, path, &whole, why, sizeof(why)) : 0;
-
-    if (!path || err == -ENOMEM)
-        return err;
-    if (err || !whole)
-        state_file_ignored(c->beams_file);
-    if (err)
-        log_warning("%s; the file is ignored", why);
-    err = 0;
-    for (size_t b = 0; !err && b < c->beams.n; b++) {
-        struct xbgpu_beam_settings *beam = &c->beams.items[b];
-        if (beam->is_set)
-            err = restore_beam(c, beam);
-        if (beam->capture_is_set)
-            set_beam_capture(c, beam, beam->captures, beam->capture_from_samples, NULL);
-    }
-    return err;
-}
-
-/* Calibrates as files say, from the first batch on. */
-static int create_calibration(struct xbgpu_control *c, char *why, size_t why_bytes)
-{
-    int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, c->files, why, why_bytes);
-
-    for (size_t input = 0; !err && c->calibration.is_set && input < n_inputs(c); input++) {
-        xbgpu_beams_calibrate(c->formed, input, xbgpu_calibration_gains(&c->calibration, input));
-        xbgpu_detected_calibrate(c->detected, input, xbgpu_calibration_gains(&c->calibration, input));
-    }
-    return err;
-}
-
 /* Posts what was kept, if that can be read. */
 static int restore(struct xbgpu_control *c)
 {
@@ -744,13 +529,11 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
     c->layout = layout;
     c->labels = labels;
     c->engine = engine;
-    c->formed = beams;
-    c->detected = detected;
     int err = xbgpu_settings_init(&c->settings, config, layout);
     if (!err)
         err = create_commands(c);
     if (!err)
-        err = create_beams(c, beams);
+        err = xbgpu_beam_control_create(config, layout, labels, engine, beams, detected, &c->beams);
     if (!err)
         err = xbgpu_stream_info_init(&c->info, config, layout, labels, engine->c.sensors);
     if (!err)
@@ -758,14 +541,10 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
                                &c->state_status, &c->files, why, why_bytes);
     if (!err)
         err = state_files_add(c->files, "control", xbgpu_settings_write, &c->settings, &c->file);
-    if (!err && c->beams.n > 0)
-        err = state_files_add(c->files, "beams", xbgpu_beams_settings_write, &c->beams, &c->beams_file);
     if (!err)
         err = restore(c);
-    if (!err && c->beams.n > 0)
-        err = restore_beams(c);
-    if (!err && c->beams.n > 0)
-        err = create_calibration(c, why, why_bytes);
+    if (!err)
+        err = xbgpu_beam_control_restore(c->beams, c->files, why, why_bytes);
     if (err) {
         xbgpu_control_destroy(c);
         return err;
@@ -786,10 +565,7 @@ void xbgpu_control_destroy(struct xbgpu_control *control)
         free(command_of(control, i)->steering);
         free(command_of(control, i)->calibration);
     }
-    for (size_t b = 0; b < control->beams.n; b++)
-        xbgpu_beam_settings_fini(&control->beams.items[b]);
-    free(control->beams.items);
-    xbgpu_calibration_fini(&control->calibration);
+    xbgpu_beam_control_destroy(control->beams);
     stream_info_fini(&control->info);
     xbgpu_settings_fini(&control->settings);
     free(control);

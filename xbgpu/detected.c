@@ -11,6 +11,8 @@
 #include "kernels/beamform/beam_finish.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/beam_stream.h"
+#include "xbgpu/detected_audit.h"
+#include "xbgpu/detected_health.h"
 #include "xbgpu/incoherent.h"
 #include "xbgpu/steering.h"
 
@@ -61,6 +63,8 @@ struct detected_stream {
     struct outbuf_pool pool;
     struct device_kernel *detect, *finish;
     struct xbgpu_beam_stream sent;
+    struct xbgpu_detected_health health;
+    struct xbgpu_detected_audit audit;
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter skipped_heaps; /* no antenna was there */
@@ -125,6 +129,7 @@ static void finish_heap(struct detected_stream *s, struct device_stream *compute
         ((float *)p->payload)[w] = (float)((double)p->n_present[w] / whole);
     device_launch(compute, s->finish, &grid, &args);
     outbuf_finish(&p->base, compute, download);
+    xbgpu_detected_audit_fetch(&s->audit, p, download, p->device_powers);
     device_copy(download, p->payload + z->fractions_bytes, made, made_bytes);
     device_copy(download, p->saturated, p->device_saturated, z->n_beams * sizeof(*p->saturated));
     outbuf_download(&p->base, download);
@@ -141,6 +146,7 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     memset(p->n_present, 0, (size_t)s->config->heap_windows * sizeof(*p->n_present));
     device_fill(compute, p->device_powers, 0, s->sizes.n_powers * sizeof(*p->device_powers));
     device_fill(compute, p->device_saturated, 0, s->sizes.n_beams * sizeof(*p->device_saturated));
+    xbgpu_detected_audit_draw(&s->audit, p, number);
     s->open = p;
     return true;
 }
@@ -231,7 +237,7 @@ static void add_incoherent(struct detected_stream *s, struct device_stream *comp
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
-    int64_t n_spectra = (int64_t)s->detected->layout->n_spectra;
+    int64_t n_spectra = (int64_t)s->detected->layout->n_spectra, first = first_spectrum(s->detected, input, 0);
     int64_t first_batch = floor_div(begin, n_spectra), end_batch = -floor_div(-end, n_spectra);
 
     if (is_incoherent(s))
@@ -239,6 +245,10 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     for (int64_t batch = first_batch, next; !is_incoherent(s) && batch < end_batch; batch = next) {
         next = xbgpu_steering_make(&s->steering, compute, batch, end_batch);
         add_batches(s, compute, input, batch, next);
+        int64_t from = batch * n_spectra > begin ? batch * n_spectra : begin;
+        int64_t to = next * n_spectra < end ? next * n_spectra : end;
+        xbgpu_detected_audit_take(&s->audit, s->open, compute, input, first, from, to, s->steering.coefficients,
+                                  s->steering.exponents);
     }
     count_present(s, input, begin, end);
     s->open->end = end;
@@ -328,6 +338,28 @@ bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outb
     return false;
 }
 
+bool xbgpu_detected_check(struct outbuf *base)
+{
+    static struct log_limit limit;
+    struct powers *p = (struct powers *)base;
+    struct detected_stream *s = p->stream;
+    struct xbgpu_detected_audit *audit = &s->audit;
+
+    if (!xbgpu_detected_audit_has(audit, p))
+        return true;
+    counter_add(&s->sent.audits, 1);
+    if (xbgpu_detected_audit_agrees(audit, p->payload))
+        return true;
+    counter_add(&s->sent.audit_failures, 1);
+    log_limited(
+        &limit, LOG_LEVEL_ERROR,
+        "%s.%zu: the device's powers in channels from %zu on, window %zu, heap %lld are wrong: memory, bus or GPU "
+        "corrupts data",
+        s->config->name, audit->beam, audit->group * (size_t)s->config->group_channels, audit->window,
+        (long long)p->number);
+    return false;
+}
+
 void xbgpu_detected_push(struct outbuf *base)
 {
     struct powers *p = (struct powers *)base;
@@ -345,6 +377,7 @@ void xbgpu_detected_push(struct outbuf *base)
     s->sent.n_clipped += n_clipped;
     if (n_present == 0)
         counter_add(&s->skipped_heaps, 1);
+    xbgpu_detected_health_take(&s->health, p->number, p->payload, p->saturated, p->n_present);
     p->group.send = n_present > 0 && xbgpu_beam_stream_sends(&s->sent, timestamp);
     p->group.ready_ns = p->last_arrival_ns;
     p->heap.items[ITEM_TIMESTAMP].value = (uint64_t)timestamp & SPEAD_VALUE_MASK;
@@ -364,6 +397,18 @@ void xbgpu_detected_log(const struct xbgpu_detected *detected)
         log_info("%s: %" PRIu64 " heaps skipped (no antenna), %" PRIu64 " dropped (no free output buffer)",
                  s->config->name, counter_get(&s->skipped_heaps), counter_get(&s->dropped_heaps));
     }
+}
+
+void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into)
+{
+    json_t *streams = json_array();
+
+    for (size_t i = 0; detected && i < detected->n; i++) {
+        const struct xbgpu_config_detected *c = detected->streams[i].config;
+        json_array_append_new(streams, json_pack("{s:s, s:I, s:o}", "name", c->name, "beams", (json_int_t)c->n_beams,
+                                                 "destinations", status_endpoints(&c->destination)));
+    }
+    json_object_set_new(into, "detected", streams);
 }
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
@@ -551,6 +596,10 @@ static int create_stream(struct detected_stream *s, char *why, size_t why_bytes)
         err = create_buffer(s, &s->buffers[b]);
     register_metrics(s);
     if (!err)
+        err = xbgpu_detected_health_init(&s->health, d->config, d->layout, (size_t)(s - d->streams));
+    if (!err)
+        err = xbgpu_detected_audit_init(&s->audit, d->config, d->layout, (size_t)(s - d->streams), d->engine->c.device);
+    if (!err)
         err = xbgpu_beam_stream_init(&s->sent, s->config->name, s->config->send_enabled, d->engine->c.sensors,
                                      timebase_unix_ns(&d->timebase, 0));
     return err ? err : open_stream(s, why, why_bytes);
@@ -605,6 +654,8 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected)
         xbgpu_incoherent_fini(&s->incoherent);
         device_kernel_destroy(s->detect);
         device_kernel_destroy(s->finish);
+        xbgpu_detected_health_fini(&s->health);
+        xbgpu_detected_audit_fini(&s->audit, device);
         free(s->buffers);
     }
     free(detected->streams);

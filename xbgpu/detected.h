@@ -17,6 +17,7 @@
 #ifndef XBGPU_DETECTED_H
 #define XBGPU_DETECTED_H
 
+#include "common/http/status.h"
 #include "kernels/beamform/beam_coefficients.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/output.h"
@@ -60,8 +61,14 @@ int64_t xbgpu_detected_next_samples(struct xbgpu_detected *detected, size_t beam
 /* Whether a buffer is one of detected beams. */
 bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outbuf *buffer);
 
+/* Compares a power of a downloaded buffer with the host's, where one was drawn.  Returns whether they agree. */
+bool xbgpu_detected_check(struct outbuf *buffer);
+
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_detected_push(struct outbuf *buffer);
+
+/* [HTTP] Adds "detected". */
+void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into);
 
 /* Logs what each stream sent.  After the senders have stopped. */
 void xbgpu_detected_log(const struct xbgpu_detected *detected);

@@ -585,7 +585,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
     x->layout = l;
     x->beams = beams;
     x->detected = detected;
-    x->readable = !config->recv.base.direct && !config->recv.base.gpudirect;
+    x->readable = xbgpu_can_read(config);
     if (!x->readable)
         log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",
                  config->recv.base.direct ? "direct" : "gpudirect");

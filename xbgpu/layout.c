@@ -15,6 +15,8 @@
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate.h"
+#include "xbgpu/beam_audit.h"
+#include "xbgpu/detected_audit.h"
 #include "xbgpu/incoherent.h"
 #include "xbgpu/settings.h"
 #include "xbgpu/steering.h"
@@ -31,7 +33,11 @@
 /* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
  * measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-#define MAX_SAMPLES      0x1p46 /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
+/* Output buffers of beams bridge this time, in which a host may not run, within bounds for the memory. */
+#define BUFFERS_S   0.05
+#define BUFFERS_MIN 8
+#define BUFFERS_MAX 64
+#define MAX_SAMPLES 0x1p46 /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -142,6 +148,24 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
+/* Buffers by default, where each has so many seconds of data. */
+static size_t default_buffers(double buffer_s)
+{
+    double n = ceil(BUFFERS_S / buffer_s);
+
+    return n < BUFFERS_MIN ? BUFFERS_MIN : n > BUFFERS_MAX ? BUFFERS_MAX : (size_t)n;
+}
+
+size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
+{
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    if (config->beams.n == 0)
+        return 0;
+    return config->steering.n_buffers > 0 ? (size_t)config->steering.n_buffers
+                                          : default_buffers((double)layout->chunk_samples / rate_hz);
+}
+
 size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout)
 {
     return layout->n_chan * layout->n_spectra * 2 + (config->steering.antenna_mask ? (layout->n_ants + 7) / 8 : 0);
@@ -178,7 +202,8 @@ struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *conf
     s.n_powers = s.n_beams * (size_t)d->heap_windows * s.n_cells;
     s.scales_bytes = d->format == XBGPU_POWER_UINT8 ? s.n_beams * s.n_cells * sizeof(float) : 0;
     s.heap_bytes = s.fractions_bytes + 2 * s.scales_bytes + (s.scales_bytes ? 1 : sizeof(float)) * s.n_powers;
-    s.n_buffers = 2 * (chunk_spectra / (size_t)s.heap_spectra + 1) + 1;
+    size_t least = 2 * (chunk_spectra / (size_t)s.heap_spectra + 1) + 1, n = default_buffers(heap_s);
+    s.n_buffers = d->n_buffers > 0 ? (size_t)d->n_buffers : n > least ? n : least;
     double header_bytes = spead_built_header_bytes(s.n_items + config->send.crc);
     double bytes = (double)s.heap_bytes + (double)((s.heap_bytes + payload - 1) / payload) * header_bytes;
     s.rate = config->send.pcap_file ? 0 : config->send.rate_factor * bytes / heap_s;
@@ -265,6 +290,11 @@ bool xbgpu_renormalises(const struct xbgpu_config *config)
     return any;
 }
 
+bool xbgpu_can_read(const struct xbgpu_config *config)
+{
+    return !config->recv.base.direct && !config->recv.base.gpudirect;
+}
+
 /* What beams take (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
@@ -277,9 +307,11 @@ static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config,
     uint64_t payload = bytes_times(n_heaps, xbgpu_beam_payload_bytes(config, l));
     uint64_t pinned = bytes_plus(device_pinned_bytes(payload, on_gpu),
                                  device_pinned_bytes(saturated, on_gpu) + device_pinned_bytes(factors, on_gpu));
-    bytes_add(&l->memory.buffers_bytes, XBGPU_BEAM_BUFFERS, pinned);
-    bytes_add(&l->memory.host_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
-    bytes_add(&l->memory.device_bytes, XBGPU_BEAM_BUFFERS, bytes_plus(voltages, saturated + factors));
+    size_t n_buffers = xbgpu_beam_buffers(config, l);
+    bytes_add(&l->memory.buffers_bytes, n_buffers, pinned);
+    bytes_add(&l->memory.host_bytes, n_buffers, bytes_plus(pinned, n_heaps * 2 * sizeof(struct send_heap)));
+    bytes_add(&l->memory.host_bytes, n_buffers, l->n_ants * BEAM_AUDIT_SPECTRA * N_POLS * voltage_bytes(l->format));
+    bytes_add(&l->memory.device_bytes, n_buffers, bytes_plus(voltages, saturated + factors));
     xbgpu_steering_add_memory(l, n_beams, on_gpu);
 }
 
@@ -299,6 +331,7 @@ static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *conf
         xbgpu_incoherent_add_memory(l, on_gpu);
     else
         xbgpu_steering_add_memory(l, s.n_beams * N_POLS, on_gpu);
+    xbgpu_detected_audit_add_memory(l, config, on_gpu, i);
 }
 
 /* What an output takes: its dumps (send.c), sums and counts (output.c). */
@@ -422,7 +455,7 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     int err =
         device_check_memory(device, layout->memory.host_bytes, layout->memory.device_bytes, "recv.batches_per_chunk",
                             "lower recv.batches_per_chunk, recv.chunks, recv.channels_per_substream, or buffers of "
-                            "outputs, have fewer outputs or gates, or correlate fewer recv.antennas",
+                            "outputs and beams, have fewer outputs or gates, or correlate fewer recv.antennas",
                             why, why_bytes);
     if (!err && config->recv.base.direct)
         err = device_check_direct(device, layout->memory.direct_bytes, "recv.direct",
@@ -565,7 +598,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
 /* What chunks have that the host cannot read, it cannot sum again. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
-    if (!config->recv.base.direct && !config->recv.base.gpudirect)
+    if (xbgpu_can_read(config))
         return;
     if (config_given(errors, &out->audit_samples) && out->audit_samples > 0)
         config_error(errors, &out->audit_samples,
@@ -651,6 +684,11 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
         config_error(errors, &d->name, "beams need recv.sample_bits of 4 or 8, not 16");
     if (config->recv.n_chan_substream % d->group_channels)
         config_error(errors, &d->group_channels, "channels of %s do not divide recv.channels_per_substream", d->name);
+    int64_t n_heaps = config->recv.batches_per_chunk * config->recv.spectra_per_heap / heap_spectra + 1;
+    if (!config->recv.base.pcap_file && d->n_buffers > 0 && d->n_buffers < n_heaps + 1)
+        config_error(errors, &d->n_buffers,
+                     "buffers must be at least %lld, not %lld: heaps of %s that end in one chunk: %lld",
+                     (long long)n_heaps + 1, (long long)d->n_buffers, d->name, (long long)n_heaps);
     if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
         config_error(errors, &d->heap_windows,
                      "a heap of %s is longer than a quarter of what 48-bit timestamps tell apart", d->name);
@@ -678,7 +716,7 @@ static void check_sizes(const struct xbgpu_config *config, struct config *errors
     if (bytes_plus(layout.memory.host_bytes, layout.memory.device_bytes) == UINT64_MAX)
         config_error(errors, &config->recv.batches_per_chunk,
                      "this configuration needs more memory than 64 bits can count: lower recv.batches_per_chunk, "
-                     "recv.chunks, recv.channels_per_substream, or buffers of outputs");
+                     "recv.chunks, recv.channels_per_substream, or buffers of outputs and beams");
     say_shifts(config, &layout, errors);
 }
 
@@ -726,7 +764,7 @@ struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const 
 
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += xbgpu_output_buffers(config, xbgpu_config_output(config, o));
-    sizes.n_outbufs += config->beams.n ? XBGPU_BEAM_BUFFERS : 0;
+    sizes.n_outbufs += xbgpu_beam_buffers(config, layout);
     for (size_t i = 0; i < config->detected.n; i++)
         sizes.n_outbufs += xbgpu_detected_sizes(config, layout, i).n_buffers;
     return sizes;

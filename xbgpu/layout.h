@@ -69,6 +69,9 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
 /* Spectra by which an input that is shifted by so many is later than the foremost that may be: shift and lag. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
+/* Whether the host can read the voltages that came. */
+bool xbgpu_can_read(const struct xbgpu_config *config);
+
 /* The shift that recv gives input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
@@ -108,8 +111,8 @@ size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu
 /* Sizes that each launch of correlate has, of all spectra or of those that gates take. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
-/* Buffers that beams share, each for the batches of a chunk. */
-#define XBGPU_BEAM_BUFFERS 4
+/* Buffers that voltage beams share, each for the batches of a chunk: as given, or for 50 ms; 0 without beams. */
+size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Payload bytes of a heap of a beam: voltages, and the bitmap of the antennas where heaps have it. */
 size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
@@ -131,7 +134,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* of offsets, and of scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* for the heaps of two chunks, and one that is open */
+    size_t n_buffers; /* as given, or for 50 ms, for the heaps of two chunks, and one that is open */
     double rate;      /* bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

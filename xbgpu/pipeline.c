@@ -46,6 +46,8 @@ static void downloaded(struct engine *engine, struct outbuf *base)
         return;
     }
     if (xbgpu_detected_own(p->detected, base)) {
+        if (!xbgpu_detected_check(base))
+            xbgpu_send_fail(p->send);
         xbgpu_detected_push(base);
         return;
     }
@@ -99,6 +101,7 @@ static void describe(void *arg, const struct status_query *query, json_t *into)
     xbgpu_fengs_describe(&p->fengs, into);
     xbgpu_status_describe(p->status, query, into);
     xbgpu_beam_health_describe(xbgpu_beams_health(p->beams), query, into);
+    xbgpu_detected_describe(p->detected, into);
     xbgpu_send_describe(p->send, into);
 }
 

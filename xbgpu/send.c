@@ -383,7 +383,7 @@ static int create_senders(struct xbgpu_send *send)
 {
     bool has_beams = send->config->beams.n > 0;
     size_t n_streams = send->layout->n_outputs + has_beams + send->config->detected.n;
-    size_t max_jobs = has_beams ? XBGPU_BEAM_BUFFERS : 0;
+    size_t max_jobs = xbgpu_beam_buffers(send->config, send->layout);
 
     for (size_t o = 0; o < send->layout->n_outputs; o++)
         max_jobs += xbgpu_output_buffers(send->config, xbgpu_config_output(send->config, o));

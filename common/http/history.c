@@ -363,7 +363,9 @@ static json_t *time_of(int64_t unix_ns)
 static const char *advice_of(const struct row *row)
 {
     bool is_time = !strcmp(row->reason, "jump") || !strcmp(row->reason, "clock");
-    return is_time ? "a sender is late or its time is wrong: look at its input, its delays, its sync_time and its clock" : row->rule->advice;
+    if (is_time)
+        return "a sender is late or its time is wrong: look at its input, its delays, its sync_time and its clock";
+    return row->rule->advice;
 }
 
 static json_t *describe_row(const struct row *row)

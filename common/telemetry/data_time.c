@@ -24,9 +24,9 @@ static void warn_of_clock(const struct timebase *timebase)
 
     if (clock_state_is_synchronised() || atomic_flag_test_and_set(&warned))
         return;
-    log_warning("the kernel says that this host's clock is not synchronised: if the clock is wrong by more than %.3g h, "
+    log_warning("the kernel says that this host's clock is not synchronised: if it is wrong by more than %.1f days, "
                 "timestamps are 2^48 samples off, until the clock is synchronised and they are put right",
-                (double)timebase_duration_ns(timebase, WIRE_PERIOD / 2) / (3600.0 * (double)NS_PER_S));
+                (double)timebase_duration_ns(timebase, WIRE_PERIOD / 2) / (24 * 3600.0 * (double)NS_PER_S));
 }
 
 void data_time_init(struct data_time *time, const struct timebase *timebase, int64_t chunk_samples,

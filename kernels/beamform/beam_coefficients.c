@@ -28,13 +28,15 @@ static void make_channel(const struct beam_coefficients_args *a, uint32_t beam, 
     float most = 0;
 
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
+        struct beam_steered steered = beam_steer(a, &model[ant]);
+        struct beam_complex c = beam_coefficient(a, &steered, beam, ant, chan);
         most = larger(most, larger(fabsf(c.re), fabsf(c.im)));
     }
     a->exponents[row] = beam_exponent(most);
     float scale = beam_power_of_two(a->exponents[row]);
     for (uint32_t ant = 0; ant < a->n_ants; ant++) {
-        struct beam_complex c = beam_coefficient(a, &model[ant], beam, ant, chan);
+        struct beam_steered steered = beam_steer(a, &model[ant]);
+        struct beam_complex c = beam_coefficient(a, &steered, beam, ant, chan);
         out[2 * ant] = (int16_t)lrintf(c.re * scale);
         out[2 * ant + 1] = (int16_t)lrintf(c.im * scale);
     }
@@ -60,11 +62,11 @@ const struct kernel beam_coefficients_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define WARPS 4 /* of a block; each has a beam of a channel */
-
 struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args)
 {
-    uint64_t n_warps = (uint64_t)args->n_chan * beam_coefficients_n(args);
+    uint32_t n_runs = (args->n_chan + BEAM_COEFFICIENTS_WARPS - 1) / BEAM_COEFFICIENTS_WARPS;
 
-    return (struct kernel_grid){.blocks = {(uint32_t)((n_warps + WARPS - 1) / WARPS), 1, 1}, .threads = 32 * WARPS};
+    return (struct kernel_grid){.blocks = {n_runs * beam_coefficients_units(args), 1, 1},
+                                .threads = 32 * BEAM_COEFFICIENTS_WARPS,
+                                .shared_bytes = BEAM_COEFFICIENTS_SHARED_BYTES};
 }

@@ -1,39 +1,189 @@
 /* beam_coefficients.cu - see beam_coefficients.h.
  *
- * A warp has one beam in one channel: its lanes take the antennas by turns, once for the largest part, and once more for
- * the coefficients.  The largest part is the same in any order.  'fragments' is not NULL here. */
+ * A block has some beams in BEAM_COEFFICIENTS_WARPS channels, one for each warp.  Lanes 4 i to 4 i + 3 of a warp have one beam
+ * and take a step of 16 antennas at a time, as beam_fragments.h deals them.  With many antennas, 2, 4 or 8 such fours have a
+ * beam and take steps side by side.
+ * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  Steering at the time of a part lies in shared
+ * memory, and its coefficients in registers.  All parts are evaluated for the largest coefficient, and then all but the last one
+ * once more, backwards.
+ * 'fragments' is not NULL here. */
 #include "kernels/beamform/beam_coefficients.h"
 
-extern "C" __global__ void beam_coefficients(const struct beam_coefficients_args args)
-{
-    const uint64_t warp = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32;
-    const uint32_t n = beam_coefficients_n(&args), chan = (uint32_t)(warp / n);
-    float most = 0;
+#define ROUNDS    BEAM_COEFFICIENTS_ROUNDS
+#define LANE_ANTS 4 /* of a step */
+#define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
+#define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
 
-    if (chan >= args.n_chan)
-        return;
-    const uint32_t beam = beam_coefficients_beam(&args, (uint32_t)(warp % n));
-    const struct beam_steering *model = beam_coefficients_model(&args, beam);
-    const uint64_t row = (uint64_t)chan * args.n_beams + beam;
-    for (uint32_t ant = threadIdx.x % 32; ant < args.n_ants; ant += 32) {
-        const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
-        most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
+/* [round][antenna of the lane][lane] of a part. */
+struct shared {
+    uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
+    float amplitudes[N_ENTRIES];
+};
+static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "as beam_coefficients_grid() has it");
+
+static __device__ __forceinline__ struct shared *shared_of_block(void)
+{
+    extern __shared__ float4 shared_memory[];
+
+    return (struct shared *)shared_memory;
+}
+
+/* The lane's place. */
+struct place {
+    uint32_t unit;   /* of the block: which beams */
+    uint32_t spread; /* steps side by side */
+    uint32_t beam;   /* if has_beam */
+    uint32_t chan;   /* may be behind the last one */
+    uint32_t first;  /* step */
+    bool has_beam;
+};
+
+static __device__ __forceinline__ struct place find_place(const struct beam_coefficients_args &args)
+{
+    const uint32_t n_units = beam_coefficients_units(&args), four = threadIdx.x % 32 / 4;
+    struct place place;
+
+    place.spread = beam_coefficients_spread(args.n_ants);
+    place.unit = blockIdx.x % n_units;
+    place.chan = blockIdx.x / n_units * BEAM_COEFFICIENTS_WARPS + threadIdx.x / 32;
+    place.first = four % place.spread;
+    const uint32_t i = place.unit * (8 / place.spread) + four / place.spread;
+    place.has_beam = i < beam_coefficients_n(&args);
+    place.beam = place.has_beam ? beam_coefficients_beam(&args, i) : 0;
+    return place;
+}
+
+/* The antenna of the lane's 'i' in a step. */
+static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
+{
+    return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
+}
+
+/* Puts a part's steering into shared memory: zeros without a beam or an antenna. */
+static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
+                                                 uint32_t part)
+{
+    const uint32_t n_ants = ROUNDS * place.spread * BEAM_STEP_ANTS; /* of a part */
+    struct shared *shared = shared_of_block();
+
+#pragma unroll 1
+    for (uint32_t k = threadIdx.x; k < N_ENTRIES; k += N_THREADS) {
+        const uint32_t in_unit = k / n_ants, ant = k % n_ants, step = ant / BEAM_STEP_ANTS;
+        const uint32_t i = place.unit * (8 / place.spread) + in_unit;
+        const uint32_t lane = (in_unit * place.spread + step % place.spread) * 4 + ant % 8 / 2;
+        const uint32_t at = (step / place.spread * LANE_ANTS + ant % 16 / 8 * 2 + ant % 2) * 32 + lane;
+        struct beam_steered steered = {0, 0, 0};
+        if (i < beam_coefficients_n(&args) && part * n_ants + ant < args.n_ants)
+            steered = beam_steer(
+                &args, &beam_coefficients_model(&args, beam_coefficients_beam(&args, i))[part * n_ants + ant]);
+        shared->phases[at] = steered.phase;
+        shared->slopes[at] = steered.slope;
+        shared->amplitudes[at] = steered.amplitude;
     }
+}
+
+/* Evaluates a step's coefficients: zeros behind the last antenna. */
+static __device__ __forceinline__ void evaluate(const struct beam_coefficients_args &args, const struct place &place,
+                                                uint32_t step, uint32_t round, struct beam_complex (&out)[LANE_ANTS])
+{
+    const uint32_t lane = threadIdx.x % 32;
+    const struct shared *shared = shared_of_block();
+
 #pragma unroll
-    for (int lanes = 16; lanes > 0; lanes /= 2)
+    for (uint32_t i = 0; i < LANE_ANTS; i++) {
+        const uint32_t at = (round * LANE_ANTS + i) * 32 + lane, ant = ant_of(step, i);
+        const struct beam_steered steered = {shared->phases[at], shared->slopes[at], shared->amplitudes[at]};
+        out[i] = beam_coefficient(&args, &steered, place.beam, min(ant, args.n_ants - 1), place.chan);
+    }
+}
+
+/* The bytes 'byte' of the pairs (a, b) and (c, d). */
+static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_t c, int32_t d, uint32_t byte)
+{
+    const uint32_t selector = byte | (4 + byte) << 4;
+
+    return __byte_perm(__byte_perm((uint32_t)a, (uint32_t)b, selector), __byte_perm((uint32_t)c, (uint32_t)d, selector),
+                       0x5410);
+}
+
+/* The lane's 16 bytes of a slice, of four coefficients: the lowest bytes, or the next ones. */
+static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
+                                                 int32_t add, uint32_t byte)
+{
+    uint32_t words[4];
+
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        const uint32_t a = 2 * half, b = a + 1;
+        words[2 * half] = bytes_of(re[a] + add, add - im[a], re[b] + add, add - im[b], byte);
+        words[2 * half + 1] = bytes_of(im[a] + add, re[a] + add, im[b] + add, re[b] + add, byte);
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+/* Scales, rounds and stores a step's coefficients. */
+static __device__ __forceinline__ void store(const struct beam_coefficients_args &args, const struct place &place,
+                                             uint32_t step, float scale, const struct beam_complex (&c)[LANE_ANTS])
+{
+    const uint32_t slot = args.slot_of[place.beam];
+    const uint64_t row = (uint64_t)place.chan * args.n_beams + place.beam;
+    int8_t *to = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, args.n_ants) +
+                 slot / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(args.n_ants) + (uint64_t)step * BEAM_STEP_BYTES +
+                 (slot % BEAM_GROUP_BEAMS * 4 + threadIdx.x % 4) * 16;
+    int32_t re[LANE_ANTS], im[LANE_ANTS];
+
+#pragma unroll
+    for (uint32_t i = 0; i < LANE_ANTS; i++) {
+        const uint32_t ant = ant_of(step, i);
+        re[i] = __float2int_rn(c[i].re * scale);
+        im[i] = __float2int_rn(c[i].im * scale);
+        if (ant < args.n_ants)
+            ((short2 *)args.coefficients)[row * args.n_ants + ant] = make_short2((short)re[i], (short)im[i]);
+    }
+    *(uint4 *)to = slice_of(re, im, 128, 1);
+    *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);
+}
+
+/* The largest of a beam's lanes. */
+static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
+{
+    for (uint32_t lanes = 1; lanes < n_lanes; lanes *= 2)
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, lanes));
-    const int32_t exponent = beam_exponent(most);
-    const float scale = beam_power_of_two(exponent);
-    if (threadIdx.x % 32 == 0)
-        args.exponents[row] = exponent;
-    int8_t *fragments = args.fragments + chan * beam_fragments_chan_bytes(args.n_slots, args.n_ants);
-    for (uint32_t ant = threadIdx.x % 32; ant < beam_fragments_steps(args.n_ants) * BEAM_STEP_ANTS; ant += 32) {
-        short2 value = make_short2(0, 0);
-        if (ant < args.n_ants) {
-            const struct beam_complex c = beam_coefficient(&args, &model[ant], beam, ant, chan);
-            value = make_short2((short)__float2int_rn(c.re * scale), (short)__float2int_rn(c.im * scale));
-            ((short2 *)args.coefficients)[row * args.n_ants + ant] = value;
+    return most;
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, 2) beam_coefficients(const struct beam_coefficients_args args)
+{
+    const struct place place = find_place(args);
+    const uint32_t n_steps = beam_fragments_steps(args.n_ants), part_steps = ROUNDS * place.spread;
+    const uint32_t n_parts = (n_steps + part_steps - 1) / part_steps;
+    const bool is_there = place.has_beam && place.chan < args.n_chan;
+    struct beam_complex c[ROUNDS][LANE_ANTS];
+    float most = 0, scale = 0;
+
+    for (uint32_t turn = 0; turn < 2 * n_parts - 1; turn++) {
+        const uint32_t part = turn < n_parts ? turn : 2 * n_parts - 2 - turn;
+        const uint32_t first = part * part_steps + place.first;
+        __syncthreads(); /* All have evaluated the part before. */
+        load_part(args, place, part);
+        __syncthreads();
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++)
+            if (is_there && first + round * place.spread < n_steps) {
+                evaluate(args, place, first + round * place.spread, round, c[round]);
+#pragma unroll
+                for (uint32_t i = 0; i < LANE_ANTS; i++)
+                    most = fmaxf(most, fmaxf(fabsf(c[round][i].re), fabsf(c[round][i].im)));
+            }
+        if (turn == n_parts - 1) {
+            const int32_t exponent = beam_exponent(largest(most, 4 * place.spread));
+            scale = beam_power_of_two(exponent);
+            if (is_there && threadIdx.x % (4 * place.spread) == 0)
+                args.exponents[(uint64_t)place.chan * args.n_beams + place.beam] = exponent;
         }
-        beam_fragments_put(fragments, args.n_ants, args.slot_of[beam], ant, value.x, value.y);
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++)
+            if (turn >= n_parts - 1 && is_there && first + round * place.spread < n_steps)
+                store(args, place, first + round * place.spread, scale, c[round]);
     }
 }

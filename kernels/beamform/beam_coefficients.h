@@ -20,8 +20,9 @@
  * Exactness: CUDA and the twin agree in every bit.  A part's error is 2^-15 of the largest part of the channel, at most.
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
  * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
- * Bound by:  arithmetic: a coefficient takes about 60 operations, twice.  The caller launches the kernel again after each
- *            change of the steering, and for beams with rates as time goes by. */
+ * Bound by:  arithmetic: a coefficient takes about 60 operations, twice on the cpu device and for more than 768 antennas.
+ *            The caller launches the kernel again after each change of the steering, and for beams with rates as time goes
+ *            by. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -90,9 +91,25 @@ static inline const struct beam_steering *beam_coefficients_model(const struct b
     return args->steering + model * args->n_ants;
 }
 
-/* The coefficient of an antenna's model, before it is scaled. */
+/* An antenna's model at the time of 'args'. */
+struct beam_steered {
+    uint64_t phase, slope;
+    float amplitude;
+};
+
+static inline struct beam_steered beam_steer(const struct beam_coefficients_args *args, const struct beam_steering *s)
+{
+    struct beam_steered steered;
+
+    steered.phase = s->phase + args->time * s->phase_rate;
+    steered.slope = s->slope + args->time * s->slope_rate;
+    steered.amplitude = s->amplitude;
+    return steered;
+}
+
+/* The coefficient of an antenna, before it is scaled. */
 static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args,
-                                                   const struct beam_steering *s, uint32_t beam, uint32_t ant,
+                                                   const struct beam_steered *s, uint32_t beam, uint32_t ant,
                                                    uint32_t chan)
 {
     struct beam_complex gain = {s->amplitude, 0}, calibration;
@@ -103,8 +120,7 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
         calibration.im = at[1];
         gain = beam_multiply(gain, calibration);
     }
-    return beam_multiply(
-        gain, beam_phasor(s->phase + args->time * s->phase_rate + chan * (s->slope + args->time * s->slope_rate)));
+    return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
 }
 
 /* The exponent where the largest part is 'most' >= 0. */
@@ -136,6 +152,27 @@ static inline float beam_power_of_two(int32_t exponent)
 }
 
 extern const struct kernel beam_coefficients_kernel;
+
+/* For the CUDA variant: the shape of a launch. */
+#define BEAM_COEFFICIENTS_WARPS        8 /* of a block: channels */
+#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of antennas whose coefficients a lane holds */
+#define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * 20)
+
+/* Steps of antennas that a warp takes side by side, for each of 8 / spread beams: 1, 2, 4 or 8. */
+static inline uint32_t beam_coefficients_spread(uint32_t n_ants)
+{
+    uint32_t n_rounds = (beam_fragments_steps(n_ants) + BEAM_COEFFICIENTS_ROUNDS - 1) / BEAM_COEFFICIENTS_ROUNDS;
+
+    return n_rounds <= 1 ? 1 : n_rounds <= 2 ? 2 : n_rounds <= 4 ? 4 : 8;
+}
+
+/* How many times 8 / spread beams there are. */
+static inline uint32_t beam_coefficients_units(const struct beam_coefficients_args *args)
+{
+    uint32_t unit_beams = 8 / beam_coefficients_spread(args->n_ants);
+
+    return (beam_coefficients_n(args) + unit_beams - 1) / unit_beams;
+}
 
 struct kernel_grid beam_coefficients_grid(const struct beam_coefficients_args *args);
 

@@ -100,11 +100,11 @@ const struct kernel beam_detect_kernel = {
 
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
 {
-    beamform_constants(&args->form, constants);
+    beamform_shape_constants(&args->form, BEAMFORM_TILE_GROUPS, constants);
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
-    return beamform_grid(&args->form);
+    return beamform_shape_grid(&args->form, BEAMFORM_TILE_GROUPS);
 }

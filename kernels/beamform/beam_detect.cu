@@ -46,7 +46,7 @@ static __device__ __forceinline__ int32_t part_of(const int (&sums)[2][4][4], in
 /* Detects the lane's 8 spectra of a beam, from 's' of the batch on.  Adds each window that ends among them, leaves the
  * last one in 'powers', and returns how many samples were clipped. */
 static __device__ __forceinline__ uint32_t detect(const struct beam_detect_args &args, const struct place &place,
-                                                  uint32_t beam, uint32_t s, const int (&sums)[BLOCK_GROUPS][2][4][4],
+                                                  uint32_t beam, uint32_t s, const int (&sums)[TILE_GROUPS][2][4][4],
                                                   uint32_t &window, int64_t (&powers)[N_PRODUCTS])
 {
     const struct slot *slots = shared_of_block()->slots + threadIdx.x % 32 / 4;
@@ -88,7 +88,7 @@ template <typename T> static __device__ __forceinline__ T add_lanes(T value)
 
 /* Detects 32 spectra of a piece. */
 static __device__ __forceinline__ void finish(const struct beam_detect_args &args, const struct place &place,
-                                              uint32_t piece, const int (&sums)[BLOCK_GROUPS][2][4][4])
+                                              uint32_t piece, const int (&sums)[TILE_GROUPS][2][4][4])
 {
     const uint32_t begin = begin_of(piece), lane = threadIdx.x % 32, s = begin + lane % 4 * LANE_SPECTRA;
     const uint32_t row = shared_of_block()->slots[lane / 4].beam;
@@ -122,7 +122,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) beam_detect(const struct
     load_next(args.form, place, cursor, v);
     load_slots(args.form, place);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        int sums[BLOCK_GROUPS][2][4][4] = {};
+        int sums[TILE_GROUPS][2][4][4] = {};
         sum_antennas(args.form, place, piece, cursor, v, sums);
         finish(args, place, piece, sums);
     }

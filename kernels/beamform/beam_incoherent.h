@@ -21,7 +21,7 @@
 
 #include "kernels/beamform/beam_detect.h"
 
-/* Of an antenna. */
+/* The weights of one antenna. */
 struct beam_incoherent_weights {
     int32_t x, y, xy;
     int32_t unused; /* one load has all */

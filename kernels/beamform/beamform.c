@@ -85,10 +85,11 @@ const struct kernel beamform_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define N_WARPS      4
-#define BLOCK_GROUPS 2
-#define BLOCK_STEPS  8   /* of 16 antennas, whose coefficients are in shared memory together */
-#define NARROW_ANTS  256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define N_WARPS     4
+#define BLOCK_STEPS 8   /* of 16 antennas, whose coefficients are in shared memory together */
+#define NARROW_ANTS 256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define HELD_STEPS  6   /* whose voltages fit a warp's registers */
+#define HELD_GROUPS 32  /* of a block that holds them, at most: slots are in shared memory */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
@@ -111,21 +112,43 @@ uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *sl
     return n;
 }
 
-/* Blocks of a channel and batch: BLOCK_GROUPS groups of beams in each. */
-static uint32_t n_tiles(const struct beamform_args *args)
+static uint32_t n_groups(const struct beamform_args *args)
 {
-    return (args->n_slots / BEAM_GROUP_BEAMS + BLOCK_GROUPS - 1) / BLOCK_GROUPS;
+    return args->n_slots / BEAM_GROUP_BEAMS;
 }
 
-void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
+/* Groups of a block. */
+static uint32_t block_groups_of(const struct beamform_args *args)
+{
+    uint32_t n_blocks = (n_groups(args) + HELD_GROUPS - 1) / HELD_GROUPS;
+
+    if (n_groups(args) <= BEAMFORM_TILE_GROUPS || beam_fragments_steps(args->n_ants) > HELD_STEPS)
+        return BEAMFORM_TILE_GROUPS;
+    return (n_groups(args) + n_blocks - 1) / n_blocks;
+}
+
+/* Steps whose fragments are in shared memory together. */
+static uint32_t block_steps(const struct beamform_args *args, uint32_t block_groups)
+{
+    return block_groups > BEAMFORM_TILE_GROUPS ? beam_fragments_steps(args->n_ants) : BLOCK_STEPS;
+}
+
+/* Blocks of a channel and batch. */
+static uint32_t n_tiles(const struct beamform_args *args, uint32_t block_groups)
+{
+    return (n_groups(args) + block_groups - 1) / block_groups;
+}
+
+void beamform_shape_constants(const struct beamform_args *args, uint32_t block_groups,
+                              struct kernel_constant *constants)
 {
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
         {"SAMPLE_BYTES", voltage_bytes(args->format)},
         {"FLIP", voltage_zero(args->format)},
         {"N_WARPS", N_WARPS},
-        {"BLOCK_GROUPS", BLOCK_GROUPS},
-        {"BLOCK_STEPS", BLOCK_STEPS},
-        {"N_TILES", n_tiles(args)},
+        {"BLOCK_GROUPS", block_groups},
+        {"BLOCK_STEPS", block_steps(args, block_groups)},
+        {"N_TILES", n_tiles(args, block_groups)},
         {"N_ANTS", args->n_ants},
         {"WIDE", args->n_ants > NARROW_ANTS},
     };
@@ -133,10 +156,21 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
     memcpy(constants, all, sizeof(all));
 }
 
+struct kernel_grid beamform_shape_grid(const struct beamform_args *args, uint32_t block_groups)
+{
+    return (struct kernel_grid){.blocks = {args->n_chan * args->n_batches * n_tiles(args, block_groups), 1, 1},
+                                .threads = 32 * N_WARPS,
+                                .shared_bytes =
+                                    BEAMFORM_TILE_GROUPS * block_steps(args, block_groups) * BEAM_STEP_BYTES +
+                                    block_groups * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES};
+}
+
+void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
+{
+    beamform_shape_constants(args, block_groups_of(args), constants);
+}
+
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
-    return (struct kernel_grid){
-        .blocks = {args->n_chan * args->n_batches * n_tiles(args), 1, 1},
-        .threads = 32 * N_WARPS,
-        .shared_bytes = BLOCK_GROUPS * (BLOCK_STEPS * BEAM_STEP_BYTES + BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES)};
+    return beamform_shape_grid(args, block_groups_of(args));
 }

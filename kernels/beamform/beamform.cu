@@ -1,12 +1,19 @@
-/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h.  A lane stores the 8 spectra that it has of a
- * beam by one store of 16 bytes.
+/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h.  A lane stores
+ * the 8 spectra that it has of a beam by one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
  * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits). */
 #include "kernels/beamform/beamform_tile.h"
 
+#define HOLDS     (BLOCK_GROUPS > TILE_GROUPS)
+#define NO_DITHER 0x80008000u /* prepared */
+
+#if HOLDS
+#include "kernels/beamform/beamform_held.h"
+#define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
+#else
 #define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
-#define NO_DITHER     0x80008000u                     /* prepared */
+#endif
 
 /* Random bits of both parts as 2^16 (1/2 + dither) each. */
 static __device__ __forceinline__ uint32_t prepare(uint32_t bits)
@@ -108,9 +115,46 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(const struct beamform_args args)
+/* Finishes a group of the block: 's' is the lane's first spectrum of the batch. */
+static __device__ __forceinline__ void finish_group(const struct beamform_args &args, const struct place &place,
+                                                    uint32_t group, uint32_t s, const int (&sums)[2][4][4])
 {
-    const struct place place = find_place(args);
+    const struct slot &slot = shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
+    uint32_t n_clipped = 0;
+
+    if (slot.beam != BEAMFORM_NO_BEAM && s < args.n_spectra)
+        n_clipped = finish(args, place, slot, s, sums);
+    count_clipped(args, place, slot.beam, n_clipped);
+}
+
+#if HOLDS
+/* All groups of the block take turns. */
+static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
+{
+    const uint32_t n_groups = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
+    uint32_t turn = 0;
+
+    load_slots(args, place);
+    copy_group(args, place, 0, turn);
+    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+        struct held held;
+        hold(args, place, piece, held);
+#pragma unroll 1
+        for (uint32_t group = 0; group < n_groups; group++, turn++) {
+            int sums[2][4][4] = {};
+            copies_wait_all();
+            __syncthreads(); /* The copies are there, and all warps have finished the turn before. */
+            copy_group(args, place, group + 1 < n_groups ? group + 1 : 0, turn + 1);
+            sum_held(held, group, turn, sums);
+            finish_group(args, place, group, s, sums);
+        }
+    }
+    copies_wait_all();
+}
+#else
+static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
+{
     struct voltages v;
     struct cursor cursor;
 
@@ -122,12 +166,13 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(
         int sums[BLOCK_GROUPS][2][4][4] = {};
         sum_antennas(args, place, piece, cursor, v, sums);
 #pragma unroll
-        for (int g = 0; g < BLOCK_GROUPS; g++) {
-            const struct slot &slot = shared_of_block()->slots[g * GROUP_BEAMS + threadIdx.x % 32 / 4];
-            uint32_t n_clipped = 0;
-            if (slot.beam != BEAMFORM_NO_BEAM && s < args.n_spectra)
-                n_clipped = finish(args, place, slot, s, sums[g]);
-            count_clipped(args, place, slot.beam, n_clipped);
-        }
+        for (int g = 0; g < BLOCK_GROUPS; g++)
+            finish_group(args, place, g, s, sums[g]);
     }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beamform(const struct beamform_args args)
+{
+    form(args, find_place(args));
 }

@@ -17,8 +17,10 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
  *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
- * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out aligned to 16 bytes.
- * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  The twin: 8 integer
+ * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out
+ *            aligned to 16 bytes.
+ * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  Up to 96 antennas,
+ *            they are read once for 256 beams: instructions, of which most round and store the beams.  The twin: 8 integer
  *            multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
@@ -84,7 +86,14 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
 #define BEAMFORM_N_CONSTANTS 8
 #define BEAMFORM_SLOT_BYTES  32 /* in shared memory */
+#define BEAMFORM_TILE_GROUPS                                                                                           \
+    2 /* whose sums a warp makes at a time; blocks of more hold their voltages (beamform_held.h) */
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
+
+/* Likewise, for blocks of 'block_groups' groups of slots.  More than BEAMFORM_TILE_GROUPS: only as beamform_grid() has them. */
+void beamform_shape_constants(const struct beamform_args *args, uint32_t block_groups,
+                              struct kernel_constant *constants);
+struct kernel_grid beamform_shape_grid(const struct beamform_args *args, uint32_t block_groups);
 
 #endif

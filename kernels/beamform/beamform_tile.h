@@ -1,4 +1,4 @@
-/* beamform_tile.h - see beamform.cu and beam_detect.cu, which include it: the exact sums over the antennas.
+/* beamform_tile.h - see beamform.cu, beamform_held.h and beam_detect.cu, which include it: the exact sums over the antennas.
  *
  * The sums are matrix products of bytes on tensor cores (mma.m16n8k32).  A product has the coefficients of 8 beams of one
  * polarisation as rows, real parts before imaginary ones; 16 antennas of two parts each as its inner axis; 8 spectra as
@@ -6,7 +6,7 @@
  *     row of a real part:      re, -im of each antenna           row of an imaginary part: im, re
  *     column of a spectrum:    re, im of each antenna's voltage
  *
- * A warp has 32 spectra at a time of one channel and batch, for BLOCK_GROUPS groups of 8 beams.  Lane l loads 4 spectra from
+ * A warp has 32 spectra at a time of one channel and batch, for TILE_GROUPS groups of 8 beams.  Lane l loads 4 spectra from
  * 4 (l / 4) on of 4 of the 16 antennas at a time, 16 bytes each (8 with 4 bits).  Product j of 4 has the spectra 4 n + j as its
  * columns n.  So words of two antennas make an operand by one byte permutation for each polarisation, and a lane ends with 8
  * consecutive spectra of one beam, both parts.
@@ -24,6 +24,7 @@
 
 #define STEP_ANTS     BEAM_STEP_ANTS
 #define LANE_ANTS     4 /* of a step */
+#define TILE_GROUPS   BEAMFORM_TILE_GROUPS
 #define GROUP_BEAMS   BEAM_GROUP_BEAMS
 #define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
@@ -52,7 +53,7 @@ struct slot {
 };
 
 struct shared {
-    uint4 fragments[BLOCK_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+    uint4 fragments[TILE_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
     struct slot slots[BLOCK_SLOTS];
 };
 static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "as beamform_grid() has it");
@@ -89,23 +90,23 @@ static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
     return piece * PIECE_SPECTRA + threadIdx.x / 32 * WARP_SPECTRA;
 }
 
-/* Fills the slots in shared memory.  All threads meet in sum_antennas() before anyone reads them. */
+/* Fills the slots in shared memory.  A barrier must come before anyone reads them. */
 static __device__ __forceinline__ void load_slots(const struct beamform_args &args, const struct place &place)
 {
-    const uint32_t at = place.group * GROUP_BEAMS + threadIdx.x;
-    struct slot slot = {};
-
-    if (threadIdx.x >= BLOCK_SLOTS)
-        return;
-    slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
-    if (slot.beam != BEAMFORM_NO_BEAM) {
-        const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
-        slot.factor = beamform_factor(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam],
-                                      args.renormalise ? args.renormalise[heap] : 1.0f);
-        slot.parameters = args.beams[slot.beam];
-        slot.row = heap * args.n_chan + place.chan;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x; i < BLOCK_SLOTS; i += N_THREADS) {
+        const uint32_t at = place.group * GROUP_BEAMS + i;
+        struct slot slot = {};
+        slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
+        if (slot.beam != BEAMFORM_NO_BEAM) {
+            const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
+            slot.factor = beamform_factor(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam],
+                                          args.renormalise ? args.renormalise[heap] : 1.0f);
+            slot.parameters = args.beams[slot.beam];
+            slot.row = heap * args.n_chan + place.chan;
+        }
+        shared_of_block()->slots[i] = slot;
     }
-    shared_of_block()->slots[threadIdx.x] = slot;
 }
 
 /* Where the warp's next voltages are. */
@@ -135,13 +136,11 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
     cursor.step = 0;
 }
 
-/* Loads the voltages of a step, if there is one, and goes on to the next one.  Lane l has antennas 2 (l % 4), the next one, and
+/* Loads the voltages of a step and goes on to the next one.  Lane l has antennas 2 (l % 4), the next one, and
  * those 8 behind; antennas behind the last one are the last one. */
-static __device__ __forceinline__ void load_next(const struct beamform_args &args, const struct place &place,
-                                                 struct cursor &cursor, struct voltages &v)
+static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
+                                                 struct voltages &v)
 {
-    if (cursor.piece == place.n_pieces)
-        return;
 #pragma unroll
     for (int i = 0; i < LANE_ANTS; i++) {
         uint32_t ant = i / 2 * 8 + i % 2;
@@ -161,7 +160,17 @@ static __device__ __forceinline__ void load_next(const struct beamform_args &arg
         }
     }
     cursor.in += STEP_ANTS * ant_bytes_of(args);
-    if (++cursor.step == N_STEPS)
+    cursor.step++;
+}
+
+/* Loads the next step, if there is one. */
+static __device__ __forceinline__ void load_next(const struct beamform_args &args, const struct place &place,
+                                                 struct cursor &cursor, struct voltages &v)
+{
+    if (cursor.piece == place.n_pieces)
+        return;
+    load_step(args, cursor, v);
+    if (cursor.step == N_STEPS)
         begin_piece(args, place, cursor.piece + 1, cursor);
 }
 
@@ -173,7 +182,7 @@ static __device__ __forceinline__ void load_fragments(const struct beamform_args
     const uint32_t last_group = args.n_slots / GROUP_BEAMS - 1;
 
 #pragma unroll
-    for (int g = 0; g < BLOCK_GROUPS; g++) {
+    for (int g = 0; g < TILE_GROUPS; g++) {
         const int8_t *from = of_chan + min(place.group + g, last_group) * beam_fragments_group_bytes(N_ANTS);
         uint4 *to = &shared_of_block()->fragments[g][0][0][0];
         for (uint32_t i = threadIdx.x; i < n * 64; i += N_THREADS)
@@ -183,8 +192,8 @@ static __device__ __forceinline__ void load_fragments(const struct beamform_args
 }
 
 /* The second operands [group][j] of a step: words of the group's polarisation. */
-static __device__ __forceinline__ void select(const struct voltages &v, const uint32_t (&selectors)[BLOCK_GROUPS],
-                                              uint32_t (&operands)[BLOCK_GROUPS][4][2])
+static __device__ __forceinline__ void select(const struct voltages &v, const uint32_t (&selectors)[TILE_GROUPS],
+                                              uint32_t (&operands)[TILE_GROUPS][4][2])
 {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -193,7 +202,7 @@ static __device__ __forceinline__ void select(const struct voltages &v, const ui
         for (int i = 0; i < LANE_ANTS; i++)
             words[i] = SAMPLE_BYTES == 2 ? v.words[i][j] : widen(v.words[i][j / 2] >> (16 * (j % 2)));
 #pragma unroll
-        for (int g = 0; g < BLOCK_GROUPS; g++) {
+        for (int g = 0; g < TILE_GROUPS; g++) {
             operands[g][j][0] = __byte_perm(words[0], words[1], selectors[g]);
             operands[g][j][1] = __byte_perm(words[2], words[3], selectors[g]);
         }
@@ -201,14 +210,14 @@ static __device__ __forceinline__ void select(const struct voltages &v, const ui
 }
 
 /* Adds a step of antennas to the sums [group][high, low][j]. */
-static __device__ __forceinline__ void multiply(const struct voltages &v, const uint32_t (&selectors)[BLOCK_GROUPS],
-                                                uint32_t step, int (&sums)[BLOCK_GROUPS][2][4][4])
+static __device__ __forceinline__ void multiply(const struct voltages &v, const uint32_t (&selectors)[TILE_GROUPS],
+                                                uint32_t step, int (&sums)[TILE_GROUPS][2][4][4])
 {
-    uint32_t operands[BLOCK_GROUPS][4][2];
+    uint32_t operands[TILE_GROUPS][4][2];
 
     select(v, selectors, operands);
 #pragma unroll
-    for (int g = 0; g < BLOCK_GROUPS; g++)
+    for (int g = 0; g < TILE_GROUPS; g++)
 #pragma unroll
         for (int part = 0; part < 2; part++) {
             const uint4 f = shared_of_block()->fragments[g][step][part][threadIdx.x % 32];
@@ -228,9 +237,9 @@ static __device__ __forceinline__ float total_of(int high, int low)
  * the next piece. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
-                                                    int (&sums)[BLOCK_GROUPS][2][4][4])
+                                                    int (&sums)[TILE_GROUPS][2][4][4])
 {
-    uint32_t selectors[BLOCK_GROUPS];
+    uint32_t selectors[TILE_GROUPS];
     struct voltages next;
 
     for (uint32_t first = 0; first < N_STEPS; first += BLOCK_STEPS) {
@@ -241,7 +250,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
             __syncthreads();
         }
 #pragma unroll
-        for (int g = 0; g < BLOCK_GROUPS; g++)
+        for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
         for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time: no voltages are moved */

@@ -11,13 +11,17 @@
  * cuBLASLt, that of its product of bytes for the multiplications of two slices; both are measured in the same run.
  * Before a size is timed, the last channel of its first beam is compared with the twin's.
  *
- * The incoherent beam comes last, for each number of antennas: its powers in windows of 64 spectra, beside a pass that
- * reads the voltages at the rate of the copy. */
+ * Then, for each number of antennas, the incoherent beam: its powers in windows of 64 spectra, beside a pass that reads the
+ * voltages at the rate of the copy.  For the first number of antennas follow detected beams, and uploads, the correlation and
+ * 16 beams, each alone and together. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/units.h"
+#include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_incoherent.h"
 #include "kernels/beamform/beamform.h"
+#include "kernels/correlate/correlate.h"
+#include "kernels/correlate/correlate_shape.h"
 #include "scripts/bench/bench.h"
 #include "scripts/bench/fgpu_runs.h"
 #include "scripts/bench/matrix_product.h"
@@ -159,16 +163,21 @@ static void work_fini(struct work *w)
     free(w->steering);
 }
 
+static void launch(const struct work *w)
+{
+    struct kernel_grid steer = beam_coefficients_grid(&w->steered), form = beamform_grid(&w->args);
+
+    device_launch(w->bed->stream, w->coefficients, &steer, &w->steered);
+    device_launch(w->bed->stream, w->beamform, &form, &w->args);
+}
+
 static int64_t time_work(void *what, size_t n)
 {
     const struct work *w = what;
-    struct kernel_grid steer = beam_coefficients_grid(&w->steered), form = beamform_grid(&w->args);
     int64_t start_ns = clock_monotonic_ns();
 
-    for (size_t i = 0; i < n; i++) {
-        device_launch(w->bed->stream, w->coefficients, &steer, &w->steered);
-        device_launch(w->bed->stream, w->beamform, &form, &w->args);
-    }
+    for (size_t i = 0; i < n; i++)
+        launch(w);
     device_stream_wait(w->bed->stream);
     return clock_monotonic_ns() - start_ns;
 }
@@ -360,6 +369,184 @@ static bool bench_incoherent(const struct options *options, const struct bed *be
     return ok;
 }
 
+/* ---- Detected beams ----------------------------------------------------------------------------------------------- */
+
+struct detected {
+    struct work beams; /* whose voltages are not stored */
+    struct device_kernel *kernel;
+    struct beam_detect_args args;
+};
+
+static int64_t time_detected(void *what, size_t n)
+{
+    const struct detected *d = what;
+    struct device_stream *stream = d->beams.bed->stream;
+    struct kernel_grid steer = beam_coefficients_grid(&d->beams.steered), detect = beam_detect_grid(&d->args);
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++) {
+        device_launch(stream, d->beams.coefficients, &steer, &d->beams.steered);
+        device_launch(stream, d->kernel, &detect, &d->args);
+    }
+    device_stream_wait(stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+/* Stokes I of half as many beams of both polarisations, in windows of 64 spectra. */
+static void bench_detected(const struct options *options, const struct bed *bed, unsigned n_ants, unsigned n_beams)
+{
+    struct kernel_constant constants[BEAM_DETECT_N_CONSTANTS];
+    struct detected d;
+    char label[64];
+
+    work_init(&d.beams, options, bed, n_ants, n_beams);
+    const struct beamform_args *form = &d.beams.args;
+    d.args = (struct beam_detect_args){
+        .form = *form,
+        .powers = bench_alloc(bed->device, sizeof(int64_t) * N_WINDOWS * (n_beams / 2) * form->n_chan),
+        .products = BEAM_TOTAL,
+        .n_windows = N_WINDOWS,
+        .window_spectra = N_BATCHES * N_SPECTRA / N_WINDOWS,
+        .group_channels = 1,
+    };
+    beam_detect_constants(&d.args, constants);
+    if (device_kernel_create(bed->device, &beam_detect_kernel, constants, BEAM_DETECT_N_CONSTANTS, &d.kernel))
+        bench_fail("the kernels cannot be made");
+    snprintf(label, sizeof(label), "%4u antennas, %4u beams, %u channels", n_ants, n_beams, form->n_chan);
+    time_detected(&d, options->once ? 2 : 1);
+    if (!options->once)
+        bench_print_row(label,
+                        bench_measure(time_detected, &d, (double)n_ants * form->n_chan * N_BATCHES * N_SPECTRA,
+                                      options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 4),
+                        bed->product.max * 1e3 / (n_beams * 2 * 8), "what the product of bytes allows, two slices");
+    device_kernel_destroy(d.kernel);
+    device_free(bed->device, d.args.powers);
+    work_fini(&d.beams);
+}
+
+/* ---- Beside uploads and the correlation --------------------------------------------------------------------------- */
+
+#define N_BESIDE 16 /* beams */
+
+/* Voltages are uploaded to two buffers by turns, while those before are correlated, and beams are made of them. */
+struct beside {
+    struct work beams;
+    struct correlate_kernels correlate;
+    struct correlate_args sums;
+    struct device_stream *uploads;
+    struct device_event *filled[2], *used[2];
+    void *pinned, *voltages[2];
+    size_t bytes;
+    bool does_upload, does_correlate, does_beams;
+};
+
+static int64_t time_beside(void *what, size_t n)
+{
+    struct beside *b = what;
+    struct device_stream *stream = b->beams.bed->stream;
+    int64_t start_ns = clock_monotonic_ns();
+
+    for (size_t i = 0; i < n; i++) {
+        size_t k = i % 2;
+        b->sums.voltages = b->beams.args.voltages = b->voltages[k];
+        if (b->does_upload) {
+            device_stream_wait_event(b->uploads, b->used[k]);
+            device_copy(b->uploads, b->voltages[k], b->pinned, b->bytes);
+            device_event_record(b->filled[k], b->uploads);
+            device_stream_wait_event(stream, b->filled[k]);
+        }
+        if (b->does_correlate)
+            correlate_kernels_launch(&b->correlate, stream, &b->sums, 0);
+        if (b->does_beams)
+            launch(&b->beams);
+        device_event_record(b->used[k], stream);
+    }
+    device_stream_wait(b->uploads);
+    device_stream_wait(stream);
+    return clock_monotonic_ns() - start_ns;
+}
+
+static void beside_init(struct beside *b, const struct options *options, const struct bed *bed)
+{
+    const struct beamform_args *a = &b->beams.args;
+    struct correlate_shape shape;
+
+    work_init(&b->beams, options, bed, options->n_ants[0], N_BESIDE);
+    b->bytes = (size_t)N_BATCHES * a->n_ants * a->n_chan * N_SPECTRA * N_POLS * voltage_bytes(a->format);
+    b->voltages[0] = (void *)a->voltages;
+    b->voltages[1] = bench_alloc(bed->device, b->bytes);
+    b->pinned = device_alloc_pinned(bed->device, b->bytes);
+    if (!b->pinned || device_stream_create(bed->device, "uploads", &b->uploads))
+        bench_fail("there is no memory for uploads");
+    device_copy(bed->stream, b->pinned, b->voltages[0], b->bytes);
+    for (int k = 0; k < 2; k++) {
+        if (device_event_create(bed->device, &b->filled[k]) || device_event_create(bed->device, &b->used[k]))
+            bench_fail("there is no memory for uploads");
+        device_event_record(b->used[k], bed->stream);
+    }
+    b->sums = (struct correlate_args){.voltages = a->voltages,
+                                      .format = a->format,
+                                      .n_ants = a->n_ants,
+                                      .n_chan = a->n_chan,
+                                      .n_spectra = N_SPECTRA,
+                                      .n_batches = N_BATCHES};
+    b->sums.sums.integer =
+        bench_alloc(bed->device, correlate_n_baselines(a->n_ants) * a->n_chan * N_POL_PRODUCTS * 2 * sizeof(int32_t));
+    shape = correlate_device_shape(&b->sums, bed->device);
+    if (correlate_kernels_create(bed->device, &b->sums, &shape, &b->correlate))
+        bench_fail("the kernels cannot be made");
+    device_stream_wait(bed->stream);
+}
+
+static void beside_fini(struct beside *b)
+{
+    struct device *device = b->beams.bed->device;
+
+    for (int k = 0; k < 2; k++) {
+        device_event_destroy(b->filled[k]);
+        device_event_destroy(b->used[k]);
+    }
+    device_stream_destroy(b->uploads);
+    correlate_kernels_destroy(&b->correlate);
+    device_free(device, b->sums.sums.integer);
+    device_free(device, b->voltages[1]);
+    device_free_pinned(device, b->pinned);
+    b->beams.args.voltages = b->voltages[0];
+    work_fini(&b->beams);
+}
+
+static double bench_beside_row(const struct options *options, struct beside *b, bool uploads, bool correlates,
+                               bool forms, double ceiling, const char *bound)
+{
+    const struct beamform_args *a = &b->beams.args;
+    double jones = (double)a->n_ants * a->n_chan * N_BATCHES * N_SPECTRA;
+    char label[80];
+
+    b->does_upload = uploads;
+    b->does_correlate = correlates;
+    b->does_beams = forms;
+    snprintf(label, sizeof(label), "%4u antennas:%s%s%s", a->n_ants, uploads ? " upload" : "",
+             correlates ? " correlation" : "", forms ? " beams" : "");
+    time_beside(b, 1);
+    struct bench_stat rate =
+        bench_measure(time_beside, b, jones, options->n_repetitions, REPETITION_NS, DEVICE_STREAM_DEPTH / 16);
+    bench_print_row(label, rate, ceiling, bound);
+    return rate.median;
+}
+
+static void bench_beside(const struct options *options, const struct bed *bed)
+{
+    struct beside b = {0};
+
+    beside_init(&b, options, bed);
+    double upload = bench_beside_row(options, &b, true, false, false, 0, "");
+    double correlation = bench_beside_row(options, &b, false, true, false, 0, "");
+    double beams = bench_beside_row(options, &b, false, false, true, 0, "");
+    bench_beside_row(options, &b, false, true, true, 1 / (1 / correlation + 1 / beams), "both times added");
+    bench_beside_row(options, &b, true, true, true, upload, "the upload alone");
+    beside_fini(&b);
+}
+
 /* ---- Ceilings ----------------------------------------------------------------------------------------------------- */
 
 static void find_ceilings(const struct options *options, struct bed *bed)
@@ -416,8 +603,8 @@ int main(int argc, char **argv)
 {
     struct options options = {.n_ants = {80, 64, 256, 1024},
                               .n_arrays = 4,
-                              .n_beams = {4, 8, 16, 64, 256},
-                              .n_sizes = 5,
+                              .n_beams = {4, 8, 16, 64, 256, 1024},
+                              .n_sizes = 6,
                               .n_repetitions = 9,
                               .sample_bits = 8};
     struct bed bed = {0};
@@ -441,6 +628,13 @@ int main(int argc, char **argv)
     for (size_t a = 0; a < options.n_arrays; a++)
         for (int products = BEAM_TOTAL; products <= BEAM_STOKES; products++)
             ok &= bench_incoherent(&options, &bed, options.n_ants[a], (enum beam_products)products);
+    bench_print_head("Detected beams, each polarisation counted", "10^9 jones/s");
+    for (size_t b = 0; b < options.n_sizes; b++)
+        bench_detected(&options, &bed, options.n_ants[0], options.n_beams[b] + options.n_beams[b] % 2);
+    if (!options.once) {
+        bench_print_head("Uploads, the correlation and 16 beams", "10^9 jones/s");
+        bench_beside(&options, &bed);
+    }
     device_stream_destroy(bed.stream);
     device_close(bed.device);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;

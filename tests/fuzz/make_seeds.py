@@ -151,7 +151,7 @@ def file_seeds():
     return [b"\0wide 0 * 0.5 0\nwide 0 30-31 0 0 # c\nother 1 17 0.3 -0.2\n",
             b"\1 1760000000 0 1.25e-6 2.1e-9 0 0\n1760000060.5 1 1.37e-6 2.1e-9 0.1 -3e-4 4e-14\n",
             b"\2(1e3+4j)", b"\2-1_0.5e-3", b"\0031.25e-6,2.1e-9:0,0", b"\0031e-6,2e-9,1e-14:0,0.1,2",
-            b"\5127.0.0.1 localhost a.example a", b"\5[::1]:80", b"\5a.example,b"]
+            b"\005127.0.0.1 localhost a.example a", b"\5[::1]:80", b"\5a.example,b"]
 
 
 def vdif(seconds, number, thread, bits=8, log2_channels=0, n_bytes=64):

@@ -365,16 +365,18 @@ static void note_incoherent(struct device *device, struct device_stream *stream,
 static void note_beams(struct device *device, struct device_stream *stream)
 {
     static const struct {
-        uint32_t n_ants;
+        uint32_t n_ants, n_slots;
         enum voltage_format format;
-    } sums[] = {{80, VOLTAGES_4_BITS_OFFSET}, {80, VOLTAGES_8_BITS}, {1025, VOLTAGES_4_BITS}, {1025, VOLTAGES_8_BITS}};
+    } sums[] = {{80, 16, VOLTAGES_4_BITS_OFFSET}, {80, 16, VOLTAGES_8_BITS}, {1025, 16, VOLTAGES_4_BITS},
+                {1025, 16, VOLTAGES_8_BITS},      {64, 64, VOLTAGES_8_BITS}, {72, 64, VOLTAGES_8_BITS},
+                {96, 264, VOLTAGES_4_BITS},       {96, 264, VOLTAGES_8_BITS}};
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
     const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
     for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
         const struct beamform_args args = {.format = sums[i].format,
                                            .n_beams = 8,
-                                           .n_slots = 16,
+                                           .n_slots = sums[i].n_slots,
                                            .n_ants = sums[i].n_ants,
                                            .n_chan = 128,
                                            .n_spectra = 256,
@@ -384,6 +386,8 @@ static void note_beams(struct device *device, struct device_stream *stream)
         format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
+        if (args.n_slots > 16)
+            continue;
         note_detected(device, stream, &args);
         note_incoherent(device, stream, &args);
     }

@@ -153,6 +153,9 @@ class Night:
             for name, per_s in {"measured_": 4096, "zero_": 100, "": 8192, "clipped_": 3}.items():
                 self.count(f"xbgpu_output_b_{name}samples_total", one, per_s)
             self.gauge("xbgpu_output_b_zero_weights_ratio", one, 0)
+        for beam in ("powers.0", "powers.1"):
+            for name in ("zero_powers", "clipped", "zero_weights"):
+                self.gauge(f"xbgpu_output_b_{name}_ratio", who(labels, stream=beam), 0)
 
     def begin_visrec(self):
         self.recorder = {"array": "small", "host": "store", "engine": "recorder", "program": "visrec"}
@@ -453,6 +456,19 @@ def test_beams(night, promtool):
         "since": "1970-01-01 00:00:39 +0000 UTC",  # only zeros for 10 s
         "where": "all weights are 0, its gain is too low, or the voltages of its polarisation are zeros",
         "command": "ssh h0 cbf-doctor loss /etc/cbf/x0.yaml"})]))
+
+
+@FOUR
+def test_detected_beams(night, promtool):
+    """The same of detected beams; up to the limits there is no alert."""
+    x0, x1 = night.of_xengines()[:2]
+    for labels, zeros, clipped, weights in ((x0, 1, 0.011, 0.51), (x1, 0.99, 0.01, 0.5)):
+        night.gauge("xbgpu_output_b_zero_powers_ratio", who(labels, stream="powers.0"), 0, zeros)
+        night.gauge("xbgpu_output_b_clipped_ratio", who(labels, stream="powers.1"), 0, clipped)
+        night.gauge("xbgpu_output_b_zero_weights_ratio", who(labels, stream="powers.1"), 0, weights)
+    beam = who(x0, stream="powers.1")
+    night.expect(END_S, ("BeamZero", who(x0, stream="powers.0")), ("BeamClips", beam), ("BeamWeightsZero", beam))
+    night.check(promtool)
 
 
 @FOUR

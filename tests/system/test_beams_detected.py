@@ -190,6 +190,7 @@ def test_loss_changes_only_its_windows(daemon, work, rng):
 @pytest.mark.parametrize("stream, recv, sentence", [
     ({}, {"sample_bits": 16}, "beams need recv.sample_bits of 4 or 8, not 16"),
     ({"channels": 3}, {}, "channels of powers0 do not divide recv.channels_per_substream"),
+    ({"buffers": 1}, {}, "buffers must be at least 2, not 1: heaps of powers0 that end in one chunk: 1"),
     ({"kind": "incoherent", "beams": 2}, {}, "powers0 is incoherent, so it has one beam, not 2"),
     ({"kind": "incoherent", "spectra": 4096, "channels": 256},
      {"antennas": 513, "channels": 256, "channels_per_substream": 256, "channel_offset": 0},
@@ -230,7 +231,7 @@ def test_steering_holds_from_a_batch(device, daemon, work, rng, request):
     fed = Fed(daemon, config, work)
     with fed.client() as client:
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         after = change(client)
         held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
         fed.write(sent[15 * N_ANTS:])
@@ -299,7 +300,7 @@ def test_weights_of_incoherent_beams(device, daemon, work, rng, request):
     fed = Fed(daemon, config, work, "before")
     with fed.client() as client:
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         after = change_incoherent(client)
         held = int(client.value("steady-state-timestamp")) // scenario.batch_samples(config) - first_batch
         fed.write(sent[15 * N_ANTS:])

@@ -28,7 +28,7 @@ def change_in_the_middle(fed, config, voltages, first_batch, first, second, n_be
     with fed.client() as client:
         steer(client, "beam0", *first)
         fed.write(sent[:n_before * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         steer(client, "beam0", *second)
         steady = int(client.value("steady-state-timestamp"))
         time_s, status, text = client.reading("beam0.delay")
@@ -128,7 +128,7 @@ def test_models(device, daemon, work, rng, request):
             add_model(client, config, "beam0", model)
             assert shown_delays(client, "beam0") == [model[0], *np.stack([model[1], model[3]], -1).ravel()]
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         add_model(client, config, "beam1", late)
         steady = int(client.value("steady-state-timestamp"))
         since = (steady - late[0]) / config["time"]["adc_sample_rate"]
@@ -310,7 +310,7 @@ def test_calibration(device, daemon, work, rng, request):
     fed = Fed(daemon, config, work, "first")
     with fed.client() as client:
         fed.write(sent[:15 * N_ANTS])
-        client.wait("rx.timestamp", lambda _, v: int(v) >= 0, "data")
+        fed.wait_taken(client)
         held = []
         for label, values in (("a2v", after[0, 2]), ("3", after[1, 1, :1]), ("a3h", after[1, 3])):
             calibrate(client, label, values)

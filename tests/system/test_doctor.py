@@ -1038,6 +1038,16 @@ def test_beam_of_few_antennas(pages):
     assert [("all its samples are 0" in f["why"]) for f in found] == [False, True]
 
 
+def test_many_beams_of_few_antennas(pages):
+    """The first eight are named, and the others are counted."""
+    streams = [{"stream": f"powers.{i}", "zero_weights_ratio": 0.6} for i in range(12)]
+    fengs = [{"antenna": "a0", "heaps": {"total": 1000}, "state": "receiving", "since": time.time() - 99}]
+    report = pages({"xbgpu0": ({"start_time": time.time() - 180, "fengs": fengs, "troubles": [], "streams": streams}, "")}, {})
+    found = [f for f in report.findings if f["id"] == "engine.beam"]
+    assert [f["subject"].split()[-1] for f in found[:-1]] == [f"powers.{i}" for i in range(8)]
+    assert found[-1]["found"] == "more than half of the weights of 4 more beams are 0"
+
+
 AT_SWITCH = "look at this antenna's F-engine and its host, then at the switch"
 ADVICE = {  # of a page, and what remains of it with the topics loss and all; {file} is the engine's
     f"{AT_SWITCH}; cbf-doctor loss finds the stage": (AT_SWITCH, AT_SWITCH),

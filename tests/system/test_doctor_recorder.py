@@ -298,8 +298,45 @@ def test_detected_beams(files, tmp_path, change, words):  # noqa: F811
 
 def test_directory_of_beams(files, tmp_path):  # noqa: F811
     found = [f for f in Report("host", beam_files(files, {}, tmp_path / "none")[0]).bad() if f["id"] == "recorder.directory"]
-    assert len(found) == 2 and all("No such file" in f["found"] for f in found)
+    assert ["No such file" in f["found"] for f in found] == [True]  # once, though two beams are there
     assert not [f for f in Report("host", beam_files(files, {}, tmp_path)[0]).bad() if f["id"] == "recorder.directory"]
+
+
+def test_disk_of_beams(files, tmp_path):  # noqa: F811
+    """Files in two directories of one disk: 8-bit sums, floats, and voltages of two bytes."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        place.mkdir()
+    beams = [{"name": "x", "sources": "239.1.2.3", "filterbank": f"{places[0]}/x-%Y.fil", "sum_spectra": 2, "sum_channels": 4},
+             {"name": "y", "sources": "239.1.2.4", "filterbank": f"{places[1]}/y-%Y.fil", "bits": 32,
+              "voltages": f"{places[0]}/y-%Y.dada"}]
+    path, *_ = beam_files(files, {"beams": beams}, tmp_path)
+    config = yaml.safe_load(path.read_text())
+    values = config["time"]["adc_sample_rate"] / config["stream"]["samples_between_spectra"] * config["stream"]["channels"]
+    report = Report("host", path)
+    assert len([f for f in report.findings if f["id"] == "recorder.disk"]) == 1
+    said = report.get("recorder.disk")["found"].split()
+    hours = float(said[said.index("for") + 1]) * (24 if "days" in said else 1)
+    assert hours == pytest.approx(shutil.disk_usage(tmp_path).free / (values * (1 / 8 + 4 + 2)) / 3600, rel=0.02)
+    path, *_ = beam_files(files, {"beams": beams, "output": {"max_batches": 10**14}}, tmp_path)
+    finding = Report("host", path).get("recorder.disk")
+    assert finding["status"] in ("warn", "fail") and finding["expected"] == "room for output.max_batches"
+
+
+def test_unit_of_beams(files, tmp_path):  # noqa: F811
+    """As that of visrec; the first name without a time is told."""
+    beams = [{"name": b, "sources": f"239.1.2.{i}", "voltages": f"{tmp_path}/{b}{time}.dada"}
+             for i, (b, time) in enumerate((("x", "-%Y"), ("y", ""), ("z", "")))]
+    path, *_ = beam_files(files, {"beams": beams}, tmp_path)
+    root = plant(tmp_path / "root", {path: text for path, text in TUNED.items()})
+    (root / "etc/cbf").mkdir(parents=True)
+    path.rename(root / "etc/cbf/beams.yaml")
+    report = Report("host", root=root)
+    assert recorder_ids(report) == {"recorder.unit", "recorder.name"}
+    assert "beamrec@beams" in report.get("recorder.unit")["fix"] and "/var/lib/cbf/beams" in report.get("recorder.unit")["expected"]
+    assert report.get("recorder.name")["found"] == f"beams[].voltages has no time in its name: {tmp_path}/y.dada"
+    plant(root, {"etc/systemd/system/beamrec@.service.d/data.conf": "[Service]\nReadWritePaths=/data"})
+    assert recorder_ids(Report("host", root=root)) == {"recorder.name"}
 
 
 def test_counters_of_a_beam_recorder(files, tmp_path, page_of):  # noqa: F811

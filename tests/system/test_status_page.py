@@ -716,10 +716,11 @@ def test_antennas_that_fall_silent(daemon, work):
 
 
 def test_beams(daemon, work):
-    """The table of beams equals /metrics, and the waterfall is the chosen beam's: the tone is in its channel."""
+    """The table has voltage and detected beams, and the waterfall is the chosen beam's: the tone is in its channel."""
     array = demo_array.Array(daemon, work)
     array.configs["xbgpu0"]["beams"] = [
         {"name": name, "pol": pol, "destination": f"{harness.groups()}", "send_enabled": True} for pol, name in enumerate(("bx", "by"))]
+    array.configs["xbgpu0"]["detected"] = [{"name": "powers", "beams": 2, "products": "IQUV", "destination": harness.groups()}]
     array.start(*demo_array.ENGINES, "dsim")
     with browser.page() as page:
         page.goto(array.url("xbgpu0", "#stream=by"))
@@ -735,4 +736,11 @@ def test_beams(daemon, work):
             assert cell(page, "beams", name, "antennas")[0] == "4 of 4"
             assert cell(page, "beams", name, "zero_weights_ratio")[0] == "0 %"
             assert 0 < number(cell(page, "beams", name, "rms")[0]) <= 127
+        page.wait_for_function("""() => ["0", "1"].every(i =>
+            Number(document.querySelector(`#beams tr[data-row='powers.${i}'] td[data-key='rms'] span`).textContent) > 0)""")
+        assert page.locator("#streams tr[data-row^='powers']").count() == 0
+        assert cell(page, "beams", "powers", "antennas")[0] == "100 %" and cell(page, "beams", "powers", "heaps")[0] != ""
+        for name in ("powers.0", "powers.1"):
+            assert number(cell(page, "beams", name, "rms")[0]) <= 127 and cell(page, "beams", name, "rms")[1].startswith("Q ")
+            assert cell(page, "beams", name, "zero_weights_ratio")[0] == "0 %" and cell(page, "beams", name, "heaps")[0] == ""
         assert not page.complaints, page.complaints

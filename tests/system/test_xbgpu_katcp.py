@@ -36,13 +36,21 @@ class Fed:
         self.feed.write(self.empty.read_bytes())
         self.feed.flush()
         self.process = daemon(program, self.config, name).wait_ready()
+        self.n_packets = 0
         os.close(both_ends)
 
     def write(self, sent):
         """Feeds heaps, one packet each."""
+        self.n_packets += len(sent)
         harness.write_heaps(self.empty, sent)
         self.feed.write(self.empty.read_bytes()[24:])
         self.feed.flush()
+
+    def wait_taken(self, client):
+        """Until xbgpu's worker has taken all that its receiver can hand on.  Then several requests hold from one batch."""
+        metrics = self.process.wait_counted(lambda m: m.get("xbgpu_input_packets_total") >= self.n_packets, "all packets")
+        newest = metrics.get("xbgpu_input_newest_timestamp")
+        client.wait("rx.timestamp", lambda _, v: int(v) >= newest >= 0, "the newest chunk")
 
     def end(self, code=0):
         """Ends the stream.  Returns the heaps that left, by destination."""

@@ -5,13 +5,12 @@
 #include "common/base/units.h"
 #include "tools/beamrec/config.h"
 #include "tools/doctor/http.h"
+#include "tools/doctor/recording.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct doctor_beam_recorder {
     struct beamrec_config config;
@@ -179,37 +178,131 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
 
 /* ---- This host --------------------------------------------------------------------------------------------------- */
 
-/* systemd makes what is below /var/lib/cbf. */
-static void check_directory(struct doctor *doctor, const struct doctor_file *file, const char *path)
+/* A directory of files, and what they take. */
+struct place {
+    char *directory;
+    const char *key; /* of one of them */
+    double bytes_per_s;
+    bool counted; /* with another place on the same disk */
+    dev_t disk;
+    double free_bytes; /* < 0: there is no telling */
+};
+
+struct places {
+    struct place *items; /* [n] */
+    size_t n;
+};
+
+static void add_file(struct places *places, const char *key, const char *path, double bytes_per_s)
 {
     char directory[PATH_MAX];
-    const char *slash = path ? strrchr(path, '/') : NULL;
+    size_t i = 0;
 
-    if (!slash || slash == path || strncmp(path, "/var/lib/cbf/", strlen("/var/lib/cbf/")) == 0)
+    if (!path)
         return;
-    snprintf(directory, sizeof(directory), "%.*s", (int)(slash - path), path);
-    if (access(directory, F_OK) == 0 || errno == EACCES)
-        return;
-    struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", file->name);
-    SAY(f->found, "%s: %s", directory, strerror(errno));
-    SAY(f->expected, "a directory on a disk that can be written");
-    SAY(f->why, "the recorder does not start");
-    SAY(f->fix, "sudo mkdir -p %s", directory);
+    doctor_recording_directory(path, directory);
+    while (i < places->n && strcmp(places->items[i].directory, directory) != 0)
+        i++;
+    if (i == places->n) {
+        places->items[i] = (struct place){.directory = strdup(directory), .key = key};
+        if (!places->items[i].directory)
+            abort();
+        places->n++;
+    }
+    places->items[i].bytes_per_s += bytes_per_s;
 }
 
-static void check_directories(struct doctor *doctor, const struct doctor_file *file)
+static struct places find_places(const struct beamrec_config *config)
+{
+    const struct beamrec_config_stream *stream = &config->stream;
+    double spectra_per_s =
+        timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)stream->samples_between_spectra;
+    double values_per_s = spectra_per_s * (double)stream->n_chan;
+    struct places places = {calloc(2 * config->beams.n, sizeof(*places.items)), 0};
+
+    if (!places.items)
+        abort();
+    for (size_t b = 0; b < config->beams.n; b++) {
+        const struct beamrec_config_beam *beam = beamrec_config_beam(config, b);
+        add_file(&places, "beams[].filterbank", beam->filterbank,
+                 values_per_s / (double)(beam->sum_spectra * beam->sum_channels) * (double)beam->bits / 8);
+        add_file(&places, "beams[].voltages", beam->voltages, 2 * values_per_s);
+    }
+    return places;
+}
+
+static struct doctor_recording recording_of(const struct doctor_file *file, const struct place *place)
+{
+    const struct beamrec_config *config = &file->beam_recorder->config;
+    double batch_s =
+        (double)beamrec_config_batch_samples(config) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    return (struct doctor_recording){.file = file,
+                                     .program = "beamrec",
+                                     .key = place->key,
+                                     .what = "batches",
+                                     .limit_key = config->output.max_batches > 0 ? "output.max_batches" : NULL,
+                                     .directory = place->directory,
+                                     .bytes_per_s = place->bytes_per_s,
+                                     .length_s =
+                                         (double)config->output.max_batches * batch_s / (double)config->beams.n};
+}
+
+/* Recordings that go to the same disk share a check. */
+static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
+{
+    for (size_t i = 0; i < places->n; i++) {
+        struct place *place = &places->items[i];
+        if (place->counted || place->free_bytes < 0)
+            continue;
+        for (size_t j = i + 1; j < places->n; j++)
+            if (places->items[j].free_bytes >= 0 && places->items[j].disk == place->disk) {
+                place->bytes_per_s += places->items[j].bytes_per_s;
+                places->items[j].counted = true;
+            }
+        struct doctor_recording recording = recording_of(file, place);
+        doctor_recording_check_room(doctor, &recording, place->free_bytes);
+    }
+}
+
+/* The first file without a time in its name. */
+static void check_names(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct beamrec_config *config = &file->beam_recorder->config;
 
-    for (size_t b = 0; b < config->beams.n; b++) {
-        check_directory(doctor, file, beamrec_config_beam(config, b)->filterbank);
-        check_directory(doctor, file, beamrec_config_beam(config, b)->voltages);
+    for (size_t b = 0; !config->output.overwrite && b < config->beams.n; b++) {
+        const struct beamrec_config_beam *beam = beamrec_config_beam(config, b);
+        bool is_filterbank = beam->filterbank && !strchr(beam->filterbank, '%');
+        const char *path = is_filterbank ? beam->filterbank : beam->voltages;
+        const struct place place = {.key = is_filterbank ? "beams[].filterbank" : "beams[].voltages"};
+        if (!path || strchr(path, '%'))
+            continue;
+        struct doctor_recording recording = recording_of(file, &place);
+        doctor_recording_check_name(doctor, &recording, path);
+        return;
     }
     for (size_t d = 0; d < config->detected.n; d++) {
         char *path = beamrec_config_file(beamrec_config_detected(config, d), 0);
         check_directory(doctor, file, path);
         free(path);
     }
+}
+
+static void check_recordings(struct doctor *doctor, const struct doctor_file *file)
+{
+    struct places places = find_places(&file->beam_recorder->config);
+
+    for (size_t i = 0; i < places.n; i++) {
+        struct place *place = &places.items[i];
+        struct doctor_recording recording = recording_of(file, place);
+        place->free_bytes = doctor_recording_free_bytes(doctor, &recording, &place->disk);
+        doctor_recording_check_unit(doctor, &recording);
+    }
+    check_rooms(doctor, file, &places);
+    check_names(doctor, file);
+    for (size_t i = 0; i < places.n; i++)
+        free(places.items[i].directory);
+    free(places.items);
 }
 
 /* ---- A running recorder ------------------------------------------------------------------------------------------ */
@@ -258,7 +351,7 @@ void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, 
         if (config)
             check_x_engines(doctor, file);
         if (host)
-            check_directories(doctor, file);
+            check_recordings(doctor, file);
         const struct endpoint_list *listen = &file->beam_recorder->config.http.listen;
         char *page = loss && listen->n > 0 ? doctor_metrics_get(&listen->items[0]) : NULL;
         if (page && strstr(page, "\nbeamrec_"))

@@ -130,7 +130,7 @@ bool doctor_beam_recorder_load(struct doctor_file *file, const char *path);
 void doctor_beam_recorder_free(struct doctor_file *file);
 void doctor_beam_recorder_describe(const struct doctor_file *file, struct finding *finding);
 
-/* 'host': directories; 'config': against the X-engines' files; 'loss': what running recorders count. */
+/* 'host': disks, units and names; 'config': against the X-engines' files; 'loss': what running recorders count. */
 void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, bool loss);
 
 /* ---- What follows from a file ---- */

@@ -12,13 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define F_TO_X       "F-engine to X-engine" /* a stage of history.h */
-#define HOST_CLOCK   "host clock"           /* another */
-#define MINUTE_S     60
-#define START_S      3    /* in which nothing needs to have come */
-#define TROUBLES_MAX 30   /* that are told one by one */
-#define DELAY_MAX_S  1e-3 /* by which delays of one array differ: light crosses 300 km */
-#define DELAY_FAIL_S 0.1  /* light crosses the Earth in 0.043 s */
+#define F_TO_X          "F-engine to X-engine" /* a stage of history.h */
+#define HOST_CLOCK      "host clock"           /* another */
+#define MINUTE_S        60
+#define START_S         3  /* in which nothing needs to have come */
+#define TROUBLES_MAX    30 /* that are told one by one */
+#define MAX_NAMED_BEAMS 8
+#define DELAY_MAX_S     1e-3 /* by which delays of one array differ: light crosses 300 km */
+#define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s */
 
 struct trouble {
     enum finding_status status;
@@ -294,15 +295,16 @@ static void take_clock(struct engines *engines, const json_t *status)
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
-/* Beams of which most antennas are left out. */
+/* Beams of which most antennas are left out: the first ones by name. */
 static void take_beams(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     const json_t *streams = json_object_get(status, "streams");
+    size_t n = 0;
 
     for (size_t i = 0; file->kind == DOCTOR_XBGPU && i < json_array_size(streams); i++) {
         const json_t *stream = json_array_get(streams, i);
         double zeros = number_of(stream, "zero_weights_ratio");
-        if (zeros <= 0.5)
+        if (zeros <= 0.5 || ++n > MAX_NAMED_BEAMS)
             continue;
         struct finding *f = report_add(&engines->doctor->report, FINDING_WARN, "engine.beam", "");
         SAY(f->subject, "%s %s", file->name, text_of(stream, "stream"));
@@ -311,6 +313,14 @@ static void take_beams(struct engines *engines, const struct doctor_file *file, 
         SAY(f->why, "the beam has less sensitivity than the array%s", zeros == 1 ? ": all its samples are 0" : "");
         SAY(f->fix, "?beam-weights %s WEIGHT...   # over KATCP", text_of(stream, "stream"));
     }
+    if (n <= MAX_NAMED_BEAMS)
+        return;
+    struct finding *f = report_add(&engines->doctor->report, FINDING_WARN, "engine.beam", "");
+    SAY(f->subject, "%s", file->name);
+    SAY(f->found, "more than half of the weights of %zu more beams are 0", n - MAX_NAMED_BEAMS);
+    SAY(f->expected, "weights of most antennas");
+    SAY(f->why, "the beams have less sensitivity than the array");
+    SAY(f->fix, "the status page of the engine lists its beams");
 }
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */

@@ -178,7 +178,13 @@ static void derive_xbgpu(struct doctor_file *file, bool on_cpu)
     size_t heap = layout.n_chan * layout.n_spectra * 2;
     for (size_t b = 0; b < c->beams.n; b++)
         add_output(file, heap, (double)heap / batch_s(file, layout.batch_samples));
-    add_output_buffers(file, XBGPU_BEAM_BUFFERS * layout.n_batches * c->beams.n * heap);
+    add_output_buffers(file, xbgpu_beam_buffers(c, &layout) * layout.n_batches * c->beams.n * heap);
+    for (size_t i = 0; i < c->detected.n; i++) {
+        const struct xbgpu_detected_sizes s = xbgpu_detected_sizes(c, &layout, i);
+        add_output(file, s.heap_bytes,
+                   (double)s.heap_bytes / batch_s(file, s.heap_spectra * c->recv.samples_between_spectra));
+        add_output_buffers(file, s.n_buffers * s.heap_bytes);
+    }
 }
 
 static const struct config_table *table_of(const struct doctor_file *file)

@@ -3,26 +3,17 @@
 
 #include "common/base/units.h"
 #include "tools/doctor/http.h"
+#include "tools/doctor/recording.h"
 #include "tools/visrec/config.h"
 #include "common/engine/labels.h"
 #include "xbgpu/layout.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
-#include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
-
-#define STATE_DIRECTORY "/var/lib/cbf/"
-
-/* Days and hours that the disk must have room for. */
-#define ROOM_WARN_S (7 * 86400.0)
-#define ROOM_FAIL_S 3600.0
 
 struct doctor_recorder {
     struct visrec_config config;
@@ -32,15 +23,6 @@ struct doctor_recorder {
 };
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
-
-static void find_directory(const char *file, char directory[PATH_MAX])
-{
-    const char *slash = strrchr(file, '/');
-
-    snprintf(directory, PATH_MAX, "%.*s", slash ? (int)(slash - file) : 1, slash ? file : ".");
-    if (slash == file)
-        strcpy(directory, "/");
-}
 
 bool doctor_recorder_load(struct doctor_file *file, const char *path)
 {
@@ -57,7 +39,7 @@ bool doctor_recorder_load(struct doctor_file *file, const char *path)
     if (err || config_n_errors(file->config) > 0)
         return false;
     const struct visrec_config *config = &recorder->config;
-    find_directory(config->output.file, recorder->directory);
+    doctor_recording_directory(config->output.file, recorder->directory);
     recorder->dump_s =
         (double)visrec_config_integration_samples(config) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     recorder->bytes_per_s = (double)visrec_config_dump_bytes(config) / recorder->dump_s;
@@ -265,129 +247,6 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change recv.sources in %s", recorder->path);
 }
 
-/* ---- The disk ---------------------------------------------------------------------------------------------------- */
-
-static bool file_has(const char *path, const char *word)
-{
-    FILE *file = fopen(path, "r");
-    char line[1024];
-    bool found = false;
-
-    while (file && !found && fgets(line, sizeof(line), file))
-        found = strstr(line, word);
-    if (file)
-        fclose(file);
-    return found;
-}
-
-/* Whether a drop-in of the unit speaks of directories that it may write to. */
-static bool has_drop_in(const struct doctor *doctor, const char *instance)
-{
-    static const char *const places[] = {"/etc/systemd/system", "/run/systemd/system"};
-    bool found = false;
-
-    for (size_t p = 0; p < ARRAY_LEN(places); p++)
-        for (int of_instance = 0; of_instance < 2; of_instance++) {
-            char pattern[PATH_MAX];
-            glob_t paths;
-
-            snprintf(pattern, sizeof(pattern), "%s%s/visrec@%s.service.d/*.conf", doctor->root, places[p],
-                     of_instance ? instance : "");
-            if (glob(pattern, GLOB_NOSORT, NULL, &paths))
-                continue;
-            for (size_t i = 0; i < paths.gl_pathc; i++)
-                found = found || file_has(paths.gl_pathv[i], "ReadWritePaths=");
-            globfree(&paths);
-        }
-    return found;
-}
-
-static void check_unit(struct doctor *doctor, const struct doctor_file *file)
-{
-    const char *directory = file->recorder->directory;
-    char instance[NAME_MAX], own[PATH_MAX];
-
-    if (!doctor_file_instance(doctor, file, instance))
-        return;
-    snprintf(own, sizeof(own), STATE_DIRECTORY "%s", instance);
-    size_t n = strlen(own);
-    bool below = strncmp(directory, own, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
-    if (below || has_drop_in(doctor, instance))
-        return;
-    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unit", file->name);
-    SAY(f->found, "output.file is in %s, and visrec@%s.service has no drop-in with ReadWritePaths=", directory,
-        instance);
-    SAY(f->expected, "a file below %s, or a drop-in", own);
-    SAY(f->why, "the unit may write below %s only: the recorder does not start", own);
-    SAY(f->fix, "sudo systemctl edit visrec@%s   # [Service] DynamicUser=no, User=..., ReadWritePaths=%s", instance,
-        directory);
-}
-
-/* Bytes free for the recorder; < 0 after saying why there is no telling. */
-static double check_directory(struct doctor *doctor, const struct doctor_file *file)
-{
-    const char *directory = file->recorder->directory;
-    struct statvfs disk;
-    struct stat found;
-    int err = stat(directory, &found) != 0 ? errno : S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
-
-    if (err == 0 && access(directory, W_OK) != 0 && errno == EROFS)
-        err = EROFS;
-    if (err == EACCES) {
-        doctor_note(doctor, FINDING_SKIPPED, "recorder.disk", file->name, "%s may not be looked at: run as root",
-                    directory);
-        return -1;
-    }
-    /* systemd makes it. */
-    if (err == ENOENT && strncmp(directory, STATE_DIRECTORY, strlen(STATE_DIRECTORY)) == 0) {
-        directory = "/var/lib";
-        err = 0;
-    }
-    if (err) {
-        struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", file->name);
-        SAY(f->found, "%s: %s", directory, strerror(err));
-        SAY(f->expected, "a directory on a disk that can be written");
-        SAY(f->why, "the recorder does not start");
-        if (err == ENOENT)
-            SAY(f->fix, "sudo mkdir -p %s", directory);
-        else
-            SAY(f->fix, "findmnt -T %s   # then change output.file in %s", directory, file->path);
-        return -1;
-    }
-    return statvfs(directory, &disk) == 0 ? (double)disk.f_bavail * (double)disk.f_frsize : -1;
-}
-
-static void check_room(struct doctor *doctor, const struct doctor_file *file, double free_bytes)
-{
-    const struct doctor_recorder *recorder = file->recorder;
-    int64_t max_dumps = recorder->config.output.max_dumps;
-    double room_s = free_bytes / recorder->bytes_per_s;
-    double needed_s = max_dumps > 0 ? (double)max_dumps * recorder->dump_s : ROOM_WARN_S;
-    enum finding_status status = room_s >= needed_s ? FINDING_OK : room_s < ROOM_FAIL_S ? FINDING_FAIL : FINDING_WARN;
-    struct finding *f = doctor_add(doctor, status, "recorder.disk", file->name);
-
-    SAY(f->found, "%s has %.4g GB free: room for %.3g %s at %.4g MB/s", recorder->directory, free_bytes / 1e9,
-        room_s < 2 * 86400 ? room_s / 3600 : room_s / 86400, room_s < 2 * 86400 ? "hours" : "days",
-        recorder->bytes_per_s / 1e6);
-    SAY(f->expected, max_dumps > 0 ? "room for output.max_dumps" : "room for a week");
-    SAY(f->why, "a full disk costs dumps until there is room");
-    SAY(f->fix, "du -sh %s/* | sort -h   # move old recordings away", recorder->directory);
-}
-
-static void check_name(struct doctor *doctor, const struct doctor_file *file)
-{
-    const struct visrec_config_output *output = &file->recorder->config.output;
-    char instance[NAME_MAX];
-
-    if (output->overwrite || strchr(output->file, '%') || !doctor_file_instance(doctor, file, instance))
-        return;
-    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", file->name);
-    SAY(f->found, "output.file has no time in its name: %s", output->file);
-    SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ.uvh5");
-    SAY(f->why, "a recorder that systemd starts again refuses to overwrite the file of before, and stays failed");
-    SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into output.file of %s", file->path);
-}
-
 /* ---- A running recorder ------------------------------------------------------------------------------------------ */
 
 static void check_groups(struct doctor *doctor, const struct doctor_file *file)
@@ -403,7 +262,7 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
         char word[16], text[32];
 
         snprintf(word, sizeof(word), "%08X", group.s_addr); /* as the file has it */
-        if (!IN_MULTICAST(ntohl(group.s_addr)) || file_has(igmp, word))
+        if (!IN_MULTICAST(ntohl(group.s_addr)) || doctor_file_has(igmp, word))
             continue;
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.groups", file->name);
         SAY(f->found, "this host has not joined %s", endpoint_format(&recv->sources.items[s], text, sizeof(text)));
@@ -505,6 +364,30 @@ static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
     return NULL;
 }
 
+/* ---- Where it writes --------------------------------------------------------------------------------------------- */
+
+static void check_recording(struct doctor *doctor, const struct doctor_file *file)
+{
+    const struct doctor_recorder *recorder = file->recorder;
+    const struct visrec_config_output *output = &recorder->config.output;
+    const struct doctor_recording recording = {.file = file,
+                                               .program = "visrec",
+                                               .key = "output.file",
+                                               .what = "dumps",
+                                               .limit_key = output->max_dumps > 0 ? "output.max_dumps" : NULL,
+                                               .directory = recorder->directory,
+                                               .bytes_per_s = recorder->bytes_per_s,
+                                               .length_s = (double)output->max_dumps * recorder->dump_s};
+    dev_t disk;
+    double free_bytes = doctor_recording_free_bytes(doctor, &recording, &disk);
+
+    if (free_bytes >= 0)
+        doctor_recording_check_room(doctor, &recording, free_bytes);
+    doctor_recording_check_unit(doctor, &recording);
+    if (!output->overwrite)
+        doctor_recording_check_name(doctor, &recording, output->file);
+}
+
 /* ---- All recorders ----------------------------------------------------------------------------------------------- */
 
 void doctor_check_recorders(struct doctor *doctor, bool host, bool config, bool loss)
@@ -517,14 +400,8 @@ void doctor_check_recorders(struct doctor *doctor, bool host, bool config, bool 
         if (config)
             check_x_engines(doctor, file);
         char *page = host || loss ? get_metrics(doctor, file) : NULL;
-        if (host) {
-            double free_bytes = check_directory(doctor, file);
-
-            if (free_bytes >= 0)
-                check_room(doctor, file, free_bytes);
-            check_unit(doctor, file);
-            check_name(doctor, file);
-        }
+        if (host)
+            check_recording(doctor, file);
         if (page && host)
             check_groups(doctor, file);
         if (page && loss)

@@ -166,22 +166,57 @@ function show_streams(s) {
   fill_table($("streams"), columns, rows);
 }
 
-const is_beam = (s, name) => (s.beams || []).some(b => b.name === name);
+const is_beam = (s, name) => (s.beams || []).some(b => b.name === name) || (s.detected || []).some(d => name === d.name || name.startsWith(`${d.name}.`));
 
-/* Zeros and rms are those of some batches; clipped samples are counted in all that were sent. */
+/* Voltage beams, then each stream of detected beams with its beams behind it. */
+function beam_rows(s) {
+  const figures = new Map(s.streams.map(t => [t.stream, t])), row = (about, name) => ({ ...about, ...figures.get(name), row_key: name });
+  const voltages = (s.beams || []).map(b => row({ ...b, about: `pol ${b.pol}` }, b.name));
+  const powers = d => [row({ ...d, about: plural(d.beams, "detected beam") }, d.name), ...Array.from({ length: d.beams }, (_, i) => row({}, `${d.name}.${i}`))];
+  return [...voltages, ...(s.detected || []).flatMap(powers)];
+}
+
+/* Rms of the parts: measured, or from a power; "" of what has neither. */
+function rms_cell(b) {
+  const title = "of the real and imaginary parts, of at most 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
+  if (known(b.rms)) return { text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title };
+  if (!b.power) return { text: "" };
+  const of_I = name => b.power.I > 0 ? `${name} ${minus((100 * b.power[name] / b.power.I).toFixed(1))} %` : "";
+  return { text: Math.sqrt(known(one) ? one / 2 : b.power.I / 4).toFixed(2), sub: known(b.power.Q) ? ["Q", "U", "V"].map(of_I).filter(Boolean).join(" ") : "", title: `${title}; Stokes parameters are shares of I` };
+}
+
+function zeros_cell(b) {
+  if (known(b.present_ratio)) return { text: "" };
+  const f = known(b.zero_powers_ratio) ? b.zero_powers_ratio : fraction(per_s(b.zero_samples), per_s(b.measured_samples));
+  return { text: percent(f), level: f === 1 ? "bad" : "" };
+}
+
+function clipped_cell(b) {
+  const f = known(b.clipped_ratio) ? b.clipped_ratio : fraction(per_s(b.clipped_samples), per_s(b.samples));
+  return { text: percent(f), sub: b.clipped_samples ? `${count(total(b.clipped_samples))} samples` : "", level: f > 0.01 ? "warn" : "" };
+}
+
+/* Antennas of a voltage beam; of detected beams the share of what came. */
+function came_cell(s, b) {
+  if (known(b.present_ratio)) return { text: percent(b.present_ratio), sub: "of the data", level: total(b.heaps) && b.present_ratio < 1 ? "warn" : "" };
+  if (!known(b.antennas)) return { text: "" };
+  return { text: total(b.measured_samples) ? `${b.antennas} of ${s.n_antennas}` : "–", level: total(b.measured_samples) && b.antennas < s.n_antennas ? "warn" : "" };
+}
+
+/* Zeros and rms are those of some batches or heaps; clipped samples of a stream are counted in all that were sent. */
 function show_beams(s) {
-  const rows = (s.beams || []).map(b => ({ ...b, ...s.streams.find(t => t.stream === b.name), row_key: b.name }));
+  const rows = beam_rows(s);
   $("beams-card").hidden = !rows.length;
   fill_table($("beams"), [
-    ["Beam", "name", b => ({ text: b.row_key, sub: `pol ${b.pol}` })],
-    ["Heaps", "heaps", b => ({ ...rate_cell(b.heaps, "/s"), level: per_s(b.heaps) === 0 ? "idle" : "" })],
-    ["Rate", "bytes", b => ({ ...rate_cell(b.bytes, "b/s", 8), sub: `${count(total(b.bytes))} bytes` })],
-    ["Rms", "rms", b => ({ text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title: "of the real and imaginary parts, of at most 127" })],
-    ["Zeros", "zero_samples", b => { const f = fraction(per_s(b.zero_samples), per_s(b.measured_samples)); return { text: percent(f), level: f === 1 ? "bad" : "" }; }],
-    ["Clipped", "clipped_samples", b => { const f = fraction(per_s(b.clipped_samples), per_s(b.samples)); return { text: percent(f), sub: `${count(total(b.clipped_samples))} samples`, level: f > 0.01 ? "warn" : "" }; }],
-    ["Antennas", "antennas", b => ({ text: total(b.measured_samples) ? `${b.antennas} of ${s.n_antennas}` : "–", level: total(b.measured_samples) && b.antennas < s.n_antennas ? "warn" : "" })],
-    ["Weights of 0", "zero_weights_ratio", b => ({ text: percent(b.zero_weights_ratio), level: b.zero_weights_ratio > 0.5 ? "warn" : "" })],
-    ["Destination", "destinations", b => ({ text: b.destinations.join(", ") })],
+    ["Beam", "name", b => ({ text: b.row_key, sub: b.about || "" })],
+    ["Heaps", "heaps", b => b.heaps ? { ...rate_cell(b.heaps, "/s"), level: per_s(b.heaps) === 0 ? "idle" : "" } : { text: "" }],
+    ["Rate", "bytes", b => b.bytes ? { ...rate_cell(b.bytes, "b/s", 8), sub: `${count(total(b.bytes))} bytes` } : { text: "" }],
+    ["Rms", "rms", b => rms_cell(b)],
+    ["Zeros", "zero_samples", zeros_cell],
+    ["Clipped", "clipped_samples", clipped_cell],
+    ["Antennas", "antennas", b => came_cell(s, b)],
+    ["Weights of 0", "zero_weights_ratio", b => known(b.zero_weights_ratio) ? { text: percent(b.zero_weights_ratio), level: b.zero_weights_ratio > 0.5 ? "warn" : "" } : { text: "" }],
+    ["Destination", "destinations", b => ({ text: (b.destinations || []).join(", ") })],
   ], rows);
 }
 

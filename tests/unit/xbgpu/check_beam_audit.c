@@ -115,8 +115,8 @@ static uint64_t n_of(size_t offset)
     return n;
 }
 
-#define N_AUDITS   n_of(offsetof(struct beam_output, audits))
-#define N_FAILURES n_of(offsetof(struct beam_output, audit_failures))
+#define N_AUDITS   n_of(offsetof(struct beam_output, sent.audits))
+#define N_FAILURES n_of(offsetof(struct beam_output, sent.audit_failures))
 
 TEST(agrees_with_the_device, .end = ARRAY_LEN(formats))
 {

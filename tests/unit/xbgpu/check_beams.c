@@ -7,12 +7,14 @@
 
 #define N_ANTS    2
 #define N_SPECTRA 16
+#define N_BUFFERS 4
 
 static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1000}\n"
                            "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"
                            "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"
                            "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"
                            "beams: [{name: b, pol: 0, destination: 239.1.1.3, dither: none}]\n"
+                           "steering: {buffers: 4}\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static struct rig {
@@ -73,20 +75,20 @@ TEST(steering_holds_from_an_input_on)
 {
     int64_t batch;
 
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+    for (int64_t b = 0; b < N_BUFFERS; b++) {
         xbgpu_beams_begin(rig.beams);
         ck_assert(process(b, true));
     }
     xbgpu_beams_begin(rig.beams);
-    ck_assert(!process(XBGPU_BEAM_BUFFERS, true)); /* no buffer is free */
+    ck_assert(!process(N_BUFFERS, true)); /* no buffer is free */
     set_weights(5);
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+    for (int64_t b = 0; b < N_BUFFERS; b++)
         ck_assert(take_made(&batch) == 2 * 3 && batch == b);
-    ck_assert(process(XBGPU_BEAM_BUFFERS, true));
-    ck_assert(take_made(&batch) == 2 * 3 && batch == XBGPU_BEAM_BUFFERS);
+    ck_assert(process(N_BUFFERS, true));
+    ck_assert(take_made(&batch) == 2 * 3 && batch == N_BUFFERS);
     xbgpu_beams_begin(rig.beams);
-    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, true));
-    ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+    ck_assert(process(N_BUFFERS + 1, true));
+    ck_assert(take_made(&batch) == 5 * 2 * 3 && batch == N_BUFFERS + 1);
 }
 
 /* Antenna 0, polarisation 'pol'. */
@@ -101,21 +103,21 @@ TEST(calibration_holds_from_an_input_on)
     int64_t batch;
 
     set_calibration(0, 4, 1);
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+    for (int64_t b = 0; b < N_BUFFERS; b++) {
         xbgpu_beams_begin(rig.beams);
         ck_assert(process(b, true));
     }
     xbgpu_beams_begin(rig.beams);
-    ck_assert(!process(XBGPU_BEAM_BUFFERS, true)); /* no buffer is free */
+    ck_assert(!process(N_BUFFERS, true)); /* no buffer is free */
     set_calibration(0, 0, -2);
     set_calibration(1, 7, 7);
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+    for (int64_t b = 0; b < N_BUFFERS; b++)
         ck_assert(take_made(&batch) == 3 * 4 - 3 + 3 && batch == b);
-    ck_assert(process(XBGPU_BEAM_BUFFERS, true));
-    ck_assert(take_made(&batch) == 3 * 4 - 3 + 3 && batch == XBGPU_BEAM_BUFFERS);
+    ck_assert(process(N_BUFFERS, true));
+    ck_assert(take_made(&batch) == 3 * 4 - 3 + 3 && batch == N_BUFFERS);
     xbgpu_beams_begin(rig.beams);
-    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, true));
-    ck_assert(take_made(&batch) == 3 * 2 + 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+    ck_assert(process(N_BUFFERS + 1, true));
+    ck_assert(take_made(&batch) == 3 * 2 + 3 && batch == N_BUFFERS + 1);
 }
 
 /* An input that finds no buffer leaves its calibration to the next one. */
@@ -123,19 +125,19 @@ TEST(calibration_outlives_a_dropped_input)
 {
     int64_t batch;
 
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++) {
+    for (int64_t b = 0; b < N_BUFFERS; b++) {
         xbgpu_beams_begin(rig.beams);
         ck_assert(process(b, false));
     }
     set_calibration(0, 5, 0);
     xbgpu_beams_begin(rig.beams);
-    ck_assert(process(XBGPU_BEAM_BUFFERS, false));
+    ck_assert(process(N_BUFFERS, false));
     ck_assert_uint_eq(counter_get(&rig.beams->dropped_heaps), 1);
-    for (int64_t b = 0; b < XBGPU_BEAM_BUFFERS; b++)
+    for (int64_t b = 0; b < N_BUFFERS; b++)
         ck_assert(take_made(&batch) == 2 * 3 && batch == b);
     xbgpu_beams_begin(rig.beams);
-    ck_assert(process(XBGPU_BEAM_BUFFERS + 1, false));
-    ck_assert(take_made(&batch) == 5 * 3 + 3 && batch == XBGPU_BEAM_BUFFERS + 1);
+    ck_assert(process(N_BUFFERS + 1, false));
+    ck_assert(take_made(&batch) == 5 * 3 + 3 && batch == N_BUFFERS + 1);
 }
 
 static void set_model(int64_t start_samples, float weight, uint64_t phase_rate)
@@ -217,7 +219,7 @@ TEST(full_queue_of_models)
 
 TEST(batches_without_a_buffer_are_dropped)
 {
-    for (int64_t b = 0; b <= XBGPU_BEAM_BUFFERS; b++) {
+    for (int64_t b = 0; b <= N_BUFFERS; b++) {
         xbgpu_beams_begin(rig.beams);
         ck_assert(process(b, false));
     }

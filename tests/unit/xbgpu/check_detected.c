@@ -18,7 +18,7 @@
     "recv: {sources: 239.1.1.1, antennas: 2, channels: 1, channels_per_substream: 1,\n"                                \
     "       spectra_per_heap: 16, samples_between_spectra: 2, batches_per_chunk: 1}\n"                                 \
     "outputs: [{name: x, integration_batches: 1, destination: 239.1.1.2}]\n"                                           \
-    "detected: [{name: d, kind: " kind ", spectra: 12, windows: 2, destination: 239.1.1.3}]\n"                         \
+    "detected: [{name: d, kind: " kind ", spectra: 12, windows: 2, buffers: 3, destination: 239.1.1.3}]\n"             \
     "send: {pcap_file: /dev/null}\n"
 
 static struct rig {

@@ -254,6 +254,49 @@ TEST(shifts_and_gates)
     }
 }
 
+/* Buffers of beams: 50 ms by default, within bounds, and enough for two chunks; their memory is that of so many. */
+TEST(buffers_of_beams)
+{
+    static const char format[] =
+        "time: {sync_time: 0, adc_sample_rate: %s}\n"
+        "recv: {sources: 239.2.0.3, antennas: 2, channels: 64, channels_per_substream: 8, spectra_per_heap: 16,\n"
+        "       samples_between_spectra: 128, batches_per_chunk: 5}\n" /* 10240 samples */
+        "outputs: [{name: a, integration_batches: 3, destination: 239.3.0.3, buffers: 4}]\n"
+        "beams: [{name: b, pol: 0, destination: 239.3.0.4}, {name: c, pol: 1, destination: 239.3.0.5}]\n"
+        "detected: [{name: d, spectra: %d, windows: 1, destination: 239.3.0.6, buffers: %d}]\n"
+        "steering: {buffers: %d}\n";
+    static const struct {
+        const char *rate;
+        int spectra, given;
+        size_t beams, detected;
+    } cases[] = {
+        {"1e6", 64, 0, 8, 8},      /* 10.24 ms and 8.192 ms: 5 and 7 would do */
+        {"1e6", 32, 0, 8, 13},     /* 4.096 ms */
+        {"1e7", 64, 0, 49, 62},    /* 1.024 ms and 0.8192 ms */
+        {"1712e6", 64, 0, 64, 64}, /* the most */
+        {"1712e6", 1, 0, 64, 163}, /* 81 heaps in a chunk */
+        {"1712e6", 64, 11, 11, 11},
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct xbgpu_config config = {0};
+        struct xbgpu_layout l;
+        char yaml[2000];
+        snprintf(yaml, sizeof(yaml), format, cases[i].rate, cases[i].spectra, cases[i].given, cases[i].given);
+        struct config *errors = load(&xbgpu_config_table, yaml, &config, xbgpu_config_check);
+
+        xbgpu_layout_init(&l, &config, false, 0);
+        size_t n_beams = xbgpu_beam_buffers(&config, &l), n_detected = xbgpu_detected_sizes(&config, &l, 0).n_buffers;
+        ck_assert_uint_eq(n_beams, cases[i].beams);
+        ck_assert_uint_eq(n_detected, cases[i].detected);
+        ck_assert_uint_eq(xbgpu_engine_sizes(&l, &config).n_outbufs, 4 + n_beams + n_detected);
+        size_t beams = 5 * 2 * (8 * 16 * 2 + 4), detected = 4 + 8 * 4 + 4;
+        size_t dump = l.vis_bytes + 3 * 4 + 8;
+        ck_assert_uint_eq(l.memory.buffers_bytes, 4 * dump + n_beams * beams + n_detected * detected);
+        config_free(&xbgpu_config_table, &config, errors);
+    }
+}
+
 /* Outputs with shifts of their own: how far all lag, whose shifts are whose, and what that takes. */
 TEST(shifts_of_outputs)
 {

@@ -196,7 +196,7 @@ static void run_twin(struct work *w)
 
 static const struct {
     uint32_t n_beams, n_ants, n_chan;
-} sizes[] = {{1, 1, 1}, {2, 3, 5}, {5, 33, 7}, {16, 80, 3}, {1, 127, 64}, {3, 257, 4}};
+} sizes[] = {{1, 1, 1}, {2, 3, 5}, {5, 33, 7}, {16, 80, 3}, {1, 127, 64}, {3, 257, 4}, {17, 130, 9}, {2, 1025, 2}};
 
 TEST(twin, .end = 2 * ARRAY_LEN(sizes))
 {

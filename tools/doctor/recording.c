@@ -1,0 +1,141 @@
+/* recording.c - the disks of recorders, and what their units may do there. */
+#include "tools/doctor/recording.h"
+
+#include <errno.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define STATE_DIRECTORY "/var/lib/cbf/"
+#define ROOM_FAIL_S     3600.0
+
+void doctor_recording_directory(const char *path, char directory[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+
+    snprintf(directory, PATH_MAX, "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+    if (slash == path)
+        strcpy(directory, "/");
+}
+
+bool doctor_file_has(const char *path, const char *word)
+{
+    FILE *file = fopen(path, "r");
+    char line[1024];
+    bool found = false;
+
+    while (file && !found && fgets(line, sizeof(line), file))
+        found = strstr(line, word);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Whether a drop-in of the unit speaks of directories that it may write to. */
+static bool has_drop_in(const struct doctor *doctor, const char *program, const char *instance)
+{
+    static const char *const places[] = {"/etc/systemd/system", "/run/systemd/system"};
+    bool found = false;
+
+    for (size_t p = 0; p < ARRAY_LEN(places); p++)
+        for (int of_instance = 0; of_instance < 2; of_instance++) {
+            char pattern[PATH_MAX];
+            glob_t paths;
+
+            snprintf(pattern, sizeof(pattern), "%s%s/%s@%s.service.d/*.conf", doctor->root, places[p], program,
+                     of_instance ? instance : "");
+            if (glob(pattern, GLOB_NOSORT, NULL, &paths))
+                continue;
+            for (size_t i = 0; i < paths.gl_pathc; i++)
+                found = found || doctor_file_has(paths.gl_pathv[i], "ReadWritePaths=");
+            globfree(&paths);
+        }
+    return found;
+}
+
+void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_recording *recording)
+{
+    const char *directory = recording->directory, *program = recording->program;
+    char instance[NAME_MAX], own[PATH_MAX];
+
+    if (!doctor_file_instance(doctor, recording->file, instance))
+        return;
+    snprintf(own, sizeof(own), STATE_DIRECTORY "%s", instance);
+    size_t n = strlen(own);
+    bool below = strncmp(directory, own, n) == 0 && (directory[n] == '/' || directory[n] == '\0');
+    if (below || has_drop_in(doctor, program, instance))
+        return;
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unit", recording->file->name);
+    SAY(f->found, "%s is in %s, and %s@%s.service has no drop-in with ReadWritePaths=", recording->key, directory,
+        program, instance);
+    SAY(f->expected, "a file below %s, or a drop-in", own);
+    SAY(f->why, "the unit may write below %s only: the recorder does not start", own);
+    SAY(f->fix, "sudo systemctl edit %s@%s   # [Service] DynamicUser=no, User=..., ReadWritePaths=%s", program,
+        instance, directory);
+}
+
+double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_recording *recording, dev_t *disk)
+{
+    const char *directory = recording->directory;
+    struct statvfs room;
+    struct stat found;
+    int err = stat(directory, &found) != 0 ? errno : S_ISDIR(found.st_mode) ? 0 : ENOTDIR;
+
+    if (err == 0 && access(directory, W_OK) != 0 && errno == EROFS)
+        err = EROFS;
+    if (err == EACCES) {
+        doctor_note(doctor, FINDING_SKIPPED, "recorder.disk", recording->file->name,
+                    "%s may not be looked at: run as root", directory);
+        return -1;
+    }
+    /* systemd makes it. */
+    if (err == ENOENT && strncmp(directory, STATE_DIRECTORY, strlen(STATE_DIRECTORY)) == 0) {
+        directory = "/var/lib";
+        err = stat(directory, &found) != 0 ? errno : 0;
+    }
+    if (err) {
+        struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.directory", recording->file->name);
+        SAY(f->found, "%s: %s", directory, strerror(err));
+        SAY(f->expected, "a directory on a disk that can be written");
+        SAY(f->why, "the recorder does not start");
+        if (err == ENOENT)
+            SAY(f->fix, "sudo mkdir -p %s", directory);
+        else
+            SAY(f->fix, "findmnt -T %s   # then change %s in %s", directory, recording->key, recording->file->path);
+        return -1;
+    }
+    *disk = found.st_dev;
+    return statvfs(directory, &room) == 0 ? (double)room.f_bavail * (double)room.f_frsize : -1;
+}
+
+void doctor_recording_check_room(struct doctor *doctor, const struct doctor_recording *recording, double free_bytes)
+{
+    const struct doctor_recording *r = recording;
+    double room_s = free_bytes / r->bytes_per_s, needed_s = r->limit_key ? r->length_s : RECORDING_WEEK_S;
+    enum finding_status status = room_s >= needed_s ? FINDING_OK : room_s < ROOM_FAIL_S ? FINDING_FAIL : FINDING_WARN;
+    struct finding *f = doctor_add(doctor, status, "recorder.disk", r->file->name);
+
+    SAY(f->found, "%s has %.4g GB free: room for %.3g %s at %.4g MB/s", r->directory, free_bytes / 1e9,
+        room_s < 2 * 86400 ? room_s / 3600 : room_s / 86400, room_s < 2 * 86400 ? "hours" : "days",
+        r->bytes_per_s / 1e6);
+    SAY(f->expected, "room for %s", r->limit_key ? r->limit_key : "a week");
+    SAY(f->why, "a full disk costs %s until there is room", r->what);
+    SAY(f->fix, "du -sh %s/* | sort -h   # move old recordings away", r->directory);
+}
+
+void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    char instance[NAME_MAX];
+
+    if (strchr(path, '%') || !doctor_file_instance(doctor, recording->file, instance))
+        return;
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
+    SAY(f->found, "%s has no time in its name: %s", recording->key, path);
+    SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
+    SAY(f->why, "a recorder that systemd starts again refuses to overwrite the file of before, and stays failed");
+    SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
+}

@@ -1,0 +1,47 @@
+/* beam_control.h - what can be asked of beams over KATCP, what of it is kept, and how it gets to the worker (control.h).
+ *
+ * State:     what was set is kept in the file "beams" of the state directory; calibrations as calibration.h says.
+ * Threads:   main. */
+#ifndef XBGPU_BEAM_CONTROL_H
+#define XBGPU_BEAM_CONTROL_H
+
+#include "xbgpu/layout.h"
+
+#include <stdbool.h>
+
+struct engine;
+struct katcp_call;
+struct labels;
+struct state_files;
+struct xbgpu_beam_control;
+struct xbgpu_beams;
+struct xbgpu_command;
+struct xbgpu_detected;
+
+/* Adds the sensors.  Without beams '*control' is one that knows none.  Returns 0 or negative errno; destroy follows in
+ * either case. */
+int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
+                              const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
+                              struct xbgpu_detected *detected, struct xbgpu_beam_control **control);
+
+/* Posts what was kept, and calibrates.  Returns 0 or negative errno with one sentence in 'why'. */
+int xbgpu_beam_control_restore(struct xbgpu_beam_control *control, struct state_files *files, char *why,
+                               size_t why_bytes);
+
+/* The state files have been closed.  NULL is accepted. */
+void xbgpu_beam_control_destroy(struct xbgpu_beam_control *control);
+
+/* Requests: ?beam-weights, ?beam-delays, ?beam-quant-gains, ?beam-calibration. */
+void xbgpu_beam_control_weights(struct xbgpu_beam_control *control, struct katcp_call *call);
+void xbgpu_beam_control_delays(struct xbgpu_beam_control *control, struct katcp_call *call);
+void xbgpu_beam_control_gain(struct xbgpu_beam_control *control, struct katcp_call *call);
+void xbgpu_beam_control_calibration(struct xbgpu_beam_control *control, struct katcp_call *call);
+
+/* ?capture-start, ?capture-stop, for which there is a slot.  Returns whether the call names a stream of beams. */
+bool xbgpu_beam_control_capture(struct xbgpu_beam_control *control, bool on, int64_t from_samples,
+                                struct katcp_call *call);
+
+/* A beam has been steered: sets its sensors. */
+void xbgpu_beam_control_show(struct xbgpu_beam_control *control, const struct xbgpu_command *command);
+
+#endif

@@ -1,0 +1,19 @@
+/* requests.h - what the handlers of requests share: slots of commands, and arguments.
+ *
+ * Threads: main. */
+#ifndef XBGPU_REQUESTS_H
+#define XBGPU_REQUESTS_H
+
+#include "xbgpu/settings.h"
+
+/* Whether there is a free slot; else fails the call. */
+bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *call);
+
+/* A slot; nobody waits for the command where 'call' is NULL. */
+struct xbgpu_command *xbgpu_take_command(struct command_channel *channel, enum xbgpu_command_what what,
+                                         struct katcp_call *call);
+
+/* The input that argument 'i' names.  Returns false having failed the call. */
+bool xbgpu_arg_input(const struct labels *labels, struct katcp_call *call, int i, size_t *input);
+
+#endif
