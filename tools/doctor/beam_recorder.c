@@ -218,7 +218,7 @@ static struct places find_places(const struct beamrec_config *config)
     double spectra_per_s =
         timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)stream->samples_between_spectra;
     double values_per_s = spectra_per_s * (double)stream->n_chan;
-    struct places places = {calloc(2 * config->beams.n, sizeof(*places.items)), 0};
+    struct places places = {calloc(2 * config->beams.n + config->detected.n, sizeof(*places.items)), 0};
 
     if (!places.items)
         abort();
@@ -228,15 +228,25 @@ static struct places find_places(const struct beamrec_config *config)
                  values_per_s / (double)(beam->sum_spectra * beam->sum_channels) * (double)beam->bits / 8);
         add_file(&places, "beams[].voltages", beam->voltages, 2 * values_per_s);
     }
+    for (size_t d = 0; d < config->detected.n; d++) {
+        const struct beamrec_config_detected *detected = beamrec_config_detected(config, d);
+        size_t n_products = beamrec_config_powers(config, d).n_products;
+        char *path = beamrec_config_file(detected, 0);
+        add_file(&places, "detected[].filterbank", path,
+                 values_per_s / (double)(detected->window_spectra * detected->group_channels) * (double)n_products *
+                     (double)(detected->n_beams * detected->bits) / 8);
+        free(path);
+    }
     return places;
 }
 
 static struct doctor_recording recording_of(const struct doctor_file *file, const struct place *place)
 {
     const struct beamrec_config *config = &file->beam_recorder->config;
-    double batch_s =
-        (double)beamrec_config_batch_samples(config) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+    double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz), batches_per_s = 0;
 
+    for (size_t s = 0; s < beamrec_config_n_streams(config); s++)
+        batches_per_s += rate_hz / (double)beamrec_config_batch_samples(config, s);
     return (struct doctor_recording){.file = file,
                                      .program = "beamrec",
                                      .key = place->key,
@@ -244,8 +254,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                      .limit_key = config->output.max_batches > 0 ? "output.max_batches" : NULL,
                                      .directory = place->directory,
                                      .bytes_per_s = place->bytes_per_s,
-                                     .length_s =
-                                         (double)config->output.max_batches * batch_s / (double)config->beams.n};
+                                     .length_s = (double)config->output.max_batches / batches_per_s};
 }
 
 /* Recordings that go to the same disk share a check. */
@@ -265,27 +274,31 @@ static void check_rooms(struct doctor *doctor, const struct doctor_file *file, s
     }
 }
 
+/* Returns whether a file has no time in its name. */
+static bool check_name(struct doctor *doctor, const struct doctor_file *file, const char *key, const char *path)
+{
+    const struct place place = {.key = key};
+
+    if (!path || strchr(path, '%'))
+        return false;
+    struct doctor_recording recording = recording_of(file, &place);
+    doctor_recording_check_name(doctor, &recording, path);
+    return true;
+}
+
 /* The first file without a time in its name. */
 static void check_names(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct beamrec_config *config = &file->beam_recorder->config;
+    bool found = config->output.overwrite;
 
-    for (size_t b = 0; !config->output.overwrite && b < config->beams.n; b++) {
+    for (size_t b = 0; !found && b < config->beams.n; b++) {
         const struct beamrec_config_beam *beam = beamrec_config_beam(config, b);
-        bool is_filterbank = beam->filterbank && !strchr(beam->filterbank, '%');
-        const char *path = is_filterbank ? beam->filterbank : beam->voltages;
-        const struct place place = {.key = is_filterbank ? "beams[].filterbank" : "beams[].voltages"};
-        if (!path || strchr(path, '%'))
-            continue;
-        struct doctor_recording recording = recording_of(file, &place);
-        doctor_recording_check_name(doctor, &recording, path);
-        return;
+        found = check_name(doctor, file, "beams[].filterbank", beam->filterbank) ||
+                check_name(doctor, file, "beams[].voltages", beam->voltages);
     }
-    for (size_t d = 0; d < config->detected.n; d++) {
-        char *path = beamrec_config_file(beamrec_config_detected(config, d), 0);
-        check_directory(doctor, file, path);
-        free(path);
-    }
+    for (size_t d = 0; !found && d < config->detected.n; d++)
+        found = check_name(doctor, file, "detected[].filterbank", beamrec_config_detected(config, d)->filterbank);
 }
 
 static void check_recordings(struct doctor *doctor, const struct doctor_file *file)
