@@ -142,7 +142,7 @@ static const struct config_key detected_keys[] = {
     KEY_BOOL("send_enabled", send_enabled, true,
              "Send data from the start; with false not before ?capture-start asks for it."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Heap buffers; 0 is as many as 50 ms hold, at least 8, and enough for the heaps of two chunks."),
+            "Heap buffers; 0 is as many as 50 ms hold, but 8 to 64, and enough for the heaps of two chunks."),
 };
 #undef KEYS_OF
 
