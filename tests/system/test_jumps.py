@@ -112,8 +112,8 @@ def run_xbgpu(daemon, work, config, parts, far, name):
     step = scenario.batch_samples(config)
     later = 1000 * XBGPU_RATE // step * step
 
-    def wait_taken(timestamp):
-        client.wait("rx.timestamp", lambda _, text: int(text) >= timestamp, f"chunk {timestamp}")
+    def wait_taken(timestamp):  # not by the value from before a jump
+        client.wait("rx.timestamp", lambda _, text: timestamp <= int(text) < timestamp + later, f"chunk {timestamp}")
 
     client.request("gate", "cal", later, "on_until=40")
     fed.write(parts[0])
