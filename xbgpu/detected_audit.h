@@ -41,7 +41,7 @@ struct xbgpu_detected_audit {
     int64_t step_heaps;                         /* [const] of which one is drawn */
     int64_t n_waited;                           /* heaps since the last draw */
     struct xbgpu_draw draw;
-    const void *heap; /* of which the rest is; NULL: of none */
+    const void *heap; /* that was drawn; NULL: none */
     size_t beam, window, group;
     int64_t first; /* spectrum of the window */
     size_t n_pieces, n_padded;

@@ -148,7 +148,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
-/* Buffers by default, where each has so many seconds of data. */
+/* The default number of buffers; a buffer has this many seconds of data. */
 static size_t default_buffers(double buffer_s)
 {
     double n = ceil(BUFFERS_S / buffer_s);

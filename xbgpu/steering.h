@@ -53,7 +53,7 @@ struct xbgpu_steering {
     size_t n;                                   /* [const] beams */
     struct beam *parameters;                    /* [const] device: [n] */
     uint32_t *slots;                            /* [const] device: [n_slots] as beamform_slots() deals beams */
-    uint32_t *slot_of;                          /* [const] device: [n] likewise */
+    uint32_t *slot_of;                          /* [const] device: [n], the slot of a row */
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */

@@ -58,7 +58,7 @@ static const struct config_key output_keys[] = {
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
                "A longer gap in time is not filled: the next file begins behind it."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
-            "End after so many batches of all streams together; 0 goes on until stopped."),
+            "The recorder ends after this number of batches, of all streams together; 0 is no end."),
 };
 #undef KEYS_OF
 
@@ -72,10 +72,10 @@ static const struct config_key beam_keys[] = {
         "SIGPROC filterbank of the beam's total power; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at "
         "which the file is begun. Empty: none."),
     KEY_STRING("voltages", voltages, "", 0, 4096, "PSRDADA file of the beam's voltages, named likewise. Empty: none."),
-    KEY_INT(
-        "bits", bits, "8", UNIT_BITS, 8, 32,
-        "Of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file that make the mean "
-        "of its first batch 96 and the standard deviation 24."),
+    KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
+            "Bits of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file that make "
+            "the mean "
+            "of its first batch 96 and the standard deviation 24."),
     KEY_INT("sum_spectra", sum_spectra, "1", UNIT_SPECTRA, 1, 65520,
             "Spectra that the filterbank has summed; divides spectra_per_heap."),
     KEY_INT("sum_channels", sum_channels, "1", UNIT_CHANNELS, 1, 65536,
@@ -90,7 +90,7 @@ static const struct config_key detected_keys[] = {
                   "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated."),
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Beams of the stream."),
     KEY_ENUM("products", products, "I", beamrec_products_choices,
-             "What is sent of each beam: the power of one polarisation, of both, or all Stokes parameters."),
+             "Products of each beam: the power of one polarisation, of both, or all Stokes parameters."),
     KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA, "Spectra of a window."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
             "Channels that X-engines have added up; divides channels_per_substream."),
@@ -99,9 +99,10 @@ static const struct config_key detected_keys[] = {
     KEY_STRING("filterbank", filterbank, KEY_REQUIRED, 1, 4096,
                "SIGPROC filterbank of each beam, nifs being its products; {beam} becomes the number of the beam, and "
                "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun."),
-    KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
-            "Of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file and product that "
-            "make the mean of its first batch 96 and the standard deviation 24."),
+    KEY_INT(
+        "bits", bits, "8", UNIT_BITS, 8, 32,
+        "Bits of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file and product that "
+        "make the mean of its first batch 96 and the standard deviation 24."),
 };
 #undef KEYS_OF
 

@@ -74,7 +74,7 @@ struct beamrec_config {
 
 extern const struct config_table beamrec_config_table;
 
-/* What detected[].products and .format may be: the names of enum beam_products and beamrec_format. */
+/* Choices of detected[].products and .format: the names of enum beam_products and beamrec_format. */
 extern const char *const beamrec_products_choices[], *const beamrec_format_choices[];
 
 /* Checks across keys: channels and substreams, sums, addresses, files.  For command_line_main(). */

@@ -10,7 +10,7 @@
 #define LEVEL_MEAN   96.0
 #define LEVEL_RMS    24.0
 
-/* Of the largest: windows with less do not count for a scale. */
+/* Windows with a smaller share of the largest fraction do not count for a scale. */
 #define FULL_FRACTION 0.9f
 
 static size_t n_substreams(const struct beamrec_product_shape *shape)
