@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define N_ITEMS              4
-#define ITEM_TIMESTAMP       0 /* index in a heap's items: the only one that changes */
-#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+#define N_ITEMS        4
+#define ITEM_TIMESTAMP 0 /* index in a heap's items: the only one that changes */
 
 struct fgpu_send {
     const struct fgpu_config *config;
@@ -324,8 +323,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     config.heap_cnt_step = stream->n_shares * (uint64_t)c->array_size;
     config.descriptors = descriptors;
     config.n_descriptors = ARRAY_LEN(descriptors);
-    config.descriptor_first_ns = (feng_id + 1) * DESCRIPTOR_PERIOD_NS;
-    config.descriptor_interval_ns = c->array_size * DESCRIPTOR_PERIOD_NS;
+    config.descriptor_first_ns *= feng_id + 1;
+    config.descriptor_interval_ns *= c->array_size;
     config.max_jobs = stream->n_buffers;
     config.device = c->gpudirect ? send->engine->c.device : NULL;
     config.stats = &stream->stats;

@@ -20,8 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
-
 enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_ITEMS };
 
 /* The beams of an input. */
@@ -502,7 +500,6 @@ static int open_stream(struct xbgpu_beams *b, char *why, size_t why_bytes)
     config.heap_cnt_step = (uint64_t)(b->config->recv.n_chan / b->config->recv.n_chan_substream);
     config.descriptors = descriptors;
     config.n_descriptors = b->n_items;
-    config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
     config.max_jobs = b->n_buffers;
     config.stats = &b->stats;
     int err = sender_group_add_stream(b->engine->senders, &config, &b->send, why, why_bytes);

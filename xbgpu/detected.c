@@ -21,8 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
-#define DEFAULT_TAPS         16
+#define DEFAULT_TAPS 16
 
 enum {
     ITEM_TIMESTAMP,
@@ -563,7 +562,6 @@ static int open_stream(struct detected_stream *s, char *why, size_t why_bytes)
     config.heap_cnt_step = (uint64_t)(c->recv.n_chan / c->recv.n_chan_substream);
     config.descriptors = descriptors;
     config.n_descriptors = z->n_items;
-    config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
     config.max_jobs = z->n_buffers;
     config.stats = &s->stats;
     int err = sender_group_add_stream(s->detected->engine->senders, &config, &s->send, why, why_bytes);

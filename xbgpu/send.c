@@ -17,9 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEM_TIMESTAMP       1 /* index in the heap's items */
-#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
-#define MAX_WRONG_DUMPS      10 /* with which the process ends */
+#define ITEM_TIMESTAMP  1  /* index in the heap's items */
+#define MAX_WRONG_DUMPS 10 /* with which the process ends */
 
 struct xbgpu_send {
     const struct xbgpu_config *config;
@@ -343,7 +342,6 @@ static int open_stream(struct xbgpu_send *send, struct xbgpu_stream *stream, cha
     config.heap_cnt_step = (uint64_t)(send->config->recv.n_chan / send->config->recv.n_chan_substream);
     config.descriptors = descriptors;
     config.n_descriptors = describe(send, stream->output, descriptors, gate_help, sizeof(gate_help));
-    config.descriptor_first_ns = config.descriptor_interval_ns = DESCRIPTOR_PERIOD_NS;
     config.max_jobs = stream->n_dumps;
     config.stats = &stream->stats;
     int err = sender_group_add_stream(send->engine->senders, &config, &stream->send, why, why_bytes);

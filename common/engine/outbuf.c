@@ -11,6 +11,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#define DESCRIPTOR_PERIOD_NS (5 * NS_PER_S)
+
 int outbuf_init(struct outbuf *buffer, struct outbuf_pool *pool, struct engine *engine)
 {
     int err = device_event_create(engine->c.device, &buffer->finished);
@@ -87,6 +89,8 @@ void outbuf_metrics(const char *prefix, const char *labels, const struct send_st
 
 void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream)
 {
+    const int64_t descriptor_period_ns = send->pcap_file ? 0 : DESCRIPTOR_PERIOD_NS;
+
     *stream = (struct send_stream_config){
         .sink = {.transport = (enum transport)send->transport,
                  .interface = send->interface,
@@ -97,5 +101,7 @@ void outbuf_stream_config(const struct config_send *send, struct engine *engine,
                  .on_lost_arg = engine->c.service},
         .packet_payload_bytes = (size_t)send->packet_payload_bytes,
         .crc = send->crc,
+        .descriptor_first_ns = descriptor_period_ns,
+        .descriptor_interval_ns = descriptor_period_ns,
     };
 }
