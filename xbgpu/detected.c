@@ -239,8 +239,11 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     int64_t n_spectra = (int64_t)s->detected->layout->n_spectra, first = first_spectrum(s->detected, input, 0);
     int64_t first_batch = floor_div(begin, n_spectra), end_batch = -floor_div(-end, n_spectra);
 
-    if (is_incoherent(s))
+    if (is_incoherent(s)) {
         add_incoherent(s, compute, input, first_batch, end_batch);
+        xbgpu_detected_audit_take_incoherent(&s->audit, s->open, compute, input, first, begin, end,
+                                             s->incoherent.weights);
+    }
     for (int64_t batch = first_batch, next; !is_incoherent(s) && batch < end_batch; batch = next) {
         next = xbgpu_steering_make(&s->steering, compute, batch, end_batch);
         add_batches(s, compute, input, batch, next);

@@ -16,13 +16,13 @@
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
 struct sizes {
-    size_t max_pieces;                                        /* 0: there is no audit */
-    uint64_t voltages, coefficients, exponents, powers, made; /* bytes */
+    size_t max_pieces;                                                 /* 0: there is no audit */
+    uint64_t voltages, coefficients, exponents, weights, powers, made; /* bytes */
 };
 
 static uint64_t sum(const struct sizes *s)
 {
-    return s->voltages + s->coefficients + s->exponents + s->powers + s->made;
+    return s->voltages + s->coefficients + s->exponents + s->weights + s->powers + s->made;
 }
 
 static struct sizes sizes_of(const struct xbgpu_config *config, const struct xbgpu_layout *l, size_t i)
@@ -34,12 +34,15 @@ static struct sizes sizes_of(const struct xbgpu_config *config, const struct xbg
     struct sizes s = {.max_pieces = n < DETECTED_AUDIT_PIECES ? n : DETECTED_AUDIT_PIECES};
 
     s.voltages = (window + s.max_pieces * (STEP - 1)) * n_chan * l->n_ants * N_POLS * voltage_bytes(l->format);
-    s.coefficients = s.max_pieces * n_chan * N_POLS * l->n_ants * 2 * sizeof(int16_t);
-    s.exponents = s.max_pieces * n_chan * N_POLS * sizeof(int32_t);
+    if (d->kind == XBGPU_BEAM_COHERENT) {
+        s.coefficients = s.max_pieces * n_chan * N_POLS * l->n_ants * 2 * sizeof(int16_t);
+        s.exponents = s.max_pieces * n_chan * N_POLS * sizeof(int32_t);
+    } else {
+        s.weights = s.max_pieces * l->n_ants * sizeof(struct beam_incoherent_weights);
+    }
     s.powers = n_cells * sizeof(int64_t);
     s.made = n_cells * sizeof(float);
-    bool is_coherent = d->kind == XBGPU_BEAM_COHERENT;
-    return is_coherent && xbgpu_can_read(config) && sum(&s) <= DETECTED_AUDIT_BYTES ? s : (struct sizes){0};
+    return xbgpu_can_read(config) && sum(&s) <= DETECTED_AUDIT_BYTES ? s : (struct sizes){0};
 }
 
 void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu,
@@ -50,6 +53,7 @@ void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct x
     bytes_add(&layout->memory.host_bytes, 1, s.voltages + s.made);
     bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.coefficients, on_gpu));
     bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.exponents, on_gpu));
+    bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.weights, on_gpu));
     bytes_add(&layout->memory.host_bytes, 1, device_pinned_bytes(s.powers, on_gpu));
 }
 
@@ -70,10 +74,14 @@ int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct x
     a->step_heaps = a->n_waited = (int64_t)ceil((double)sum(&s) / DETECTED_AUDIT_BYTES_PER_S / heap_s);
     a->voltages = malloc(s.voltages);
     a->made = malloc(s.made);
-    a->coefficients = device_alloc_pinned(device, s.coefficients);
-    a->exponents = device_alloc_pinned(device, s.exponents);
     a->powers = device_alloc_pinned(device, s.powers);
-    if (!a->voltages || !a->made || !a->coefficients || !a->exponents || !a->powers)
+    if (s.weights > 0) {
+        a->weights = device_alloc_pinned(device, s.weights);
+    } else {
+        a->coefficients = device_alloc_pinned(device, s.coefficients);
+        a->exponents = device_alloc_pinned(device, s.exponents);
+    }
+    if (!a->voltages || !a->made || !a->powers || !(a->weights || (a->coefficients && a->exponents)))
         return -ENOMEM;
     return xbgpu_draw_init(&a->draw);
 }
@@ -84,6 +92,7 @@ void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device
     free(audit->made);
     device_free_pinned(device, audit->coefficients);
     device_free_pinned(device, audit->exponents);
+    device_free_pinned(device, audit->weights);
     device_free_pinned(device, audit->powers);
 }
 
@@ -124,34 +133,59 @@ static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbg
         }
 }
 
+/* Takes the voltages of the window in spectra [begin, end).  Returns the number of their piece, or -1: there is none. */
+static int take_voltages(struct xbgpu_detected_audit *a, const void *heap, const struct xbgpu_output_input *input,
+                         int64_t input_first, int64_t begin, int64_t end)
+{
+    const struct xbgpu_layout *l = a->layout;
+    int64_t window_end = a->first + a->config->window_spectra;
+    int64_t from = begin > a->first ? begin : a->first, to = end < window_end ? end : window_end;
+
+    if (a->heap != heap || from >= to)
+        return -1;
+    if (a->n_pieces == a->max_pieces || !input->heaps) {
+        a->heap = NULL;
+        return -1;
+    }
+    struct xbgpu_audit_piece *piece = &a->pieces[a->n_pieces];
+    *piece = (struct xbgpu_audit_piece){.first = from, .n = (size_t)(to - from)};
+    piece->n_padded = (piece->n + STEP - 1) / STEP * STEP;
+    piece->voltages =
+        a->voltages + a->n_padded * (size_t)a->config->group_channels * l->n_ants * N_POLS * voltage_bytes(l->format);
+    a->n_padded += piece->n_padded;
+    copy_voltages(a, piece, input, (size_t)(from - input_first));
+    return (int)a->n_pieces++;
+}
+
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
                                const int16_t *coefficients, const int32_t *exponents)
 {
     struct xbgpu_detected_audit *a = audit;
     const struct xbgpu_layout *l = a->layout;
-    int64_t window_end = a->first + a->config->window_spectra;
-    int64_t from = begin > a->first ? begin : a->first, to = end < window_end ? end : window_end;
     size_t n_chan = (size_t)a->config->group_channels, n_rows = a->sizes.n_beams * N_POLS;
+    int piece = take_voltages(a, heap, input, input_first, begin, end);
 
-    if (a->heap != heap || from >= to)
+    if (piece < 0)
         return;
-    if (a->n_pieces == a->max_pieces || !input->heaps) {
-        a->heap = NULL;
-        return;
-    }
-    struct xbgpu_audit_piece *piece = &a->pieces[a->n_pieces];
-    *piece = (struct xbgpu_audit_piece){.first = from, .n = (size_t)(to - from)};
-    piece->n_padded = (piece->n + STEP - 1) / STEP * STEP;
-    piece->voltages = a->voltages + a->n_padded * n_chan * l->n_ants * N_POLS * voltage_bytes(l->format);
-    a->n_padded += piece->n_padded;
-    copy_voltages(a, piece, input, (size_t)(from - input_first));
-    size_t at = a->n_pieces++ * n_chan * N_POLS, row = a->group * n_chan * n_rows + a->beam * N_POLS;
+    size_t at = (size_t)piece * n_chan * N_POLS, row = a->group * n_chan * n_rows + a->beam * N_POLS;
     size_t ants_bytes = l->n_ants * 2 * sizeof(*coefficients);
     device_copy_2d(compute, a->coefficients + at * l->n_ants * 2, N_POLS * ants_bytes,
                    coefficients + row * l->n_ants * 2, n_rows * ants_bytes, N_POLS * ants_bytes, n_chan);
     device_copy_2d(compute, a->exponents + at, N_POLS * sizeof(*exponents), exponents + row,
                    n_rows * sizeof(*exponents), N_POLS * sizeof(*exponents), n_chan);
+}
+
+void xbgpu_detected_audit_take_incoherent(struct xbgpu_detected_audit *audit, const void *heap,
+                                          struct device_stream *compute, const struct xbgpu_output_input *input,
+                                          int64_t input_first, int64_t begin, int64_t end,
+                                          const struct beam_incoherent_weights *weights)
+{
+    size_t n_ants = audit->layout->n_ants;
+    int piece = take_voltages(audit, heap, input, input_first, begin, end);
+
+    if (piece >= 0)
+        device_copy(compute, audit->weights + (size_t)piece * n_ants, weights, n_ants * sizeof(*weights));
 }
 
 void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *download,
@@ -175,37 +209,67 @@ bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const vo
     return audit->heap == heap;
 }
 
+static void add_coherent(const struct xbgpu_detected_audit *a, size_t piece, int64_t *powers)
+{
+    static const struct beam pols[N_POLS] = {{.pol = 0}, {.pol = 1}};
+    size_t row = piece * (size_t)a->config->group_channels * N_POLS;
+    uint32_t n_clipped = 0;
+    const struct beam_detect_args args = {
+        .form = {.voltages = a->pieces[piece].voltages,
+                 .coefficients = a->coefficients + row * a->layout->n_ants * 2,
+                 .exponents = a->exponents + row,
+                 .beams = pols,
+                 .saturated = &n_clipped,
+                 .first_spectrum = (uint64_t)a->pieces[piece].first,
+                 .format = a->layout->format,
+                 .n_beams = N_POLS,
+                 .n_ants = (uint32_t)a->layout->n_ants,
+                 .n_chan = (uint32_t)a->config->group_channels,
+                 .n_spectra = (uint32_t)a->pieces[piece].n_padded,
+                 .n_batches = 1},
+        .powers = powers,
+        .first = (uint64_t)a->first,
+        .products = (enum beam_products)a->config->products,
+        .n_windows = 1,
+        .window_spectra = (uint32_t)a->config->window_spectra,
+        .group_channels = (uint32_t)a->config->group_channels,
+    };
+
+    beam_detect_kernel.cpu(&args, 1);
+}
+
+static void add_incoherent(const struct xbgpu_detected_audit *a, size_t piece, int64_t *powers)
+{
+    const struct beam_incoherent_args args = {
+        .voltages = a->pieces[piece].voltages,
+        .weights = a->weights + piece * a->layout->n_ants,
+        .powers = powers,
+        .first_spectrum = (uint64_t)a->pieces[piece].first,
+        .first = (uint64_t)a->first,
+        .format = a->layout->format,
+        .products = (enum beam_products)a->config->products,
+        .n_ants = (uint32_t)a->layout->n_ants,
+        .n_chan = (uint32_t)a->config->group_channels,
+        .n_spectra = (uint32_t)a->pieces[piece].n_padded,
+        .n_batches = 1,
+        .n_windows = 1,
+        .window_spectra = (uint32_t)a->config->window_spectra,
+        .group_channels = (uint32_t)a->config->group_channels,
+    };
+
+    beam_incoherent_kernel.cpu(&args, 1);
+}
+
 /* Whether the host's sums are the device's. */
 static bool powers_agree(const struct xbgpu_detected_audit *a)
 {
-    static const struct beam pols[N_POLS] = {{.pol = 0}, {.pol = 1}};
     int64_t powers[BEAM_MAX_PRODUCTS] = {0};
-    uint32_t n_clipped = 0;
 
-    for (size_t i = 0; i < a->n_pieces; i++) {
-        size_t row = i * (size_t)a->config->group_channels * N_POLS;
-        const struct beam_detect_args args = {
-            .form = {.voltages = a->pieces[i].voltages,
-                     .coefficients = a->coefficients + row * a->layout->n_ants * 2,
-                     .exponents = a->exponents + row,
-                     .beams = pols,
-                     .saturated = &n_clipped,
-                     .first_spectrum = (uint64_t)a->pieces[i].first,
-                     .format = a->layout->format,
-                     .n_beams = N_POLS,
-                     .n_ants = (uint32_t)a->layout->n_ants,
-                     .n_chan = (uint32_t)a->config->group_channels,
-                     .n_spectra = (uint32_t)a->pieces[i].n_padded,
-                     .n_batches = 1},
-            .powers = powers,
-            .first = (uint64_t)a->first,
-            .products = (enum beam_products)a->config->products,
-            .n_windows = 1,
-            .window_spectra = (uint32_t)a->config->window_spectra,
-            .group_channels = (uint32_t)a->config->group_channels,
-        };
-        beam_detect_kernel.cpu(&args, 1);
-    }
+    for (size_t i = 0; i < a->n_pieces; i++)
+        if (a->weights)
+            add_incoherent(a, i, powers);
+        else
+            add_coherent(a, i, powers);
     return memcmp(powers, a->powers + a->window * a->sizes.n_products, a->sizes.n_products * sizeof(*powers)) == 0;
 }
 

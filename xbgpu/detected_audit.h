@@ -1,21 +1,22 @@
 /* detected_audit.h - one power of detected beams of a heap, made again by the host out of pinned memory.
  *
- * Powers are exact, so the plain C twins of beam_detect and beam_finish make the same bits.
- * Flow:      heap opens: draw a beam, a window and a group of channels --> with each launch of beam_detect: take copies
- *            voltages as received, and queues the download of coefficients --> heap ends: fetch queues the download of
- *            the drawn beam's and group's powers, of all windows --> heap is in host memory: agrees
+ * Powers are exact, so the plain C twins of beam_detect, beam_incoherent and beam_finish make the same bits.
+ * Flow:      heap opens: draw a beam, a window and a group of channels --> with each launch of beam_detect or
+ *            beam_incoherent: take copies voltages as received, and queues the download of coefficients or weights -->
+ *            heap ends: fetch queues the download of the drawn beam's and group's powers, of all windows --> heap is in
+ *            host memory: agrees
  * Compared:  the powers of the window with the host's, all products; and what beam_finish made of the powers of all
  *            windows with the heap.
  * Finds:     what changes voltages, sums or powers in upload, device memory, kernels and download, where the draw hits it.
- * Misses:    wrong coefficients: the device's are used.
+ * Misses:    wrong coefficients and weights: the device's are used.
  * Cost:      a heap at a time; one in so many that the audit moves at most DETECTED_AUDIT_BYTES_PER_S of data time.  A
  *            stream whose windows and groups take more than DETECTED_AUDIT_BYTES has none.  A window is left out that
- *            more than DETECTED_AUDIT_PIECES launches make.  Incoherent beams have none.
+ *            more than DETECTED_AUDIT_PIECES launches make.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_AUDIT_H
 #define XBGPU_DETECTED_AUDIT_H
 
-#include "kernels/beamform/beam_detect.h"
+#include "kernels/beamform/beam_incoherent.h"
 #include "xbgpu/draw.h"
 #include "xbgpu/layout.h"
 #include "xbgpu/output.h"
@@ -47,10 +48,11 @@ struct xbgpu_detected_audit {
     size_t n_pieces, n_padded;
     struct xbgpu_audit_piece pieces[DETECTED_AUDIT_PIECES];
     uint8_t *voltages;
-    int16_t *coefficients; /* pinned: [piece][chan][pol][ant][re, im] */
-    int32_t *exponents;    /* pinned: [piece][chan][pol] */
-    int64_t *powers;       /* pinned: [window][product] */
-    void *made;            /* [window][product], as they are sent */
+    int16_t *coefficients;                   /* of coherent beams.  Pinned: [piece][chan][pol][ant][re, im] */
+    int32_t *exponents;                      /* of coherent beams.  Pinned: [piece][chan][pol] */
+    struct beam_incoherent_weights *weights; /* of the incoherent beam.  Pinned: [piece][ant] */
+    int64_t *powers;                         /* pinned: [window][product] */
+    void *made;                              /* [window][product], as they are sent */
 };
 
 /* Returns 0 or negative errno; fini follows in either case, and accepts zeros. */
@@ -70,6 +72,12 @@ void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *h
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
                                const int16_t *coefficients, const int32_t *exponents);
+
+/* As xbgpu_detected_audit_take(), of the incoherent beam. */
+void xbgpu_detected_audit_take_incoherent(struct xbgpu_detected_audit *audit, const void *heap,
+                                          struct device_stream *compute, const struct xbgpu_output_input *input,
+                                          int64_t input_first, int64_t begin, int64_t end,
+                                          const struct beam_incoherent_weights *weights);
 
 /* 'heap' has ended with these powers, for which 'download' waits: [window][beam][cell] on the device.  A window of which
  * nothing came is left out. */

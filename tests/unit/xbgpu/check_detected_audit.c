@@ -13,7 +13,6 @@
 #define N_SPECTRA 16
 #define N_BATCHES 3
 #define N_HISTORY 1
-#define N_BEAMS   2
 #define N_WINDOWS 3
 #define N_ROUNDS  150                               /* inputs */
 #define MAX_BYTES (N_CHAN * N_SPECTRA * N_POLS * 2) /* of a heap */
@@ -26,17 +25,19 @@ static const char yaml[] = "time: {sync_time: 0, adc_sample_rate: 1e6}\n"
                            "       channel_offset: 8, spectra_per_heap: 16, samples_between_spectra: 128,\n"
                            "       batches_per_chunk: 3, %s}\n"
                            "outputs: [{name: x, integration_batches: 3, destination: 239.1.1.2}]\n"
-                           "detected: [{name: d, beams: 2, windows: 3, destination: 239.1.1.3, %s}]\n"
+                           "detected: [{name: d, windows: 3, destination: 239.1.1.3, %s}]\n"
                            "steering: {grid_batches: 1}\n"
                            "send: {pcap_file: /dev/null}\n";
 
 static const struct {
     const char *recv, *stream;
 } cases[] = {
-    {"sample_bits: 8", "spectra: 7, products: IQUV, channels: 2"},
-    {"sample_bits: 8", "spectra: 70, products: IQUV, channels: 2, format: uint8"}, /* of several inputs */
-    {"sample_bits: 4", "spectra: 33, products: power_1, channels: 4"},
-    {"sample_bits: 4, sample_encoding: offset", "spectra: 16, products: I, format: uint8"},
+    {"sample_bits: 8", "beams: 2, spectra: 7, products: IQUV, channels: 2"},
+    {"sample_bits: 8", "beams: 2, spectra: 70, products: IQUV, channels: 2, format: uint8"}, /* of several inputs */
+    {"sample_bits: 4", "beams: 2, spectra: 33, products: power_1, channels: 4"},
+    {"sample_bits: 4, sample_encoding: offset", "beams: 2, spectra: 16, products: I, format: uint8"},
+    {"sample_bits: 8", "kind: incoherent, spectra: 7, products: IQUV, channels: 2"},
+    {"sample_bits: 4", "kind: incoherent, spectra: 70, products: power_0, format: uint8"},
 };
 
 static struct rig {
@@ -51,7 +52,7 @@ static struct rig {
     size_t n_made;
 } rig;
 
-/* Beams with rates, so that each batch has coefficients of its own. */
+/* Beams with rates, so that each batch has coefficients of its own.  An incoherent beam has weights only. */
 static void steer(size_t beam)
 {
     struct beam_steering steering[N_POLS * N_ANTS];
@@ -74,7 +75,7 @@ static void rig_open(size_t i)
     rig.stream = rig.detected->streams;
     rig.stream->audit.step_heaps = 1; /* not in real time */
     rig.batch = FIRST + (int64_t)random_below(1000);
-    for (size_t beam = 0; beam < N_BEAMS; beam++)
+    for (size_t beam = 0; beam < rig.stream->sizes.n_beams; beam++)
         steer(beam);
 }
 
@@ -179,7 +180,7 @@ TEST(finds_a_bit_of_a_power, .end = ARRAY_LEN(cases))
         process(true);
         for (; rig.n_made > 0; rig.n_made--) {
             struct powers *made = next_made();
-            bool is_drawn_one = random_below(2);
+            bool is_drawn_one = random_below(z->n_beams) == 0;
             size_t beam = is_drawn_one ? a->beam : 1 - a->beam,
                    cell = random_below(z->n_products) * z->n_groups + a->group;
             size_t row = beam * N_WINDOWS + random_below(N_WINDOWS);
