@@ -392,12 +392,33 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
+/* Weights and gain may have been kept of a stream of the same name with shorter windows. */
+static bool limit_amplitudes(struct xbgpu_beam_settings *s)
+{
+    bool good = true;
+
+    for (size_t i = 0; s->is_incoherent && i < s->n; i++)
+        good = good && s->weights[i] * s->gain * s->gain <= s->max_amplitude;
+    if (good)
+        return true;
+    log_warning(
+        "beam %s: weights and gain that were kept are left out: a weight times the square of the gain must be at "
+        "most %g",
+        s->name, s->max_amplitude);
+    for (size_t i = 0; i < s->n; i++)
+        s->weights[i] = 1;
+    s->gain = 1;
+    return false;
+}
+
 int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
                               size_t why_bytes)
 {
     struct reading r = {.all = all};
     int err = table_file_read(path, read_row, &r, why, why_bytes);
 
+    for (size_t b = 0; b < all->n; b++)
+        r.left_out = !limit_amplitudes(&all->items[b]) || r.left_out;
     *whole = !r.left_out;
     return err;
 }

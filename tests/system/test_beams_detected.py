@@ -382,22 +382,24 @@ def test_wrong_requests_of_incoherent_beams(daemon, work):
     fed.end()
 
 
-def test_kept_settings_of_another_kind(daemon, work, rng):
-    """An incoherent beam leaves out delays and negative weights that were kept of a coherent one of its name."""
+@pytest.mark.parametrize("kept, taken", [((1, 2, -3, 4, 0), (1, 1, 1, 4, 0)), ((100000, 2, 3, 4, 0), (1, 1, 1, 1, 1))])
+def test_kept_settings_of_another_kind(kept, taken, daemon, work, rng):
+    """An incoherent beam leaves out delays and negative weights that were kept of a coherent one of its name, and all weights
+    if one is beyond the limit."""
     stream = {"products": "I", "spectra": 24, "windows": 4}
     config = detected_config([stream], state={"directory": str(work / "state")})
     (work / "state").mkdir()
     voltages, present = random_voltages(rng, config, 12, 5), np.ones((12, N_ANTS), bool)
     fed = Fed(daemon, config, work, "before")
     with fed.client() as client:
-        client.request("beam-weights", "powers0.0", 1, 2, -3, 4, 0)
+        client.request("beam-weights", "powers0.0", *kept)
         client.request("beam-delays", "powers0.0", "0:0", "1e-9:0", "0:0", "0:0", "0:0")
     fed.end()
     config["detected"][0]["kind"] = "incoherent"
     fed = Fed(daemon, config, work, "after")
     fed.write(scenario.feng_heaps(config, 0, voltages, present))
     found = fed.end()
-    weights = beammodel.incoherent_weights(np.stack([[1, 1, 1, 4, 0]] * 2, -1))  # 1: left out
+    weights = beammodel.incoherent_weights(np.stack([taken] * 2, -1))
     check_stream(config, 0, heaps_of(config, found, 0),
                  [incoherent_model(config, stream, 0, voltages, present, weights[None])])
 
