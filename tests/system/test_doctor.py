@@ -629,13 +629,14 @@ def test_output_into_another_input(files):
     assert found["status"] == "fail" and "the program would receive its own output" in found["found"]
 
 
-def test_beam_into_an_input(files):
+@pytest.mark.parametrize("section, keys", [("beams", {"pol": 0}), ("detected", {"beams": 2})])
+def test_beam_into_an_input(section, keys, files):
     """A beam to the group of another program's input, and one that nobody can enable."""
     files = files()
     pol0 = files.config("fgpu1")["antennas"][0]["pol0"]
-    beams = [{"name": "bx", "pol": 0, "destination": pol0},
-             {"name": "by", "pol": 1, "destination": harness.groups(), "send_enabled": False}]
-    files.layout.overrides = {"xbgpu0": {"beams": beams}}
+    beams = [{"name": "bx", "destination": pol0} | keys,
+             {"name": "by", "destination": harness.groups(), "send_enabled": False} | keys]
+    files.layout.overrides = {"xbgpu0": {section: beams}}
     report = Report("config", *files.write("fgpu1", "xbgpu0"))
     found = report.get("config.destinations")
     assert found["status"] == "fail" and f"output bx of xbgpu0.doctor.yaml goes to {pol0}" in found["found"], found

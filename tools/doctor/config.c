@@ -375,6 +375,9 @@ static void check_enabled(struct doctor *doctor, const struct doctor_file *file)
     for (size_t b = 0; b < file->xbgpu.beams.n; b++)
         check_sent(doctor, file, xbgpu_config_beam(&file->xbgpu, b)->name,
                    &xbgpu_config_beam(&file->xbgpu, b)->send_enabled);
+    for (size_t i = 0; i < file->xbgpu.detected.n; i++)
+        check_sent(doctor, file, xbgpu_config_detected(&file->xbgpu, i)->name,
+                   &xbgpu_config_detected(&file->xbgpu, i)->send_enabled);
 }
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
@@ -446,6 +449,10 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     for (size_t b = 0; from->kind == DOCTOR_XBGPU && b < from->xbgpu.beams.n; b++) {
         const struct xbgpu_config_beam *beam = xbgpu_config_beam(&from->xbgpu, b);
         check_crossing(doctor, from, beam->name, "destination", &beam->destination, to);
+    }
+    for (size_t i = 0; from->kind == DOCTOR_XBGPU && i < from->xbgpu.detected.n; i++) {
+        const struct xbgpu_config_detected *stream = xbgpu_config_detected(&from->xbgpu, i);
+        check_crossing(doctor, from, stream->name, "destination", &stream->destination, to);
     }
 }
 
