@@ -259,12 +259,13 @@ static void look(struct beamrec *b)
     struct record_health_counts counts = {
         .n_dumps = counter_get(&writer->batches) + counter_get(&writer->unwritten_batches),
         .n_lost = counter_get(&writer->unwritten_batches),
+        .n_refused = record_recv_count_refused(receiver_get_stats(b->receiver)->rejects),
     };
     static const struct assembler_stats none;
     char text[WHY_BYTES];
 
     for (size_t i = 0; i < beamrec_config_n_streams(b->config); i++)
-        counts.n_refused += record_recv_count_refused(receiver_get_stats(b->receiver), &b->inputs[i].stats);
+        counts.n_refused += record_recv_count_refused(b->inputs[i].stats.rejects);
     record_health_poll(&b->health, &counts);
     gauge_set(&b->healthy, record_health_is_good(&b->health));
     if (record_health_is_silent(&b->health))

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-uint64_t record_recv_count_refused(const struct receiver_stats *receiver, const struct assembler_stats *assembler)
+uint64_t record_recv_count_refused(const struct counter *rejects)
 {
     static const enum reject reasons[] = {REJECT_HEAP_SIZE,  REJECT_ALIGNMENT,     REJECT_BAD_TIMESTAMP,
                                           REJECT_BAD_SOURCE, REJECT_BAD_FREQUENCY, REJECT_CRC,
@@ -13,7 +13,7 @@ uint64_t record_recv_count_refused(const struct receiver_stats *receiver, const 
     uint64_t n_refused = 0;
 
     for (size_t i = 0; i < ARRAY_LEN(reasons); i++)
-        n_refused += counter_get(&receiver->rejects[reasons[i]]) + counter_get(&assembler->rejects[reasons[i]]);
+        n_refused += counter_get(&rejects[reasons[i]]);
     return n_refused;
 }
 

@@ -242,7 +242,8 @@ static void look(struct visrec *v)
     const struct record_health_counts counts = {
         .n_dumps = counter_get(&writer->dumps) + counter_get(&writer->unwritten_dumps),
         .n_lost = counter_get(&writer->unwritten_dumps),
-        .n_refused = record_recv_count_refused(receiver_get_stats(v->receiver), &v->assembler_stats),
+        .n_refused = record_recv_count_refused(receiver_get_stats(v->receiver)->rejects) +
+                     record_recv_count_refused(v->assembler_stats.rejects),
     };
 
     record_health_poll(&v->health, &counts);
