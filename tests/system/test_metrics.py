@@ -107,15 +107,29 @@ def test_derived(ended):
     assert xbgpu.get("xbgpu_input_samples_total") == 512 * 32 * 2 * xbgpu.get("xbgpu_input_heaps_total") > 0
 
 
+SECTIONS = {"inputs": "input_", "fengs": "feng_", "receivers": "input_", "antennas": "", "other": ""}
+
+
+def at_once(engine):
+    """/status.json, and metrics of the same time: descriptors leave every 5 s."""
+    def packets(status):
+        return [stream["packets"]["total"] for stream in status["streams"]]
+
+    def look():
+        before, metrics, after = engine.status(), engine.metrics(), engine.status()
+        return packets(before) == packets(after) and (before, metrics)
+
+    return harness.until(look, engine.status)
+
+
 def test_status_equals_metrics(ended):
-    sections = {"inputs": "input_", "fengs": "feng_", "receivers": "input_", "antennas": "", "other": ""}
     for name in demo_array.ENGINES:
         program = name[:-1]
-        status, metrics = ended[name].status(), ended[name].metrics()
+        status, metrics = at_once(ended[name])
         assert status["program"] == program and status["state"] == "running" and status["healthy"] is True
         assert status["pid"] == ended[name].process.pid
         n_compared = 0
-        for section, prefix in (sections | {"streams": "output_" if program == "fgpu" else "output_x_"}).items():
+        for section, prefix in (SECTIONS | {"streams": "output_" if program == "fgpu" else "output_x_"}).items():
             objects = status.get(section, [])
             for thing in objects if isinstance(objects, list) else [objects]:
                 own = {k: v for k, v in thing.items() if isinstance(v, str) and k != "state"}
