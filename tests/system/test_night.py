@@ -175,6 +175,7 @@ def test_full_disk(small_disk, demo, daemon, work):  # noqa: F811
         page.wait_for_function("() => document.getElementById('hour').textContent.includes('disk full')")
         row, = [t for t in night.status("visrec")["troubles"] if t["where"] == "recorder"]
         assert row["n_minute"] == 0 and row["n_hour"] == row["total"] == count("unwritten_dumps")
+        assert "make room" in row["advice"] and 0 <= row["last"] - row["since"] < 60
         assert not page.complaints, page.complaints
 
 
