@@ -43,10 +43,13 @@ ALL_LDFLAGS = $(HARDEN_LDFLAGS) -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SA
 
 # Every object depends on this file, which changes only when the flags do.
 FLAGS := $(BUILD)/flags
+in_lines = tr -s ' ' '\n' < $(1) | sort -u
 $(FLAGS): FORCE
 	@mkdir -p $(@D)
-	@echo '$(subst ','\'',$(CC) $(ALL_CFLAGS) CUDA=$(CUDA) VERBS=$(VERBS) VULKAN=$(VULKAN_CFLAGS) $(prefix))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(CC) $(ALL_CFLAGS) CUDA=$(CUDA) VERBS=$(VERBS) VULKAN=$(VULKAN_CFLAGS) $(prefix))' > $@
+	@echo '$(subst ','\'',$(CC) $(ALL_CFLAGS) CUDA=$(CUDA) VERBS=$(VERBS) VULKAN=$(VULKAN_CFLAGS) $(prefix))' > $@.new
+	@if cmp -s $@.new $@; then rm $@.new; exit; fi; \
+	[ ! -e $@ ] || echo "  FLAGS   all is compiled again, these differ:" $$({ $(call in_lines,$@); $(call in_lines,$@.new); } | sort | uniq -u); \
+	mv $@.new $@
 
 # Said once, instead of what a compiler says of each header.  libev has no file for pkg-config.
 libraries:

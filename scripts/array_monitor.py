@@ -86,7 +86,6 @@ DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
 UNIT = "{{ $labels.program }}@{{ $labels.engine }}"
 JOURNAL = f"journalctl -u {UNIT} -n 50"
 CLOCK_COMMAND = "chronyc tracking"
-DISK_COMMAND = "df -h /var/lib/cbf/{{ $labels.engine }}"
 FEED = ", antenna, pol"
 WHO = "{{ $labels.engine }} on {{ $labels.host }}"
 INPUT = "antenna {{ $labels.antenna }} pol {{ $labels.pol }}"
@@ -120,7 +119,7 @@ def recorder_rules(name, program, written, data, file, strange):
     """Alerts that both kinds of recorders have."""
     return [
         Rule(f"{name}DiskFull", rate(f"{program}_unwritten_{written}_total") + " > 0", "0s", "critical",
-             f"{WHO} loses {written}: its disk is full", f"the disk of {file}: remove or move recordings", DISK_COMMAND),
+             f"{WHO} loses {written}: its disk is full", f"the disk of {file}: remove or move recordings"),
         Rule(f"{name}Slow", rate(f"{program}_rejected_packets_total", ', reason="no_chunk"') + " > 0", "0s", "critical",
              f"{WHO} loses {written}: it does not keep up", "its disk is too slow, or other programs write to it",
              "iostat -x 1 3"),

@@ -90,9 +90,9 @@ def daemon(work):
 @pytest.fixture
 def fake_cuda(work, monkeypatch):
     """fake_cuda(settings): the cuda device of daemons from here on needs no GPU (tests/fakes/cuda), and its kernels are
-    the CUDA variants.  Skips where it was not built."""
-    if not harness.FAKE_CUDA.exists() or not shutil.which("g++"):
-        pytest.skip("built without the CUDA toolkit, or there is no g++")
+    the CUDA variants.  Skips where they cannot run."""
+    if why := harness.why_no_fake_cuda():
+        pytest.skip(why)
     for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree
         (work / name).symlink_to(harness.ROOT / name)
 

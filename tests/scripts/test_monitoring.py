@@ -384,7 +384,7 @@ def test_disk_full(night, promtool):
         "stage": "recorders",
         "since": "1970-01-01 00:00:30 +0000 UTC",
         "where": "the disk of output.file: remove or move recordings",
-        "command": "ssh store df -h /var/lib/cbf/recorder"})]))
+        "command": "ssh store cbf-doctor loss /etc/cbf/recorder.yaml"})]))
 
 
 @SIZES
@@ -503,26 +503,15 @@ def test_recorders(night, promtool, program, written, prefix):
 
 
 CUT_S = 11  # the first scrape after the cut, in the recordings
+LOST_S = 6  # the first scrape after the first lost dump
 
 
-@pytest.mark.parametrize("recording, name, labels", [("polarisation_cut", "PolarisationSilent", {"pol": "1"}),
-                                                     ("feed_cut", "FeedSilent", {})])
-def test_recorded(work, promtool, recording, name, labels):
-    """What Prometheus scraped once a second of tests/netns/three_hosts.yaml, whose m001 lost one or both polarisations.
-
-    The chunks are long, and the F-engine closes its window 2 s after the last packet."""
+def check_recorded(work, promtool, recording, expected):
+    """Holds the rules of tests/netns/three_hosts.yaml to what was scraped once a second.  'expected': (seconds, a selector of
+    alerts, those of them that fire then, as (name, labels))."""
     test_array.generate(harness.ROOT / "tests/netns/three_hosts.yaml", work / "made")
     lines = (harness.ROOT / f"tests/scripts/recorded/{recording}.txt").read_text().splitlines()
     rows = [dict(zip(("series", "values"), re.fullmatch(r"(\w+\{.*}) (.*)", line).groups())) for line in lines]
-    host, x0, x1 = ({"array": "three", "host": host, "engine": engine, "program": program} for host, engine, program in
-                    (("h1", "f0", "fgpu"), ("h1", "x0", "xbgpu"), ("h3", "x1", "xbgpu")))
-    named = host | {"antenna": "m001"} | labels
-    gone = {"array": "three", "antenna": "m001", "feng": "1", "host": "h1", "engine": "f0"}
-    lost = [("FeedLostOnTheWay", host | {"antenna": "m001", "pol": pol}) for pol in labels.get("pol", "01")]
-    expected = [(CUT_S - 1, "", []), (CUT_S + 5, ', alertname="FeedLostOnTheWay"', lost),
-                (CUT_S + 6, f', alertname="{name}"', [(name, named)]),
-                (CUT_S + 8, ', severity="critical"', [(name, named), ("AntennaSilent", gone)]),
-                (CUT_S + 8, ', alertname="DumpsIncomplete"', [("DumpsIncomplete", x | {"stream": "vis"}) for x in (x0, x1)])]
     path = work / "made/prometheus/test.yaml"
     path.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "evaluation_interval": "1s", "tests": [
         {"interval": "1s", "input_series": rows, "promql_expr_test": [
@@ -530,6 +519,30 @@ def test_recorded(work, promtool, recording, name, labels):
              "exp_samples": [{"labels": "{" + text_of({"alertname": alert} | who) + "}", "value": 1} for alert, who in alerts]}
             for at_s, which, alerts in expected]}]}))
     promtool("test", "rules", path)
+
+
+@pytest.mark.parametrize("recording, name, labels", [("polarisation_cut", "PolarisationSilent", {"pol": "1"}),
+                                                     ("feed_cut", "FeedSilent", {})])
+def test_recorded(work, promtool, recording, name, labels):
+    """What Prometheus scraped of tests/netns/three_hosts.yaml, whose m001 lost one or both polarisations.
+
+    The chunks are long, and the F-engine closes its window 2 s after the last packet."""
+    host, x0, x1 = ({"array": "three", "host": host, "engine": engine, "program": program} for host, engine, program in
+                    (("h1", "f0", "fgpu"), ("h1", "x0", "xbgpu"), ("h3", "x1", "xbgpu")))
+    named = host | {"antenna": "m001"} | labels
+    gone = {"array": "three", "antenna": "m001", "feng": "1", "host": "h1", "engine": "f0"}
+    lost = [("FeedLostOnTheWay", host | {"antenna": "m001", "pol": pol}) for pol in labels.get("pol", "01")]
+    check_recorded(work, promtool, recording, [
+        (CUT_S - 1, "", []), (CUT_S + 5, ', alertname="FeedLostOnTheWay"', lost),
+        (CUT_S + 6, f', alertname="{name}"', [(name, named)]),
+        (CUT_S + 8, ', severity="critical"', [(name, named), ("AntennaSilent", gone)]),
+        (CUT_S + 8, ', alertname="DumpsIncomplete"', [("DumpsIncomplete", x | {"stream": "vis"}) for x in (x0, x1)])])
+
+
+def test_recorded_full_disk(work, promtool):
+    """What visrec showed in tests/system/test_night.py::test_full_disk."""
+    full = [("RecorderDiskFull", {"array": "three", "host": "store", "engine": "r0", "program": "visrec"})]
+    check_recorded(work, promtool, "disk_full", [(LOST_S - 1, "", []), (LOST_S + 3, "", full)])
 
 
 # ---- Dashboards ------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ DEMO = harness.ROOT / "config" / "demo"
 SYNC_TIME = "1760000000"  # in config/demo
 PORT = ":7148"
 ENGINES = ("xbgpu0", "xbgpu1", "fgpu0", "fgpu1")
+RECORDER = "visrec"
 CHANNELS = 1024
 RATE_HZ = 1e6  # of samples
 HALF = 512  # channels of an X-engine
@@ -24,25 +25,29 @@ PATIENT = {"fgpu": {"buffer": 4 << 20, "chunks": 24}, "xbgpu": {"buffer": 4 << 2
 
 
 class Array:
-    """Its processes by name; 'dsim' are overrides of the digitisers' configuration, 'others' of all others'."""
+    """Its processes by name.  'dsim' are overrides of the digitisers' configuration.  The recorder writes to 'recording'; None:
+    there is no recorder."""
 
-    def __init__(self, daemon, work, dsim=None, others=None, katcp=False):
+    def __init__(self, daemon, work, dsim=None, katcp=False, recording=None):
         self.configs = {}
         now = str(int(time.time()))
         delays = work / "m003.delays"
         delays.write_text((DEMO / "m003.delays").read_text().replace(SYNC_TIME, now))
-        for name in (*ENGINES, "dsim"):
+        for name in (*ENGINES, "dsim", *([RECORDER] if recording else [])):
             text = (DEMO / f"{name}.yaml").read_text()
             text = text.replace(SYNC_TIME, now).replace(PORT, f":{harness.PORT}")
             config = yaml.safe_load(text.replace("config/demo/m003.delays", str(delays)))
-            config = harness.merge(config, (dsim or {}) if name == "dsim" else (others or {}))
-            if name != "dsim":
-                if os.geteuid() == 0:
-                    config = harness.merge(config, {"recv": PATIENT[name.rstrip("01")]})
-                    if "fgpu" in name:
-                        config["outputs"][0]["buffers"] = 32
+            if name == RECORDER:
+                config["output"] = {"file": str(recording)}
+            if name in ENGINES and os.geteuid() == 0:
+                config = harness.merge(config, {"recv": PATIENT[name.rstrip("01")]})
+            if name.startswith("fgpu") and os.geteuid() == 0:
+                config["outputs"][0]["buffers"] = 32
+            if name == "dsim":
+                config = harness.merge(config, dsim or {})
+            else:
                 config = harness.merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
-            if katcp:
+            if katcp and "katcp" in config:
                 config["katcp"] = {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}
             else:
                 config.pop("katcp", None)

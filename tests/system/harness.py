@@ -10,6 +10,7 @@ import json
 import os
 import select
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -488,6 +489,13 @@ def directly(config):
 
 
 SYNCHRONISED, UNSYNCHRONISED = 0, 5  # as adjtimex(2) returns
+
+
+def why_no_fake_cuda():
+    """Why no daemon can run emulated kernels (tests/fakes/cuda), or None."""
+    if not FAKE_CUDA.exists():
+        return "built without the CUDA toolkit"
+    return None if shutil.which("g++") else "there is no g++, which compiles emulated kernels"
 
 
 class Clock:

@@ -346,6 +346,7 @@ def test_counters_of_a_beam_recorder(files, tmp_path, page_of):  # noqa: F811
         path, *_ = beam_files(files, {"http": {"listen": page_of(text)}}, tmp_path)
         report = Report("loss", path, "--seconds", 0.1)
         assert {f["id"] for f in report.bad() if f["id"].startswith("recorder")} == ids
+        assert all(f"df -h {tmp_path} " in f["fix"] for f in report.bad() if f["id"] == "recorder.unwritten")
 
 
 @pytest.fixture

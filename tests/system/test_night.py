@@ -16,6 +16,7 @@ import browser
 import demo_array
 import harness
 from test_demo_script import demo  # noqa: F401 (a fixture)
+from test_trouble import small_disk  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.skipif(harness.SANITIZED, reason="clocks are preloaded, which a sanitizer's runtime does not allow")
 
@@ -25,10 +26,11 @@ F, X = "digitiser to F-engine", "F-engine to X-engine"
 
 
 class Night:
-    """The demonstration's array, and scripts/demo turned to it."""
+    """The demonstration's array, and scripts/demo turned to it.  With 'recording' a recorder writes there."""
 
-    def __init__(self, demo, daemon, work):  # noqa: F811
-        self.array = demo_array.Array(daemon, work, katcp=True).start(*demo_array.ENGINES, "dsim")
+    def __init__(self, demo, daemon, work, recording=None):  # noqa: F811
+        self.names = demo_array.ENGINES + ((demo_array.RECORDER,) if recording else ())
+        self.array = demo_array.Array(daemon, work, katcp=True, recording=recording).start(*self.names, "dsim")
         port = lambda name, section: int(self.array.configs[name][section]["listen"].split(":")[1])
         demo.OUT = str(work)
         demo.PAGES = {name: port(name, "http") for name in demo_array.ENGINES}
@@ -39,20 +41,20 @@ class Night:
         return self.array[name].status()
 
     def totals(self):
-        """What each engine has counted of each trouble."""
-        return {(name, t["where"], t["stage"], t["what"]): t["total"] for name in demo_array.ENGINES if self.runs(name)
+        """What each program has counted of each trouble."""
+        return {(name, t["where"], t["stage"], t["what"]): t["total"] for name in self.names if self.runs(name)
                 for t in self.status(name)["troubles"]}
 
     def runs(self, name):
         return self.array[name].process.poll() is None
 
     def is_named(self, name, where, stage, before):
-        """Whether an engine tells a new trouble of a place, or more of one that was there before."""
+        """Whether a program tells a new trouble of a place, or more of one that was there before."""
         return any(where in t["where"] and t["stage"] == stage and t["advice"] and t["since"]
                    and t["total"] > before.get((name, t["where"], stage, t["what"]), 0) for t in self.status(name)["troubles"])
 
     def fault(self, what, make, pages, expected):
-        """Makes a fault.  Waits until all of 'expected', (engine, where, stage), are told, and until each page's banner has
+        """Makes a fault.  Waits until all of 'expected', (program, where, stage), are told, and until each page's banner has
         its words."""
         before, broken = self.totals(), time.monotonic()
         make()
@@ -70,11 +72,11 @@ class Night:
         fengs = lambda: self.status("xbgpu0")["fengs"]
         harness.until(lambda: not any(f["state"] in ("silent", "dead") for f in fengs()), fengs)
 
-    def doctor(self):
-        """What cbf-doctor says of the running engines, in one text."""
-        files = [str(self.work / f"{name}.yaml") for name in demo_array.ENGINES]
-        return subprocess.run([str(harness.BUILD / "cbf-doctor"), "loss", *files, "--quiet", "--seconds", "1"], capture_output=True, text=True,
-                              timeout=harness.TIMEOUT_S, check=False).stdout
+    def doctor(self, names=demo_array.ENGINES, seconds=1):
+        """What cbf-doctor says of running programs, in one text."""
+        files = [str(self.work / f"{name}.yaml") for name in names]
+        return subprocess.run([str(harness.BUILD / "cbf-doctor"), "loss", *files, "--quiet", "--seconds", str(seconds)],
+                              capture_output=True, text=True, timeout=harness.TIMEOUT_S, check=False).stdout
 
 
 @pytest.fixture
@@ -134,6 +136,47 @@ def test_demo_array(night):
                 assert time.monotonic() < began + 5 * harness.TIMEOUT_S
                 time.sleep(0.1)
         f0.wait_for_function("() => document.getElementById('hour').textContent.includes('m001 pol 0')")
+
+
+def test_full_disk(small_disk, demo, daemon, work):  # noqa: F811
+    """The recorder's disk runs full, and has room again."""
+    night, ballast, lost = Night(demo, daemon, work, small_disk / "night.uvh5"), small_disk / "ballast", []
+    recorder, clock = night.array["visrec"], night.array.clocks["visrec"]
+    count = lambda name: recorder.metrics().get(f"visrec_{name}_total")
+
+    def fill():
+        with ballast.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space left"):
+            while True:
+                file.write(bytes(1 << 16))
+        harness.until(lambda: count("unwritten_dumps") > 0, "a dump without room")
+        lost.append(time.monotonic())
+
+    with browser.page() as page:
+        page.set_default_timeout(150000)
+        page.goto(night.array.url("visrec"))
+        harness.until(lambda: count("dumps") >= 1, "a dump in the file")
+        night.fault("a full disk", fill, [(page, "disk full")], [("visrec", "recorder", "recorder")])
+        assert page.locator("#state").text_content() == "Not recording"
+        said, took_s = night.doctor(["visrec"], 0.1), time.monotonic() - lost[0]
+        assert re.search(rf"warn +recorder\.unwritten +visrec\.yaml +\d+ dumps .*\n.*\n.*{small_disk}\n"
+                         rf" +fix +df -h {small_disk} ", said), said
+        print(f"a full disk: cbf-doctor names it {took_s:.1f} s after the first lost dump")
+        assert took_s < LIMIT_S
+        ballast.unlink()
+        n_before = count("dumps")
+        harness.until(lambda: count("dumps") > n_before, "dumps after there is room")
+        page.wait_for_selector("#state:has-text('Lost data')")
+
+        # An hour after the first lost dump.
+        clock.set(0, harness.SYNCHRONISED, HOUR_S - 10 - int(time.monotonic() - lost[0]))
+        # A busy machine costs the array other heaps, which are told in yellow.
+        page.wait_for_function("() => ['ok', 'warn'].includes(document.getElementById('banner').dataset.state)")
+        print(f"a full disk: calm after {time.monotonic() - lost[0] - took_s:.1f} s")
+        page.wait_for_function("() => document.getElementById('hour').textContent.includes('disk full')")
+        row, = [t for t in night.status("visrec")["troubles"] if t["where"] == "recorder"]
+        assert row["n_minute"] == 0 and row["n_hour"] == row["total"] == count("unwritten_dumps")
+        assert "make room" in row["advice"] and 0 <= row["last"] - row["since"] < 60
+        assert not page.complaints, page.complaints
 
 
 def test_many_antennas(daemon, work):

@@ -486,6 +486,7 @@ def check_recorder(page, array):
     lost, full = trouble("X-engine to recorder", "heaps missing"), trouble("recorder", "dumps not written, disk full", "bad")
     lost_words = "X-engine to recorder: 5 heaps missing, the last 3 s ago"
     full_words = "recorder: 5 dumps not written, disk full, the last 3 s ago"
+    writes = lambda n, n_lost: f"s.other.dumps = {{total: 9, per_s: {n}}}; s.other.unwritten_dumps = {{total: 5, per_s: {n_lost}}}; "
     for change, *said in [
             ("", "idle", "No data", "no visibilities have arrived"),
             (heaps, "ok", "Recording", "nothing is lost"),
@@ -493,7 +494,9 @@ def check_recorder(page, array):
             (heaps + stopped + lost, "bad", "No data", "no visibilities have arrived for 10 s; and 1 more trouble below"),
             (heaps + lost, "warn", "Lost data", lost_words),
             (heaps + full + lost, "bad", "Lost data", full_words + "; and 1 more trouble below"),
-            (heaps + full + "s.healthy = false; ", "bad", "Not recording", full_words),
+            (heaps + full + "s.healthy = false; " + writes(0, 2), "bad", "Not recording", full_words),
+            (heaps + full + "s.healthy = false; " + writes(1, 1), "bad", "Not recording", full_words),
+            (heaps + full + "s.healthy = false; " + writes(2, 0), "bad", "Lost data", full_words),
             ("s.healthy = false; ", "bad", "Not recording", "no dump is written; see the log")]:
         check_banner(page, recorder + change, *said)
 

@@ -1,7 +1,6 @@
 """--tune of both daemons: on the cpu there is nothing to measure; on a device that compiles (tests/fakes/cuda, with times
 made up) a choice is kept for each kernel, which the next start takes, whatever has become of the file in between."""
 import re
-import shutil
 import subprocess
 
 import numpy as np
@@ -15,7 +14,7 @@ from test_fgpu import check
 from test_narrowband import NARROW
 
 FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
-fake_cuda = pytest.mark.skipif(not FAKE.exists() or not shutil.which("g++"), reason="built without the CUDA toolkit or g++")
+fake_cuda = pytest.mark.skipif(harness.why_no_fake_cuda() is not None, reason=str(harness.why_no_fake_cuda()))
 
 
 def tune(program, config, work, settings="idle=1"):

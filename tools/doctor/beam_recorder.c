@@ -320,13 +320,27 @@ static void check_recordings(struct doctor *doctor, const struct doctor_file *fi
 
 /* ---- A running recorder ------------------------------------------------------------------------------------------ */
 
+/* The counter does not tell on which disk there was no room. */
+static void check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *page)
+{
+    struct places places = find_places(&file->beam_recorder->config);
+    char directories[PATH_MAX] = "";
+
+    for (size_t i = 0; i < places.n; i++) {
+        size_t used = strlen(directories);
+        snprintf(directories + used, sizeof(directories) - used, "%s%s", used ? " " : "", places.items[i].directory);
+        free(places.items[i].directory);
+    }
+    free(places.items);
+    doctor_recording_check_unwritten(doctor, file, "batches",
+                                     doctor_metrics_sum(page, "beamrec_unwritten_batches_total", NULL), directories);
+}
+
 static void check_counters(struct doctor *doctor, const struct doctor_file *file, const char *page)
 {
     static const struct {
         const char *id, *metric, *labels, *what, *why, *fix;
     } rows[] = {
-        {"recorder.unwritten", "beamrec_unwritten_batches_total", NULL, "batches lost for lack of room",
-         "the disk was full", "df -h; then move old recordings away"},
         {"recorder.slow", "beamrec_rejected_packets_total", "reason=\"no_chunk\"",
          "packets lost because no buffer was free", "the disk is slower than the data",
          "iostat -x 1   # then a faster disk"},
@@ -336,20 +350,20 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
         {"recorder.missing", "beamrec_missing_heaps_total", NULL, "heaps missing",
          "they are filled with the running mean", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
     };
-    size_t n_bad = 0;
+    size_t n_first = doctor->report.n_findings;
 
+    check_unwritten(doctor, file, page);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         double n = doctor_metrics_sum(page, rows[i].metric, rows[i].labels);
         if (!(n > 0))
             continue;
-        n_bad++;
         struct finding *f = doctor_add(doctor, FINDING_WARN, rows[i].id, file->name);
         SAY(f->found, "%.0f %s since the recorder started", n, rows[i].what);
         SAY(f->expected, "none");
         SAY(f->why, "%s", rows[i].why);
         SAY(f->fix, "%s", rows[i].fix);
     }
-    if (n_bad == 0)
+    if (doctor->report.n_findings == n_first)
         doctor_note(doctor, FINDING_OK, "recorder.batches", file->name, "%.0f batches written, nothing lost",
                     doctor_metrics_sum(page, "beamrec_batches_total", NULL));
 }

@@ -313,8 +313,9 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
     double n_dumps = doctor_metrics_sum(page, "visrec_dumps_total", NULL);
     size_t n_first = doctor->report.n_findings;
 
-    add_loss(doctor, file, "recorder.unwritten", doctor_metrics_sum(page, "visrec_unwritten_dumps_total", NULL),
-             "dumps lost for lack of room", "the disk was full", "df -h; then move old recordings away");
+    doctor_recording_check_unwritten(doctor, file, "dumps",
+                                     doctor_metrics_sum(page, "visrec_unwritten_dumps_total", NULL),
+                                     file->recorder->directory);
     add_loss(doctor, file, "recorder.slow",
              doctor_metrics_sum(page, "visrec_rejected_packets_total", "reason=\"no_chunk\""),
              "packets lost because no buffer was free", "the disk is slower than the data",

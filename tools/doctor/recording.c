@@ -139,3 +139,15 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
     SAY(f->why, "a recorder that systemd starts again refuses to overwrite the file of before, and stays failed");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }
+
+void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *what, double n,
+                                      const char *directories)
+{
+    if (!(n > 0))
+        return;
+    struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.unwritten", file->name);
+    SAY(f->found, "%.0f %s lost since the recorder started", n, what);
+    SAY(f->expected, "none");
+    SAY(f->why, "there was no room on the disk of %s", directories);
+    SAY(f->fix, "df -h %s   # then move old recordings away", directories);
+}

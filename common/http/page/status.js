@@ -612,9 +612,11 @@ function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
 
-/* A recorder's inputs have no labels, and its heaps come as seldom as dumps: that they have stopped is in the history. */
+/* A recorder's inputs have no labels, and its heaps come as seldom as dumps: that they have stopped is in the history.
+ * After a loss /healthz stays bad for seconds in which dumps are written again. */
 function states_of_recorder(s) {
-  if (!s.healthy) {
+  const { dumps, unwritten_dumps } = s.other || {}, writes = per_s(dumps) > 0 && !(per_s(unwritten_dumps) > 0);
+  if (!s.healthy && !writes) {
     const [lately = { why: "no dump is written; see the log", places: [], covers: () => false }] = states_lately(s);
     return [{ ...lately, level: "bad", headline: "Not recording" }];
   }
