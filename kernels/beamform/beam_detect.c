@@ -100,11 +100,16 @@ const struct kernel beam_detect_kernel = {
 
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
 {
-    beamform_shape_constants(&args->form, BEAMFORM_TILE_GROUPS, constants);
+    beamform_constants(&args->form, constants);
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
+/* Where voltages are held, shared memory has a pair of groups for each turn. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
-    return beamform_shape_grid(&args->form, BEAMFORM_TILE_GROUPS);
+    struct kernel_grid grid = beamform_grid(&args->form);
+
+    if (beamform_holds(&args->form))
+        grid.shared_bytes += BEAMFORM_TILE_GROUPS * (uint32_t)beam_fragments_group_bytes(args->form.n_ants);
+    return grid;
 }

@@ -1,120 +1,275 @@
-/* beam_detect.cu - see beam_detect.h; the sums are those of beamform_tile.h.
+/* beam_detect.cu - see beam_detect.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h.
  *
- * The two groups of a block are polarisations 0 and 1 of the same 8 beams.  So a lane has both polarisations of 8
- * consecutive spectra of a beam.  It adds their products in registers, and adds those to the powers whenever a window
- * ends.  Where one window has all 32 spectra of the warp, four lanes add up first.
+ * Two groups of slots, a pair, are polarisations 0 and 1 of the same 8 beams.  A lane has 8 consecutive spectra of a beam,
+ * and four lanes have the 32 spectra of the warp.  The lane rounds a sample to a word of two 16-bit parts.
+ *
+ * A product of two parts is one with the low byte of the second, and one with its high byte.  So a sum of products is two
+ * 32-bit sums (struct power), which four lanes add to each other.  No sum overflows: a power has 32 spectra of four parts,
+ * 128 * 32767 * 255 < 2^31.  Only the powers of a window are 64-bit integers.
+ *
+ * The windows of a lane's spectra are found once for all beams.  Where one window has all 32 spectra of the warp, four lanes
+ * add up before one of them adds to the powers.
  *
  * Constants: those of beamform.cu; PRODUCTS. */
+#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* of a pair; or of a turn's pair and of the next one's */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
+#if HOLDS
+#include "kernels/beamform/beamform_held.h"
+#endif
 
-#define N_PRODUCTS (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
-#define EVERY_LANE 0xffffffffu
-#define NO_WINDOW  0xffffffffu
+#define N_PRODUCTS    (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
+#define N_SUMS        N_PRODUCTS /* of Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
+#define BLOCKS_PER_SM 3
+#define EVERY_LANE    0xffffffffu
+#define TO_INTEGER    12582912.0f /* 1.5 * 2^23: the sum has no bits behind the point */
 
-/* The window of a spectrum of the batch, or NO_WINDOW. */
-static __device__ __forceinline__ uint32_t window_of(const struct beam_detect_args &args, uint32_t batch, uint32_t s)
+/* The lane's spectra of a piece that are in windows: [begin, end) of 8. */
+struct span {
+    int begin, end;
+    uint32_t window; /* of 'begin' */
+    int window_end;  /* may be behind the 8 spectra */
+    bool is_whole;   /* all spectra of the warp are in this window */
+};
+
+/* The lane's 8 spectra of a pair: [pol][spectrum], the real part in the lower half of a word. */
+struct samples {
+    uint32_t words[TILE_GROUPS][LANE_SPECTRA];
+};
+
+/* The group of channels of the block. */
+struct cell {
+    uint32_t group, n_groups;
+};
+
+/* 256 high + low. */
+struct power {
+    int low, high;
+};
+
+/* Its division is done once: 'opaque' keeps it out of the loops. */
+static __device__ __forceinline__ struct cell find_cell(const struct beam_detect_args &args, const struct place &place)
 {
-    const uint64_t spectrum = args.form.first_spectrum + (uint64_t)batch * args.form.n_spectra + s;
+    struct cell cell;
 
-    if (s >= args.form.n_spectra || spectrum < args.first)
-        return NO_WINDOW;
-    const uint64_t window = (spectrum - args.first) / args.window_spectra;
-    return window < args.n_windows ? (uint32_t)window : NO_WINDOW;
+    cell.group = opaque(place.chan / args.group_channels);
+    cell.n_groups = opaque(args.form.n_chan / args.group_channels);
+    return cell;
 }
 
-static __device__ __forceinline__ void add_window(const struct beam_detect_args &args, uint32_t chan, uint32_t window,
-                                                  uint32_t beam, const int64_t (&powers)[N_PRODUCTS])
+/* Finds the windows of the lane's spectra from 's' of the batch on. */
+static __device__ __forceinline__ struct span find_span(const struct beam_detect_args &args, uint32_t batch, uint32_t s)
 {
-    const uint32_t n_groups = args.form.n_chan / args.group_channels, group = chan / args.group_channels;
-    const uint64_t row = ((uint64_t)window * (args.form.n_beams / 2) + beam) * N_PRODUCTS;
+    const int64_t from = (int64_t)(args.form.first_spectrum + (uint64_t)batch * args.form.n_spectra + s - args.first);
+    const int64_t left = (int64_t)args.n_windows * args.window_spectra - from;
+    struct span span;
 
-#pragma unroll
-    for (int p = 0; p < N_PRODUCTS; p++)
-        atomicAdd((unsigned long long *)args.powers + (row + p) * n_groups + group, (unsigned long long)powers[p]);
+    span.begin = (int)max((int64_t)0, min((int64_t)LANE_SPECTRA, -from));
+    span.end = s < args.form.n_spectra ? (int)max((int64_t)0, min((int64_t)LANE_SPECTRA, left)) : 0;
+    const uint64_t offset = from > 0 ? (uint64_t)from : 0;
+    span.window = (uint32_t)(offset / args.window_spectra);
+    span.window_end = span.begin + (int)(args.window_spectra - offset % args.window_spectra);
+    const uint32_t window = __shfl_sync(EVERY_LANE, span.window, 0);
+    const bool is_whole = span.begin == 0 && span.end == LANE_SPECTRA && span.window_end >= LANE_SPECTRA;
+    span.is_whole = !__any_sync(EVERY_LANE, !is_whole || span.window != window);
+    return span;
 }
 
-/* One part of 8 spectra of both polarisations: half 0 or 1, j of 4, re or im (0 or 2). */
-static __device__ __forceinline__ int32_t part_of(const int (&sums)[2][4][4], int half, int j, int part, float factor,
-                                                  uint32_t &clipped)
+/* Rounds the lane's 8 spectra of a group.  Returns how many samples of the span were clipped. */
+static __device__ __forceinline__ uint32_t round_samples(const struct span &span, float factor,
+                                                         const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
-    const float sum = total_of(sums[0][j][part + half], sums[1][j][part + half]);
-
-    return beam_detect_round(BEAM_TIMES(sum, factor), &clipped);
-}
-
-/* Detects the lane's 8 spectra of a beam, from 's' of the batch on.  Adds each window that ends among them, leaves the
- * last one in 'powers', and returns how many samples were clipped. */
-static __device__ __forceinline__ uint32_t detect(const struct beam_detect_args &args, const struct place &place,
-                                                  uint32_t beam, uint32_t s, const int (&sums)[TILE_GROUPS][2][4][4],
-                                                  uint32_t &window, int64_t (&powers)[N_PRODUCTS])
-{
-    const struct slot *slots = shared_of_block()->slots + threadIdx.x % 32 / 4;
-    const float factors[2] = {slots[0].factor, slots[GROUP_BEAMS].factor};
+    float parts[LANE_SPECTRA][2];
     uint32_t n_clipped = 0;
+    bool clipped = false;
 
 #pragma unroll
-    for (int i = 0; i < LANE_SPECTRA; i++) {
-        const uint32_t now = window_of(args, place.batch, s + i);
-        uint32_t clipped[2] = {0, 0};
-        int32_t parts[2][2];
-        if (now != window) {
-            if (window != NO_WINDOW)
-                add_window(args, place.chan, window, beam, powers);
+    for (int i = 0; i < LANE_SPECTRA; i++)
 #pragma unroll
-            for (int p = 0; p < N_PRODUCTS; p++)
-                powers[p] = 0;
-            window = now;
+        for (int part = 0; part < 2; part++) {
+            const int at = 2 * part + i / 4;
+            parts[i][part] = BEAM_TIMES(total_of(sums[0][i % 4][at], sums[1][i % 4][at]), factor);
+            clipped |= !(fabsf(parts[i][part]) <= BEAM_DETECT_LIMIT);
         }
-        if (now == NO_WINDOW)
-            continue;
+    if (clipped)
+        n_clipped = clip(parts, BEAM_DETECT_LIMIT, ((1u << span.end) - 1) & ~0u << span.begin);
 #pragma unroll
-        for (int pol = 0; pol < 2; pol++)
-#pragma unroll
-            for (int part = 0; part < 2; part++)
-                parts[pol][part] = part_of(sums[pol], i / 4, i % 4, 2 * part, factors[pol], clipped[pol]);
-        beam_detect_add((enum beam_products)PRODUCTS, parts[0], parts[1], powers);
-        n_clipped += clipped[0] + clipped[1];
-    }
+    for (int i = 0; i < LANE_SPECTRA; i++)
+        words[i] = __byte_perm(__float_as_uint(BEAM_PLUS(parts[i][0], TO_INTEGER)),
+                               __float_as_uint(BEAM_PLUS(parts[i][1], TO_INTEGER)), 0x5410);
     return n_clipped;
 }
 
+/* Adds the products of the parts of 'a' with those of 'b'. */
+static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, struct power &power)
+{
+    const uint32_t bytes = __byte_perm(b, 0, 0x3120);
+
+    power.low = dot_low(a, bytes, power.low);
+    power.high = dot_high(a, bytes, power.high);
+}
+
+/* Adds the products of a sample. */
+static __device__ __forceinline__ void add_sample(uint32_t x, uint32_t y, struct power (&powers)[N_SUMS])
+{
+    if (PRODUCTS != BEAM_POWER_1)
+        add_products(x, x, powers[0]);
+    if (PRODUCTS != BEAM_POWER_0)
+        add_products(y, y, powers[N_SUMS > 1]);
+    if (N_SUMS > 1) {
+        add_products(x, y, powers[2 % N_SUMS]);
+        add_products(__byte_perm(x, 0u - x, 0x5432), y, powers[3 % N_SUMS]); /* (Im X, -Re X) */
+    }
+}
+
 /* The sum of the four lanes of a beam. */
-template <typename T> static __device__ __forceinline__ T add_lanes(T value)
+static __device__ __forceinline__ int add_lanes(int value)
 {
     value += __shfl_xor_sync(EVERY_LANE, value, 1);
     return value + __shfl_xor_sync(EVERY_LANE, value, 2);
 }
 
-/* Detects 32 spectra of a piece. */
-static __device__ __forceinline__ void finish(const struct beam_detect_args &args, const struct place &place,
-                                              uint32_t piece, const int (&sums)[TILE_GROUPS][2][4][4])
+static __device__ __forceinline__ int64_t value_of(const struct power &power)
 {
-    const uint32_t begin = begin_of(piece), lane = threadIdx.x % 32, s = begin + lane % 4 * LANE_SPECTRA;
-    const uint32_t row = shared_of_block()->slots[lane / 4].beam;
-    const uint32_t first_window = window_of(args, place.batch, begin);
-    const bool whole =
-        first_window != NO_WINDOW && first_window == window_of(args, place.batch, begin + WARP_SPECTRA - 1);
-    const bool has_beam = row != BEAMFORM_NO_BEAM;
-    int64_t powers[N_PRODUCTS] = {};
-    uint32_t n_clipped = 0, window = window_of(args, place.batch, s);
+    return (int64_t)power.high * 256 + power.low;
+}
 
-    if (has_beam)
-        n_clipped = detect(args, place, row / 2, s, sums, window, powers);
-    if (whole)
+/* Adds to the powers of a window. */
+static __device__ __forceinline__ void add_window(const struct beam_detect_args &args, const struct cell &cell,
+                                                  uint32_t window, uint32_t beam, const struct power (&powers)[N_SUMS])
+{
+    const uint64_t row = ((uint64_t)window * (args.form.n_beams / 2) + beam) * N_PRODUCTS;
+    int64_t values[N_PRODUCTS];
+
 #pragma unroll
-        for (int p = 0; p < N_PRODUCTS; p++)
-            powers[p] = add_lanes(powers[p]);
-    if (has_beam && window != NO_WINDOW && (!whole || lane % 4 == 0))
-        add_window(args, place.chan, window, row / 2, powers);
-    n_clipped = add_lanes(n_clipped);
-    if (lane % 4 == 0 && n_clipped > 0)
+    for (int p = 0; p < N_PRODUCTS; p++)
+        values[p] = value_of(powers[p]);
+    if (N_PRODUCTS > 1) {
+        const int64_t xx = values[0], yy = values[1 % N_PRODUCTS];
+        values[0] = xx + yy;
+        values[1 % N_PRODUCTS] = xx - yy;
+        values[2 % N_PRODUCTS] *= 2;
+        values[3 % N_PRODUCTS] *= 2;
+    }
+#pragma unroll
+    for (int p = 0; p < N_PRODUCTS; p++)
+        atomicAdd((unsigned long long *)args.powers + (row + p) * cell.n_groups + cell.group,
+                  (unsigned long long)values[p]);
+}
+
+/* Detects the lane's spectra of a beam, of which each is in one of several windows, or in none. */
+static __device__ __forceinline__ void detect_windows(const struct beam_detect_args &args, const struct cell &cell,
+                                                      const struct span &span, uint32_t beam,
+                                                      const struct samples &samples)
+{
+    int begin = span.begin, end = span.window_end;
+
+#pragma unroll 1
+    for (uint32_t window = span.window; begin < span.end; window++) {
+        struct power powers[N_SUMS] = {};
+#pragma unroll
+        for (int i = 0; i < LANE_SPECTRA; i++) {
+            const bool is_in = i >= begin && i < min(end, span.end);
+            add_sample(is_in ? samples.words[0][i] : 0, is_in ? samples.words[1][i] : 0, powers);
+        }
+        add_window(args, cell, window, beam, powers);
+        begin = end;
+        end += (int)args.window_spectra;
+    }
+}
+
+/* Detects the lane's spectra of a beam.  All spectra of the warp are in one window. */
+static __device__ __forceinline__ void detect_whole(const struct beam_detect_args &args, const struct cell &cell,
+                                                    const struct span &span, uint32_t row,
+                                                    const struct samples &samples)
+{
+    struct power powers[N_SUMS] = {};
+
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA; i++)
+        add_sample(samples.words[0][i], samples.words[1][i], powers);
+#pragma unroll
+    for (int p = 0; p < N_SUMS; p++) {
+        powers[p].low = add_lanes(powers[p].low);
+        powers[p].high = add_lanes(powers[p].high);
+    }
+    if (row != BEAMFORM_NO_BEAM && threadIdx.x % 4 == 0)
+        add_window(args, cell, span.window, row / 2, powers);
+}
+
+/* Detects 32 spectra of a pair.  'row' is the beam's one of polarisation 0, or BEAMFORM_NO_BEAM. */
+static __device__ __forceinline__ void detect(const struct beam_detect_args &args, const struct cell &cell,
+                                              const struct span &span, uint32_t row, uint32_t n_clipped,
+                                              const struct samples &samples)
+{
+    if (span.is_whole)
+        detect_whole(args, cell, span, row, samples);
+    else if (row != BEAMFORM_NO_BEAM)
+        detect_windows(args, cell, span, row / 2, samples);
+    if (!__any_sync(EVERY_LANE, n_clipped > 0))
+        return;
+    n_clipped = (uint32_t)add_lanes((int)n_clipped);
+    if (row != BEAMFORM_NO_BEAM && threadIdx.x % 4 == 0 && n_clipped > 0)
         atomicAdd(args.form.saturated + row / 2, n_clipped);
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS) beam_detect(const struct beam_detect_args args)
+/* The lane's slot of a group of the block. */
+static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
-    const struct place place = find_place(args.form);
+    return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
+}
+
+/* Rounds a group's sums. */
+static __device__ __forceinline__ uint32_t round_group(const struct span &span, uint32_t group,
+                                                       const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
+{
+    return round_samples(span, BEAM_TIMES(slot_of(group).factor, BEAM_DETECT_STEPS), sums, words);
+}
+
+#if HOLDS
+/* Sums and rounds group 'pol' of a turn's pair, which begins with 'group'. */
+template <int POL>
+static __device__ __forceinline__ uint32_t form(const struct held &held, const struct span &span, uint32_t group,
+                                                uint32_t turn, struct samples &samples)
+{
+    int sums[2][4][4];
+
+    begin_sums(sums);
+    sum_pol<POL>(held, turn % 2 * TILE_GROUPS + POL, sums);
+    return round_group(span, group + POL, sums, samples.words[POL]);
+}
+
+/* All pairs of the block take turns. */
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
+{
+    const uint32_t n_groups = min(args.form.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
+    const struct cell cell = find_cell(args, place);
+    uint32_t turn = 0;
+
+    load_slots(args.form, place);
+    copy_groups<TILE_GROUPS>(args.form, place, 0, 0);
+    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        const struct span span = find_span(args, place.batch, begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA);
+        struct held held;
+        hold(args.form, place, piece, held);
+#pragma unroll 1
+        for (uint32_t group = 0; group < n_groups; group += TILE_GROUPS, turn++) {
+            struct samples samples;
+            copies_wait_all();
+            __syncthreads(); /* The copies are there, and all warps have finished the turn before. */
+            copy_groups<TILE_GROUPS>(args.form, place, group + TILE_GROUPS < n_groups ? group + TILE_GROUPS : 0,
+                                     (turn + 1) % 2 * TILE_GROUPS);
+            uint32_t n_clipped = form<0>(held, span, group, turn, samples);
+            n_clipped += form<1>(held, span, group, turn, samples);
+            detect(args, cell, span, slot_of(group).beam, n_clipped, samples);
+        }
+    }
+    copies_wait_all();
+}
+#else
+static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
+{
+    const struct cell cell = find_cell(args, place);
     struct voltages v;
     struct cursor cursor;
 
@@ -122,8 +277,23 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) beam_detect(const struct
     load_next(args.form, place, cursor, v);
     load_slots(args.form, place);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        int sums[TILE_GROUPS][2][4][4] = {};
+        const struct span span = find_span(args, place.batch, begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA);
+        int sums[TILE_GROUPS][2][4][4];
+        struct samples samples;
+        uint32_t n_clipped = 0;
+#pragma unroll
+        for (int pol = 0; pol < TILE_GROUPS; pol++)
+            begin_sums(sums[pol]);
         sum_antennas(args.form, place, piece, cursor, v, sums);
-        finish(args, place, piece, sums);
+#pragma unroll
+        for (int pol = 0; pol < TILE_GROUPS; pol++)
+            n_clipped += round_group(span, (uint32_t)pol, sums[pol], samples.words[pol]);
+        detect(args, cell, span, slot_of(0).beam, n_clipped, samples);
     }
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_PER_SM) beam_detect(const struct beam_detect_args args)
+{
+    detect_all(args, find_place(args.form));
 }

@@ -19,8 +19,9 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform; one 64-bit atomic addition for each beam, channel, product and at most 8 spectra.  The
- *            twin: as beamform. */
+ * Bound by:  CUDA: as beamform.  For more than 8 beams of up to 96 antennas a warp executes about 420 instructions for 8
+ *            beams and 32 spectra of 80 antennas: 80 matrix products, 160 to scale, check and round, 100 to detect.  One
+ *            64-bit atomic addition for each beam, channel, product and at most 32 spectra.  The twin: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 

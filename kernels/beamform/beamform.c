@@ -117,38 +117,42 @@ static uint32_t n_groups(const struct beamform_args *args)
     return args->n_slots / BEAM_GROUP_BEAMS;
 }
 
-/* Groups of a block. */
-static uint32_t block_groups_of(const struct beamform_args *args)
+bool beamform_holds(const struct beamform_args *args)
+{
+    return n_groups(args) > BEAMFORM_TILE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
+}
+
+/* Groups of a block: an even number, so that both polarisations of detected beams are in one block. */
+static uint32_t block_groups(const struct beamform_args *args)
 {
     uint32_t n_blocks = (n_groups(args) + HELD_GROUPS - 1) / HELD_GROUPS;
 
-    if (n_groups(args) <= BEAMFORM_TILE_GROUPS || beam_fragments_steps(args->n_ants) > HELD_STEPS)
+    if (!beamform_holds(args))
         return BEAMFORM_TILE_GROUPS;
-    return (n_groups(args) + n_blocks - 1) / n_blocks;
+    return ((n_groups(args) + n_blocks - 1) / n_blocks + 1) / 2 * 2;
 }
 
 /* Steps whose fragments are in shared memory together. */
-static uint32_t block_steps(const struct beamform_args *args, uint32_t block_groups)
+static uint32_t block_steps(const struct beamform_args *args)
 {
-    return block_groups > BEAMFORM_TILE_GROUPS ? beam_fragments_steps(args->n_ants) : BLOCK_STEPS;
+    return beamform_holds(args) ? beam_fragments_steps(args->n_ants) : BLOCK_STEPS;
 }
 
 /* Blocks of a channel and batch. */
-static uint32_t n_tiles(const struct beamform_args *args, uint32_t block_groups)
+static uint32_t n_tiles(const struct beamform_args *args)
 {
-    return (n_groups(args) + block_groups - 1) / block_groups;
+    return (n_groups(args) + block_groups(args) - 1) / block_groups(args);
 }
 
-void beamform_shape_constants(const struct beamform_args *args, uint32_t block_groups,
-                              struct kernel_constant *constants)
+void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
 {
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
         {"SAMPLE_BYTES", voltage_bytes(args->format)},
         {"FLIP", voltage_zero(args->format)},
         {"N_WARPS", N_WARPS},
-        {"BLOCK_GROUPS", block_groups},
-        {"BLOCK_STEPS", block_steps(args, block_groups)},
-        {"N_TILES", n_tiles(args, block_groups)},
+        {"BLOCK_GROUPS", block_groups(args)},
+        {"BLOCK_STEPS", block_steps(args)},
+        {"N_TILES", n_tiles(args)},
         {"N_ANTS", args->n_ants},
         {"WIDE", args->n_ants > NARROW_ANTS},
     };
@@ -156,21 +160,10 @@ void beamform_shape_constants(const struct beamform_args *args, uint32_t block_g
     memcpy(constants, all, sizeof(all));
 }
 
-struct kernel_grid beamform_shape_grid(const struct beamform_args *args, uint32_t block_groups)
-{
-    return (struct kernel_grid){.blocks = {args->n_chan * args->n_batches * n_tiles(args, block_groups), 1, 1},
-                                .threads = 32 * N_WARPS,
-                                .shared_bytes =
-                                    BEAMFORM_TILE_GROUPS * block_steps(args, block_groups) * BEAM_STEP_BYTES +
-                                    block_groups * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES};
-}
-
-void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants)
-{
-    beamform_shape_constants(args, block_groups_of(args), constants);
-}
-
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
-    return beamform_shape_grid(args, block_groups_of(args));
+    return (struct kernel_grid){.blocks = {args->n_chan * args->n_batches * n_tiles(args), 1, 1},
+                                .threads = 32 * N_WARPS,
+                                .shared_bytes = BEAMFORM_TILE_GROUPS * block_steps(args) * BEAM_STEP_BYTES +
+                                                block_groups(args) * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES};
 }

@@ -3,9 +3,9 @@
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
  * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits). */
+#define FRAGMENT_GROUPS 2 /* of a tile; or of a turn and of the next one */
 #include "kernels/beamform/beamform_tile.h"
 
-#define HOLDS     (BLOCK_GROUPS > TILE_GROUPS)
 #define NO_DITHER 0x80008000u /* prepared */
 
 #if HOLDS
@@ -46,25 +46,6 @@ static __device__ __forceinline__ void make_dither(const struct beamform_args &a
     }
 }
 
-/* Clips as beamform.h says.  Returns how many samples were clipped. */
-static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2])
-{
-    uint32_t n_clipped = 0;
-
-#pragma unroll
-    for (int s = 0; s < LANE_SPECTRA; s++) {
-        bool clipped = false;
-#pragma unroll
-        for (int part = 0; part < 2; part++) {
-            const float v = parts[s][part];
-            clipped = clipped || !(fabsf(v) <= BEAMFORM_LIMIT);
-            parts[s][part] = v == v ? fminf(fmaxf(v, -BEAMFORM_LIMIT), BEAMFORM_LIMIT) : 0.0f;
-        }
-        n_clipped += clipped;
-    }
-    return n_clipped;
-}
-
 /* The low bytes of the integers next to two numbers.  A sum with 1.5 * 2^23 has no bits behind the point, and is rounded half to
  * even. */
 static __device__ __forceinline__ uint32_t round_two(const float (&parts)[2])
@@ -95,7 +76,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
             clipped |= !(fabsf(parts[i][part]) <= BEAMFORM_LIMIT);
         }
     if (clipped)
-        n_clipped = clip(parts);
+        n_clipped = clip(parts, BEAMFORM_LIMIT, 0xffu);
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA / 2; i++)
         words[i] = __byte_perm(round_two(parts[2 * i]), round_two(parts[2 * i + 1]), 0x5410);
@@ -128,6 +109,16 @@ static __device__ __forceinline__ void finish_group(const struct beamform_args &
 }
 
 #if HOLDS
+/* Sums all antennas for a group of the block, whose fragments are in place 'at' of shared memory. */
+static __device__ __forceinline__ void sum_held(const struct held &held, uint32_t group, uint32_t at,
+                                                int (&sums)[2][4][4])
+{
+    if (shared_of_block()->slots[group * GROUP_BEAMS].parameters.pol)
+        sum_pol<1>(held, at, sums);
+    else
+        sum_pol<0>(held, at, sums);
+}
+
 /* All groups of the block take turns. */
 static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
 {
@@ -135,18 +126,19 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     uint32_t turn = 0;
 
     load_slots(args, place);
-    copy_group(args, place, 0, turn);
+    copy_groups<1>(args, place, 0, turn);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
         const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
         struct held held;
         hold(args, place, piece, held);
 #pragma unroll 1
         for (uint32_t group = 0; group < n_groups; group++, turn++) {
-            int sums[2][4][4] = {};
+            int sums[2][4][4];
             copies_wait_all();
             __syncthreads(); /* The copies are there, and all warps have finished the turn before. */
-            copy_group(args, place, group + 1 < n_groups ? group + 1 : 0, turn + 1);
-            sum_held(held, group, turn, sums);
+            copy_groups<1>(args, place, group + 1 < n_groups ? group + 1 : 0, (turn + 1) % 2);
+            begin_sums(sums);
+            sum_held(held, group, turn % 2, sums);
             finish_group(args, place, group, s, sums);
         }
     }
@@ -163,7 +155,10 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     load_slots(args, place);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
         const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
-        int sums[BLOCK_GROUPS][2][4][4] = {};
+        int sums[BLOCK_GROUPS][2][4][4];
+#pragma unroll
+        for (int g = 0; g < BLOCK_GROUPS; g++)
+            begin_sums(sums[g]);
         sum_antennas(args, place, piece, cursor, v, sums);
 #pragma unroll
         for (int g = 0; g < BLOCK_GROUPS; g++)

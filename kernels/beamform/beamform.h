@@ -86,14 +86,9 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 /* For the CUDA variant: what it is compiled with, and the shape of a launch. */
 #define BEAMFORM_N_CONSTANTS 8
 #define BEAMFORM_SLOT_BYTES  32 /* in shared memory */
-#define BEAMFORM_TILE_GROUPS                                                                                           \
-    2 /* whose sums a warp makes at a time; blocks of more hold their voltages (beamform_held.h) */
+#define BEAMFORM_TILE_GROUPS 2  /* of a block that does not hold its voltages (beamform_held.h) */
+bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);
-
-/* Likewise, for blocks of 'block_groups' groups of slots.  More than BEAMFORM_TILE_GROUPS: only as beamform_grid() has them. */
-void beamform_shape_constants(const struct beamform_args *args, uint32_t block_groups,
-                              struct kernel_constant *constants);
-struct kernel_grid beamform_shape_grid(const struct beamform_args *args, uint32_t block_groups);
 
 #endif

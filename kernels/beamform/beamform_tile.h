@@ -14,7 +14,9 @@
  * A block has all spectra of a channel and batch, 32 N_WARPS at a time (a piece).  The fragments of BLOCK_STEPS * 16 antennas
  * lie in shared memory; up to so many antennas, they are loaded once.  A step's voltages are loaded while the products of
  * the step before are made, and the first ones of a piece while the piece before is finished.
- * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h). */
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by 16.
+ *
+ * A file that includes this one defines FRAGMENT_GROUPS, for how many groups there is shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
@@ -32,6 +34,7 @@
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
+#define HOLDS         (BLOCK_GROUPS > TILE_GROUPS) /* voltages: beamform_held.h */
 
 #if WIDE
 typedef int64_t total;
@@ -47,13 +50,13 @@ struct voltages {
 /* A slot of the block, in its batch. */
 struct slot {
     uint32_t beam; /* or BEAMFORM_NO_BEAM */
-    float factor;
+    float factor;  /* of total_of() */
     struct beam parameters;
     uint64_t row; /* of 'out', [batch][beam][chan] */
 };
 
 struct shared {
-    uint4 fragments[TILE_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+    uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
     struct slot slots[BLOCK_SLOTS];
 };
 static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "as beamform_grid() has it");
@@ -101,7 +104,8 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
         if (slot.beam != BEAMFORM_NO_BEAM) {
             const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
             slot.factor = beamform_factor(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam],
-                                          args.renormalise ? args.renormalise[heap] : 1.0f);
+                                          args.renormalise ? args.renormalise[heap] : 1.0f) /
+                          (1 << VOLTAGE_SHIFT);
             slot.parameters = args.beams[slot.beam];
             slot.row = heap * args.n_chan + place.chan;
         }
@@ -228,9 +232,46 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
         }
 }
 
+/* Sums begin with these bits.  Up to 127 antennas a slice's sum is below 2^22: the sum is then the last bits of a float
+ * from 2^23 to 2^24, and needs no conversion. */
+#define FLOAT_SUMS (N_ANTS * 2 * 128 * 128 < 1 << 22)
+#define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
+
+static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
+{
+#pragma unroll
+    for (int i = 0; i < 32; i++)
+        sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
+}
+
+/* 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
 static __device__ __forceinline__ float total_of(int high, int low)
 {
-    return (float)((((total)high << 8) + low) >> VOLTAGE_SHIFT);
+#if FLOAT_SUMS
+    return BEAM_PLUS(__uint_as_float((uint32_t)high) * 256.0f - (256.0f + 1.0f) * 12582912.0f,
+                     __uint_as_float((uint32_t)low));
+#else
+    return (float)(((total)high << 8) + low);
+#endif
+}
+
+/* Clips as beamform.h says.  Returns how many samples of those in 'counted', a bit each, were clipped. */
+static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2], float limit, uint32_t counted)
+{
+    uint32_t n_clipped = 0;
+
+#pragma unroll
+    for (int s = 0; s < LANE_SPECTRA; s++) {
+        bool clipped = false;
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const float v = parts[s][part];
+            clipped = clipped || !(fabsf(v) <= limit);
+            parts[s][part] = v == v ? fminf(fmaxf(v, -limit), limit) : 0.0f;
+        }
+        n_clipped += clipped && (counted >> s & 1);
+    }
+    return n_clipped;
 }
 
 /* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with those of

@@ -93,6 +93,30 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 #endif
 }
 
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
+
+/* sum + the products of two signed 16-bit numbers with the two low bytes of b, unsigned. */
+static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
+{
+#ifdef EMULATE_CUDA
+    return sum + (int16_t)a * (uint8_t)b + (int16_t)(a >> 16) * (uint8_t)(b >> 8);
+#else
+    asm("dp2a.lo.s32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+#endif
+}
+
+/* sum + the products of two signed 16-bit numbers with the two high bytes of b, signed. */
+static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
+{
+#ifdef EMULATE_CUDA
+    return sum + (int16_t)a * (int8_t)(b >> 16) + (int16_t)(a >> 16) * (int8_t)(b >> 24);
+#else
+    asm("dp2a.hi.s32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(a), "r"(b));
+    return sum;
+#endif
+}
+
 /* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
 /* ldmatrix: four matrices of 8 rows of 16 bytes.  Lane i has the address of row i % 8 of matrix i / 8; each lane gets word

@@ -369,7 +369,7 @@ static void note_beams(struct device *device, struct device_stream *stream)
         enum voltage_format format;
     } sums[] = {{80, 16, VOLTAGES_4_BITS_OFFSET}, {80, 16, VOLTAGES_8_BITS}, {1025, 16, VOLTAGES_4_BITS},
                 {1025, 16, VOLTAGES_8_BITS},      {64, 64, VOLTAGES_8_BITS}, {72, 64, VOLTAGES_8_BITS},
-                {96, 264, VOLTAGES_4_BITS},       {96, 264, VOLTAGES_8_BITS}};
+                {96, 272, VOLTAGES_4_BITS},       {96, 272, VOLTAGES_8_BITS}};
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
     const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
@@ -386,10 +386,9 @@ static void note_beams(struct device *device, struct device_stream *stream)
         format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
-        if (args.n_slots > 16)
-            continue;
         note_detected(device, stream, &args);
-        note_incoherent(device, stream, &args);
+        if (args.n_slots <= 16)
+            note_incoherent(device, stream, &args);
     }
     ants_now = coefficients.n_ants;
     note_launched(device, stream, &beam_finish_kernel, NULL, 0, beam_finish_grid(&finish));

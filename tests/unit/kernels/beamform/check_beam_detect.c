@@ -16,13 +16,15 @@
 #define N_BATCHES 3
 #define GUARD     0x5a5a5a5a5a5a
 
-/* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative). */
+/* The windows' spectra and number, and how far behind the first spectrum they begin (before it, if negative).  More than 8
+ * beams of up to 96 antennas: warps hold their voltages; 140 beams in two blocks. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra, group_channels, window_spectra, n_windows;
     int begin;
-} sizes[] = {{1, 1, 1, 16, 1, 1, 48, 0},     {2, 2, 4, 32, 2, 7, 11, 5},      {9, 16, 2, 64, 2, 64, 2, 64},
-             {3, 33, 3, 144, 1, 37, 12, -9}, {1, 80, 2, 128, 1, 4096, 1, -7}, {17, 5, 2, 40, 1, 16, 9, -30},
-             {2, 257, 1, 48, 1, 9, 16, 0},   {1, 1024, 1, 16, 1, 3, 16, 1}};
+} sizes[] = {{1, 1, 1, 16, 1, 1, 48, 0},      {2, 2, 4, 32, 2, 7, 11, 5},      {9, 16, 2, 64, 2, 64, 2, 64},
+             {3, 33, 3, 144, 1, 37, 12, -9},  {1, 80, 2, 128, 1, 4096, 1, -7}, {17, 5, 2, 40, 1, 16, 9, -30},
+             {2, 257, 1, 48, 1, 9, 16, 0},    {1, 1024, 1, 16, 1, 3, 16, 1},   {9, 97, 2, 48, 1, 32, 3, 0},
+             {12, 80, 1, 264, 1, 33, 16, -2}, {140, 96, 1, 72, 1, 5, 40, -1},  {10, 65, 1, 160, 1, 32, 9, 32}};
 static const enum voltage_format formats[] = {VOLTAGES_8_BITS, VOLTAGES_4_BITS, VOLTAGES_4_BITS_OFFSET};
 static const enum beam_products products[] = {BEAM_STOKES, BEAM_TOTAL, BEAM_POWER_0, BEAM_POWER_1};
 
