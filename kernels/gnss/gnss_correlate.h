@@ -34,8 +34,8 @@
 #include "common/device/device.h"
 #include "kernels/gnss/gnss_phase.h"
 
-#define GNSS_MAX_ANTS       64
-#define GNSS_MAX_TAPS       15
+#define GNSS_MAX_ANTS 64
+#define GNSS_MAX_TAPS 15
 
 /* Samples that are gone through at a time: a code phase wraps once in them at most. */
 #define GNSS_BLOCK_SAMPLES 1024
