@@ -24,8 +24,8 @@
  *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases the
  *            replica loses less than 0.001 dB.  All antennas have the same replica, so its error is common to them.
  * Requires:  1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
- *            code phases and taps below the length; GNSS_BLOCK_SAMPLES code steps at most the length; all samples that
- *            pieces ask for are there.
+ *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
+ *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
  *            with few antennas the look-up of levels. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
