@@ -154,3 +154,25 @@ const struct kernel gnss_correlate_kernel = {
     .args_bytes = sizeof(struct gnss_correlate_args),
     .cpu = gnss_correlate_cpu,
 };
+
+/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+
+#define N_THREADS          128
+#define CUDA_SLICE_SAMPLES 4096 /* of a block */
+
+void gnss_correlate_constants(const struct gnss_correlate_args *args, struct kernel_constant *constants)
+{
+    constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
+    constants[1] = (struct kernel_constant){"N_THREADS", N_THREADS};
+    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
+}
+
+struct kernel_grid gnss_correlate_grid(const struct gnss_correlate_args *args)
+{
+    uint32_t n_slices = (args->max_samples + CUDA_SLICE_SAMPLES - 1) / CUDA_SLICE_SAMPLES;
+    uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
+
+    return (struct kernel_grid){.blocks = {n_slices, args->n_pieces, args->n_ants},
+                                .threads = N_THREADS,
+                                .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + sums_bytes};
+}

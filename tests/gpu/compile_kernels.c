@@ -15,6 +15,7 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate_shape.h"
 #include "kernels/ddc/ddc.h"
+#include "kernels/gnss/gnss_correlate.h"
 #include "kernels/util/gather.h"
 #include "kernels/util/power.h"
 #include "kernels/correlate/reduce.h"
@@ -501,6 +502,20 @@ static void note_gather(struct device *device, struct device_stream *stream)
     note_launched(device, stream, &gather_kernel, constants, GATHER_N_CONSTANTS, gather_grid(&args));
 }
 
+static void note_gnss(struct device *device, struct device_stream *stream)
+{
+    static const uint32_t n_taps[] = {1, 3, 5, 15};
+
+    for (size_t i = 0; i < ARRAY_LEN(n_taps); i++) {
+        const struct gnss_correlate_args args = {.n_pieces = 1, .max_samples = 1, .n_ants = 1, .n_taps = n_taps[i]};
+        struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
+        size_now = (struct channelise_config){.n_taps = n_taps[i]};
+        gnss_correlate_constants(&args, constants);
+        note_launched(device, stream, &gnss_correlate_kernel, constants, GNSS_CORRELATE_N_CONSTANTS,
+                      gnss_correlate_grid(&args));
+    }
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -522,6 +537,7 @@ static void note_all(void)
         note_gather(device, stream);
         note_select_spectra(device, stream);
         note_beams(device, stream);
+        note_gnss(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
         for (size_t i = 0; i < ARRAY_LEN(variants); i++)
