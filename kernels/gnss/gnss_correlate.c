@@ -155,24 +155,54 @@ const struct kernel gnss_correlate_kernel = {
     .cpu = gnss_correlate_cpu,
 };
 
-/* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
+const struct kernel gnss_correlate_mma_kernel = {
+    .name = "gnss_correlate_mma",
+    .args_bytes = sizeof(struct gnss_correlate_args),
+    .cpu = gnss_correlate_cpu,
+};
+
+/* ---- The CUDA variants ------------------------------------------------------------------------------------------- */
 
 #define N_THREADS          128
+#define MMA_N_THREADS      256
+#define MMA_COLUMN_BYTES   (MMA_N_THREADS * 2 + 64)
 #define CUDA_SLICE_SAMPLES 4096 /* of a block */
+#define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
 
-void gnss_correlate_constants(const struct gnss_correlate_args *args, struct kernel_constant *constants)
+const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
-    constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
-    constants[1] = (struct kernel_constant){"N_THREADS", N_THREADS};
-    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
+    return n_ants < MMA_MIN_ANTS ? &gnss_correlate_kernel : &gnss_correlate_mma_kernel;
 }
 
-struct kernel_grid gnss_correlate_grid(const struct gnss_correlate_args *args)
+/* Tiles of 16 inputs, as a divisor of the warps. */
+static uint32_t row_tiles_of(const struct gnss_correlate_args *args)
 {
+    uint32_t n_tiles = 1;
+
+    while (n_tiles * 16 < args->n_ants * N_POLS)
+        n_tiles *= 2;
+    return n_tiles;
+}
+
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+                              struct kernel_constant *constants)
+{
+    bool is_mma = variant == &gnss_correlate_mma_kernel;
+
+    constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
+    constants[1] = (struct kernel_constant){"N_THREADS", is_mma ? MMA_N_THREADS : N_THREADS};
+    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
+    constants[3] = (struct kernel_constant){"ROW_TILES", is_mma ? row_tiles_of(args) : 0};
+}
+
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args)
+{
+    bool is_mma = variant == &gnss_correlate_mma_kernel;
     uint32_t n_slices = (args->max_samples + CUDA_SLICE_SAMPLES - 1) / CUDA_SLICE_SAMPLES;
     uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
+    uint32_t columns_bytes = (2 * args->n_taps + 7) / 8 * 8 * MMA_COLUMN_BYTES;
 
-    return (struct kernel_grid){.blocks = {n_slices, args->n_pieces, args->n_ants},
-                                .threads = N_THREADS,
-                                .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + sums_bytes};
+    return (struct kernel_grid){.blocks = {n_slices, args->n_pieces, is_mma ? 1 : args->n_ants},
+                                .threads = is_mma ? MMA_N_THREADS : N_THREADS,
+                                .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + (is_mma ? columns_bytes : sums_bytes)};
 }

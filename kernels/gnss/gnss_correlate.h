@@ -26,6 +26,7 @@
  * Requires:  1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
  *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
  *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
+ *            gnss_correlate_mma: 'samples' aligned to 4 bytes, an even pitch, GNSS_SPARE_BYTES readable behind the samples.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
  *            with few antennas the look-up of levels. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
@@ -39,6 +40,8 @@
 
 /* Samples that are gone through at a time: a code phase wraps once in them at most. */
 #define GNSS_BLOCK_SAMPLES 1024
+
+#define GNSS_SPARE_BYTES 80
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
@@ -78,8 +81,6 @@ struct gnss_correlate_args {
     uint32_t n_taps;
 };
 
-extern const struct kernel gnss_correlate_kernel;
-
 /* Makes a piece begin 'n' samples later: what is left of it behind its first 'n' samples. */
 static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips, uint32_t n)
 {
@@ -92,9 +93,16 @@ static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips
 /* Writes the carrier's table, [GNSS_CARRIER_ENTRIES][re, im]: e^{2 pi i phase} in the middle of each entry's phases. */
 void gnss_carrier_table(int8_t *carrier);
 
-/* For the CUDA variant. */
-#define GNSS_CORRELATE_N_CONSTANTS 3
-void gnss_correlate_constants(const struct gnss_correlate_args *args, struct kernel_constant *constants);
-struct kernel_grid gnss_correlate_grid(const struct gnss_correlate_args *args);
+/* Two CUDA variants, gnss_correlate for few antennas and gnss_correlate_mma for arrays, have the same arguments and twin. */
+extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
+
+/* The variant for so many antennas. */
+const struct kernel *gnss_correlate_variant(uint32_t n_ants);
+
+/* What a variant is compiled with, and the shape of its launch. */
+#define GNSS_CORRELATE_N_CONSTANTS 4
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+                              struct kernel_constant *constants);
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args);
 
 #endif

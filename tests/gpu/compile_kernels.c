@@ -504,15 +504,17 @@ static void note_gather(struct device *device, struct device_stream *stream)
 
 static void note_gnss(struct device *device, struct device_stream *stream)
 {
-    static const uint32_t n_taps[] = {1, 3, 5, 15};
+    static const uint32_t n_taps[] = {1, 3, 5, 15}, n_ants[] = {1, 8, 64};
 
-    for (size_t i = 0; i < ARRAY_LEN(n_taps); i++) {
-        const struct gnss_correlate_args args = {.n_pieces = 1, .max_samples = 1, .n_ants = 1, .n_taps = n_taps[i]};
+    for (size_t i = 0; i < ARRAY_LEN(n_taps) * ARRAY_LEN(n_ants); i++) {
+        const struct gnss_correlate_args args = {
+            .n_pieces = 1, .max_samples = 1, .n_ants = n_ants[i / 4], .n_taps = n_taps[i % 4]};
+        const struct kernel *variant = gnss_correlate_variant(args.n_ants);
         struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
-        size_now = (struct channelise_config){.n_taps = n_taps[i]};
-        gnss_correlate_constants(&args, constants);
-        note_launched(device, stream, &gnss_correlate_kernel, constants, GNSS_CORRELATE_N_CONSTANTS,
-                      gnss_correlate_grid(&args));
+        size_now = (struct channelise_config){.n_taps = args.n_taps};
+        gnss_correlate_constants(variant, &args, constants);
+        note_launched(device, stream, variant, constants, GNSS_CORRELATE_N_CONSTANTS,
+                      gnss_correlate_grid(variant, &args));
     }
 }
 

@@ -383,50 +383,58 @@ TEST(twin_largest, .end = ARRAY_LEN(largest_samples))
 
 /* ---- CUDA ---------------------------------------------------------------------------------------------------------- */
 
-/* Runs the CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'. */
-static void run_cuda(struct test_device *d, const struct work *w, int64_t *sums)
+static const struct kernel *const variants[] = {&gnss_correlate_kernel, &gnss_correlate_mma_kernel};
+
+/* Runs a CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'. */
+static void run_cuda(struct test_device *d, const struct kernel *variant, const struct work *w, int64_t *sums)
 {
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
     struct gnss_correlate_args args = w->args;
     size_t sums_bytes = (w->n_sums + 2) * sizeof(*sums);
     int64_t *to = test_copy_in(d, w->sums, sums_bytes);
 
-    gnss_correlate_constants(&args, constants);
-    test_kernel(d, &gnss_correlate_kernel, constants, GNSS_CORRELATE_N_CONSTANTS);
-    args.samples = test_copy_in(d, w->samples, 2 * w->n_samples);
+    gnss_correlate_constants(variant, &args, constants);
+    test_kernel(d, variant, constants, GNSS_CORRELATE_N_CONSTANTS);
+    args.samples = test_keep(d, test_upload(d, w->samples, 2 * w->n_samples, 2 * w->n_samples + GNSS_SPARE_BYTES));
     args.carrier = test_copy_in(d, w->carrier, sizeof(w->carrier));
     args.codes = test_copy_in(d, w->codes, w->n_codes);
     args.satellites = test_copy_in(d, w->satellites, w->n_satellites * sizeof(*w->satellites));
     args.offsets = test_copy_in(d, w->offsets, w->n_satellites * args.n_ants * sizeof(*w->offsets));
     args.pieces = test_copy_in(d, w->pieces, args.n_pieces * sizeof(*w->pieces));
     args.sums = to + 1;
-    test_launch(d, gnss_correlate_grid(&args), &args);
+    test_launch(d, gnss_correlate_grid(variant, &args), &args);
     test_download(d, sums, to, sums_bytes);
 }
 
-TEST_ON_DEVICE(cuda, .end = ARRAY_LEN(sizes))
+TEST_ON_DEVICE(cuda, .end = 2 * ARRAY_LEN(sizes))
 {
     struct work w;
 
-    work_init(&w, (size_t)_i);
+    work_init(&w, (size_t)_i / 2);
     int64_t *sums = copy_of_sums(&w);
-    run_cuda(d, &w, sums);
+    run_cuda(d, variants[_i % 2], &w, sums);
     run_twin(&w.args);
     check_sums(&w, sums, w.sums);
     free(sums);
     work_fini(&w);
 }
 
-TEST_ON_DEVICE(cuda_largest)
+TEST_ON_DEVICE(cuda_largest, .end = ARRAY_LEN(variants))
 {
     struct work w;
 
     largest_init(&w, largest_samples[1]);
     int64_t *sums = copy_of_sums(&w);
-    run_cuda(d, &w, sums);
+    run_cuda(d, variants[_i], &w, sums);
     check_largest(&w, sums, w.sums);
     free(sums);
     work_fini(&w);
+}
+
+TEST(variant)
+{
+    ck_assert_ptr_eq(gnss_correlate_variant(1), &gnss_correlate_kernel);
+    ck_assert_ptr_eq(gnss_correlate_variant(64), &gnss_correlate_mma_kernel);
 }
 
 /* ---- Loss --------------------------------------------------------------------------------------------------------- */
