@@ -3,7 +3,8 @@
  * A block of samples is multiplied with the conjugate carrier first, once for an input, in 16 bits; then with the levels of
  * each tap, so that a product of complex numbers is made once for all taps.  These are the products with the replica,
  * level times carrier, in another order.  Carrier and levels of a block are made once for all inputs.
- * Sums of a slice are 32 bits; its threads add them to the 64 bits of the integration. */
+ * Sums of a slice are 32 bits; its threads add them to the 64 bits of the integration.  All pieces take a slice before the
+ * next one, so that its samples stay in the second-level cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"
@@ -14,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#define SLICE_SAMPLES (16 * GNSS_BLOCK_SAMPLES)
+#define SLICE_SAMPLES (4 * GNSS_BLOCK_SAMPLES)
 
 void gnss_carrier_table(int8_t *carrier)
 {
@@ -143,8 +144,8 @@ static void gnss_correlate_cpu(const void *args, int n_threads)
     for (size_t i = 0; i < a->n_pieces; i++)
         check_piece(a, &a->pieces[i]);
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(n_threads)
-    for (size_t i = 0; i < a->n_pieces; i++)
-        for (uint32_t from = 0; from < a->max_samples; from += SLICE_SAMPLES)
+    for (uint32_t from = 0; from < a->max_samples; from += SLICE_SAMPLES)
+        for (size_t i = 0; i < a->n_pieces; i++)
             if (from < a->pieces[i].n_samples)
                 add_slice(a, &a->pieces[i], from);
 }

@@ -13,6 +13,7 @@
  *     level(n) = table[floor(((code_phase + taps[t] + n code_step) mod length) / 2^48)], length = n_subchips 2^48
  * Phases are those of gnss_phase.h.  A code step is off by 2^-49 sub-chip at most, so a code phase by 2e-7 sub-chip after
  * 1e8 samples; an integration that begins with its own phases has less.
+ * The frequency of a piece is constant; a change of frequency begins another piece.
  * With offsets the replica meets each antenna's samples where the satellite's wavefront does, to the nearest sample.
  *
  * State:     the phases of a piece are all of it.  gnss_piece_skip() makes the piece that follows after n samples.  Both
