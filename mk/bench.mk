@@ -20,6 +20,9 @@ bench-ddc: $(BUILD)/bench/bench_ddc ## what the down-converter reaches; DDC_FLAG
 bench-beam: $(BUILD)/bench/bench_beam ## what the beamformer reaches; BEAM_FLAGS="--antennas 80 --beams 8,64"
 	@$< $(BEAM_FLAGS)
 
+bench-gnss: $(BUILD)/bench/bench_gnss ## what correlation with satellites' replicas reaches; GNSS_FLAGS="--device cpu --antennas 8"
+	@$< $(GNSS_FLAGS)
+
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
 bench-send: ## sending packets, beside spead2 (2 minutes); PACKETS_FLAGS="--all --rounds 3" for both
 bench-recv bench-send:
@@ -35,4 +38,4 @@ bench-peers: ## builds spead2, which the benchmarks are measured against, and tr
 # All that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
-.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-recv bench-send bench-peers gpu-programs
+.PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-recv bench-send bench-peers gpu-programs

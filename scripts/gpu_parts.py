@@ -278,6 +278,12 @@ def beam(run):
     yield run.program("bench_beam", [run.place.build / "bench" / "bench_beam", "--device", gpu_machine.DEVICE, *flags])
 
 
+def gnss(run):
+    """bench_gnss ($GNSS_FLAGS): correlation with replicas of satellites' signals; not a part of 'all'"""
+    flags = shlex.split(os.environ.get("GNSS_FLAGS", ""))
+    yield run.program("bench_gnss", [run.place.build / "bench" / "bench_gnss", "--device", gpu_machine.DEVICE, *flags])
+
+
 def script(run, name, command, variable):
     """A script, and its mode, that starts programs and measures them, with the flags in that variable."""
     flags = shlex.split(os.environ.get(variable, ""))
@@ -365,9 +371,10 @@ PARTS = {  # and how many seconds each may take
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
     "pacing": (pacing, 120), "tune": (tune, 560), "qualify": (qualify, 560), "direct": (direct, 560),
+    "gnss": (gnss, 120),
 }
 ALL = [name for name in PARTS
-       if name not in ("realtime", "realtime-x", "realtime-chain", "pacing", "tune", "qualify", "direct")]
+       if name not in ("realtime", "realtime-x", "realtime-chain", "pacing", "tune", "qualify", "direct", "gnss")]
 
 
 def describe():

@@ -15,6 +15,7 @@
 #include "kernels/correlate/checksum_dump.h"
 #include "kernels/correlate/correlate_shape.h"
 #include "kernels/ddc/ddc.h"
+#include "kernels/gnss/gnss_correlate.h"
 #include "kernels/util/gather.h"
 #include "kernels/util/power.h"
 #include "kernels/correlate/reduce.h"
@@ -500,6 +501,22 @@ static void note_gather(struct device *device, struct device_stream *stream)
     note_launched(device, stream, &gather_kernel, constants, GATHER_N_CONSTANTS, gather_grid(&args));
 }
 
+static void note_gnss(struct device *device, struct device_stream *stream)
+{
+    static const uint32_t n_taps[] = {1, 3, 5, 15}, n_ants[] = {1, 8, 64};
+
+    for (size_t i = 0; i < ARRAY_LEN(n_taps) * ARRAY_LEN(n_ants); i++) {
+        const struct gnss_correlate_args args = {
+            .n_pieces = 1, .max_samples = 1, .n_ants = n_ants[i / 4], .n_taps = n_taps[i % 4]};
+        const struct kernel *variant = gnss_correlate_variant(args.n_ants);
+        struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
+        size_now = (struct channelise_config){.n_taps = args.n_taps};
+        gnss_correlate_constants(variant, &args, constants);
+        note_launched(device, stream, variant, constants, GNSS_CORRELATE_N_CONSTANTS,
+                      gnss_correlate_grid(variant, &args));
+    }
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -521,6 +538,7 @@ static void note_all(void)
         note_gather(device, stream);
         note_select_spectra(device, stream);
         note_beams(device, stream);
+        note_gnss(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
         for (size_t i = 0; i < ARRAY_LEN(variants); i++)

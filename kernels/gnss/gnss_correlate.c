@@ -1,0 +1,209 @@
+/* gnss_correlate.c - plain C twin of gnss_correlate.
+ *
+ * A block of samples is multiplied with the conjugate carrier first, once for an input, in 16 bits; then with the levels of
+ * each tap, so that a product of complex numbers is made once for all taps.  These are the products with the replica,
+ * level times carrier, in another order.  Carrier and levels of a block are made once for all inputs.
+ * Sums of a slice are 32 bits; its threads add them to the 64 bits of the integration.  All pieces take a slice before the
+ * next one, so that its samples stay in the second-level cache. */
+#include "kernels/gnss/gnss_correlate.h"
+
+#include "common/base/units.h"
+#include "kernels/gnss/gnss_codes.h"
+#include "kernels/util/clones.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define SLICE_SAMPLES (4 * GNSS_BLOCK_SAMPLES)
+
+void gnss_carrier_table(int8_t *carrier)
+{
+    for (size_t i = 0; i < GNSS_CARRIER_ENTRIES; i++) {
+        double angle = 2 * M_PI * ((double)i + 0.5) / GNSS_CARRIER_ENTRIES;
+        carrier[2 * i] = (int8_t)lrint(GNSS_AMPLITUDE * cos(angle));
+        carrier[2 * i + 1] = (int8_t)lrint(GNSS_AMPLITUDE * sin(angle));
+    }
+}
+
+struct block {
+    int16_t carrier_re[GNSS_BLOCK_SAMPLES], carrier_im[GNSS_BLOCK_SAMPLES];
+    int16_t levels[GNSS_MAX_TAPS][GNSS_BLOCK_SAMPLES];
+    int16_t re[GNSS_BLOCK_SAMPLES], im[GNSS_BLOCK_SAMPLES]; /* of an input, times the carrier */
+};
+
+/* Sums of a slice, [tap][input][re, im]. */
+struct slice_sums {
+    int32_t of[GNSS_MAX_TAPS][GNSS_MAX_ANTS * N_POLS][2];
+};
+
+static void make_carrier(const int8_t *carrier, uint64_t phase, uint64_t step, size_t n, struct block *b)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t entry = (phase + i * step) >> (64 - GNSS_CARRIER_BITS);
+        b->carrier_re[i] = carrier[2 * entry];
+        b->carrier_im[i] = carrier[2 * entry + 1];
+    }
+}
+
+/* A block's steps are at most 'length', so a phase wraps once; both together are below 2^64. */
+static void make_levels(const int8_t *table, uint64_t phase, uint64_t step, uint64_t length, size_t n, int16_t *levels)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = phase + i * step;
+        levels[i] = table[(at - (at >= length ? length : 0)) >> GNSS_CODE_BITS];
+    }
+}
+
+/* Products of samples with the conjugate carrier: below 2^14 each. */
+KERNEL_CLONES static void wipe_carrier(const int8_t *restrict x, size_t n, struct block *restrict b)
+{
+    for (size_t i = 0; i < n; i++) {
+        int16_t re = x[2 * i], im = x[2 * i + 1];
+        b->re[i] = (int16_t)(re * b->carrier_re[i] + im * b->carrier_im[i]);
+        b->im[i] = (int16_t)(im * b->carrier_re[i] - re * b->carrier_im[i]);
+    }
+}
+
+KERNEL_CLONES static void add_products(const struct block *b, size_t tap, size_t n, int32_t *sums)
+{
+    int32_t re = 0, im = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        re += b->levels[tap][i] * b->re[i];
+        im += b->levels[tap][i] * b->im[i];
+    }
+    sums[0] += re;
+    sums[1] += im;
+}
+
+/* Adds 'n' samples of all inputs from sample 'at' of the piece on, with which the code has come to 'phase'. */
+static void add_block(const struct gnss_correlate_args *a, const struct gnss_piece *piece, uint32_t at, size_t n,
+                      uint64_t phase, struct block *b, struct slice_sums *sums)
+{
+    const struct gnss_satellite *satellite = &a->satellites[piece->satellite];
+    const int32_t *offsets = &a->offsets[(size_t)piece->satellite * a->n_ants];
+    uint64_t length = gnss_code_length(satellite->n_subchips);
+
+    make_carrier(a->carrier, piece->carrier_phase + at * piece->carrier_step, piece->carrier_step, n, b);
+    for (size_t tap = 0; tap < a->n_taps; tap++)
+        make_levels(a->codes + satellite->table, gnss_code_add(phase, satellite->taps[tap], length), piece->code_step,
+                    length, n, b->levels[tap]);
+    for (size_t input = 0; input < (size_t)a->n_ants * N_POLS; input++) {
+        int64_t first = piece->first + offsets[input / N_POLS] + at;
+        wipe_carrier(a->samples + 2 * (input * a->pitch_samples + (uint64_t)first), n, b);
+        for (size_t tap = 0; tap < a->n_taps; tap++)
+            add_products(b, tap, n, sums->of[tap][input]);
+    }
+}
+
+/* Adds the samples [from, from + SLICE_SAMPLES) of a piece, as far as it goes. */
+static void add_slice(const struct gnss_correlate_args *a, const struct gnss_piece *piece, uint32_t from)
+{
+    uint32_t n_subchips = a->satellites[piece->satellite].n_subchips, n_inputs = a->n_ants * N_POLS;
+    uint32_t end = (uint32_t)least(piece->n_samples, (uint64_t)from + SLICE_SAMPLES);
+    uint64_t phase = gnss_code_at(piece->code_phase, piece->code_step, from, n_subchips);
+    uint64_t block_step = gnss_code_at(0, piece->code_step, GNSS_BLOCK_SAMPLES, n_subchips);
+    int64_t *to = a->sums + (size_t)piece->integration * a->n_taps * n_inputs * 2;
+    struct slice_sums sums;
+    struct block b;
+
+    memset(&sums, 0, sizeof(sums));
+    for (uint32_t at = from; at < end; at += GNSS_BLOCK_SAMPLES) {
+        add_block(a, piece, at, least(end - at, GNSS_BLOCK_SAMPLES), phase, &b, &sums);
+        phase = gnss_code_add(phase, block_step, gnss_code_length(n_subchips));
+    }
+    for (size_t tap = 0; tap < a->n_taps; tap++)
+        for (size_t i = 0; i < n_inputs * 2; i++, to++) {
+#pragma omp atomic
+            *to += sums.of[tap][i / 2][i % 2];
+        }
+}
+
+static void check_piece(const struct gnss_correlate_args *a, const struct gnss_piece *piece)
+{
+    const struct gnss_satellite *satellite = &a->satellites[piece->satellite];
+    uint64_t length = gnss_code_length(satellite->n_subchips);
+
+    assert(piece->n_samples <= a->max_samples && a->max_samples < GNSS_MAX_RUN);
+    assert(piece->code_phase < length && piece->code_step <= length / GNSS_BLOCK_SAMPLES);
+    assert(piece->code_step >> GNSS_STEP_BITS == 0 && satellite->n_subchips <= GNSS_MAX_SUBCHIPS);
+    for (size_t tap = 0; tap < a->n_taps; tap++)
+        assert(satellite->taps[tap] < length);
+    for (size_t ant = 0; ant < a->n_ants; ant++) {
+        int64_t first = piece->first + a->offsets[(size_t)piece->satellite * a->n_ants + ant];
+        assert(first >= 0 && (uint64_t)first + piece->n_samples <= a->pitch_samples);
+    }
+}
+
+static void gnss_correlate_cpu(const void *args, int n_threads)
+{
+    const struct gnss_correlate_args *a = args;
+
+    assert(a->n_ants >= 1 && a->n_ants <= GNSS_MAX_ANTS && a->n_taps >= 1 && a->n_taps <= GNSS_MAX_TAPS);
+    for (size_t i = 0; i < a->n_pieces; i++)
+        check_piece(a, &a->pieces[i]);
+#pragma omp parallel for collapse(2) schedule(dynamic) num_threads(n_threads)
+    for (uint32_t from = 0; from < a->max_samples; from += SLICE_SAMPLES)
+        for (size_t i = 0; i < a->n_pieces; i++)
+            if (from < a->pieces[i].n_samples)
+                add_slice(a, &a->pieces[i], from);
+}
+
+const struct kernel gnss_correlate_kernel = {
+    .name = "gnss_correlate",
+    .args_bytes = sizeof(struct gnss_correlate_args),
+    .cpu = gnss_correlate_cpu,
+};
+
+const struct kernel gnss_correlate_mma_kernel = {
+    .name = "gnss_correlate_mma",
+    .args_bytes = sizeof(struct gnss_correlate_args),
+    .cpu = gnss_correlate_cpu,
+};
+
+/* ---- The CUDA variants ------------------------------------------------------------------------------------------- */
+
+#define N_THREADS          128
+#define MMA_N_THREADS      256
+#define MMA_COLUMN_BYTES   (MMA_N_THREADS * 2 + 64)
+#define CUDA_SLICE_SAMPLES 4096 /* of a block */
+#define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
+
+const struct kernel *gnss_correlate_variant(uint32_t n_ants)
+{
+    return n_ants < MMA_MIN_ANTS ? &gnss_correlate_kernel : &gnss_correlate_mma_kernel;
+}
+
+/* Tiles of 16 inputs, as a divisor of the warps. */
+static uint32_t row_tiles_of(const struct gnss_correlate_args *args)
+{
+    uint32_t n_tiles = 1;
+
+    while (n_tiles * 16 < args->n_ants * N_POLS)
+        n_tiles *= 2;
+    return n_tiles;
+}
+
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+                              struct kernel_constant *constants)
+{
+    bool is_mma = variant == &gnss_correlate_mma_kernel;
+
+    constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
+    constants[1] = (struct kernel_constant){"N_THREADS", is_mma ? MMA_N_THREADS : N_THREADS};
+    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
+    constants[3] = (struct kernel_constant){"ROW_TILES", is_mma ? row_tiles_of(args) : 0};
+}
+
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args)
+{
+    bool is_mma = variant == &gnss_correlate_mma_kernel;
+    uint32_t n_slices = (args->max_samples + CUDA_SLICE_SAMPLES - 1) / CUDA_SLICE_SAMPLES;
+    uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
+    uint32_t columns_bytes = (2 * args->n_taps + 7) / 8 * 8 * MMA_COLUMN_BYTES;
+
+    return (struct kernel_grid){.blocks = {n_slices, args->n_pieces, is_mma ? 1 : args->n_ants},
+                                .threads = is_mma ? MMA_N_THREADS : N_THREADS,
+                                .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + (is_mma ? columns_bytes : sums_bytes)};
+}

@@ -1,0 +1,109 @@
+/* gnss_correlate - complex samples of many inputs to correlations with replicas of navigation satellites' signals.
+ *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; of a baseband that has the signals
+ *   carrier     int8 [GNSS_CARRIER_ENTRIES][re, im], as gnss_carrier_table() makes it
+ *   codes       int8: tables of sub-chips (gnss_codes.h), one behind the other
+ *   satellites  [satellite]        tables and taps
+ *   offsets     int32 [satellite][ant]
+ *   pieces      [piece]            consecutive samples of one integration, or all of it
+ *   sums        int64 [integration][tap][ant][pol][re, im], added to
+ *
+ * A piece of satellite s adds to the sums of its integration, for each tap t, antenna a and polarisation p,
+ *     sum over n < n_samples of x[a][p][first + offsets[s][a] + n] conj(r[n]), where r is the replica, complex int8:
+ *     r[n] = level(n) carrier[(carrier_phase + n carrier_step) mod 2^64, the top GNSS_CARRIER_BITS bits of it]
+ *     level(n) = table[floor(((code_phase + taps[t] + n code_step) mod length) / 2^48)], length = n_subchips 2^48
+ * Phases are those of gnss_phase.h.  A code step is off by 2^-49 sub-chip at most, so a code phase by 2e-7 sub-chip after
+ * 1e8 samples; an integration that begins with its own phases has less.
+ * The frequency of a piece is constant; a change of frequency begins another piece.
+ * With offsets the replica meets each antenna's samples where the satellite's wavefront does, to the nearest sample.
+ *
+ * State:     the phases of a piece are all of it.  gnss_piece_skip() makes the piece that follows after n samples.  Both
+ *            give the same bits as the whole, wherever an integration is cut, in one launch or in several.
+ * Taps:      code phases ahead of the prompt one, at any spacing.  Taps behind it are given modulo the length, as
+ *            gnss_code_phase() does, so no phase is ever negative.
+ * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000 of
+ *            them fit int32; sums of more are 64 bits.
+ *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases the
+ *            replica loses less than 0.001 dB.  All antennas have the same replica, so its error is common to them.
+ * Requires:  1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
+ *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
+ *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
+ *            gnss_correlate_mma: 'samples' aligned to 4 bytes, an even pitch, GNSS_SPARE_BYTES readable behind the samples.
+ * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
+ *            with few antennas the look-up of levels. */
+#ifndef KERNELS_GNSS_GNSS_CORRELATE_H
+#define KERNELS_GNSS_GNSS_CORRELATE_H
+
+#include "common/device/device.h"
+#include "kernels/gnss/gnss_phase.h"
+
+#define GNSS_MAX_ANTS 64
+#define GNSS_MAX_TAPS 15
+
+/* Samples that are gone through at a time: a code phase wraps once in them at most. */
+#define GNSS_BLOCK_SAMPLES 1024
+
+#define GNSS_SPARE_BYTES 80
+
+#define GNSS_CARRIER_BITS    8
+#define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
+#define GNSS_AMPLITUDE       63  /* of the carrier: a replica with levels of +-2 fits int8 */
+#define GNSS_CARRIER_ERROR   1.5 /* half an entry's phase, and rounding: 63 pi / 256 + sqrt(1/2) */
+
+struct gnss_satellite {
+    uint32_t table;               /* where its table begins in 'codes' */
+    uint32_t n_subchips;          /* of the table */
+    uint64_t taps[GNSS_MAX_TAPS]; /* [tap] 2^-48 sub-chips */
+};
+
+struct gnss_piece {
+    uint64_t code_phase;    /* of sample 0, 2^-48 sub-chips */
+    uint64_t code_step;     /* from one sample to the next */
+    uint64_t carrier_phase; /* of sample 0, 2^-64 turns */
+    uint64_t carrier_step;  /* from one sample to the next; negative frequencies modulo 2^64 */
+    int64_t first;          /* sample 0, where the offset is 0 */
+    uint32_t n_samples;
+    uint32_t satellite;
+    uint32_t integration; /* of 'sums' */
+    uint32_t unused;
+};
+
+struct gnss_correlate_args {
+    const int8_t *samples;
+    uint64_t pitch_samples; /* from one polarisation of an antenna to the next */
+    const int8_t *carrier;
+    const int8_t *codes;
+    const struct gnss_satellite *satellites;
+    const int32_t *offsets;
+    const struct gnss_piece *pieces;
+    int64_t *sums;
+    uint32_t n_pieces;
+    uint32_t max_samples; /* of a piece */
+    uint32_t n_ants;
+    uint32_t n_taps;
+};
+
+/* Makes a piece begin 'n' samples later: what is left of it behind its first 'n' samples. */
+static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips, uint32_t n)
+{
+    piece->code_phase = gnss_code_at(piece->code_phase, piece->code_step, n, n_subchips);
+    piece->carrier_phase += n * piece->carrier_step;
+    piece->first += n;
+    piece->n_samples -= n;
+}
+
+/* Writes the carrier's table, [GNSS_CARRIER_ENTRIES][re, im]: e^{2 pi i phase} in the middle of each entry's phases. */
+void gnss_carrier_table(int8_t *carrier);
+
+/* Two CUDA variants, gnss_correlate for few antennas and gnss_correlate_mma for arrays, have the same arguments and twin. */
+extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
+
+/* The variant for so many antennas. */
+const struct kernel *gnss_correlate_variant(uint32_t n_ants);
+
+/* What a variant is compiled with, and the shape of its launch. */
+#define GNSS_CORRELATE_N_CONSTANTS 4
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+                              struct kernel_constant *constants);
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args);
+
+#endif
