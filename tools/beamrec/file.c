@@ -146,7 +146,7 @@ static int write_batch(struct beamrec_file *file, const struct beamrec_header *h
                        const struct beamrec_product *product, off_t *data_end, off_t *gaps_end)
 {
     char text[BEAMREC_DADA_BYTES];
-    bool is_dada = product->shape.is_voltages;
+    bool is_dada = product->shape.is_dada;
     int err = 0;
 
     if (*data_end == 0)

@@ -8,6 +8,7 @@
 #include "common/daemon/service.h"
 #include "common/recv/chunk.h"
 #include "common/telemetry/stats.h"
+#include "kernels/beamform/beam_detect.h"
 #include "tools/beamrec/file.h"
 #include "tools/beamrec/recv.h"
 
@@ -30,7 +31,7 @@ struct recording {
 };
 
 struct stream {
-    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or one for each beam */
+    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or those of each beam */
     size_t n_recordings;
     int64_t batch_samples;
     bool has_begun;
@@ -51,9 +52,14 @@ struct beamrec_writer {
     int64_t shown_ns;
 };
 
-/* Takes 'format', which may be NULL for lack of memory. */
+/* STATE of PSRDADA files, by detected[].products, as PSRCHIVE's Signal::string2State() reads it. */
+static const char *const states[] = {
+    [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
+
+/* Takes 'format', which may be NULL for lack of memory.  Only a PSRDADA file needs 'state'. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
-                          const struct beamrec_product_shape *shape, char *format, char *why, size_t why_bytes)
+                          const struct beamrec_product_shape *shape, const char *state, char *format, char *why,
+                          size_t why_bytes)
 {
     const struct beamrec_config *config = writer->config.config;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
@@ -64,6 +70,7 @@ static int open_recording(struct beamrec_writer *writer, struct stream *stream,
     recording->header = (struct beamrec_header){
         .telescope = config->output.telescope,
         .source = config->output.source,
+        .state = state,
         .sample_s = (double)shape->sum_spectra * spacing_samples / rate_hz,
         .centre_hz = config->stream.centre_frequency_hz > 0 ? config->stream.centre_frequency_hz : rate_hz / 4,
         .channel_hz = rate_hz / spacing_samples,
@@ -94,12 +101,12 @@ static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t 
     if (!stream->recordings)
         return -ENOMEM;
     if (beam->filterbank)
-        err = open_recording(writer, stream, &shape, strdup(beam->filterbank), why, why_bytes);
-    shape.is_voltages = true;
+        err = open_recording(writer, stream, &shape, NULL, strdup(beam->filterbank), why, why_bytes);
+    shape.is_dada = true;
     shape.bits = 8;
     shape.sum_spectra = shape.sum_channels = 1;
     if (!err && beam->voltages)
-        err = open_recording(writer, stream, &shape, strdup(beam->voltages), why, why_bytes);
+        err = open_recording(writer, stream, &shape, "Analytic", strdup(beam->voltages), why, why_bytes);
     return err;
 }
 
@@ -121,11 +128,17 @@ static int open_detected(struct beamrec_writer *writer, size_t i, char *why, siz
     int err = 0;
 
     shape.n_products = shape.powers.n_products;
-    stream->recordings = calloc(shape.powers.n_beams, sizeof(*stream->recordings));
+    stream->recordings = calloc(2 * shape.powers.n_beams, sizeof(*stream->recordings));
     if (!stream->recordings)
         return -ENOMEM;
-    for (; shape.beam < shape.powers.n_beams && !err; shape.beam++)
-        err = open_recording(writer, stream, &shape, beamrec_config_file(detected, shape.beam), why, why_bytes);
+    for (size_t n = 0; n < 2 * shape.powers.n_beams && !err; n++) {
+        shape.beam = n / 2;
+        shape.is_dada = n % 2;
+        const char *key = shape.is_dada ? detected->dada : detected->filterbank;
+        if (key)
+            err = open_recording(writer, stream, &shape, states[detected->products],
+                                 beamrec_config_file(key, shape.beam), why, why_bytes);
+    }
     return err;
 }
 
