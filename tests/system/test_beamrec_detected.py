@@ -305,6 +305,24 @@ def test_bad_configurations(recorder):
     assert "nothing to record" in one.log()
 
 
+@pytest.mark.parametrize("section, item, key, value, words", [
+    ("detected", 1, "dada", "%c" * 1000, "the name is longer than 4095 bytes"),
+    ("detected", 0, "filterbank", "/dev/null", "is not a regular file"),
+    ("detected", 1, "filterbank", "/proc/none/x.fil", "cannot be made: No such file"),
+    ("beams", 1, "filterbank", "/dev/null", "is not a regular file"),
+    ("beams", 0, "voltages", "a" * 300, "cannot be made: File name too long")])
+def test_files_that_cannot_be_made(section, item, key, value, words, recorder, tmp_path):
+    """The message begins with the key of the file; no file is left."""
+    one = recorder([{}, {}], [{"name": f"b{i}", "sources": f"{GROUPS[i]}:{PORT + 1}", "voltages": f"{tmp_path}/{i}.dada"}
+                              for i in range(2)])
+    one.config[section][item][key] = value
+    one.start()
+    one.finish(harness.EXIT_CONFIG)
+    (line,) = [line for line in one.log().splitlines() if words in line]
+    assert f" {section}[{item}].{key}: " in line, line
+    assert not list(tmp_path.glob("*.dada*")) + list(tmp_path.glob("*.fil*"))
+
+
 def send(stream, sent, batches, first):
     config = spead2.send.StreamConfig(max_packet_size=1000, rate=5e6)
     udp = spead2.send.UdpStream(spead2.ThreadPool(), [(GROUPS[0], PORT)], config, ttl=1, interface_address=LOOPBACK)

@@ -18,13 +18,15 @@
 #include <string.h>
 
 #define WHY_BYTES   512
+#define KEY_BYTES   48
 #define PROGRESS_NS (5 * NS_PER_S) /* without a terminal */
 #define TERMINAL_NS (NS_PER_S / 5)
 
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    char *format; /* of the file's name */
+    char *format;               /* of the file's name */
+    char config_key[KEY_BYTES]; /* that has it, as "beams[0].filterbank" */
     struct beamrec_file *file;
     struct beamrec_header header;
     int64_t next_samples; /* timestamp of the batch behind the last; the file is empty without one */
@@ -56,10 +58,16 @@ struct beamrec_writer {
 static const char *const states[] = {
     [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
 
+/* A file that 'key' of item 'i' of a section asks for. */
+struct file_key {
+    const char *section, *key;
+    size_t i;
+};
+
 /* Takes 'format', which may be NULL for lack of memory.  Only a PSRDADA file needs 'state'. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
-                          const struct beamrec_product_shape *shape, const char *state, char *format, char *why,
-                          size_t why_bytes)
+                          const struct beamrec_product_shape *shape, const char *state, const struct file_key *key,
+                          char *format, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = writer->config.config;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
@@ -67,6 +75,7 @@ static int open_recording(struct beamrec_writer *writer, struct stream *stream,
     struct recording *recording = &stream->recordings[stream->n_recordings++];
 
     recording->format = format;
+    snprintf(recording->config_key, KEY_BYTES, "%s[%zu].%s", key->section, key->i, key->key);
     recording->header = (struct beamrec_header){
         .telescope = config->output.telescope,
         .source = config->output.source,
@@ -78,7 +87,7 @@ static int open_recording(struct beamrec_writer *writer, struct stream *stream,
     if (!format || beamrec_product_init(&recording->product, shape))
         return why_out_of_memory(why, why_bytes);
     counter_add(&writer->stats->files, 1);
-    return beamrec_file_open(format, config->output.overwrite, &recording->file, why, why_bytes);
+    return beamrec_file_open(recording->config_key, format, config->output.overwrite, &recording->file, why, why_bytes);
 }
 
 static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t why_bytes)
@@ -101,12 +110,14 @@ static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t 
     if (!stream->recordings)
         return -ENOMEM;
     if (beam->filterbank)
-        err = open_recording(writer, stream, &shape, NULL, strdup(beam->filterbank), why, why_bytes);
+        err = open_recording(writer, stream, &shape, NULL, &(struct file_key){"beams", "filterbank", i},
+                             strdup(beam->filterbank), why, why_bytes);
     shape.is_dada = true;
     shape.bits = 8;
     shape.sum_spectra = shape.sum_channels = 1;
     if (!err && beam->voltages)
-        err = open_recording(writer, stream, &shape, "Analytic", strdup(beam->voltages), why, why_bytes);
+        err = open_recording(writer, stream, &shape, "Analytic", &(struct file_key){"beams", "voltages", i},
+                             strdup(beam->voltages), why, why_bytes);
     return err;
 }
 
@@ -134,10 +145,11 @@ static int open_detected(struct beamrec_writer *writer, size_t i, char *why, siz
     for (size_t n = 0; n < 2 * shape.powers.n_beams && !err; n++) {
         shape.beam = n / 2;
         shape.is_dada = n % 2;
-        const char *key = shape.is_dada ? detected->dada : detected->filterbank;
-        if (key)
-            err = open_recording(writer, stream, &shape, states[detected->products],
-                                 beamrec_config_file(key, shape.beam), why, why_bytes);
+        const struct file_key key = {"detected", shape.is_dada ? "dada" : "filterbank", i};
+        const char *file = shape.is_dada ? detected->dada : detected->filterbank;
+        if (file)
+            err = open_recording(writer, stream, &shape, states[detected->products], &key,
+                                 beamrec_config_file(file, shape.beam), why, why_bytes);
     }
     return err;
 }
