@@ -287,6 +287,23 @@ def test_wrong_shapes(change, recorder, tmp_path, rng):
     assert not list(tmp_path.glob("*.fil*")) and not list(tmp_path.glob("*.dada*"))
 
 
+@pytest.mark.parametrize("spectra, account, refused", [(16, "4 batches, 12 of 28 heaps missing", False),
+                                                       (12, "2 batches, 8 of 16 heaps missing", True)])
+def test_wrong_spectra(spectra, account, refused, recorder, tmp_path, rng):
+    """Nothing in a heap says how many spectra a window has.  Heaps at multiples of the recorder's length are recorded, with
+    gaps between them; the others are refused."""
+    stream = {"windows": 4, "spectra": 8}
+    other = stream | {"spectra": spectra}
+    sent = random_stream(rng, other, 4)
+    packets = [((GROUPS[0], PORT), packet) for batch in range(4) for sub in range(N_SUB)
+               for packet in harness.packets(pack(other, sent, 6, batch, sub), 1 + batch * N_SUB + sub)]
+    write_capture(tmp_path / "in.pcap", packets)
+    one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
+    one.start()
+    assert one.finish() == account
+    assert ("packet refused (bad_timestamp)" in one.log()) == refused
+
+
 def test_bad_configurations(recorder):
     for keys, words in [({"channels": 16}, "channels of powers0 do not divide channels_per_substream (8)"),
                         ({"bits": 16}, "bits must be 8 or 32"),
