@@ -10,6 +10,7 @@ from pathlib import Path
 import array_file
 import array_plan
 
+DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")  # keys of X-engines and recorders
 MARKER = "# Made by scripts/array"  # how files begin that may be written over, and removed
 
 
@@ -32,7 +33,9 @@ class Lines:
             self.add(f"  {key}: {text}", at)
 
     def items(self, name, items, mark=None):
-        """'items': lists of keys."""
+        """'items': lists of keys; nothing where there are none."""
+        if not items:
+            return
         self.add("")
         self.add(f"{name}:", mark)
         for keys in items:
@@ -133,6 +136,12 @@ def window_keys(array, stream):
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
 
 
+def filter_keys(plan, stream):
+    """Only the centres of detected beams' windows need it."""
+    n_samples = array_plan.f_window_samples(stream)
+    return [("filter_samples", n_samples, stream.mark)] if plan.made_of("detected", stream) else []
+
+
 def xbgpu_lines(plan, engine, schema):
     array, stream, lines = plan.array, engine.stream, begin(plan, engine)
     port, width = array["multicast"]["port"], engine.stream["channels"] // engine.stream["substreams"]
@@ -148,16 +157,17 @@ def xbgpu_lines(plan, engine, schema):
         ("spectra_per_heap", stream["spectra_per_heap"], at("spectra_per_heap")),
         ("samples_between_spectra", array_plan.samples_between_spectra(stream), at("decimation")),
         ("sample_bits", stream["sample_bits"], at("sample_bits")),
+        *filter_keys(plan, stream),
         *window_keys(array, stream)]))
     lines.items("outputs", [
         [key for key in output.texts() if key[0] != "stream"]
         + [("destination", f"{plan.x_groups[output['name']][engine.substream]}:{port}", output.mark)]
-        for output in plan.x_outputs(stream)], array.mark_at("x_outputs"))
-    if plan.beams(stream):
-        lines.items("beams", [
+        for output in plan.made_of("x_outputs", stream)], array.mark_at("x_outputs"))
+    for section in ("beams", "detected"):
+        lines.items(section, [
             [key for key in beam.texts() if key[0] != "stream"]
             + [("destination", f"{plan.beam_groups[beam['name']][engine.substream]}:{port}", beam.mark)]
-            for beam in plan.beams(stream)], array.mark_at("beams"))
+            for beam in plan.made_of(section, stream)], array.mark_at(section))
     lines.section("send", flow_keys(array, engine, "send", []))
     control(lines, array, engine, schema)
     return lines
@@ -199,8 +209,8 @@ def streams_yaml(plan):
          ("integration_batches", array_plan.integration_batches(array, output, plan.stream(output)), None),
          ("destinations", destinations(plan.x_groups[output["name"]], port), None)]
         for output in array["x_outputs"]])
-    if array["beams"]:
-        lines.items("beams", [
-            [("name", beam["name"], None), ("stream", beam["stream"], None), ("pol", beam["pol"], None),
-             ("destinations", destinations(plan.beam_groups[beam["name"]], port), None)] for beam in array["beams"]])
+    for section, keys in (("beams", ("pol",)), ("detected", ("kind",) + DETECTED_SHAPE)):
+        lines.items(section, [
+            [(key, beam[key], None) for key in ("name", "stream") + keys]
+            + [("destinations", destinations(plan.beam_groups[beam["name"]], port), None)] for beam in array[section]])
     return lines.text

@@ -20,11 +20,12 @@ DEALT = {
     "fgpu.recv": ("interface", "pcap_file", "affinity", "sample_bits", "packet_samples"),
     "xbgpu.recv": ("sources", "interface", "pcap_file", "affinity", "antennas", "antenna_names", "channels", "channels_per_substream",
                    "channel_offset", "spectra_per_heap", "samples_between_spectra", "sample_bits", "sample_encoding",
-                   "shifts"),
+                   "shifts", "filter_samples"),
     "antennas": ("feng_id", "delays", "gains"),
     "f_outputs": ("destinations",),
     "x_outputs": ("destination", "gate", "shifts"),
     "beams": ("destination",),
+    "detected": ("destination",),
 }
 KINDS = ("fgpu", "xbgpu")
 PROGRAMS = KINDS + ("visrec", "beamrec")
@@ -150,7 +151,7 @@ NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
 
 
 def _outputs(fgpu, xbgpu):
-    """Schemas of an item of f_outputs, of x_outputs and of beams."""
+    """Schemas of an item of f_outputs, of x_outputs, of beams and of detected."""
     substreams = _number("X-engines among which the channels are divided: a power of two.", minimum=1, maximum=65536)
     f_output = without(fgpu["outputs"]["items"], DEALT["f_outputs"], substreams=substreams)
     f_output["properties"]["name"] = _text("Name of the stream.", **NAME)
@@ -158,10 +159,12 @@ def _outputs(fgpu, xbgpu):
     x_output = without(xbgpu["outputs"]["items"], DEALT["x_outputs"],
                        stream=_text("The output of f_outputs that is correlated."))
     x_output["required"].append("stream")
-    beam = without(xbgpu["beams"]["items"], DEALT["beams"], stream=_text("The output of f_outputs that it is made of."))
-    beam["properties"]["name"] = _text("Name of the stream.", **NAME)
-    beam["required"].append("stream")
-    return f_output, x_output, beam
+    beams = [without(xbgpu[section]["items"], DEALT[section], stream=_text("The output of f_outputs that it is made of."))
+             for section in ("beams", "detected")]
+    for beam in beams:
+        beam["properties"]["name"] = _text("Name of the stream.", **NAME)
+        beam["required"].append("stream")
+    return f_output, x_output, *beams
 
 
 def _host(fgpu):
@@ -214,7 +217,8 @@ def _beam_recorder(beamrec):
         interface=_text("The interface through which beams come; none: the host's first."),
         directory={"description": "Where files go; none: /var/lib/cbf/NAME.", "type": "string", "minLength": 1,
                    "maxLength": 2000},
-        voltages={"description": "Record the voltages, too.", "type": "boolean", "default": False},
+        voltages={"description": "Record the voltages of voltage beams, too.", "type": "boolean", "default": False},
+        dada={"description": "Record PSRDADA files of detected beams, too.", "type": "boolean", "default": False},
         centre_frequency=beamrec["stream"]["properties"]["centre_frequency"], **keys,
         **{key: beamrec["output"]["properties"][key] for key in ("source", "max_gap")})
 
@@ -222,7 +226,7 @@ def _beam_recorder(beamrec):
 def make_schema(engines):
     """The schema of array.yaml, made with those of the engines."""
     fgpu, xbgpu, visrec, beamrec = (engines[program]["properties"] for program in PROGRAMS)
-    f_output, x_output, beam = _outputs(fgpu, xbgpu)
+    f_output, x_output, beam, detected = _outputs(fgpu, xbgpu)
     telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
     antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
     metres = _number("", "number", minimum=-1e7, maximum=1e7)
@@ -243,6 +247,7 @@ def make_schema(engines):
             f_outputs=_list("Streams of channelised voltages.", f_output, 64),
             x_outputs=_list("Streams of visibilities.", x_output, 64),
             beams=_list("Tied-array beams, which X-engines make of all antennas.", beam, 1024),
+            detected=_list("Streams of detected or incoherent beams, which X-engines make of all antennas.", detected, 64),
             recorders=_list("What records visibilities.", _recorder(visrec), 64),
             beam_recorders=_list("What records beams.", _beam_recorder(beamrec), 64),
             multicast=_object(

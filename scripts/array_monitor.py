@@ -294,7 +294,7 @@ RULES = {
         Rule("RecorderNewFile", rate("visrec_rollovers_total") + " > 0", "0s", "warning",
              f"{WHO} began another file: time went back",
              "a new synchronisation; if there was none, an X-engine whose time was wrong, or forged packets", JOURNAL),
-        *recorder_rules("BeamRecorder", "beamrec", "batches", "beams", "beams[].filterbank", STRANGE_VISIBILITIES),
+        *recorder_rules("BeamRecorder", "beamrec", "batches", "beams", "the files of beams[] and detected[]", STRANGE_VISIBILITIES),
     ],
 }
 

@@ -12,11 +12,13 @@ N_POLS = 2
 FRAME_BYTES = 66  # of Ethernet (with checksum, preamble and gap), IPv4 and UDP
 SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for each item more
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS = 4, 4, 3, 4
+POWER_ITEMS = {"float32": 5, "uint8": 7}  # of detected beams, by format
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
 HUGE_PAGE_BYTES = 2 << 20
 BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of as many as hold...
 BEAM_BUFFERS_S = 0.05  # ...so much
+BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; struct beam_steering of an antenna
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
@@ -56,8 +58,9 @@ class Engine:
         return f"{self.stream['name']}: channels {first} to {first + width - 1}"
 
 
-def beams_of(array, stream):
-    return [beam for beam in array["beams"] if beam["stream"] == stream["name"]]
+def made_of(array, section, stream):
+    """The items of x_outputs, beams or detected that X-engines make of a stream."""
+    return [output for output in array[section] if output["stream"] == stream["name"]]
 
 
 @dataclass
@@ -66,17 +69,14 @@ class Plan:
     engines: list = field(default_factory=list)
     f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
     x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
-    beam_groups: dict = field(default_factory=dict)  # beam -> [address] of its stream's substreams
+    beam_groups: dict = field(default_factory=dict)  # item of beams or detected -> [address] of its stream's substreams
     recorders: list = field(default_factory=list)  # [array_recorder.Recorder or .BeamRecorder]
 
-    def x_outputs(self, stream):
-        return [output for output in self.array["x_outputs"] if output["stream"] == stream["name"]]
+    def made_of(self, section, stream):
+        return made_of(self.array, section, stream)
 
-    def beams(self, stream):
-        return beams_of(self.array, stream)
-
-    def stream(self, x_output):
-        return next(s for s in self.array["f_outputs"] if s["name"] == x_output["stream"])
+    def stream(self, output):
+        return next(s for s in self.array["f_outputs"] if s["name"] == output["stream"])
 
     def on(self, host):
         return [engine for engine in self.engines if engine.host is host]
@@ -167,8 +167,8 @@ def deal_block(network, at, end, n):
 
 
 def deal_addresses(plan, network, faults):
-    """F-engines' streams from the first half of the range, X-engines' from the second, beams down from its end: what is
-    added at the end of a list moves no other."""
+    """F-engines' streams from the first half of the range, detected beams down from its end; visibilities from the second
+    half, voltage beams down from its end: what is added at the end of a list moves no other."""
     first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
     blocks += [(plan.x_groups, output, plan.stream(output)["substreams"], 1) for output in plan.array["x_outputs"]]
@@ -181,15 +181,16 @@ def deal_addresses(plan, network, faults):
                        f"{('first', 'second')[half]} half")
             return
         groups[output["name"]] = addresses
-    for beam in plan.array["beams"]:
+    for beam, half in [(beam, 1) for beam in plan.array["beams"]] + [(stream, 0) for stream in plan.array["detected"]]:
         n = plan.stream(beam)["substreams"]
         size = 1 << (n - 1).bit_length()
-        end = (end - size) // size * size
-        if end < at[1]:
+        ends[half] = (ends[half] - size) // size * size
+        if ends[half] < at[half]:
             faults.add(plan.array["multicast"].mark_at("range"),
-                       f"multicast.range {network} has no room for the {n} addresses of {beam['name']} in its second half")
+                       f"multicast.range {network} has no room for the {n} addresses of {beam['name']} in its "
+                       f"{('first', 'second')[half]} half")
             return
-        plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(end + i)) for i in range(n)]
+        plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(ends[half] + i)) for i in range(n)]
 
 
 # ---- Who does what ---------------------------------------------------------------------------------------------------
@@ -212,15 +213,10 @@ def check_outputs(array, faults):
                        f"substreams of {output['name']} must be a power of two, at most {n_chan}, not {n}")
         if output["kind"] == "narrowband" and "decimation" not in output.given:
             faults.add(output.mark, f"output {output['name']} is narrowband and needs a decimation")
-    for output in array["x_outputs"]:
+    for output in array["x_outputs"] + array["beams"] + array["detected"]:
         if output["stream"] not in names:
             meant = nearest(output["stream"], names)
             faults.add(output.mark_at("stream"), f"there is no output '{output['stream']}' in f_outputs"
-                       + (f"; did you mean '{meant}'?" if meant else f"; there are {', '.join(names)}"))
-    for beam in array["beams"]:
-        if beam["stream"] not in names:
-            meant = nearest(beam["stream"], names)
-            faults.add(beam.mark_at("stream"), f"there is no output '{beam['stream']}' in f_outputs"
                        + (f"; did you mean '{meant}'?" if meant else f"; there are {', '.join(names)}"))
     used = {output["stream"] for output in array["x_outputs"]}
     for output in array["f_outputs"]:
@@ -367,6 +363,38 @@ def beam_gbps(array, stream):
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
 
 
+def powers(stream, detected):
+    """Of a heap of one substream."""
+    n_products = 4 if detected["products"] == "IQUV" else 1
+    n_groups = stream["channels"] // stream["substreams"] // detected["channels"]
+    return detected["beams"] * detected["windows"] * n_products * n_groups
+
+
+def detected_bytes(stream, detected):
+    """Of a heap of one substream: fractions and powers, those of 8 bits with offsets and scales."""
+    n, n_windows = powers(stream, detected), detected["windows"]
+    return 4 * n_windows + (n + 2 * 4 * n // n_windows if detected["format"] == "uint8" else 4 * n)
+
+
+def detected_s(array, stream, detected):
+    """The length of a heap."""
+    n_samples = detected["windows"] * detected["spectra"] * samples_between_spectra(stream)
+    return n_samples / array["time"]["adc_sample_rate"]
+
+
+def detected_gbps(array, stream, detected):
+    """All beams of a stream of detected, one substream."""
+    heap = wire_bytes(detected_bytes(stream, detected), array["xbgpu"]["send"]["packet_payload"],
+                      POWER_ITEMS[detected["format"]])
+    return 8e-9 * heap / detected_s(array, stream, detected)
+
+
+def beams_gbps(array, stream):
+    """All voltage beams and detected beams of a stream, one substream."""
+    return len(made_of(array, "beams", stream)) * beam_gbps(array, stream) \
+        + sum(detected_gbps(array, stream, detected) for detected in made_of(array, "detected", stream))
+
+
 def pinned_bytes(n_bytes, engine):
     """Of a buffer that a GPU copies from or to: whole huge pages, where there is one."""
     return n_bytes if engine.on_cpu or n_bytes < HUGE_PAGE_BYTES else -(-n_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
@@ -426,11 +454,36 @@ def fgpu_memory(array, engine):
     return len(engine.antennas) * (host + (device if engine.on_cpu else 0))
 
 
-def beam_buffers(array, stream):
-    """Output buffers of all beams of an xbgpu, each for a chunk (xbgpu_beam_buffers)."""
-    chunk_s = array["xbgpu"]["recv"]["batches_per_chunk"] * batch_samples(stream) / array["time"]["adc_sample_rate"]
+def beam_buffers(buffer_s):
+    """Output buffers for beams, each for so many seconds."""
     least, most = BEAM_BUFFERS
-    return min(max(math.ceil(BEAM_BUFFERS_S / chunk_s), least), most)
+    return min(max(math.ceil(BEAM_BUFFERS_S / buffer_s), least), most)
+
+
+def beams_memory(array, engine):
+    """Host and device memory for the voltage beams of an xbgpu: buffers for a chunk of all of them."""
+    stream, n_batches = engine.stream, array["xbgpu"]["recv"]["batches_per_chunk"]
+    beams = n_batches * len(made_of(array, "beams", stream)) * beam_bytes(stream)
+    n_buffers = beam_buffers(n_batches * batch_samples(stream) / array["time"]["adc_sample_rate"])
+    return n_buffers * pinned_bytes(beams, engine), n_buffers * beams
+
+
+def detected_memory(array, engine, detected):
+    """The same of a stream of detected beams: buffers for a heap, and on the device for its sums of 64 bits."""
+    stream, heap = engine.stream, detected_bytes(engine.stream, detected)
+    chunk_spectra = array["xbgpu"]["recv"]["batches_per_chunk"] * stream["spectra_per_heap"]
+    least = 2 * (chunk_spectra // (detected["windows"] * detected["spectra"]) + 1) + 1
+    n_buffers = detected["buffers"] or max(least, beam_buffers(detected_s(array, stream, detected)))
+    return n_buffers * pinned_bytes(heap, engine), n_buffers * (heap + 8 * powers(stream, detected))
+
+
+def steering_memory(array, stream):
+    """The same for models and coefficients: of voltage beams, and of both polarisations of each detected one."""
+    coherent = [d for d in made_of(array, "detected", stream) if d["kind"] == "coherent"]
+    n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
+    models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
+    coefficients = n_beams * stream["channels"] // stream["substreams"] * (len(array["antennas"]) * 2 + 2) * 2
+    return 4 * models, models + coefficients  # three inputs in flight, and what is wanted
 
 
 def xbgpu_memory(array, engine):
@@ -440,17 +493,15 @@ def xbgpu_memory(array, engine):
     _, n_chunks = x_window(array, stream)
     host = chunk_pool_bytes(n_chunks, recv["batches_per_chunk"] * n_ants, heap, engine)
     device = 3 * recv["batches_per_chunk"] * n_ants * heap
-    for output in array["x_outputs"]:
-        if output["stream"] != stream["name"]:
-            continue
+    for output in made_of(array, "x_outputs", stream):
         dumps = math.ceil(recv["batches_per_chunk"] / integration_batches(array, output, stream))
         dump = vis_bytes(array, stream)
         host += (output["buffers"] or 2 * dumps + 2) * pinned_bytes(dump, engine)
         device += ((output["buffers"] or 2 * dumps + 2) + 3) * dump
-    beams = recv["batches_per_chunk"] * len(beams_of(array, stream)) * beam_bytes(stream)
-    n_buffers = beam_buffers(array, stream)
-    host += n_buffers * pinned_bytes(beams, engine)
-    device += n_buffers * beams
+    of_beams = [beams_memory(array, engine), steering_memory(array, stream)]
+    of_beams += [detected_memory(array, engine, detected) for detected in made_of(array, "detected", stream)]
+    host += sum(bytes_here for bytes_here, _ in of_beams)
+    device += sum(bytes_there for _, bytes_there in of_beams)
     return host + (device if engine.on_cpu else 0)
 
 
@@ -465,9 +516,8 @@ def cost(array, engine):
         receivers = min(keys["recv"]["threads"] or n * N_POLS, n * N_POLS)
     else:
         engine.in_gbps = n_ants * f_substream_gbps(array, engine.stream)
-        engine.out_gbps = sum(x_output_gbps(array, output, engine.stream) for output in array["x_outputs"]
-                              if output["stream"] == engine.stream["name"])
-        engine.out_gbps += len(beams_of(array, engine.stream)) * beam_gbps(array, engine.stream)
+        engine.out_gbps = beams_gbps(array, engine.stream) + sum(
+            x_output_gbps(array, output, engine.stream) for output in made_of(array, "x_outputs", engine.stream))
         engine.memory_bytes = xbgpu_memory(array, engine) + PROCESS_BYTES
         receivers = min(keys["recv"]["threads"], n_ants)
     engine.memory_bytes += receivers * RECEIVER_BYTES
@@ -545,7 +595,7 @@ def make_plan(array, faults):
     plan = Plan(array)
     check_unique(array["antennas"], "antennas", faults)
     check_unique(array["f_outputs"], "outputs of f_outputs", faults)
-    check_unique(array["x_outputs"] + array["beams"], "outputs of x_outputs and beams", faults)
+    check_unique(array["x_outputs"] + array["beams"] + array["detected"], "outputs of x_outputs, beams and detected", faults)
     check_unique(array["hosts"], "hosts", faults)
     check_outputs(array, faults)
     check_hosts(array, faults)

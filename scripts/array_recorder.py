@@ -51,7 +51,7 @@ def make_recorders(array, faults):
         check_places(array, faults)
     recorders = make_some(array, array["recorders"], "visrec", "output", "x_outputs", [], faults)
     for given in array["beam_recorders"]:
-        if not any(beam["stream"] == given["stream"] for beam in array["beams"]):
+        if not any(beam["stream"] == given["stream"] for beam in array["beams"] + array["detected"]):
             faults.add(given.mark_at("stream"), f"there is no beam of the stream '{given['stream']}'")
     return recorders + make_some(array, array["beam_recorders"], "beamrec", "stream", "f_outputs", recorders, faults)
 
@@ -92,7 +92,7 @@ def describe(plan, recorder):
         gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
     else:
         stream = recorder.output
-        gbps = len(plan.beams(stream)) * stream["substreams"] * array_plan.beam_gbps(plan.array, stream)
+        gbps = stream["substreams"] * array_plan.beams_gbps(plan.array, stream)
     what = recorder.carries().removeprefix("the output ")
     return (f"{recorder.host['name']}  {recorder.name}  records {what} in {recorder.directory}: "
             f"{gbps:.3g} Gb/s in")
@@ -120,16 +120,17 @@ def stream_keys(array, output, stream):
     return keys
 
 
-def beam_keys(plan, recorder, beam):
-    """A beam and its files."""
+def beam_keys(plan, recorder, beam, name, dada):
+    """A voltage beam or a stream of detected ones, and its files; 'name': what tells its files from others'; 'dada': the
+    key of PSRDADA files, which given[dada] asks for."""
     array, given = plan.array, recorder.given
-    file, mark = f"{recorder.directory}/{array['name']}-{beam['name']}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
+    file, mark = f"{recorder.directory}/{array['name']}-{name}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
     keys = [("name", beam["name"], beam.mark),
             ("sources", array_engines.destinations(plan.beam_groups[beam["name"]], array["multicast"]["port"]), beam.mark),
             ("filterbank", f'"{file}.fil"', mark)]
-    if given["voltages"]:
-        keys.append(("voltages", f'"{file}.dada"', mark))
-    return keys + given.texts("bits", "sum_spectra", "sum_channels")
+    if given[dada]:
+        keys.append((dada, f'"{file}.dada"', mark))
+    return keys + given.texts("bits")
 
 
 def beam_lines(plan, recorder):
@@ -142,7 +143,11 @@ def beam_lines(plan, recorder):
     out.section("stream", shape_keys(stream) + sky_keys(given, stream))
     name = array["telescope"].texts("name") or [("name", array["name"], array.mark_at("name"))]
     out.section("output", [("telescope", text, mark) for _, text, mark in name] + given.texts("source", "max_gap"))
-    out.items("beams", [beam_keys(plan, recorder, beam) for beam in plan.beams(stream)], array.mark_at("beams"))
+    out.items("beams", [beam_keys(plan, recorder, beam, beam["name"], "voltages") + given.texts("sum_spectra", "sum_channels")
+                        for beam in plan.made_of("beams", stream)], array.mark_at("beams"))
+    out.items("detected", [beam_keys(plan, recorder, beam, f"{beam['name']}.{{beam}}", "dada")
+                           + beam.texts(*array_engines.DETECTED_SHAPE)
+                           for beam in plan.made_of("detected", stream)], array.mark_at("detected"))
     out.section("http", [("listen", array_engines.http_address(array, recorder), array["ports"].mark)])
     return out
 

@@ -130,35 +130,53 @@ def check_services(array, made):
     return services, listed
 
 
+# Keys of detected beams and their defaults.
+DETECTED = {"kind": "coherent", "beams": 1, "products": "I", "spectra": 16, "channels": 1, "windows": 16, "format": "float32"}
+
+
 def check_beams(array, made, xbgpu, stream, substream):
-    """An X-engine makes all beams of its stream, each to an address of its own.  Returns these."""
-    wanted = [beam for beam in array.get("beams", []) if beam["stream"] == stream]
-    beams = xbgpu.get("beams", [])
-    assert [{key: beam[key] for key in beam if key != "destination"} for beam in beams] == [
-        {key: beam[key] for key in beam if key != "stream"} for beam in wanted]
-    for beam in beams:
-        (listing,) = [listed for listed in made["streams.yaml"]["beams"] if listed["name"] == beam["name"]]
-        assert (listing["stream"], listing["pol"]) == (stream, beam["pol"])
-        assert harness.endpoints(beam["destination"]) == harness.endpoints(listing["destinations"])[substream:][:1]
-    return [endpoint for beam in beams for endpoint in harness.endpoints(beam["destination"])]
+    """An X-engine makes all beams of its stream, voltages and detected, each to an address of its own.  Returns these."""
+    taken = []
+    for section, keys in (("beams", {"pol": None}), ("detected", DETECTED)):
+        wanted = [beam for beam in array.get(section, []) if beam["stream"] == stream]
+        beams = xbgpu.get(section, [])
+        assert [{key: beam[key] for key in beam if key != "destination"} for beam in beams] == [
+            {key: beam[key] for key in beam if key != "stream"} for beam in wanted]
+        for beam in beams:
+            (listing,) = [listed for listed in made["streams.yaml"][section] if listed["name"] == beam["name"]]
+            assert {key: listing[key] for key in keys} == {key: beam.get(key, keys[key]) for key in keys}
+            assert listing["stream"] == stream
+            assert harness.endpoints(beam["destination"]) == harness.endpoints(listing["destinations"])[substream:][:1]
+            taken += harness.endpoints(beam["destination"])
+    assert ("filter_samples" in xbgpu["recv"]) == bool(xbgpu.get("detected"))
+    return taken
 
 
 def check_beam_recorders(array, made, services, xbgpus):
     """Each takes all substreams of all beams of its stream, in the shape that the X-engines give them."""
     for i, given in enumerate(array.get("beam_recorders", [])):
-        config = services[f"b{i}"]
-        listed = [beam for beam in made["streams.yaml"]["beams"] if beam["stream"] == given["stream"]]
-        assert [(beam["name"], beam["sources"]) for beam in config["beams"]] == [
-            (beam["name"], beam["destinations"]) for beam in listed]
-        senders = [x for x in xbgpus if {beam["name"] for beam in x.get("beams", [])} == {beam["name"] for beam in listed}]
-        assert len(senders) == len(harness.endpoints(listed[0]["destinations"]))
+        config, every, names = services[f"b{i}"], [], []
+        for section in ("beams", "detected"):
+            listed = [beam for beam in made["streams.yaml"].get(section, []) if beam["stream"] == given["stream"]]
+            assert [(beam["name"], beam["sources"]) for beam in config.get(section, [])] == [
+                (beam["name"], beam["destinations"]) for beam in listed]
+            every += listed
+            names += [beam["name"] for beam in listed]
+        senders = [x for x in xbgpus if [b["name"] for b in x.get("beams", []) + x.get("detected", [])] == names]
+        assert len(senders) == len(harness.endpoints(every[0]["destinations"]))
         for sender in senders:
             for key in ("channels", "channels_per_substream", "spectra_per_heap", "samples_between_spectra"):
                 assert config["stream"][key] == sender["recv"][key], key
             assert config["time"] == sender["time"]
-        for beam in config["beams"]:
+        for beam in config.get("beams", []):
             assert beam["filterbank"] == f"{given['directory']}/{array['name']}-{beam['name']}-%Y%m%dT%H%M%SZ.fil"
             assert ("voltages" in beam) == given.get("voltages", False) and beam.get("sum_spectra") == given.get("sum_spectra")
+        for beam in config.get("detected", []):
+            name = f"{given['directory']}/{array['name']}-{beam['name']}.{{beam}}-%Y%m%dT%H%M%SZ"
+            assert beam["filterbank"] == f"{name}.fil"
+            assert beam.get("dada") == (f"{name}.dada" if given.get("dada") else None)
+            (x_beam,) = [x_beam for x_beam in senders[0]["detected"] if x_beam["name"] == beam["name"]]
+            assert all(beam.get(key) == x_beam.get(key) for key in DETECTED if key != "kind")
         (row,) = [row for row in made["prometheus/targets.yaml"] if row["labels"]["engine"] == f"b{i}"]
         assert row["labels"]["program"] == "beamrec" and row["labels"]["host"] == given["host"]
 
@@ -200,6 +218,11 @@ def test_example(work):
     # 1712 MS/s of 10 bits in packets of 5120 bytes, with 66 bytes of Ethernet, IP and UDP, and 72 of SPEAD.
     (row,) = [line.split() for line in table.splitlines() if line.split()[:2] == ["cbf1", "f0"]]
     assert float(row[-4]) == pytest.approx(2 * 2 * 17.12 * (5120 + 138) / 5120, rel=0.01)
+    # Of a quarter of 8192 channels: dumps of 36 baselines, two voltage beams, 16 beams of 8 bits and a sum of floats.
+    (row,) = [line.split() for line in table.splitlines() if line.split()[:2] == ["cbf1", "x0"]]
+    spectra_s, n = 1712e6 / 16384, 2048
+    rate = 2 * n * 2 * spectra_s + (16 * n * (16 + 8) + n * 16 * 4) / 16 * spectra_s / 128 + n * 36 * 4 * 8 / 0.5
+    assert float(row[-3]) == pytest.approx(8e-9 * rate * (8192 + 138) / 8192, rel=0.005)
     again, _ = generate(EXAMPLE, work / "again")
     assert again == made
 
@@ -253,8 +276,14 @@ def test_random_arrays(work, rng):
                                    for x in range(int(rng.integers(1, 3)))]
         array["beams"] = [{"name": f"b{b}", "stream": f"s{int(rng.integers(len(array['f_outputs'])))}", "pol": int(b % 2)}
                           for b in range(int(rng.integers(8)))]
-        array["beam_recorders"] = [{"stream": stream, "host": "h0", "directory": "/data", "voltages": bool(rng.random() < 0.5)}
-                                   for stream in sorted({beam["stream"] for beam in array["beams"]})]
+        array["detected"] = [{"name": f"d{d}", "stream": f"s{int(rng.integers(len(array['f_outputs'])))}"}
+                             | ({"kind": "incoherent"} if rng.random() < 0.3 else {"beams": int(rng.integers(1, 9))})
+                             | {"products": str(rng.choice(["I", "IQUV"])), "channels": int(2**rng.integers(3)),
+                                "format": str(rng.choice(["uint8", "float32"]))} for d in range(int(rng.integers(4)))]
+        array["beam_recorders"] = [{"stream": stream, "host": "h0", "directory": "/data", "voltages": bool(rng.random() < 0.5),
+                                    "dada": bool(rng.random() < 0.5)}
+                                   for stream in sorted({beam["stream"] for beam in array["beams"] + array["detected"]})]
+        array = {key: value for key, value in array.items() if value != []}
         kinds = ["fgpu"] * n_fgpu + ["xbgpu"] * sum(stream["substreams"] for stream in array["f_outputs"])
         rng.shuffle(kinds)
         array["hosts"] = [
@@ -268,16 +297,17 @@ def test_random_arrays(work, rng):
 
 def test_addresses_stay(work):
     """What is added at the end moves nothing."""
-    array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}])
+    array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}], detected=[{"name": "powers", "stream": "wide"}])
     path = write(work, array)
     before, _ = generate(path, work / "made")
     array["beams"].append({"name": "narrow-beam", "stream": "narrow", "pol": 1})
+    array["detected"].append({"name": "narrow-powers", "stream": "narrow"})
     array["f_outputs"].append({"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequency": 1e5,
                                "channels": 256, "substreams": 1})
     array["x_outputs"].append({"name": "narrow-vis", "stream": "narrow", "integration_time": 1})
     array["hosts"][0]["engines"].append({"kind": "xbgpu", "gpu": "cpu"})
     after, _ = generate(write(work, array, "longer.yaml"), work / "made")
-    for kind in ("f_outputs", "x_outputs", "beams"):
+    for kind in ("f_outputs", "x_outputs", "beams", "detected"):
         assert after["streams.yaml"][kind][0] == before["streams.yaml"][kind][0]
     assert "services/x2.yaml" in after
     gone, _ = generate(path, work / "made")
@@ -310,6 +340,11 @@ ERRORS = [
     ("recorders:", "recorders:\n  - {output: wide-vi, host: stor1}", ["did you mean 'wide-vis'?", "did you mean 'store1'?"]),
     ("  - {name: wide-beam-0x, stream: wide,", "  - {name: wide-beam-0x, stream: wid,", ["#:34: there is no output 'wid' in f_outputs; did"]),
     ("  - {name: wide-beam-0x, stream: wide, pol: 0}", "  - {name: wide-vis, stream: wide, pol: 0}", ["called wide-vis"]),
+    ("  - {name: wide-search, stream: wide,", "  - {name: wide-search, stream: wid,", ["#:33: there is no output 'wid' in f_outputs; did"]),
+    ("  - {name: wide-search, stream: wide,", "  - {name: wide-beam-0x, stream: wide,", ["called wide-beam-0x"]),
+    ("wide-search, stream: wide, beams: 16,", "wide-search, stream: wide, beams: 2000,", ["detected[0].beams must be an integer from 1"]),
+    ("wide-search, stream: wide, beams: 16, spectra: 128,", "wide-search, stream: wide, beams: 45, spectra: 1,",
+     ["cbf4 would send 12", "Gb/s on ens1f1np1, which carries 100"]),
     ("  - {stream: wide, host: store1,", "  - {stream: narrow, host: store1,", ["#:14: there is no beam of the stream 'narrow'"]),
     ("directory: /data, sum_spectra: 16", "directory: /data, sum_spectra: 15", ["beamrec: sum_spectra must divide"]),
     ("telescope: {latitude: -30.7128, ", "telescope: {latitude: -91, ", ["telescope.latitude must be a number from -90"]),
@@ -390,7 +425,10 @@ def running(request, work, daemon):
     import array_file
     import array_plan
 
-    array = small(beams=[{"name": f"b{pol}", "stream": request.param, "pol": pol} for pol in (0, 1)])
+    array = small(
+        beams=[{"name": f"b{pol}", "stream": request.param, "pol": pol} for pol in (0, 1)],
+        detected=[{"name": "powers", "stream": request.param, "beams": 60, "products": "IQUV", "format": "uint8", "spectra": 8},
+                  {"name": "sum", "stream": request.param, "kind": "incoherent", "windows": 4096, "buffers": 5}])
     if request.param == "narrow":
         array["f_outputs"] = [NARROW | {"substreams": 2}]
         array["x_outputs"][0]["stream"] = "narrow"
@@ -416,10 +454,6 @@ def test_memory_and_metrics(running):
     for program in ("visrec", "beamrec"):
         text = (harness.ROOT / f"docs/reference/{program}.txt").read_text()
         names |= set(re.findall(rf"^({program}_\w+)", text, re.MULTILINE))
-    # So are those of detected beams, of which an array's file has none.
-    text = (harness.ROOT / "docs/reference/xbgpu.txt").read_text()
-    names |= set(re.findall(r"^(xbgpu_(?:detected_dropped_heaps_total|output_b_(?:power|\w+powers_ratio|clipped_ratio|present_ratio)))\b",
-                            text, re.MULTILINE))
     reasons = set()
     for engine, process in engines.values():
         found = re.search(r"(\d+) MiB of host memory, (\d+) MiB on the device", process.log.read_text())

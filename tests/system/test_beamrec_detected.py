@@ -1,14 +1,18 @@
 """beamrec with detected beams: heaps packed by numpy and spead2, with loss, disorder and shapes that do not fit, against
 files as numpy makes them; and what xbgpu sends, recorded."""
+import signal
+
+import baseband.dada
 import numpy as np
 import pytest
+import spead2.send
 
 import harness
 import scenario
 import test_beams_detected
 from harness import endpoints
-from test_beamrec import (BATCH, GROUPS, N_CHAN, N_SUB, PORT, RATE, SPACING, SYNC_S, Recorder, heap, random_batches,
-                          read_sigproc)
+from test_beamrec import (BATCH, GROUPS, LOOPBACK, N_CHAN, N_SUB, PORT, RATE, SPACING, SYNC_S, Recorder, heap, n_bytes,
+                          random_batches, read_sigproc, small_disk)  # noqa: F401
 
 PRODUCTS = {"power_0": 1, "power_1": 1, "I": 1, "IQUV": 4}
 MEAN_BATCHES = 64
@@ -21,7 +25,8 @@ def recorder(tmp_path):
     def make(streams, beams=(), **sections):
         one = Recorder(tmp_path, len(beams), **sections)
         one.config["detected"] = [
-            {"name": f"powers{i}", "sources": f"{GROUPS[i]}:{PORT}", "filterbank": f"{tmp_path}/s{i}-{{beam}}.fil"} | s
+            {"name": f"powers{i}", "sources": f"{GROUPS[i]}:{PORT}", "filterbank": f"{tmp_path}/s{i}-{{beam}}.fil",
+             "dada": f"{tmp_path}/s{i}-{{beam}}.dada"} | s
             for i, s in enumerate(streams)]
         one.config["beams"] = list(beams)
         made.append(one)
@@ -106,8 +111,47 @@ def levels(rows, fractions, n_windows):
     return np.stack(out, 1)
 
 
+def check_values(values, stream, sent, beam):
+    """Those of a beam's file [row][product][group rising in frequency], or of its begin."""
+    rows = rows_of(restored(sent)[:, beam], sent["fractions"])
+    if stream.get("bits", 8) == 8:
+        wanted = levels(rows, sent["fractions"], shape(stream)[1])
+        assert np.ptp(wanted) > 50
+        np.testing.assert_array_equal(values, wanted[:len(values)])
+    else:
+        np.testing.assert_allclose(values, rows[:len(values)], rtol=3e-7)
+
+
+def read_dada(path, n_bits):
+    """(header as baseband reads it, values [row][product][channel]); a file of powers has no sign in its 8 bits."""
+    with baseband.dada.open(str(path), "rb") as file:
+        header = file.read_header()
+    values = np.fromfile(path, {8: np.uint8, 32: "<f4"}[n_bits], offset=header.nbytes,
+                         count=header["FILE_SIZE"] * 8 // n_bits)
+    return header, values.reshape(-1, *header.sample_shape)
+
+
+def check_dada(path, stream, sent, beam, first_samples):
+    """All of a beam's PSRDADA file, or what is there of it.  Returns its values."""
+    header, values = read_dada(path, stream.get("bits", 8))
+    _, _, n_products, n_groups = shape(stream)
+    row_bytes = n_products * n_groups * stream.get("bits", 8) // 8
+    width_mhz = RATE / SPACING / 1e6
+    assert header.sample_shape == (n_products, n_groups) and not header.complex_data
+    assert header.bps == stream.get("bits", 8) and header["RESOLUTION"] == row_bytes
+    assert header["OBS_OFFSET"] == 0 and header["ORDER"] == "TPF"
+    assert header["STATE"] == {"power_0": "PP", "power_1": "QQ", "I": "Intensity", "IQUV": "Stokes"}[
+        stream.get("products", "I")]
+    assert header["TSAMP"] == pytest.approx(stream.get("spectra", 16) * SPACING / RATE * 1e6, rel=1e-15)
+    assert header["FREQ"] == pytest.approx(1000 - width_mhz / 2) and header["BW"] == pytest.approx(N_CHAN * width_mhz)
+    assert abs(header.time.unix - (SYNC_S + first_samples / RATE)) < 1e-6
+    assert (float(header["MJD_START"]) - 40587) * 86400 == pytest.approx(SYNC_S + first_samples / RATE, abs=2e-6)
+    check_values(values, stream, sent, beam)
+    return values
+
+
 def check_file(path, stream, sent, beam, first_samples):
-    """All of a beam's file."""
+    """All of a beam's filterbank, and its PSRDADA file if the stream has one."""
     header, values = read_sigproc(path)
     n_beams, n_windows, n_products, n_groups = shape(stream)
     width_mhz = RATE / SPACING / 1e6
@@ -116,14 +160,11 @@ def check_file(path, stream, sent, beam, first_samples):
     assert header["tsamp"] == spectra * SPACING / RATE and header["foff"] == pytest.approx(-channels * width_mhz)
     assert header["fch1"] == pytest.approx(1000 + (N_CHAN - (channels + 1) / 2 - N_CHAN / 2) * width_mhz)
     assert (header["tstart"] - 40587) * 86400 == pytest.approx(SYNC_S + first_samples / RATE, abs=2e-6)
-    rows = rows_of(restored(sent)[:, beam], sent["fractions"])
     values = values.reshape(-1, n_products, n_groups)[..., ::-1]
-    if stream.get("bits", 8) == 8:
-        wanted = levels(rows, sent["fractions"], n_windows)
-        assert np.ptp(wanted) > 50
-        np.testing.assert_array_equal(values, wanted)
-    else:
-        np.testing.assert_allclose(values, rows, rtol=3e-7)
+    assert len(values) == len(sent["powers"]) * n_windows
+    check_values(values, stream, sent, beam)
+    if stream.get("dada") != "":
+        np.testing.assert_array_equal(check_dada(path.with_suffix(".dada"), stream, sent, beam, first_samples), values)
 
 
 def gaps(path):
@@ -179,7 +220,8 @@ def test_files(stream, recorder, tmp_path, rng):
     heap_samples = stream["spectra"] * stream["windows"] * SPACING
     for beam in range(stream["beams"]):
         check_file(tmp_path / f"s0-{beam}.fil", stream, sent, beam, first * heap_samples)
-        assert gaps(tmp_path / f"s0-{beam}.fil.gaps") == gaps_of(sent["fractions"])
+        for ending in ("fil", "dada"):
+            assert gaps(tmp_path / f"s0-{beam}.{ending}.gaps") == gaps_of(sent["fractions"])
 
 
 def test_partial_windows(recorder, tmp_path, rng):
@@ -209,7 +251,7 @@ def test_partial_windows(recorder, tmp_path, rng):
 
 def test_beside_a_voltage_beam(recorder, tmp_path, rng):
     """Both kinds in one process, each with its own time; what comes to another's address is refused."""
-    stream = {"spectra": 8, "windows": 4, "bits": 32}
+    stream = {"spectra": 8, "windows": 4, "bits": 32, "dada": ""}
     sent, voltages = random_stream(rng, stream, 6), random_batches(rng, 4)
     packets = []
     for sub in range(N_SUB):
@@ -241,13 +283,33 @@ def test_wrong_shapes(change, recorder, tmp_path, rng):
     one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
     one.start()
     assert one.finish(1) == "0 batches, 0 of 0 heaps missing"
-    assert "the last batches were refused" in one.log() and not list(tmp_path.glob("*.fil*"))
+    assert "the last batches were refused" in one.log()
+    assert not list(tmp_path.glob("*.fil*")) and not list(tmp_path.glob("*.dada*"))
+
+
+@pytest.mark.parametrize("spectra, account, refused", [(16, "4 batches, 12 of 28 heaps missing", False),
+                                                       (12, "2 batches, 8 of 16 heaps missing", True)])
+def test_wrong_spectra(spectra, account, refused, recorder, tmp_path, rng):
+    """Nothing in a heap says how many spectra a window has.  Heaps at multiples of the recorder's length are recorded, with
+    gaps between them; the others are refused."""
+    stream = {"windows": 4, "spectra": 8}
+    other = stream | {"spectra": spectra}
+    sent = random_stream(rng, other, 4)
+    packets = [((GROUPS[0], PORT), packet) for batch in range(4) for sub in range(N_SUB)
+               for packet in harness.packets(pack(other, sent, 6, batch, sub), 1 + batch * N_SUB + sub)]
+    write_capture(tmp_path / "in.pcap", packets)
+    one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
+    one.start()
+    assert one.finish() == account
+    assert ("packet refused (bad_timestamp)" in one.log()) == refused
 
 
 def test_bad_configurations(recorder):
     for keys, words in [({"channels": 16}, "channels of powers0 do not divide channels_per_substream (8)"),
                         ({"bits": 16}, "bits must be 8 or 32"),
-                        ({"beams": 2, "filterbank": "/tmp/x.fil"}, "needs {beam} in its name, as it has 2 beams"),
+                        ({"beams": 2, "filterbank": "/tmp/x.fil"}, "filterbank of powers0 needs {beam} in its name, as it has 2"),
+                        ({"beams": 2, "dada": "/tmp/x.dada"}, "dada of powers0 needs {beam} in its name, as it has 2"),
+                        ({"filterbank": "", "dada": ""}, "powers0 has neither filterbank nor dada"),
                         ({"beams": 1024, "windows": 65536}, "a heap of powers0 has 2 GiB or more"),
                         ({"sources": f"{GROUPS[1]}:{PORT}"}, "detected[0] has the address")]:
         one = recorder([keys, {}])
@@ -258,6 +320,87 @@ def test_bad_configurations(recorder):
     one.start()
     one.finish(harness.EXIT_CONFIG)
     assert "nothing to record" in one.log()
+
+
+@pytest.mark.parametrize("section, item, key, value, words", [
+    ("detected", 1, "dada", "%c" * 1000, "the name is longer than 4095 bytes"),
+    ("detected", 0, "filterbank", "/dev/null", "is not a regular file"),
+    ("detected", 1, "filterbank", "/proc/none/x.fil", "cannot be made: No such file"),
+    ("beams", 1, "filterbank", "/dev/null", "is not a regular file"),
+    ("beams", 0, "voltages", "a" * 300, "cannot be made: File name too long")])
+def test_files_that_cannot_be_made(section, item, key, value, words, recorder, tmp_path):
+    """The message begins with the key of the file; no file is left."""
+    one = recorder([{}, {}], [{"name": f"b{i}", "sources": f"{GROUPS[i]}:{PORT + 1}", "voltages": f"{tmp_path}/{i}.dada"}
+                              for i in range(2)])
+    one.config[section][item][key] = value
+    one.start()
+    one.finish(harness.EXIT_CONFIG)
+    (line,) = [line for line in one.log().splitlines() if words in line]
+    assert f" {section}[{item}].{key}: " in line, line
+    assert not list(tmp_path.glob("*.dada*")) + list(tmp_path.glob("*.fil*"))
+
+
+def send(stream, sent, batches, first):
+    config = spead2.send.StreamConfig(max_packet_size=1000, rate=5e6)
+    udp = spead2.send.UdpStream(spead2.ThreadPool(), [(GROUPS[0], PORT)], config, ttl=1, interface_address=LOOPBACK)
+    for batch in batches:
+        for sub in range(N_SUB):
+            udp.send_heap(pack(stream, sent, first, batch, sub), cnt=1 + batch * N_SUB + sub)
+
+
+LIVE = {"beams": 2, "products": "IQUV", "spectra": 6, "channels": 2, "windows": 5, "format": "uint8", "bits": 32,
+        "filterbank": ""}
+LIVE_BYTES = 5 * 4 * N_CHAN // 2 * 4  # of a batch
+
+
+def live(recorder, **keys):
+    """A recorder of PSRDADA files that listens."""
+    one = recorder([LIVE | keys], time={"timebase": "packets", "clock_tolerance": 0})
+    one.start()
+    harness.until(lambda: "recording" in one.log(), one.log)
+    return one
+
+
+def test_killed_recorder_leaves_readable_dada_files(recorder, tmp_path, rng):
+    """Batches that have left the window (8) are whole, and FILE_SIZE counts them."""
+    sent = random_stream(rng, LIVE, 20)
+    one = live(recorder)
+    send(LIVE, sent, range(20), 70)
+    harness.until(lambda: n_bytes(tmp_path / "s0-1.dada") >= 4096 + 12 * LIVE_BYTES, one.log)
+    one.process.kill()
+    one.finish(-signal.SIGKILL)
+    for beam in range(2):
+        values = check_dada(tmp_path / f"s0-{beam}.dada", LIVE, sent, beam, 70 * 30 * SPACING)
+        assert len(values) >= 11 * 5 and len(values) % 5 == 0
+    assert not list(tmp_path.glob("*.fil*"))
+
+
+def test_full_disk_of_dada_files(recorder, small_disk, rng):  # noqa: F811
+    """Batches without room are lost and reported; with room again they are a gap, filled and listed; the rest is exact."""
+    sent = random_stream(rng, LIVE, 60)
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(64 << 10))
+    one = live(recorder, dada=f"{small_disk}/s-{{beam}}.dada")
+    send(LIVE, sent, range(40), 70)
+    harness.until(lambda: "batches are lost until there is room" in one.log(), one.log)
+    ballast.unlink()
+    send(LIVE, sent, range(40, 46), 70)
+    harness.until(lambda: "recording again: there is room" in one.log(), one.log)
+    one.process.send_signal(signal.SIGTERM)
+    one.finish(1)
+    assert "batches were lost because the disk was full" in one.log()
+    for beam in range(2):
+        _, values = read_dada(small_disk / f"s-{beam}.dada", 32)
+        filled = np.zeros((len(values), N_SUB), bool)  # the end may come in the middle of a batch
+        for row, n_rows, channel, n_channels in gaps(small_disk / f"s-{beam}.dada.gaps"):
+            assert (n_rows, n_channels, row % 5) == (5, N_CHAN // N_SUB, 0)
+            filled[row:row + n_rows, channel // n_channels] = True
+        assert 0 < filled.sum() < filled.size and len(values) > 40 * 5
+        values, wanted = (v.reshape(len(values), 4, N_SUB, -1) for v in (values, rows_of(
+            restored(sent)[:, beam], sent["fractions"])[:len(values)]))
+        values, wanted = values.transpose(0, 2, 1, 3), wanted.transpose(0, 2, 1, 3)
+        np.testing.assert_allclose(values[~filled], wanted[~filled], rtol=3e-7)
+        np.testing.assert_allclose(values[filled], np.broadcast_to(wanted.mean(0), wanted.shape)[filled], rtol=0.25)
 
 
 SENT = [

@@ -303,22 +303,24 @@ def test_directory_of_beams(files, tmp_path):  # noqa: F811
 
 
 def test_disk_of_beams(files, tmp_path):  # noqa: F811
-    """Files in two directories of one disk: 8-bit sums, floats, and voltages of two bytes."""
+    """Files in two directories of one disk: 8-bit sums, floats, voltages of two bytes, and detected beams in two formats."""
     places = [tmp_path / "a", tmp_path / "b"]
     for place in places:
         place.mkdir()
     beams = [{"name": "x", "sources": "239.1.2.3", "filterbank": f"{places[0]}/x-%Y.fil", "sum_spectra": 2, "sum_channels": 4},
              {"name": "y", "sources": "239.1.2.4", "filterbank": f"{places[1]}/y-%Y.fil", "bits": 32,
               "voltages": f"{places[0]}/y-%Y.dada"}]
-    path, *_ = beam_files(files, {"beams": beams}, tmp_path)
+    detected = [DETECTED | {"name": "d", "sources": "239.1.2.5", "filterbank": f"{places[0]}/{{beam}}-%Y.fil",
+                            "dada": f"{places[1]}/{{beam}}-%Y.dada"}]
+    path, *_ = beam_files(files, {"beams": beams, "detected": detected}, tmp_path)
     config = yaml.safe_load(path.read_text())
     values = config["time"]["adc_sample_rate"] / config["stream"]["samples_between_spectra"] * config["stream"]["channels"]
     report = Report("host", path)
     assert len([f for f in report.findings if f["id"] == "recorder.disk"]) == 1
     said = report.get("recorder.disk")["found"].split()
     hours = float(said[said.index("for") + 1]) * (24 if "days" in said else 1)
-    assert hours == pytest.approx(shutil.disk_usage(tmp_path).free / (values * (1 / 8 + 4 + 2)) / 3600, rel=0.02)
-    path, *_ = beam_files(files, {"beams": beams, "output": {"max_batches": 10**14}}, tmp_path)
+    assert hours == pytest.approx(shutil.disk_usage(tmp_path).free / (values * (1 / 8 + 4 + 2 + 2 * 3 * 4 / 64)) / 3600, rel=0.02)
+    path, *_ = beam_files(files, {"beams": beams, "detected": detected, "output": {"max_batches": 10**14}}, tmp_path)
     finding = Report("host", path).get("recorder.disk")
     assert finding["status"] in ("warn", "fail") and finding["expected"] == "room for output.max_batches"
 

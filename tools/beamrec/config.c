@@ -96,13 +96,14 @@ static const struct config_key detected_keys[] = {
             "Channels that X-engines have added up; divides channels_per_substream."),
     KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows of a heap."),
     KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the powers that are received."),
-    KEY_STRING("filterbank", filterbank, KEY_REQUIRED, 1, 4096,
+    KEY_STRING("filterbank", filterbank, "", 0, 4096,
                "SIGPROC filterbank of each beam, nifs being its products; {beam} becomes the number of the beam, and "
-               "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun."),
-    KEY_INT(
-        "bits", bits, "8", UNIT_BITS, 8, 32,
-        "Bits of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file and product that "
-        "make the mean of its first batch 96 and the standard deviation 24."),
+               "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun. Empty: none."),
+    KEY_STRING("dada", dada, "", 0, 4096,
+               "PSRDADA file of each beam's powers, NPOL being its products, named likewise. Empty: none."),
+    KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
+            "Bits of a value in the files: 32, a float, or 8, with one offset and scale for the file and product that "
+            "make the mean of its first batch 96 and the standard deviation 24."),
 };
 #undef KEYS_OF
 
@@ -148,7 +149,7 @@ struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config,
     };
 }
 
-char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t beam)
+char *beamrec_config_file(const char *key, size_t beam)
 {
     char *text = NULL;
     size_t n_bytes;
@@ -156,7 +157,7 @@ char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t
 
     if (!out)
         return NULL;
-    const char *rest = detected->filterbank;
+    const char *rest = key;
     for (const char *mark; (mark = strstr(rest, BEAM_MARK)); rest = mark + strlen(BEAM_MARK))
         fprintf(out, "%.*s%zu", (int)(mark - rest), rest, beam);
     fputs(rest, out);
@@ -238,15 +239,33 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
+/* 'file' is the key's value: NULL where there is none. */
+static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
+                                const char *key, char *const *file, struct config *config)
+{
+    if (!*file)
+        return;
+    if (d->n_beams > 1 && !strstr(*file, BEAM_MARK))
+        config_error(config, file, "%s of %s needs " BEAM_MARK " in its name, as it has %lld beams", key, d->name,
+                     (long long)d->n_beams);
+    for (size_t beam = 0; values->recv.base.pcap_file && beam < (size_t)d->n_beams; beam++) {
+        char *path = beamrec_config_file(*file, beam);
+        if (path && files_are_same(values->recv.base.pcap_file, path))
+            config_error(config, file, "a file of %s would overwrite the capture that is read", d->name);
+        free(path);
+    }
+}
+
 static void check_detected(const struct beamrec_config *values, size_t i, struct config *config)
 {
     struct beamrec_config_detected *d = (struct beamrec_config_detected *)values->detected.items + i;
 
     if (d->bits != 8 && d->bits != 32)
         config_error(config, &d->bits, "bits must be 8 or 32");
-    if (d->n_beams > 1 && !strstr(d->filterbank, BEAM_MARK))
-        config_error(config, &d->filterbank, "filterbank of %s needs " BEAM_MARK " in its name, as it has %lld beams",
-                     d->name, (long long)d->n_beams);
+    if (!d->filterbank && !d->dada)
+        config_error(config, &d->name, "%s has neither filterbank nor dada", d->name);
+    check_detected_file(values, d, "filterbank", &d->filterbank, config);
+    check_detected_file(values, d, "dada", &d->dada, config);
     if (values->stream.n_chan_substream % d->group_channels != 0) {
         config_error(config, &d->group_channels, "channels of %s do not divide channels_per_substream (%lld)", d->name,
                      (long long)values->stream.n_chan_substream);
@@ -256,12 +275,6 @@ static void check_detected(const struct beamrec_config *values, size_t i, struct
     if (beamrec_powers_heap_bytes(&powers) >= CHUNK_HEAP_MAPPED)
         config_error(config, &d->heap_windows, "a heap of %s has 2 GiB or more", d->name);
     recv_keys_set_senders(&d->sources, &values->recv.base.senders);
-    for (size_t beam = 0; values->recv.base.pcap_file && beam < (size_t)d->n_beams; beam++) {
-        char *file = beamrec_config_file(d, beam);
-        if (file && files_are_same(values->recv.base.pcap_file, file))
-            config_error(config, &d->name, "a file of %s would overwrite the capture that is read", d->name);
-        free(file);
-    }
 }
 
 void beamrec_config_check(void *values_, struct config *config)

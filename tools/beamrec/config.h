@@ -56,7 +56,8 @@ struct beamrec_config_detected {
     int64_t group_channels; /* the same */
     int64_t heap_windows;
     int format;       /* enum beamrec_format */
-    char *filterbank; /* with the number of the beam in it (beamrec_config_file()) */
+    char *filterbank; /* with the number of the beam in it (beamrec_config_file()); NULL: none */
+    char *dada;       /* the same */
     int64_t bits;
 };
 
@@ -93,9 +94,9 @@ static inline const struct beamrec_config_detected *beamrec_config_detected(cons
 
 struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
 
-/* The name of the file of one of the stream's beams: {beam} becomes its number.  The caller's to free, or NULL where
- * there is no memory. */
-char *beamrec_config_file(const struct beamrec_config_detected *detected, size_t beam);
+/* The name of the file of a detected beam, from its key filterbank or dada: {beam} becomes the beam's number.  The
+ * caller's to free, or NULL where there is no memory. */
+char *beamrec_config_file(const char *key, size_t beam);
 
 /* Streams are counted in the order of the configuration: first the voltage beams, then those of detected beams. */
 static inline size_t beamrec_config_n_streams(const struct beamrec_config *config)

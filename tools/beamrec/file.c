@@ -20,7 +20,7 @@ struct part {
 };
 
 struct beamrec_file {
-    const char *format;
+    const char *config_key, *format;
     char stem[PATH_MAX];
     unsigned number;
     struct part data, gaps;
@@ -69,11 +69,12 @@ static int make(struct beamrec_file *file, unsigned number, bool numbers, bool o
     struct part data, gaps;
 
     do {
-        err = record_name_numbered(file->stem, number++, data.path, why, why_bytes);
+        err = record_name_numbered(file->config_key, file->stem, number++, data.path, why, why_bytes);
         if (err)
             return err;
         if (snprintf(gaps.path, PATH_MAX, "%s.gaps", data.path) >= PATH_MAX)
-            return why_fail(-ENAMETOOLONG, why, why_bytes, "the name \"%.200s...\" is too long", data.path);
+            return why_fail(-ENAMETOOLONG, why, why_bytes, "%s: the name \"%.200s...\" is too long", file->config_key,
+                            data.path);
         err = open_part(&data, flags);
         if (err)
             continue;
@@ -82,7 +83,8 @@ static int make(struct beamrec_file *file, unsigned number, bool numbers, bool o
             close_part(&data);
     } while (err == -EEXIST && numbers);
     if (err)
-        return why_fail(err, why, why_bytes, "\"%s\" cannot be made: %s", data.path, strerror(-err));
+        return why_fail(err, why, why_bytes, "%s: \"%s\" cannot be made: %s", file->config_key, data.path,
+                        strerror(-err));
     close_part(&file->data);
     close_part(&file->gaps);
     file->data = data;
@@ -92,18 +94,20 @@ static int make(struct beamrec_file *file, unsigned number, bool numbers, bool o
     return 0;
 }
 
-int beamrec_file_open(const char *format, bool overwrite, struct beamrec_file **out, char *why, size_t why_bytes)
+int beamrec_file_open(const char *config_key, const char *format, bool overwrite, struct beamrec_file **out, char *why,
+                      size_t why_bytes)
 {
     struct beamrec_file *file = calloc(1, sizeof(*file));
 
     if (!file)
         return -ENOMEM;
+    file->config_key = config_key;
     file->format = format;
     file->data.fd = file->gaps.fd = -1;
     file->gap_stream = open_memstream(&file->gap_text, &file->gap_bytes);
-    int err = file->gap_stream ? record_name_stem(format, file->stem, why, why_bytes) : -ENOMEM;
+    int err = file->gap_stream ? record_name_stem(file->config_key, format, file->stem, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = record_name_check(file->stem, why, why_bytes);
+        err = record_name_check(file->config_key, file->stem, why, why_bytes);
     if (!err)
         err = make(file, 1, !overwrite && strcmp(format, file->stem) != 0, overwrite, why, why_bytes);
     if (err)
@@ -116,7 +120,7 @@ int beamrec_file_open(const char *format, bool overwrite, struct beamrec_file **
 int beamrec_file_next(struct beamrec_file *file, char *why, size_t why_bytes)
 {
     char stem[PATH_MAX];
-    int err = record_name_stem(file->format, stem, why, why_bytes);
+    int err = record_name_stem(file->config_key, file->format, stem, why, why_bytes);
 
     if (err)
         return err;
@@ -146,7 +150,7 @@ static int write_batch(struct beamrec_file *file, const struct beamrec_header *h
                        const struct beamrec_product *product, off_t *data_end, off_t *gaps_end)
 {
     char text[BEAMREC_DADA_BYTES];
-    bool is_dada = product->shape.is_voltages;
+    bool is_dada = product->shape.is_dada;
     int err = 0;
 
     if (*data_end == 0)

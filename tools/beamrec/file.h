@@ -10,9 +10,10 @@
 
 struct beamrec_file;
 
-/* Makes the first file of the name 'format', as record_name.h says.  Returns 0, or negative errno with one sentence in
- * 'why'. */
-int beamrec_file_open(const char *format, bool overwrite, struct beamrec_file **file, char *why, size_t why_bytes);
+/* Makes the first file of the name 'format', the value of 'config_key', as record_name.h says.  Both texts stay the
+ * caller's, until the file is closed.  Returns 0, or negative errno with one sentence in 'why'. */
+int beamrec_file_open(const char *config_key, const char *format, bool overwrite, struct beamrec_file **file, char *why,
+                      size_t why_bytes);
 
 const char *beamrec_file_path(const struct beamrec_file *file);
 

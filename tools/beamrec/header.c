@@ -81,6 +81,7 @@ size_t beamrec_header_dada(const struct beamrec_header *header, const struct bea
 {
     time_t start_s = (time_t)(header->start_ns / NS_PER_S);
     int64_t day_ns = header->start_ns % NS_PER_DAY;
+    size_t n_dim = beamrec_product_has_voltages(shape) ? 2 : 1, n_chan = shape->n_chan / shape->sum_channels;
     struct tm utc;
     char start[32];
 
@@ -94,12 +95,14 @@ size_t beamrec_header_dada(const struct beamrec_header *header, const struct bea
     n += snprintf(text + n, BEAMREC_DADA_BYTES - (size_t)n,
                   "TELESCOPE %s\nSOURCE %s\nINSTRUMENT beamrec\nRECEIVER unknown\nMODE SEARCH\n"
                   "UTC_START %s\nMJD_START %" PRId64 ".%016" PRId64 "\nPICOSECONDS %" PRId64 "\nOBS_OFFSET 0\n"
-                  "FREQ %.12g\nBW %.12g\nTSAMP %.17g\nNBIT 8\nNDIM 2\nNPOL 1\nNCHAN %zu\nRESOLUTION %zu\nDSB 0\n",
+                  "FREQ %.12g\nBW %.12g\nTSAMP %.17g\nNBIT %d\nNDIM %zu\nNPOL %zu\nNCHAN %zu\nRESOLUTION %zu\n"
+                  "STATE %s\nORDER TPF\nDSB 0\n",
                   header->telescope, header->source, start, UNIX_MJD + header->start_ns / NS_PER_DAY,
                   (int64_t)((long double)day_ns * 1e16L / (long double)NS_PER_DAY), header->start_ns % NS_PER_S * 1000,
                   chan_mhz(header, shape, (double)shape->n_chan / 2 - 0.5),
-                  header->channel_hz * (double)shape->n_chan / 1e6, header->sample_s * 1e6, shape->n_chan,
-                  shape->n_chan * 2);
+                  header->channel_hz * (double)shape->n_chan / 1e6, header->sample_s * 1e6, shape->bits, n_dim,
+                  shape->n_products, n_chan, n_chan * shape->n_products * n_dim * (size_t)shape->bits / 8,
+                  header->state);
     assert(n < BEAMREC_DADA_BYTES);
     return BEAMREC_DADA_BYTES;
 }

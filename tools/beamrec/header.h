@@ -13,6 +13,7 @@
 
 struct beamrec_header {
     const char *telescope, *source;
+    const char *state; /* of a PSRDADA file: what its numbers are, in the words of PSRCHIVE */
     int64_t start_ns;  /* UNIX time of the first sample */
     double sample_s;   /* from row to row */
     double centre_hz;  /* sky frequency of the centre of channel n_chan / 2 */

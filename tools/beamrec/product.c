@@ -33,12 +33,13 @@ int beamrec_product_init(struct beamrec_product *product, const struct beamrec_p
 {
     size_t n_groups = shape->n_chan / shape->sum_channels, n_rows = shape->n_spectra / shape->sum_spectra;
     size_t n_columns = shape->n_products * n_groups;
+    size_t value_bytes = beamrec_product_has_voltages(shape) ? 2 : (size_t)shape->bits / 8;
     struct beamrec_product made = {
         .shape = *shape,
         .n_rows = n_rows,
         .n_groups = n_groups,
         .n_columns = n_columns,
-        .bytes = n_rows * n_columns * (shape->is_voltages ? 2 : (size_t)shape->bits / 8),
+        .bytes = n_rows * n_columns * value_bytes,
         .powers = calloc(n_rows * n_columns, sizeof(*made.powers)),
         .means = calloc(n_columns, sizeof(*made.means)),
         .n_averaged = calloc(n_substreams(shape), sizeof(*made.n_averaged)),
@@ -179,20 +180,21 @@ static void choose_scales(struct beamrec_product *product)
         choose_scale(product, p, FULL_FRACTION * largest);
 }
 
-/* Writes a row's groups of product p, the highest first. */
+/* Writes a row's groups of product p in the order of the file. */
 static void write_groups(const struct beamrec_product *product, size_t p, const double *powers, uint8_t *out)
 {
     double offset = product->levels[p].offset, scale = product->levels[p].scale;
     size_t n = product->n_groups;
+    bool rises = product->shape.is_dada;
 
     if (product->shape.bits == 32) {
         for (size_t i = 0; i < n; i++) {
-            float value = (float)powers[n - 1 - i];
+            float value = (float)powers[rises ? i : n - 1 - i];
             memcpy(out + i * sizeof(value), &value, sizeof(value));
         }
     } else {
         for (size_t i = 0; i < n; i++) {
-            double level = (powers[n - 1 - i] - offset) * scale;
+            double level = (powers[rises ? i : n - 1 - i] - offset) * scale;
             out[i] = (uint8_t)(level > 0 ? rint(level < 255 ? level : 255) : 0); /* 0 if it is not a number */
         }
     }
@@ -212,20 +214,21 @@ static void write_powers(struct beamrec_product *product)
 void beamrec_product_fill(struct beamrec_product *product, const uint8_t *present, const uint8_t *heaps)
 {
     const struct beamrec_product_shape *shape = &product->shape;
+    bool has_voltages = beamrec_product_has_voltages(shape);
 
     memset(product->rows, 0, product->bytes);
     memset(product->powers, 0, product->n_rows * product->n_columns * sizeof(*product->powers));
     for (size_t i = 0; i < n_substreams(shape); i++) {
         const uint8_t *heap = present && present[i] ? heaps + i * heap_bytes(shape) : NULL;
         set_fractions(product, i, heap);
-        if (heap && shape->is_voltages)
+        if (heap && has_voltages)
             turn_voltages(product, i * shape->n_chan_substream, heap);
         else if (heap && shape->is_detected)
             read_powers(product, i, heap);
         else if (heap)
             detect(product, i * shape->n_chan_substream, (const int8_t *)heap);
     }
-    if (shape->is_voltages)
+    if (has_voltages)
         return;
     for (size_t i = 0; i < n_substreams(shape); i++) {
         average(product, i);

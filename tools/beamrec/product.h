@@ -2,8 +2,10 @@
  *
  * A heap of a voltage beam is int8 [chan][spectrum][re, im]; powers.h says what one of detected beams is.
  *   voltages    int8 [spectrum][chan][re, im], the channels rising in frequency
- *   filterbank  float or uint8 [row][product][group], the groups falling in frequency.  A row is sum_spectra spectra,
- *               a group sum_channels channels.  Of a voltage beam it is the sum of |v|^2; detected beams have it.
+ *   powers      float or uint8 [row][product][group], the groups falling in frequency in SIGPROC files and rising in
+ *               PSRDADA files.  A row is sum_spectra spectra, a group sum_channels channels.  A power of a voltage beam
+ *               is the sum of |v|^2; heaps of detected beams have powers.
+ * PSRDADA files of voltage beams hold voltages; all other files hold powers.
  * 8 bits are round((power - offset) * scale), half to even, clipped.  Each product has an offset and a scale, from the
  * first batch that has data: there its mean becomes 96 and its standard deviation 24.  Windows with less than 90 % of
  * the largest fraction do not count for that: where a stream begins within a heap, they would widen the range.
@@ -22,7 +24,7 @@
 #define BEAMREC_MAX_PRODUCTS 4
 
 struct beamrec_product_shape {
-    bool is_voltages; /* the file has them */
+    bool is_dada; /* the file: PSRDADA, else SIGPROC */
     int bits;
     size_t n_chan, n_chan_substream; /* of the beam */
     size_t n_spectra;                /* of a batch */
@@ -47,6 +49,11 @@ struct beamrec_product {
         double offset, scale; /* 0: not chosen yet */
     } levels[BEAMREC_MAX_PRODUCTS];
 };
+
+static inline bool beamrec_product_has_voltages(const struct beamrec_product_shape *shape)
+{
+    return shape->is_dada && !shape->is_detected;
+}
 
 /* Voltages have sums of 1, 8 bits and one product.  Returns 0 or -ENOMEM. */
 int beamrec_product_init(struct beamrec_product *product, const struct beamrec_product_shape *shape);

@@ -8,6 +8,7 @@
 #include "common/daemon/service.h"
 #include "common/recv/chunk.h"
 #include "common/telemetry/stats.h"
+#include "kernels/beamform/beam_detect.h"
 #include "tools/beamrec/file.h"
 #include "tools/beamrec/recv.h"
 
@@ -17,20 +18,22 @@
 #include <string.h>
 
 #define WHY_BYTES   512
+#define KEY_BYTES   48
 #define PROGRESS_NS (5 * NS_PER_S) /* without a terminal */
 #define TERMINAL_NS (NS_PER_S / 5)
 
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    char *format; /* of the file's name */
+    char *format;               /* of the file's name */
+    char config_key[KEY_BYTES]; /* that has it, as "beams[0].filterbank" */
     struct beamrec_file *file;
     struct beamrec_header header;
     int64_t next_samples; /* timestamp of the batch behind the last; the file is empty without one */
 };
 
 struct stream {
-    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or one for each beam */
+    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or those of each beam */
     size_t n_recordings;
     int64_t batch_samples;
     bool has_begun;
@@ -51,9 +54,20 @@ struct beamrec_writer {
     int64_t shown_ns;
 };
 
-/* Takes 'format', which may be NULL for lack of memory. */
+/* STATE of PSRDADA files, by detected[].products, as PSRCHIVE's Signal::string2State() reads it. */
+static const char *const states[] = {
+    [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
+
+/* A file that 'key' of item 'i' of a section asks for. */
+struct file_key {
+    const char *section, *key;
+    size_t i;
+};
+
+/* Takes 'format', which may be NULL for lack of memory.  Only a PSRDADA file needs 'state'. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
-                          const struct beamrec_product_shape *shape, char *format, char *why, size_t why_bytes)
+                          const struct beamrec_product_shape *shape, const char *state, const struct file_key *key,
+                          char *format, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = writer->config.config;
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
@@ -61,9 +75,11 @@ static int open_recording(struct beamrec_writer *writer, struct stream *stream,
     struct recording *recording = &stream->recordings[stream->n_recordings++];
 
     recording->format = format;
+    snprintf(recording->config_key, KEY_BYTES, "%s[%zu].%s", key->section, key->i, key->key);
     recording->header = (struct beamrec_header){
         .telescope = config->output.telescope,
         .source = config->output.source,
+        .state = state,
         .sample_s = (double)shape->sum_spectra * spacing_samples / rate_hz,
         .centre_hz = config->stream.centre_frequency_hz > 0 ? config->stream.centre_frequency_hz : rate_hz / 4,
         .channel_hz = rate_hz / spacing_samples,
@@ -71,7 +87,7 @@ static int open_recording(struct beamrec_writer *writer, struct stream *stream,
     if (!format || beamrec_product_init(&recording->product, shape))
         return why_out_of_memory(why, why_bytes);
     counter_add(&writer->stats->files, 1);
-    return beamrec_file_open(format, config->output.overwrite, &recording->file, why, why_bytes);
+    return beamrec_file_open(recording->config_key, format, config->output.overwrite, &recording->file, why, why_bytes);
 }
 
 static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t why_bytes)
@@ -94,12 +110,14 @@ static int open_beam(struct beamrec_writer *writer, size_t i, char *why, size_t 
     if (!stream->recordings)
         return -ENOMEM;
     if (beam->filterbank)
-        err = open_recording(writer, stream, &shape, strdup(beam->filterbank), why, why_bytes);
-    shape.is_voltages = true;
+        err = open_recording(writer, stream, &shape, NULL, &(struct file_key){"beams", "filterbank", i},
+                             strdup(beam->filterbank), why, why_bytes);
+    shape.is_dada = true;
     shape.bits = 8;
     shape.sum_spectra = shape.sum_channels = 1;
     if (!err && beam->voltages)
-        err = open_recording(writer, stream, &shape, strdup(beam->voltages), why, why_bytes);
+        err = open_recording(writer, stream, &shape, "Analytic", &(struct file_key){"beams", "voltages", i},
+                             strdup(beam->voltages), why, why_bytes);
     return err;
 }
 
@@ -121,11 +139,18 @@ static int open_detected(struct beamrec_writer *writer, size_t i, char *why, siz
     int err = 0;
 
     shape.n_products = shape.powers.n_products;
-    stream->recordings = calloc(shape.powers.n_beams, sizeof(*stream->recordings));
+    stream->recordings = calloc(2 * shape.powers.n_beams, sizeof(*stream->recordings));
     if (!stream->recordings)
         return -ENOMEM;
-    for (; shape.beam < shape.powers.n_beams && !err; shape.beam++)
-        err = open_recording(writer, stream, &shape, beamrec_config_file(detected, shape.beam), why, why_bytes);
+    for (size_t n = 0; n < 2 * shape.powers.n_beams && !err; n++) {
+        shape.beam = n / 2;
+        shape.is_dada = n % 2;
+        const struct file_key key = {"detected", shape.is_dada ? "dada" : "filterbank", i};
+        const char *file = shape.is_dada ? detected->dada : detected->filterbank;
+        if (file)
+            err = open_recording(writer, stream, &shape, states[detected->products], &key,
+                                 beamrec_config_file(file, shape.beam), why, why_bytes);
+    }
     return err;
 }
 

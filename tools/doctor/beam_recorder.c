@@ -212,13 +212,22 @@ static void add_file(struct places *places, const char *key, const char *path, d
     places->items[i].bytes_per_s += bytes_per_s;
 }
 
+/* Of all beams of a stream: their directory is that of beam 0. */
+static void add_detected(struct places *places, const char *key, const char *file, double bytes_per_s)
+{
+    char *path = file ? beamrec_config_file(file, 0) : NULL;
+
+    add_file(places, key, path, bytes_per_s);
+    free(path);
+}
+
 static struct places find_places(const struct beamrec_config *config)
 {
     const struct beamrec_config_stream *stream = &config->stream;
     double spectra_per_s =
         timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)stream->samples_between_spectra;
     double values_per_s = spectra_per_s * (double)stream->n_chan;
-    struct places places = {calloc(2 * config->beams.n + config->detected.n, sizeof(*places.items)), 0};
+    struct places places = {calloc(2 * (config->beams.n + config->detected.n), sizeof(*places.items)), 0};
 
     if (!places.items)
         abort();
@@ -231,11 +240,10 @@ static struct places find_places(const struct beamrec_config *config)
     for (size_t d = 0; d < config->detected.n; d++) {
         const struct beamrec_config_detected *detected = beamrec_config_detected(config, d);
         size_t n_products = beamrec_config_powers(config, d).n_products;
-        char *path = beamrec_config_file(detected, 0);
-        add_file(&places, "detected[].filterbank", path,
-                 values_per_s / (double)(detected->window_spectra * detected->group_channels) * (double)n_products *
-                     (double)(detected->n_beams * detected->bits) / 8);
-        free(path);
+        double bytes_per_s = values_per_s / (double)(detected->window_spectra * detected->group_channels) *
+                             (double)n_products * (double)(detected->n_beams * detected->bits) / 8;
+        add_detected(&places, "detected[].filterbank", detected->filterbank, bytes_per_s);
+        add_detected(&places, "detected[].dada", detected->dada, bytes_per_s);
     }
     return places;
 }
@@ -297,8 +305,11 @@ static void check_names(struct doctor *doctor, const struct doctor_file *file)
         found = check_name(doctor, file, "beams[].filterbank", beam->filterbank) ||
                 check_name(doctor, file, "beams[].voltages", beam->voltages);
     }
-    for (size_t d = 0; !found && d < config->detected.n; d++)
-        found = check_name(doctor, file, "detected[].filterbank", beamrec_config_detected(config, d)->filterbank);
+    for (size_t d = 0; !found && d < config->detected.n; d++) {
+        const struct beamrec_config_detected *detected = beamrec_config_detected(config, d);
+        found = check_name(doctor, file, "detected[].filterbank", detected->filterbank) ||
+                check_name(doctor, file, "detected[].dada", detected->dada);
+    }
 }
 
 static void check_recordings(struct doctor *doctor, const struct doctor_file *file)

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-int record_name_stem(const char *format, char stem[PATH_MAX], char *why, size_t why_bytes)
+int record_name_stem(const char *config_key, const char *format, char stem[PATH_MAX], char *why, size_t why_bytes)
 {
     time_t now_s = (time_t)(clock_unix_ns() / NS_PER_S);
     struct tm utc;
@@ -19,20 +19,21 @@ int record_name_stem(const char *format, char stem[PATH_MAX], char *why, size_t 
     gmtime_r(&now_s, &utc);
     if (strftime(stem, PATH_MAX, format, &utc) > 0)
         return 0;
-    return why_fail(-EINVAL, why, why_bytes,
-                    "output.file: with the time in it the name is longer than %d bytes; shorten it", PATH_MAX - 1);
+    return why_fail(-EINVAL, why, why_bytes, "%s: with the time in it the name is longer than %d bytes; shorten it",
+                    config_key, PATH_MAX - 1);
 }
 
-int record_name_check(const char *path, char *why, size_t why_bytes)
+int record_name_check(const char *config_key, const char *path, char *why, size_t why_bytes)
 {
     struct stat old;
 
     if (stat(path, &old) != 0 || S_ISREG(old.st_mode) || S_ISDIR(old.st_mode))
         return 0;
-    return why_fail(-EINVAL, why, why_bytes, "output.file: \"%s\" is not a regular file", path);
+    return why_fail(-EINVAL, why, why_bytes, "%s: \"%s\" is not a regular file", config_key, path);
 }
 
-int record_name_numbered(const char *stem, unsigned number, char path[PATH_MAX], char *why, size_t why_bytes)
+int record_name_numbered(const char *config_key, const char *stem, unsigned number, char path[PATH_MAX], char *why,
+                         size_t why_bytes)
 {
     const char *slash = strrchr(stem, '/');
     const char *name = slash ? slash + 1 : stem;
@@ -43,6 +44,6 @@ int record_name_numbered(const char *stem, unsigned number, char path[PATH_MAX],
 
     if (n < PATH_MAX)
         return 0;
-    return why_fail(-ENAMETOOLONG, why, why_bytes,
-                    "output.file: there is no room for a number in the name \"%.200s...\"", stem);
+    return why_fail(-ENAMETOOLONG, why, why_bytes, "%s: there is no room for a number in the name \"%.200s...\"",
+                    config_key, stem);
 }

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEY "output.file"
+
 struct visrec_files {
     const struct visrec_config_output *config;
     const struct visrec_array *array;
@@ -35,7 +37,7 @@ static int make_file(struct visrec_files *files, const char *stem, unsigned numb
     int err;
 
     do {
-        err = record_name_numbered(stem, number++, path, why, why_bytes);
+        err = record_name_numbered(KEY, stem, number++, path, why, why_bytes);
         if (!err)
             err = visrec_uvh5_create(path, overwrite, files->array, files->history, &file, why, why_bytes);
     } while (err == -EEXIST && numbers);
@@ -70,10 +72,10 @@ static char *write_history(const struct visrec_config *config)
 static int open_first(struct visrec_files *files, char *why, size_t why_bytes)
 {
     const struct visrec_config_output *config = files->config;
-    int err = record_name_stem(config->file, files->stem, why, why_bytes);
+    int err = record_name_stem(KEY, config->file, files->stem, why, why_bytes);
 
     if (!err)
-        err = record_name_check(files->stem, why, why_bytes);
+        err = record_name_check(KEY, files->stem, why, why_bytes);
     if (!err)
         err = make_file(files, files->stem, 1, !config->overwrite && strcmp(config->file, files->stem) != 0,
                         config->overwrite, why, why_bytes);
@@ -152,7 +154,7 @@ int visrec_files_append(struct visrec_files *files, const struct visrec_dump *du
 int visrec_files_next(struct visrec_files *files, char *why, size_t why_bytes)
 {
     char stem[PATH_MAX];
-    int err = record_name_stem(files->config->file, stem, why, why_bytes);
+    int err = record_name_stem(KEY, files->config->file, stem, why, why_bytes);
 
     if (err)
         return err;

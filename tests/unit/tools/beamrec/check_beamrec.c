@@ -175,7 +175,7 @@ TEST(powers_and_gaps, .end = ARRAY_LEN(shapes))
 
 TEST(voltages_and_gaps)
 {
-    const struct beamrec_product_shape shape = {.is_voltages = true,
+    const struct beamrec_product_shape shape = {.is_dada = true,
                                                 .bits = 8,
                                                 .n_chan = 12,
                                                 .n_chan_substream = 4,
