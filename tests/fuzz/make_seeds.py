@@ -137,6 +137,10 @@ def config_seeds():
     programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
     seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
              b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
+             b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n",
+             b"\4time: {sync_time: 1, adc_sample_rate: 16e6}\nsignals:\n  specification: 'wgn(0.1) + track("
+             b"gnss(L1CA, 7, 45, 0.1, 4e6, 12.5, -1500, 0.5, 3) - gnss(E1C, 11, 45, 0.1, 4e6, 0, 0, 0), 1.5, 1e-9);'\n"
+             b"  code_file: e1.txt\nsend: {interface: lo}\n"
              b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n"]
     for path in sorted(Path("config").glob("**/*.yaml")):
         program = path.stem.rstrip("01")

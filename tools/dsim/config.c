@@ -3,6 +3,7 @@
 
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
+#include "tools/dsim/gnss.h"
 #include "tools/dsim/parse.h"
 #include "tools/dsim/pulsar.h"
 #include "tools/dsim/recording.h"
@@ -47,12 +48,20 @@ static const struct config_key signals_keys[] = {
         "or one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( "
         "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
         "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
+        "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
         "delay(expression, samples), track(expression, samples, rate), nodither(expression). pulsar is noise in "
         "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
-        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. track "
-        "is a delay of samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: "
-        "one processor core does that, about 80 million samples a second of all polarisations together.",
+        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is "
+        "a navigation satellite's signal, L1CA, L5I, L5Q, E1B or E1C, C/N0 that of it beside wgn(standard deviation), "
+        "and "
+        "a seed that of its data (docs/satellites.md). track "
+        "is a delay of samples + rate x timestamp, right below 0.45 of the sample rate. Both are computed while they "
+        "are sent: one processor core does that, about 80 million samples a second of all polarisations together.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
+    KEY_STRING(
+        "code_file", code_file, "", 0, 4096,
+        "Memory codes of Galileo's E1B and E1C for gnss, a text file in the form of the Galileo OS SIS ICD: a line "
+        "'E1B Code No 1', then the code's hexadecimal digits."),
 };
 #undef KEYS_OF
 
@@ -192,6 +201,9 @@ static void check_signals(const struct dsim_config *values, struct config *confi
                      program->n_outputs, n_inputs);
     if (program->has_pulsar && !dsim_pulsar_takes_period(values->digitiser.period_samples))
         config_error(config, &values->digitiser.period_samples, "pulsar() needs a period that is a power of two.");
+    if (dsim_gnss_check(program, timebase_decimal_to_double(values->time.adc_sample_rate_hz), values->signals.code_file,
+                        why, sizeof(why)))
+        config_error(config, &values->signals.specification, "%s.", why);
     dsim_program_free(program);
 }
 
