@@ -98,8 +98,8 @@ static const struct {
      1e-6},
     {"a = gnss(L1CA, 7, 60, 0.1, 1e6, 0, 999, 1, 4); track(a, 1.75, 0); gnss(L1CA, 7, 60, 0.1, 1e6, 1.75, 999, 1, 4);",
      1e-6},
-    {"a = gnss(L1CA, 7, 60, 0.1, 1e6, 3, 999, 1, 4); n = wgn(0.2, 1); track(delay(a, 9) - n, 1.75, 1e-7);"
-     "track(a, 10.75, 1e-7) - track(n, 1.75, 1e-7);",
+    {"a = gnss(L1CA, 7, 60, 0.1, 1e6, 3, 999, 1, 4); n = wgn(0.2, 1); track(delay(a - n, 9), 1.75, 1e-7);"
+     "track(a, 10.75, 1e-7) - track(n, 10.75, 1e-7);",
      1e-6},
     {"c = 0.5; a = gnss(L5I, 7, 60, 0.1, 1e6, 3, 0, 0); track(c * a - 2 * c, 5.5, 1e-5); 0.5 * track(a, 5.5, 1e-5) - "
      "1;",
