@@ -5,6 +5,7 @@
 #include "common/base/thread.h"
 #include "kernels/util/clones.h"
 #include "tools/dsim/gnss.h"
+#include "tools/dsim/sinc.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -14,9 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_TAPS      64
+#define N_TAPS      DSIM_SINC_TAPS
 #define N_FRACTIONS 512
-#define KAISER_BETA 10.0
 
 #define LANES    16                   /* outputs whose sums stay in registers */
 #define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads behind it */
@@ -40,34 +40,13 @@ struct dsim_live {
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* The modified Bessel function of the first kind and order 0, by its series (all terms positive, 0 <= x <= 10). */
-static double bessel_i0(double x)
-{
-    double term = 1.0, sum = 1.0;
-
-    for (int k = 1; k < 60; k++) {
-        term *= (x / (2.0 * k)) * (x / (2.0 * k));
-        sum += term;
-    }
-    return sum;
-}
-
-/* The tap for the sample 'distance' ahead of the position. */
-static double tap(double distance)
-{
-    double edge = distance / (N_TAPS / 2);
-    double window = bessel_i0(KAISER_BETA * sqrt(fmax(0.0, 1.0 - edge * edge))) / bessel_i0(KAISER_BETA);
-
-    return distance == 0.0 ? window : window * sin(M_PI * distance) / (M_PI * distance);
-}
-
 /* Tap k is for the sample N_TAPS / 2 - 1 before the one at or before the position, and k further. */
 static void design(struct dsim_live *live)
 {
     for (int r = 0; r < N_FRACTIONS; r++) {
         for (int k = 0; k < N_TAPS; k++) {
             double distance = k - (N_TAPS / 2 - 1) - r / (double)N_FRACTIONS;
-            double first = tap(distance), next = tap(distance - 1.0 / N_FRACTIONS);
+            double first = dsim_sinc_tap(distance), next = dsim_sinc_tap(distance - 1.0 / N_FRACTIONS);
             live->taps[r][k] = (float)first;
             live->slopes[r][k] = (float)(next - first);
         }

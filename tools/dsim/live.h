@@ -6,7 +6,7 @@
  *          period that is.  An F-engine takes it out with a delay of -samples / adc_sample_rate and a rate of -rate,
  *          from sync_time on.
  *          In a sum or product below track() or delay(), each signal is delayed: tables by the filter, gnss() by its phases.
- * Filter:  a sinc of 64 taps below a Kaiser window (beta 10), tabulated for 512 fractions of a sample with straight
+ * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample with straight
  *          lines between.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample
  *          rate (0.9 of the band).  Above that the signal is too small and its phase is wrong, by an amount that repeats
  *          with every sample of delay: exact at whole samples; at half ones nothing is left at the end of the band.
