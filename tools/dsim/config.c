@@ -65,22 +65,25 @@ static const struct config_key signals_keys[] = {
 };
 #undef KEYS_OF
 
-static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", NULL};
+static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", "ci16", NULL};
 
-#define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
 #define VDIF (1U << DSIM_RECORDING_VDIF)
+#define RAW  (((1U << (DSIM_RECORDING_CI16 + 1)) - 1) & ~VDIF)
 
 #define KEYS_OF struct dsim_recording_config
 static const struct config_key recording_keys[] = {
-    KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
-             "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."),
+    KEY_ENUM(
+        "kind", kind, KEY_REQUIRED, recording_kinds,
+        "What is in the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or (ci16) "
+        "complex integers of 16 bits, little-endian, as SigMF's ci16_le. These are played at twice their rate, their "
+        "0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
                "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 "
                "keeps integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 "
                "and 3.316505 of 2 bits, and the code less half its range of more."),
     KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
-            "Samples left out at the beginning, for example to align recordings."),
+            "Samples of the file left out at the beginning, for example to align recordings."),
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
