@@ -11,6 +11,7 @@
 #include "tools/dsim/recording.h"
 #include "tools/dsim/sinc.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,6 +53,8 @@ static int read_block(struct complex_recording *recording, int64_t first, size_t
 {
     int64_t first_row = first / 2;
     size_t n_rows = (size_t)((first + (int64_t)n_samples + 1) / 2 - first_row);
+
+    assert(n_rows <= BLOCK_ROWS);
     int err = read_rows(recording->real, first_row, n_rows, recording->real_values, why, why_bytes);
 
     if (!err)
