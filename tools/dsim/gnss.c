@@ -139,7 +139,7 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* The phases 'position' samples behind the start, at 'timestamp'.  What grows with whole samples is in integers.  Returns
+/* The phases 'position' samples behind the start, at 'timestamp'.  Integers hold what grows with whole samples.  Returns
  * false where they are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)

@@ -254,7 +254,7 @@ TEST(raw_cut)
 
 /* ---- Complex files ----------------------------------------------------------------------------------------------- */
 
-#define N_ROWS 6000
+#define N_ROWS 4200
 #define N_EDGE 32 /* rows of the filter beyond an end */
 
 /* A tone, complex, in one of the columns; samples of random numbers in the others. */
@@ -280,7 +280,7 @@ static void write_tone(double amplitude, double cycles_per_row, const struct dsi
 
 /* A tone at f cycles a sample of the file is one at 1/4 + f/2; real parts are exact, imaginary ones to -90 dB and what the
  * rounding of the file does.  The same samples whatever runs they are read in. */
-TEST(complex_tones, .end = 8)
+TEST(complex_tones, .end = 4)
 {
     static double again[2 * N_ROWS];
     double cycles = random_between(-0.45, 0.45), amplitude = 29000;
