@@ -14,11 +14,11 @@
 #define GALILEO_PRNS 50
 
 static const struct gnss_signal_facts all_facts[GNSS_N_SIGNALS] = {
-    [GNSS_L1CA] = {"L1CA", 1575.42e6, 1.023e6, 1023, GPS_PRNS, false, "0", GNSS_PLAIN},
-    [GNSS_L5I] = {"L5I", 1176.45e6, 10.23e6, 10230, GPS_PRNS, false, "0000110101", GNSS_PLAIN},
-    [GNSS_L5Q] = {"L5Q", 1176.45e6, 10.23e6, 10230, GPS_PRNS, false, "00000100110101001110", GNSS_PLAIN},
-    [GNSS_E1B] = {"E1B", 1575.42e6, 1.023e6, 4092, GALILEO_PRNS, true, "0", GNSS_CBOC_PLUS},
-    [GNSS_E1C] = {"E1C", 1575.42e6, 1.023e6, 4092, GALILEO_PRNS, true, "0011100000001010110110010", GNSS_CBOC_MINUS},
+    [GNSS_L1CA] = {"L1CA", 1575.42e6, 1.023e6, 1023, GPS_PRNS, false, "0", GNSS_PLAIN, 20},
+    [GNSS_L5I] = {"L5I", 1176.45e6, 10.23e6, 10230, GPS_PRNS, false, "0000110101", GNSS_PLAIN, 10},
+    [GNSS_L5Q] = {"L5Q", 1176.45e6, 10.23e6, 10230, GPS_PRNS, false, "00000100110101001110", GNSS_PLAIN, 0},
+    [GNSS_E1B] = {"E1B", 1575.42e6, 1.023e6, 4092, GALILEO_PRNS, true, "0", GNSS_CBOC_PLUS, 1},
+    [GNSS_E1C] = {"E1C", 1575.42e6, 1.023e6, 4092, GALILEO_PRNS, true, "0011100000001010110110010", GNSS_CBOC_MINUS, 0},
 };
 
 const struct gnss_signal_facts *gnss_signal_facts(enum gnss_signal signal)

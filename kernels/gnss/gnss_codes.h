@@ -38,6 +38,7 @@ struct gnss_signal_facts {
     bool is_in_memory;     /* the code is read from a file */
     const char *secondary; /* chips of the secondary code as "0" and "1"; "0": none */
     enum gnss_subcarrier subcarrier;
+    uint32_t symbol_periods; /* code periods of a data symbol; 0: a pilot, without data */
 };
 
 const struct gnss_signal_facts *gnss_signal_facts(enum gnss_signal signal);

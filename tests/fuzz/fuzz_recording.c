@@ -1,4 +1,4 @@
-/* fuzz_recording.c - any bytes as a recording that dsim plays, raw or VDIF.
+/* fuzz_recording.c - any bytes as a recording that dsim plays, raw, complex or VDIF.
  *
  * Input: kind, start, header, columns, column, thread, channel, rate; then the file.  Whatever opens can be read from its
  * first sample to its last, and has no NaN.  A place that is sought twice gives the same samples; a read that goes on
@@ -83,7 +83,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 
     if (fd < 0)
         open_file();
-    struct dsim_recording_config config = {.kind = fuzz_u8(&input) % (DSIM_RECORDING_VDIF + 1), .path = path};
+    struct dsim_recording_config config = {.kind = fuzz_u8(&input) % (DSIM_RECORDING_CI16 + 1), .path = path};
     config.start_samples = fuzz_u8(&input);
     config.header_bytes = fuzz_u8(&input);
     config.n_columns = 1 + fuzz_u8(&input) % 8;

@@ -137,6 +137,10 @@ def config_seeds():
     programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
     seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
              b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
+             b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n",
+             b"\4time: {sync_time: 1, adc_sample_rate: 16e6}\nsignals:\n  specification: 'wgn(0.1) + track("
+             b"gnss(L1CA, 7, 45, 0.1, 4e6, 12.5, -1500, 0.5, 3) - gnss(E1C, 11, 45, 0.1, 4e6, 0, 0, 0), 1.5, 1e-9);'\n"
+             b"  code_file: e1.txt\nsend: {interface: lo}\n"
              b"antennas: [{name: m0, digitiser_id: 0, pol0: 239.1.1.1:1, pol1: 239.1.1.2:1}]\n"]
     for path in sorted(Path("config").glob("**/*.yaml")):
         program = path.stem.rstrip("01")
@@ -164,7 +168,7 @@ def recording_seeds():
     recordings = [(1, [vdif(5, i, 0) for i in range(20)]), (1, [vdif(5, i, t) for i in range(8) for t in (0, 1)]),
                   (0, [vdif(5 + i, 0, 0, n_bytes=8) for i in range(6)]), (1, [vdif(9, i, 0, 2, 2) for i in (0, 1, 3, 2, 5)])]
     return ([bytes([4, 0, 0, 0, 0, 0, 0, rate]) + b"".join(frames) for rate, frames in recordings] +
-            [bytes([kind, 3, 16, 1, 1, 0, 0, 0]) + bytes(range(200)) for kind in range(4)])
+            [bytes([kind, 3, 16, 1, 1, 0, 0, 0]) + bytes(range(200)) for kind in (0, 1, 2, 3, 5)])
 
 
 def request_seeds():

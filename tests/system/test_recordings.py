@@ -312,7 +312,7 @@ def test_file_is_cut_while_it_plays(daemon, work, rng):
     ({"recordings": [{"kind": "int8", "file": "x"}] * 3}, "3 items; it must have one, or one for each of 2"),
     ({"recordings": [{"kind": "int8", "file": "x", "columns": 2, "column": 2}]}, "less than columns (2), not 2"),
     ({"recordings": [{"kind": "int8", "file": "x", "thread": 1}]}, "belongs to kind vdif"),
-    ({"recordings": [{"kind": "int24", "file": "x"}]}, "int8, int16, int16be, float32 or vdif"),
+    ({"recordings": [{"kind": "int24", "file": "x"}]}, "int8, int16, int16be, float32, vdif or ci16"),
     ({"recordings": [{"kind": "int8", "file": "x", "scale": 0}]}, "scale must be"),
     ({"digitiser": {"period": 256}}, "period is of signals only"),
     ({"digitiser": {"dither_seed": 1}}, "dither_seed is of signals only"),
@@ -343,6 +343,32 @@ def test_documentation(work):
     done = subprocess.run([harness.BUILD / "dsim", "--check-config", work / "dsim.yaml"], capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_complex(daemon, work):
+    """Complex integers at twice their rate and a quarter of it, against an interpolation by transforms: a spectrum below
+    0.45 of the rate, repeated, of which the middle is compared."""
+    n, n_columns = 4096, 2
+    seed = np.random.SeedSequence().entropy
+    print(f"seed {seed}")
+    random = np.random.default_rng(seed)
+    bins = np.fft.fftfreq(n)
+    spectrum = (random.normal(size=(n_columns, n)) + 1j * random.normal(size=(n_columns, n))) * (np.abs(bins) < 0.45)
+    x = np.fft.ifft(spectrum) * 3000 * np.sqrt(n)
+    x = np.rint(x.real) + 1j * np.rint(x.imag)
+    rows = np.tile(np.stack([x.real, x.imag], axis=-1).transpose(1, 0, 2), (3, 1, 1))  # [row][column][part]
+    (work / "complex.sigmf-data").write_bytes(rows.astype("<i2").tobytes())
+    config = dsim_config([{"kind": "ci16", "file": str(work / "complex.sigmf-data"), "columns": n_columns, "column": i}
+                          for i in range(n_columns)], fgpu_antennas(1), work / "out.pcap", sample_bits=16)
+    daemon("dsim", config).wait_end()
+    found = captured(config)
+    wide = np.zeros((n_columns, 2 * n), complex)
+    wide[:, np.rint(bins * n).astype(int)] = 2 * np.fft.fft(x)
+    expected = np.real(np.fft.ifft(wide) * 1j ** (np.arange(2 * n) % 4))
+    assert found.shape == (n_columns, 6 * n)
+    middle = found[:, 2 * n:4 * n]
+    assert np.array_equal(middle[:, ::2], np.rint(expected[:, ::2]))
+    assert np.max(np.abs(middle - expected)) < 3  # half a step of rounding, -90 dB, the file's rounding beyond the band
 
 
 # ---- The whole correlator --------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include "common/base/file.h"
 #include "common/config/transport_keys.h"
+#include "tools/dsim/gnss.h"
 #include "tools/dsim/parse.h"
 #include "tools/dsim/pulsar.h"
 #include "tools/dsim/recording.h"
@@ -47,31 +48,42 @@ static const struct config_key signals_keys[] = {
         "or one for all. Statements 'variable = expression;' and 'expression;' of numbers (1 is full scale), + - * ( "
         "), cw(amplitude, Hz), multicw(tones, amplitude, step, Hz, step), comb(amplitude, Hz), wgn(standard "
         "deviation[, seed]), pulsar(standard deviation, period s, width s, pc/cm^3, radio frequency of 0 Hz[, seed]), "
+        "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
         "delay(expression, samples), track(expression, samples, rate), nodither(expression). pulsar is noise in "
         "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
-        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. track "
-        "is a delay of samples + rate x timestamp, right below 0.45 of the sample rate and computed while it is sent: "
-        "one processor core does that, about 80 million samples a second of all polarisations together.",
+        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the "
+        "signal of a navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with that C/N0 beside wgn(standard deviation); "
+        "a "
+        "seed gives it data (docs/satellites.md). track is a delay of samples + rate x timestamp, right below 0.45 of "
+        "the sample rate. track and gnss are computed while they are sent: one processor core does that, about 80 "
+        "million samples a second of all polarisations together.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
+    KEY_STRING(
+        "code_file", code_file, "", 0, 4096,
+        "Memory codes of Galileo's E1B and E1C for gnss, a text file in the form of the Galileo OS SIS ICD: a line "
+        "'E1B Code No 1', then the code's hexadecimal digits."),
 };
 #undef KEYS_OF
 
-static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", NULL};
+static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float32", "vdif", "ci16", NULL};
 
-#define RAW  ((1U << DSIM_RECORDING_VDIF) - 1)
 #define VDIF (1U << DSIM_RECORDING_VDIF)
+#define RAW  (((1U << (DSIM_RECORDING_CI16 + 1)) - 1) & ~VDIF)
 
 #define KEYS_OF struct dsim_recording_config
 static const struct config_key recording_keys[] = {
-    KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
-             "What is in the file: signed integers or floats, little-endian (int16be: big-endian), or VDIF frames."),
+    KEY_ENUM(
+        "kind", kind, KEY_REQUIRED, recording_kinds,
+        "What is in the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or (ci16) "
+        "complex integers of 16 bits, little-endian, as SigMF's ci16_le. These are played at twice their rate, their "
+        "0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
                "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 "
                "keeps integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 "
                "and 3.316505 of 2 bits, and the code less half its range of more."),
     KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
-            "Samples left out at the beginning, for example to align recordings."),
+            "Samples of the file left out at the beginning, for example to align recordings."),
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
@@ -192,6 +204,9 @@ static void check_signals(const struct dsim_config *values, struct config *confi
                      program->n_outputs, n_inputs);
     if (program->has_pulsar && !dsim_pulsar_takes_period(values->digitiser.period_samples))
         config_error(config, &values->digitiser.period_samples, "pulsar() needs a period that is a power of two.");
+    if (dsim_gnss_check(program, timebase_decimal_to_double(values->time.adc_sample_rate_hz), values->signals.code_file,
+                        why, sizeof(why)))
+        config_error(config, &values->signals.specification, "%s.", why);
     dsim_program_free(program);
 }
 

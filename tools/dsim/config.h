@@ -28,6 +28,7 @@ struct dsim_config_digitiser {
 
 struct dsim_config_signals {
     char *specification; /* NULL: there are recordings */
+    char *code_file;     /* NULL: none */
 };
 
 struct dsim_config_antenna {

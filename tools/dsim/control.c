@@ -220,7 +220,7 @@ static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
         katcp_fail(call, "expected %" PRId64 " signals or one for all, received %zu", n_inputs,
                    job->program->n_outputs);
     else if (job->program->is_live)
-        katcp_fail(call, "track can only be in the configuration");
+        katcp_fail(call, "track and gnss can only be in the configuration");
     else if (period < 1 || c->config->digitiser.period_samples % period != 0)
         katcp_fail(call, "the period must divide max-period, %" PRId64 ", not %" PRId64,
                    c->config->digitiser.period_samples, period);

@@ -1,9 +1,11 @@
-/* live.c - track(): interpolates in tables of what repeats, at positions that drift. */
+/* live.c - interpolates in tables of what repeats, at positions that drift, and adds what never repeats. */
 #include "tools/dsim/live.h"
 
 #include "common/base/memory.h"
 #include "common/base/thread.h"
 #include "kernels/util/clones.h"
+#include "tools/dsim/gnss.h"
+#include "tools/dsim/sinc.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -13,9 +15,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define N_TAPS      64
+#define N_TAPS      DSIM_SINC_TAPS
 #define N_FRACTIONS 512
-#define KAISER_BETA 10.0
 
 #define LANES    16                   /* outputs whose sums stay in registers */
 #define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads behind it */
@@ -39,34 +40,13 @@ struct dsim_live {
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* The modified Bessel function of the first kind and order 0, by its series (all terms positive, 0 <= x <= 10). */
-static double bessel_i0(double x)
-{
-    double term = 1.0, sum = 1.0;
-
-    for (int k = 1; k < 60; k++) {
-        term *= (x / (2.0 * k)) * (x / (2.0 * k));
-        sum += term;
-    }
-    return sum;
-}
-
-/* The tap for the sample 'distance' ahead of the position. */
-static double tap(double distance)
-{
-    double edge = distance / (N_TAPS / 2);
-    double window = bessel_i0(KAISER_BETA * sqrt(fmax(0.0, 1.0 - edge * edge))) / bessel_i0(KAISER_BETA);
-
-    return distance == 0.0 ? window : window * sin(M_PI * distance) / (M_PI * distance);
-}
-
 /* Tap k is for the sample N_TAPS / 2 - 1 before the one at or before the position, and k further. */
 static void design(struct dsim_live *live)
 {
     for (int r = 0; r < N_FRACTIONS; r++) {
         for (int k = 0; k < N_TAPS; k++) {
             double distance = k - (N_TAPS / 2 - 1) - r / (double)N_FRACTIONS;
-            double first = tap(distance), next = tap(distance - 1.0 / N_FRACTIONS);
+            double first = dsim_sinc_tap(distance), next = dsim_sinc_tap(distance - 1.0 / N_FRACTIONS);
             live->taps[r][k] = (float)first;
             live->slopes[r][k] = (float)(next - first);
         }
@@ -120,19 +100,21 @@ static size_t run_samples(double weight, double step, size_t n_left)
     return n < (double)n_left ? (size_t)n : n_left;
 }
 
-static void evaluate_track(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp,
-                           size_t n_samples, double *values)
+static void evaluate_track(const struct dsim_live *live, const struct dsim_node *node, const struct dsim_shift *shift,
+                           int64_t timestamp, size_t n_samples, double *values)
 {
+    const struct dsim_node *track = shift->track;
     int64_t period = live->format.axis.period_samples;
-    const float *table = find_table(live, node->left);
-    long double delay = (long double)node->track_samples + (long double)node->track_rate * (long double)timestamp;
+    const float *table = find_table(live, node);
+    long double delay = (long double)track->track_samples + (long double)track->track_rate * (long double)timestamp;
     long double whole = floorl(-delay);
     double fraction = (double)(-delay - whole);
-    int64_t origin = modulo(timestamp % period + modulo((int64_t)whole, period) - (N_TAPS / 2 - 1), period);
-    double step = -node->track_rate * N_FRACTIONS;
+    int64_t origin = modulo(
+        timestamp % period - shift->delay_samples % period + modulo((int64_t)whole, period) - (N_TAPS / 2 - 1), period);
+    double step = -track->track_rate * N_FRACTIONS;
 
     for (size_t i = 0; i < n_samples;) {
-        double position = fraction - (double)i * node->track_rate; /* beside sample i */
+        double position = fraction - (double)i * track->track_rate; /* beside sample i */
         double below = floor(position);
         double place = (position - below) * N_FRACTIONS; /* N_FRACTIONS where it has been rounded up to 1 */
         size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
@@ -145,12 +127,12 @@ static void evaluate_track(const struct dsim_live *live, const struct dsim_node 
     }
 }
 
-static void evaluate_periodic(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp,
-                              size_t n_samples, double *values)
+static void evaluate_periodic(const struct dsim_live *live, const struct dsim_node *node,
+                              const struct dsim_shift *shift, int64_t timestamp, size_t n_samples, double *values)
 {
     int64_t period = live->format.axis.period_samples;
     const float *table = find_table(live, node);
-    int64_t source = timestamp % period;
+    int64_t source = modulo(timestamp % period - shift->delay_samples % period, period);
 
     for (size_t i = 0; i < n_samples; i++) {
         values[i] = (double)table[source];
@@ -158,26 +140,40 @@ static void evaluate_periodic(const struct dsim_live *live, const struct dsim_no
     }
 }
 
-static void evaluate(const struct dsim_live *live, const struct dsim_node *node, int64_t timestamp, size_t n_samples,
-                     double *values, double *scratch)
+/* Both move what is below them. */
+static struct dsim_shift shift_below(const struct dsim_node *node, const struct dsim_shift *shift)
 {
-    if (node->op == DSIM_TRACK) {
-        evaluate_track(live, node, timestamp, n_samples, values);
-    } else if (node->op == DSIM_CONSTANT) {
+    return (struct dsim_shift){shift->delay_samples + node->delay_samples,
+                               node->op == DSIM_TRACK ? node : shift->track};
+}
+
+static void evaluate(const struct dsim_live *live, const struct dsim_node *node, const struct dsim_shift *shift,
+                     int64_t timestamp, size_t n_samples, double *values, double *scratch)
+{
+    if (node->op == DSIM_CONSTANT) {
         dsim_signal_evaluate(node, &live->format.axis, 0, n_samples, values, NULL);
+    } else if (!node->is_live && shift->track) {
+        evaluate_track(live, node, shift, timestamp, n_samples, values);
     } else if (!node->is_live) {
-        evaluate_periodic(live, node, timestamp, n_samples, values);
+        evaluate_periodic(live, node, shift, timestamp, n_samples, values);
+    } else if (node->op == DSIM_GNSS) {
+        dsim_gnss_evaluate(node, shift, timestamp, n_samples, values);
+    } else if (node->op == DSIM_DELAY || node->op == DSIM_TRACK) {
+        const struct dsim_shift below = shift_below(node, shift);
+        evaluate(live, node->left, &below, timestamp, n_samples, values, scratch);
     } else {
-        evaluate(live, node->left, timestamp, n_samples, values, scratch);
-        evaluate(live, node->right, timestamp, n_samples, scratch, scratch + n_samples);
+        evaluate(live, node->left, shift, timestamp, n_samples, values, scratch);
+        evaluate(live, node->right, shift, timestamp, n_samples, scratch, scratch + n_samples);
         dsim_signal_combine(node->op, values, scratch, n_samples);
     }
 }
 
 void dsim_live_evaluate(struct dsim_live *live, size_t output, int64_t timestamp, size_t n_samples, double *values)
 {
+    const struct dsim_shift none = {0};
+
     assert(timestamp >= 0 && n_samples <= live->format.packet_samples);
-    evaluate(live, live->program->outputs[output].signal, timestamp, n_samples, values, live->space->scratch);
+    evaluate(live, live->program->outputs[output].signal, &none, timestamp, n_samples, values, live->space->scratch);
 }
 
 uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp, uint8_t *payload)
@@ -194,19 +190,17 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds what repeats and is not part of something larger that does, once each; constants are no use in a table but to
- * track(). */
+/* Adds what repeats and is not part of something larger that does, once each.  Constants need no table. */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
-    if (node->is_live && node->op != DSIM_TRACK) {
+    if (node->op == DSIM_CONSTANT || node->op == DSIM_GNSS)
+        return;
+    if (node->is_live) {
         find_periodic(live, node->left);
-        find_periodic(live, node->right);
+        if (node->right)
+            find_periodic(live, node->right);
         return;
     }
-    if (node->op == DSIM_CONSTANT)
-        return;
-    if (node->op == DSIM_TRACK)
-        node = node->left;
     for (size_t i = 0; i < live->n_tables; i++)
         if (live->tables[i].node == node)
             return;

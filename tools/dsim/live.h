@@ -1,11 +1,12 @@
-/* live.h - signals that do not repeat: track(), computed while it is sent.
+/* live.h - signals that do not repeat: track() and gnss(), computed while they are sent.
  *
- * Flow:    dsim_parse -> dsim_signal_choose_seeds -> dsim_live_create (a table of a period of each signal that repeats)
- *          -> dsim_play, heap by heap
+ * Flow:    dsim_parse -> dsim_signal_choose_seeds -> dsim_gnss_compute -> dsim_live_create (a table of a period of each
+ *          signal that repeats) -> dsim_play, heap by heap
  * Delay:   track(signal, samples, rate) is, at timestamp t, its signal at t - (samples + rate t), whichever part of the
  *          period that is.  An F-engine takes it out with a delay of -samples / adc_sample_rate and a rate of -rate,
  *          from sync_time on.
- * Filter:  a sinc of 64 taps below a Kaiser window (beta 10), tabulated for 512 fractions of a sample with straight
+ *          In a sum or product below track() or delay(), each signal is delayed: tables by the filter, gnss() by its phases.
+ * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample with straight
  *          lines between.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample
  *          rate (0.9 of the band).  Above that the signal is too small and its phase is wrong, by an amount that repeats
  *          with every sample of delay: exact at whole samples; at half ones nothing is left at the end of the band.
@@ -21,8 +22,8 @@
 
 struct dsim_live;
 
-/* Tabulates what repeats in the outputs: a float for each sample of a period.  'program', whose seeds are chosen, must
- * outlive it.  Returns 0, or -ENOMEM or -E2BIG with one sentence in 'why'. */
+/* Tabulates what repeats in the outputs: a float for each sample of a period.  'program', whose seeds are chosen and
+ * whose gnss() are computed, must outlive it.  Returns 0, or -ENOMEM or -E2BIG with one sentence in 'why'. */
 int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
                      char *why, size_t why_bytes);
 

@@ -6,6 +6,7 @@
 #include "common/base/version.h"
 #include "tools/dsim/config.h"
 #include "tools/dsim/control.h"
+#include "tools/dsim/gnss.h"
 #include "tools/dsim/live.h"
 #include "tools/dsim/play.h"
 #include "tools/dsim/pulsar.h"
@@ -42,6 +43,9 @@ static int make_heaps(const struct dsim_config *config, struct origin *origin, c
         err = dsim_signal_choose_seeds(origin->program);
     if (!err)
         err = dsim_pulsar_compute(origin->program, &format->axis, why, why_bytes);
+    if (!err)
+        err = dsim_gnss_compute(origin->program, format->axis.adc_sample_rate_hz, config->signals.code_file, why,
+                                why_bytes);
     if (err)
         return err;
     log_info("dither: seed %llu", (unsigned long long)format->dither_seed);

@@ -21,6 +21,11 @@
 
 #define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as of xbgpu's gates */
 #define MAX_RADIO_HZ           1e12
+#define MAX_CN0_DB_HZ          200
+#define MAX_GNSS_DELAY         1e17 /* samples: timestamps of years */
+#define MAX_NOISE              1e6
+#define MAX_DOPPLER_HZ         1e6
+#define MAX_DOPPLER_RATE_HZ_S  1e4
 
 struct variable {
     const char *name;
@@ -284,6 +289,7 @@ static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const str
     node->left = left;
     node->right = right;
     node->is_live = left->is_live || right->is_live;
+    node->has_track = left->has_track || right->has_track;
     node->cost += left->cost + right->cost;
     node->n_scratch = left->n_scratch > right->n_scratch + 1 ? left->n_scratch : right->n_scratch + 1;
     return is_affordable(p, node) ? node : NULL;
@@ -374,6 +380,64 @@ static bool read_pulsar(struct parser *p, const struct function *function, struc
            read_positive(p, "the radio frequency of 0 Hz", MAX_RADIO_HZ, &node->frequency_hz) && read_seed(p, node);
 }
 
+static bool read_within(struct parser *p, const char *what, double max, const char *unit, double *value)
+{
+    size_t start = next_offset(p);
+
+    if (!read_real(p, what, value))
+        return false;
+    return fabs(*value) <= max || fail(p, start, "%s must be between -%g and %g%s", what, max, max, unit);
+}
+
+static bool read_gnss_signal(struct parser *p, enum gnss_signal *signal)
+{
+    size_t length = name_length(p);
+
+    for (int i = 0; i < GNSS_N_SIGNALS; i++) {
+        const char *name = gnss_signal_facts((enum gnss_signal)i)->name;
+        if (strlen(name) == length && memcmp(name, p->text + p->offset, length) == 0) {
+            p->offset += length;
+            *signal = (enum gnss_signal)i;
+            return true;
+        }
+    }
+    return fail(p, p->offset, "expected a signal: L1CA, L5I, L5Q, E1B or E1C");
+}
+
+static bool read_prn(struct parser *p, struct dsim_satellite *satellite)
+{
+    const struct gnss_signal_facts *facts = gnss_signal_facts(satellite->signal);
+    size_t start = next_offset(p);
+
+    if (!read_integer(p, "the PRN", &satellite->prn))
+        return false;
+    return (satellite->prn >= 1 && satellite->prn <= facts->max_prn) ||
+           fail(p, start, "the PRN of %s must be 1 to %u", facts->name, facts->max_prn);
+}
+
+static bool read_gnss(struct parser *p, const struct function *function, struct dsim_node *node)
+{
+    struct dsim_satellite *satellite = &node->satellite;
+
+    node->is_live = true;
+    if (!read_gnss_signal(p, &satellite->signal) || !read_comma(p, function) || !read_prn(p, satellite) ||
+        !read_comma(p, function) || !read_within(p, "C/N0", MAX_CN0_DB_HZ, " dB-Hz", &satellite->cn0_db_hz) ||
+        !read_comma(p, function) || !read_positive(p, "the noise's standard deviation", MAX_NOISE, &node->amplitude) ||
+        !read_comma(p, function) ||
+        !read_within(p, "the carrier frequency", MAX_RADIO_HZ, " Hz", &node->frequency_hz) ||
+        !read_comma(p, function) ||
+        !read_within(p, "the delay", MAX_GNSS_DELAY, " samples", &satellite->delay_samples) ||
+        !read_comma(p, function) || !read_within(p, "the Doppler", MAX_DOPPLER_HZ, " Hz", &satellite->doppler_hz) ||
+        !read_comma(p, function) ||
+        !read_within(p, "the Doppler rate", MAX_DOPPLER_RATE_HZ_S, " Hz/s", &satellite->doppler_rate_hz_s))
+        return false;
+    size_t start = next_offset(p);
+    if (!read_seed(p, node))
+        return false;
+    return !node->has_seed || gnss_signal_facts(satellite->signal)->symbol_periods > 0 ||
+           fail(p, start, "%s is a pilot: it has no data, so no seed", gnss_signal_facts(satellite->signal)->name);
+}
+
 /* The signal that a function changes. */
 static bool read_signal(struct parser *p, struct dsim_node *node)
 {
@@ -383,54 +447,49 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     if (!signal || !is_operand(p, signal, start))
         return false;
     node->left = signal;
+    node->is_live = signal->is_live;
     node->cost += signal->cost;
     node->n_scratch = signal->n_scratch;
     return true;
 }
 
 /* The signal that a function changes in time, and the comma behind it. */
-static bool read_periodic(struct parser *p, const struct function *function, struct dsim_node *node)
+static bool read_moved(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);
 
     if (!read_signal(p, node))
         return false;
-    if (node->left->is_live)
-        return fail(p, start, "%s() needs a signal that repeats, without track()", function->name);
+    if (node->left->has_track)
+        return fail(p, start, "%s() needs a signal without track()", function->name);
     return read_comma(p, function);
 }
 
 static bool read_delay(struct parser *p, const struct function *function, struct dsim_node *node)
 {
-    return read_periodic(p, function, node) && read_integer(p, "the delay in samples", &node->delay_samples);
+    if (!read_moved(p, function, node))
+        return false;
+    size_t start = next_offset(p);
+    if (!read_integer(p, "the delay in samples", &node->delay_samples))
+        return false;
+    return !node->is_live || fabs((double)node->delay_samples) <= DSIM_MAX_DELAY ||
+           fail(p, start, "the delay must be between -%g and %g samples", DSIM_MAX_DELAY, DSIM_MAX_DELAY);
 }
 
 static bool read_track(struct parser *p, const struct function *function, struct dsim_node *node)
 {
+    if (!read_moved(p, function, node))
+        return false;
     node->is_live = true;
-    if (!read_periodic(p, function, node))
-        return false;
-    size_t start = next_offset(p);
-    if (!read_real(p, "the delay in samples", &node->track_samples))
-        return false;
-    if (fabs(node->track_samples) > MAX_TRACK_SAMPLES)
-        return fail(p, start, "the delay must be between -%g and %g samples", MAX_TRACK_SAMPLES, MAX_TRACK_SAMPLES);
-    if (!read_comma(p, function))
-        return false;
-    start = next_offset(p);
-    if (!read_real(p, "the rate", &node->track_rate))
-        return false;
-    return fabs(node->track_rate) <= DSIM_MAX_TRACK_RATE ||
-           fail(p, start, "the rate must be between -%g and %g samples per sample", DSIM_MAX_TRACK_RATE,
-                DSIM_MAX_TRACK_RATE);
+    node->has_track = true;
+    return read_within(p, "the delay", MAX_TRACK_SAMPLES, " samples", &node->track_samples) &&
+           read_comma(p, function) &&
+           read_within(p, "the rate", DSIM_MAX_TRACK_RATE, " samples per sample", &node->track_rate);
 }
 
 static bool read_nodither(struct parser *p, const struct function *function, struct dsim_node *node)
 {
-    if (!read_signal(p, node))
-        return false;
-    node->is_live = node->left->is_live;
-    return true;
+    return read_signal(p, node);
 }
 
 static const struct function functions[] = {
@@ -440,6 +499,7 @@ static const struct function functions[] = {
     {"wgn", "wgn(standard deviation[, seed])", DSIM_WGN, read_wgn},
     {"pulsar", "pulsar(standard deviation, period, width, dispersion measure, radio frequency[, seed])", DSIM_PULSAR,
      read_pulsar},
+    {"gnss", "gnss(signal, PRN, C/N0, noise, carrier, delay, Doppler, Doppler rate[, seed])", DSIM_GNSS, read_gnss},
     {"delay", "delay(expression, samples)", DSIM_DELAY, read_delay},
     {"track", "track(expression, samples, samples per sample)", DSIM_TRACK, read_track},
     {"nodither", "nodither(expression)", DSIM_NODITHER, read_nodither},
@@ -485,9 +545,10 @@ static struct dsim_node *parse_name(struct parser *p, size_t length)
     if (function)
         return parse_function(p, function, start);
     if (peek(p) == '(')
-        return fail(p, start,
-                    "there is no function '%.*s'; there are cw, multicw, comb, wgn, pulsar, delay, track, nodither",
-                    shown, name);
+        return fail(
+            p, start,
+            "there is no function '%.*s'; there are cw, multicw, comb, wgn, pulsar, gnss, delay, track, nodither",
+            shown, name);
     const struct variable *variable = find_variable(p, name, length);
     if (!variable)
         return fail(p, start, "the variable '%.*s' is not defined", shown, name);
@@ -644,8 +705,10 @@ void dsim_program_free(struct dsim_program *program)
 {
     if (!program)
         return;
-    for (size_t i = 0; i < program->n_nodes; i++)
+    for (size_t i = 0; i < program->n_nodes; i++) {
         free(program->nodes[i].samples);
+        free(program->nodes[i].gnss);
+    }
     free(program->text);
     free(program->nodes);
     free(program->outputs);

@@ -11,19 +11,25 @@
  *              | "wgn(" standard deviation [ "," seed ] ")"
  *              | "pulsar(" standard deviation "," period "," width "," dispersion measure "," radio frequency of 0 Hz
  *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in seconds and pc/cm^3
+ *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency "," delay ","
+ *                Doppler "," Doppler rate [ "," seed ] ")"   a navigation satellite (dsim/gnss.h), in dB-Hz, Hz,
+ *                                                      samples and Hz/s; the seed is that of its data
  *              | "delay(" expression "," samples ")"     later by that many samples, round the period
  *              | "track(" expression "," samples "," rate ")"
  *                                                        later by samples + rate t at timestamp t: a delay that drifts
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
+ *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
  * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each
  * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it.
  *
- * All repeat after a period but track(), whose argument does; what it is part of is live (dsim/live.h), and may be
- * added, subtracted and multiplied, neither delayed nor tracked again. */
+ * All repeat after a period but track() and gnss().  An expression with one of them is live (dsim/live.h).  Delays and
+ * tracks take live expressions too, but nothing with a track() in it. */
 #ifndef TOOLS_DSIM_PARSE_H
 #define TOOLS_DSIM_PARSE_H
+
+#include "kernels/gnss/gnss_codes.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -33,6 +39,8 @@
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
+#define DSIM_MAX_DELAY 1e14 /* samples, of what does not repeat; DSIM_MAX_COST of them fit 63 bits */
+
 #define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the sky does 1e-9 */
 
 enum dsim_op {
@@ -41,6 +49,7 @@ enum dsim_op {
     DSIM_COMB,
     DSIM_WGN,
     DSIM_PULSAR,
+    DSIM_GNSS,
     DSIM_DELAY,
     DSIM_TRACK,
     DSIM_NODITHER,
@@ -49,15 +58,27 @@ enum dsim_op {
     DSIM_MULTIPLY,
 };
 
+/* The arguments of gnss() that no other function has. */
+struct dsim_satellite {
+    enum gnss_signal signal;
+    int64_t prn;
+    double cn0_db_hz;
+    double delay_samples;
+    double doppler_hz;
+    double doppler_rate_hz_s;
+};
+
 /* What the fields mean to each op; the others are zero. */
+struct dsim_gnss;
+
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* of its first character in the text */
     const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
-    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR: standard deviation */
+    double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR, GNSS: standard deviation */
     double amplitude_step;         /* TONES */
-    double frequency_hz;           /* TONES, COMB; PULSAR: radio frequency of 0 Hz */
+    double frequency_hz;           /* TONES, COMB; PULSAR: radio frequency of 0 Hz; GNSS: carrier */
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
@@ -67,11 +88,14 @@ struct dsim_node {
     double pulse_width_s;          /* PULSAR */
     double dispersion_measure;     /* PULSAR: pc/cm^3 */
     double *samples;               /* PULSAR: a period, once dsim_pulsar_compute() has made it */
-    uint64_t seed;                 /* WGN, PULSAR */
-    bool has_seed;                 /* WGN, PULSAR: false until one was given or chosen */
-    bool is_live;                  /* a TRACK, or with one below */
-    double cost;                   /* terms to evaluate for a sample, those below included */
-    size_t n_scratch;              /* buffers that its evaluation needs beside the result */
+    struct dsim_satellite satellite;
+    struct dsim_gnss *gnss; /* GNSS: once dsim_gnss_compute() has made it */
+    uint64_t seed;          /* WGN, PULSAR, GNSS */
+    bool has_seed;          /* WGN, PULSAR: false until one was given or chosen; GNSS: has data */
+    bool is_live;           /* a TRACK or GNSS, or with one below */
+    bool has_track;         /* a TRACK, or with one below */
+    double cost;            /* terms to evaluate for a sample, those below included */
+    size_t n_scratch;       /* buffers that its evaluation needs beside the result */
 };
 
 /* An output: 'signal' has no DSIM_NODITHER in it any more. */

@@ -53,6 +53,22 @@ static void add_tones(struct text *t, const struct dsim_node *node)
     add(t, ")");
 }
 
+static void add_gnss(struct text *t, const struct dsim_node *node)
+{
+    const struct dsim_satellite *satellite = &node->satellite;
+
+    add(t, "gnss(%s, %" PRId64, gnss_signal_facts(satellite->signal)->name, satellite->prn);
+    add_number(t, ", ", satellite->cn0_db_hz);
+    add_number(t, ", ", node->amplitude);
+    add_number(t, ", ", node->frequency_hz);
+    add_number(t, ", ", satellite->delay_samples);
+    add_number(t, ", ", satellite->doppler_hz);
+    add_number(t, ", ", satellite->doppler_rate_hz_s);
+    if (node->has_seed)
+        add(t, ", %" PRIu64, node->seed);
+    add(t, ")");
+}
+
 static bool is_sum(const struct dsim_node *node)
 {
     return node->op == DSIM_ADD || node->op == DSIM_SUBTRACT;
@@ -95,6 +111,7 @@ static void add_node(struct text *t, const struct dsim_node *node)
         add_number(t, ", ", node->frequency_hz);
         add(t, ", %" PRIu64 ")", node->seed);
         break;
+    case DSIM_GNSS: add_gnss(t, node); break;
     case DSIM_DELAY:
         add(t, "delay(");
         add_node(t, node->left);

@@ -1,5 +1,5 @@
 /* recording.c - what all recordings have in common: opening the file and reading from it.  The kinds are
- * dsim/recording_raw.c and dsim/recording_vdif.c. */
+ * dsim/recording_raw.c, dsim/recording_complex.c and dsim/recording_vdif.c. */
 #include "tools/dsim/recording.h"
 
 #include <assert.h>
@@ -41,6 +41,8 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
     int err = open_file(&base, why, why_bytes);
     if (!err && config->kind == DSIM_RECORDING_VDIF)
         err = dsim_recording_vdif_open(config, &base, max_samples, recording, why, why_bytes);
+    else if (!err && config->kind == DSIM_RECORDING_CI16)
+        err = dsim_recording_complex_open(config, &base, recording, why, why_bytes);
     else if (!err)
         err = dsim_recording_raw_open(config, &base, recording, why, why_bytes);
     if (err && base.fd >= 0)

@@ -1,7 +1,8 @@
-/* recording.h - a recording in a file, as numbers: one column of a raw file, or one channel of a VDIF thread.
+/* recording.h - a recording in a file, as real numbers: one column of a raw file, or one channel of a VDIF thread.
  *
  * Flow:      file --pread--> dsim_recording_read() --> dsim_play (scale, quantise, pack)
- * Values:    integers and floats as they stand in the file; VDIF as vdif_decode() has it.  What a recording has lost
+ * Values:    integers and floats as they stand in the file; VDIF as vdif_decode() has it;
+ *            complex integers as dsim/recording_complex.c does it, two samples for each.  What a recording has lost
  *            is 0 and counted, so that everything behind it keeps its time.
  * Files:     are read, never mapped: one that is cut while it plays is an error and no signal.  A file may be larger
  *            than memory; VDIF is not read through at the start either, only its beginning and its end.
@@ -23,6 +24,7 @@ enum dsim_recording_kind {
     DSIM_RECORDING_INT16BE,
     DSIM_RECORDING_FLOAT32,
     DSIM_RECORDING_VDIF,
+    DSIM_RECORDING_CI16,
 };
 
 /* An item of dsim's 'recordings'. */
@@ -30,7 +32,7 @@ struct dsim_recording_config {
     int kind; /* enum dsim_recording_kind */
     char *path;
     double scale;          /* of dsim_play; the samples that are read are not scaled */
-    int64_t start_samples; /* left out at the beginning, >= 0 */
+    int64_t start_samples; /* of the file, left out at the beginning, >= 0 */
     /* Raw files: 'header_bytes', then rows of 'n_columns' samples. */
     int64_t header_bytes;
     int64_t n_columns, column;
@@ -97,6 +99,8 @@ int dsim_recording_pread(const struct dsim_recording *recording, int64_t offset,
 /* Fill *recording (allocated here, with 'base' copied into it) on success. */
 int dsim_recording_raw_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
                             struct dsim_recording **recording, char *why, size_t why_bytes);
+int dsim_recording_complex_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
+                                struct dsim_recording **recording, char *why, size_t why_bytes);
 int dsim_recording_vdif_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
                              size_t max_samples, struct dsim_recording **recording, char *why, size_t why_bytes);
 

@@ -56,7 +56,8 @@ static void convert(enum dsim_recording_kind kind, const uint8_t *bytes, size_t 
         for (size_t i = 0; i < n_samples; i++)
             values[i] = load_float32(bytes + i * row_bytes);
         break;
-    case DSIM_RECORDING_VDIF: assert(!"VDIF is not raw");
+    case DSIM_RECORDING_VDIF:
+    case DSIM_RECORDING_CI16: assert(!"not a column of numbers");
     }
 }
 

@@ -16,10 +16,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-/* The last word of the Philox counter keeps the uses of one seed apart. */
-#define COUNTER_WGN    1
-#define COUNTER_DITHER 2
-#define PHILOX_WORDS   4
+#define PHILOX_WORDS 4
 
 /* ---- Seeds ----------------------------------------------------------------------------------------------------- */
 
@@ -133,7 +130,7 @@ static void normal_group(uint64_t seed, int64_t index, double normals[PHILOX_WOR
 {
     uint32_t words[PHILOX_WORDS];
 
-    philox_words(seed, index, 0, COUNTER_WGN, words);
+    philox_words(seed, index, 0, DSIM_COUNTER_WGN, words);
     for (int i = 0; i < PHILOX_WORDS; i += 2) {
         double radius = sqrt(-2.0 * log(((double)words[i] + 0.5) * 0x1p-32));
         double angle = 2.0 * M_PI * 0x1p-32 * (double)words[i + 1];
@@ -205,6 +202,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_WGN: evaluate_wgn(signal, first, n_samples, values); break;
     case DSIM_PULSAR: memcpy(values, signal->samples + first, n_samples * sizeof(*values)); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
+    case DSIM_GNSS:
     case DSIM_TRACK: assert(!"dsim_live evaluates what is live"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
@@ -227,7 +225,7 @@ void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples,
     for (size_t i = 0; i < n_samples; i++) {
         int64_t sample = first + (int64_t)i;
         if (i == 0 || sample % PHILOX_WORDS == 0)
-            philox_words(seed, sample / PHILOX_WORDS, input, COUNTER_DITHER, words);
+            philox_words(seed, sample / PHILOX_WORDS, input, DSIM_COUNTER_DITHER, words);
         dither[i] = philox_dither(words[sample % PHILOX_WORDS], 1);
     }
 }

@@ -20,6 +20,9 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
+/* The last word of the Philox counter keeps the uses of one seed apart. */
+enum dsim_counter { DSIM_COUNTER_WGN = 1, DSIM_COUNTER_DITHER = 2, DSIM_COUNTER_GNSS = 3 };
+
 /* Gives each wgn() and pulsar() without a seed one of its own, at random, and logs it.  Returns 0 or negative errno. */
 int dsim_signal_choose_seeds(struct dsim_program *program);
 

@@ -35,6 +35,12 @@ static void print(const struct dsim_node *node, char *text, size_t text_bytes)
         snprintf(text, text_bytes, "pulsar(%g,%g,%g,%g,%g,%llu)", node->amplitude, node->pulse_period_s,
                  node->pulse_width_s, node->dispersion_measure, node->frequency_hz, (unsigned long long)node->seed);
         break;
+    case DSIM_GNSS:
+        snprintf(text, text_bytes, "gnss(%d,%lld,%g,%g,%g,%g,%g,%g,%d,%llu)", (int)node->satellite.signal,
+                 (long long)node->satellite.prn, node->satellite.cn0_db_hz, node->amplitude, node->frequency_hz,
+                 node->satellite.delay_samples, node->satellite.doppler_hz, node->satellite.doppler_rate_hz_s,
+                 node->has_seed, (unsigned long long)node->seed);
+        break;
     case DSIM_DELAY: snprintf(text, text_bytes, "delay(%.500s,%lld)", left, (long long)node->delay_samples); break;
     case DSIM_TRACK:
         snprintf(text, text_bytes, "track(%.500s,%g,%g)", left, node->track_samples, node->track_rate);
@@ -76,6 +82,11 @@ static const struct {
     {"wgn(0.1, 9223372036854775807);", "wgn(0.1,9223372036854775807);"},
     {"pulsar(0.1, 0.714, 6e-3, 26.8, 856e6, 5);", "pulsar(0.1,0.714,0.006,26.8,8.56e+08,5);"},
     {"pulsar(0, 1, 1, 0, 1e12);", "pulsar(0,1,1,0,1e+12,0);"},
+    {"gnss(L1CA, 32, 45.5, 0.1, 4e6, 12.25, -1500, 0.5, 7);", "gnss(0,32,45.5,0.1,4e+06,12.25,-1500,0.5,1,7);"},
+    {"gnss ( L5I,1,0,1,-1e12,-1e17,1e6,-1e4 ) ; gnss(E1B, 50, 1, 1, 0, 0, 0, 0, 0);",
+     "gnss(1,1,0,1,-1e+12,-1e+17,1e+06,-10000,0,0);gnss(3,50,1,1,0,0,0,0,1,0);"},
+    {"a = gnss(L5Q,1,0,1,0,0,0,0) - gnss(E1C,1,0,1,0,0,0,0); nodither(track(delay(a, -100000000000000), 1, 0));",
+     "!track(delay((gnss(2,1,0,1,0,0,0,0,0,0)-gnss(4,1,0,1,0,0,0,0,0,0)),-100000000000000),1,0);"},
     {"delay(1, -5); delay(1, +5); delay(1, 0);", "delay(1,-5);delay(1,5);delay(1,0);"},
     {"1 + 2 * 3;", "(1+(2*3));"},
     {"1 * 2 + 3;", "((1*2)+3);"},
@@ -160,6 +171,22 @@ static const struct {
     {"pulsar(1, 1, 1, 0, 0);", 1, 20, "the radio frequency of 0 Hz must be above 0"},
     {"pulsar(1, 1, 1, 0, 1, -5);", 1, 23, "must not be negative"},
     {"pulsar(1, 1, 1, 0);", 1, 18, "expected ','"},
+    {"gnss(L2C, 1);", 1, 6, "expected a signal: L1CA, L5I, L5Q, E1B or E1C"},
+    {"gnss(L1CAX, 1);", 1, 6, "expected a signal"},
+    {"gnss(1, 1);", 1, 6, "expected a signal"},
+    {"gnss(L1CA, 33, 1);", 1, 12, "the PRN of L1CA must be 1 to 32"},
+    {"gnss(E1B, 0, 1);", 1, 11, "the PRN of E1B must be 1 to 50"},
+    {"gnss(L1CA, 1, 201);", 1, 15, "C/N0 must be between -200 and 200 dB-Hz"},
+    {"gnss(L1CA, 1, 45, 0, 1);", 1, 19, "the noise's standard deviation must be above 0"},
+    {"gnss(L1CA, 1, 45, 1, 2e12, 0);", 1, 22, "the carrier frequency must be between -1e+12 and 1e+12 Hz"},
+    {"gnss(L1CA, 1, 45, 1, 0, 1.1e17, 0);", 1, 25, "the delay must be between -1e+17 and 1e+17 samples"},
+    {"gnss(L1CA, 1, 45, 1, 0, 0, 1e7, 0);", 1, 28, "the Doppler must be between -1e+06 and 1e+06 Hz"},
+    {"gnss(L1CA, 1, 45, 1, 0, 0, 0, -2e4);", 1, 31, "the Doppler rate must be between -10000 and 10000 Hz/s"},
+    {"gnss(L1CA, 1, 45, 1, 0, 0, 0);", 1, 29, "expected ',' in gnss("},
+    {"gnss(L5Q, 1, 45, 1, 0, 0, 0, 0, 3);", 1, 31, "L5Q is a pilot: it has no data, so no seed"},
+    {"delay(gnss(L1CA, 1, 45, 1, 0, 0, 0, 0), 100000000000001);", 1, 41,
+     "the delay must be between -1e+14 and 1e+14 samples"},
+    {"delay(1 + track(gnss(L1CA, 1, 45, 1, 0, 0, 0, 0), 1, 1e-9), 4);", 1, 7, "without track()"},
     {"wgn(1,);", 1, 7, "the seed, an integer, found ')'"},
     {"delay(1, 2.0);", 1, 10, "an integer"},
     {"delay(1, b);", 1, 10, "the delay in samples"},
@@ -169,8 +196,8 @@ static const struct {
     {"track(1, 2, -2e-3);", 1, 13, "the rate must be"},
     {"track(1, 1.1e9, 0);", 1, 10, "between -1e+09 and 1e+09"},
     {"track(nodither(1), 2, 0);", 1, 7, "outermost"},
-    {"track(2 + track(1, 2, 0), 2, 0);", 1, 7, "track() needs a signal that repeats"},
-    {"a = 1 - track(1, 2, 0); delay(2 * a, 2);", 1, 31, "delay() needs a signal that repeats"},
+    {"track(2 + track(1, 2, 0), 2, 0);", 1, 7, "track() needs a signal without track()"},
+    {"a = 1 - track(1, 2, 0); delay(2 * a, 2);", 1, 31, "delay() needs a signal without track()"},
     {"nodither(1) + 2;", 1, 1, "outermost"},
     {"2 * nodither(1);", 1, 5, "outermost"},
     {"delay(nodither(1), 2);", 1, 7, "outermost"},

@@ -252,6 +252,76 @@ TEST(raw_cut)
     ck_assert_msg(strstr(why, "has only 121 bytes now, but had 200 when"), "'%s'", why);
 }
 
+/* ---- Complex files ----------------------------------------------------------------------------------------------- */
+
+#define N_ROWS 4200
+#define N_EDGE 32 /* rows of the filter beyond an end */
+
+/* A tone, complex, in one of the columns; samples of random numbers in the others. */
+static void write_tone(double amplitude, double cycles_per_row, const struct dsim_recording_config *config)
+{
+    size_t n_columns = (size_t)config->n_columns, header = (size_t)config->header_bytes;
+    size_t file_bytes = header + N_ROWS * n_columns * 4;
+    uint8_t *file = malloc(file_bytes);
+
+    random_bytes(file, file_bytes);
+    for (size_t row = 0; row < N_ROWS; row++) {
+        double angle = 2 * M_PI * fmod(cycles_per_row * (double)row, 1);
+        int parts[2] = {(int)lrint(amplitude * cos(angle)), (int)lrint(amplitude * sin(angle))};
+        for (size_t part = 0; part < 2; part++) {
+            uint8_t *at = file + header + (row * n_columns + (size_t)config->column) * 4 + 2 * part;
+            at[0] = (uint8_t)parts[part];
+            at[1] = (uint8_t)(parts[part] >> 8);
+        }
+    }
+    write_file(file, file_bytes);
+    free(file);
+}
+
+/* A tone at f cycles a sample of the file is one at 1/4 + f/2; real parts are exact, imaginary ones to -90 dB and what the
+ * rounding of the file does.  The same samples whatever runs they are read in. */
+TEST(complex_tones, .end = 4)
+{
+    static double again[2 * N_ROWS];
+    double cycles = random_between(-0.45, 0.45), amplitude = 29000;
+    struct dsim_recording_config config = {.kind = DSIM_RECORDING_CI16, .n_columns = 1 + (int64_t)random_below(3)};
+    size_t n;
+
+    config.column = (int64_t)random_below((size_t)config.n_columns);
+    config.header_bytes = (int64_t)random_below(50);
+    config.start_samples = _i % 2 ? (int64_t)random_below(100) : 0;
+    write_tone(amplitude, cycles, &config);
+    open_good(config);
+    n = 2 * (size_t)(N_ROWS - config.start_samples);
+    ck_assert_int_eq(dsim_recording_n_samples(recording), (int64_t)n);
+    expected = malloc(n * sizeof(*expected));
+    ck_assert_int_eq(dsim_recording_read(recording, 0, n, expected, why, sizeof(why)), 0);
+    for (size_t i = 0; i < n; i++) {
+        double row = (double)config.start_samples + (double)i / 2;
+        double wanted = amplitude * cos(2 * M_PI * fmod(cycles * row + (double)(i % 4) / 4, 1));
+        if (i % 2 == 0)
+            ck_assert_double_eq(expected[i], rint(wanted));
+        else if (i / 2 >= N_EDGE && i / 2 < n / 2 - N_EDGE)
+            ck_assert_double_eq_tol(expected[i], wanted, 3.2e-5 * amplitude + 2);
+    }
+    check_all(expected);
+    ck_assert_int_eq(dsim_recording_read(recording, 1, n - 1, again, why, sizeof(why)), 0);
+    ck_assert_mem_eq(again, expected + 1, (n - 1) * sizeof(*again));
+}
+
+TEST(complex_length)
+{
+    const struct dsim_recording_config config = {.kind = DSIM_RECORDING_CI16, .header_bytes = 1, .n_columns = 1};
+    const uint8_t bytes[12] = {0, 1, 0, 2, 0};
+
+    write_file(bytes, 4);
+    open_bad(config, -EINVAL, "hold 0 samples");
+    write_file(bytes, 12);
+    open_good(config);
+    ck_assert_int_eq(dsim_recording_n_samples(recording), 4);
+    ck_assert_int_eq(dsim_recording_n_rest_bytes(recording), 3);
+}
+
 /* ---- VDIF -------------------------------------------------------------------------------------------------------- */
 
 #define BITS            8
