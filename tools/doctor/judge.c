@@ -201,6 +201,23 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
 
 /* ---- Shapes and times -------------------------------------------------------------------------------------------- */
 
+/* Whether a rate of timestamps is off.  A wrong rate is off in both halves of the time, and to the same side.  A host that
+ * stands still for a moment delays packets, so that one half seems to be wrong. */
+static bool rate_is_wrong(const struct stream_file *stream, const struct stream_input *input, double rate)
+{
+    const struct source *s = &input->source;
+    double nominal = stream->file->rate_hz, heap_s = 1 / heaps_per_s(stream, input), halves[2];
+    double span_s = (double)(s->last_unix_ns - s->first_unix_ns) / (double)NS_PER_S;
+
+    if (rate == 0 || fabs(rate / nominal - 1) <= RATE_MAX + (2 * heap_s + 0.2) / span_s)
+        return false;
+    if (!source_half_rates_hz(s, &input->shape, halves))
+        return true;
+    double half_max = RATE_MAX + 4 * heap_s / span_s;
+    return (halves[0] / nominal - 1 > half_max && halves[1] / nominal - 1 > half_max) ||
+           (halves[0] / nominal - 1 < -half_max && halves[1] / nominal - 1 < -half_max);
+}
+
 static bool judge_shape(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
 {
     const struct source *s = &input->source;
@@ -236,9 +253,8 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         SAY(f->fix, "synchronise the sender again, and look whether two send to %s's group", input->name);
         return true;
     }
-    double rate = source_rate_hz(s, &input->shape), heap_s = 1 / heaps_per_s(stream, input);
-    double span_s = (double)(s->last_unix_ns - s->first_unix_ns) / (double)NS_PER_S;
-    if (rate != 0 && fabs(rate / stream->file->rate_hz - 1) > RATE_MAX + (2 * heap_s + 0.2) / span_s) {
+    double rate = source_rate_hz(s, &input->shape);
+    if (rate_is_wrong(stream, input, rate)) {
         f = add(doctor, stream, FINDING_FAIL, "streams.rate", input->name);
         SAY(f->found, "its timestamps advance by %.6g samples a second", rate);
         SAY(f->expected, "%.9g, time.adc_sample_rate", stream->file->rate_hz);

@@ -3,7 +3,8 @@
 
 #include "common/base/units.h"
 
-#define JUMP_S 600 /* further from the first heap is another clock, not a loss */
+#define JUMP_S     600  /* further from the first heap is another clock, not a loss */
+#define HALF_MIN_S 0.25 /* of which a rate can be told */
 
 static void add_value(struct source_values *values, uint64_t value)
 {
@@ -81,6 +82,11 @@ void source_take(struct source *source, const struct source_shape *shape, const 
     source->first_heap = heap < source->first_heap ? heap : source->first_heap;
     source->newest_heap = heap > source->newest_heap ? heap : source->newest_heap;
     source->last_unix_ns = packet->arrival_unix_ns;
+    if (shape->half_ns > 0 && source->half_unix_ns == 0 &&
+        source->last_unix_ns - source->first_unix_ns >= shape->half_ns) {
+        source->half_unix_ns = source->last_unix_ns;
+        source->half_heap = source->newest_heap;
+    }
     source->least_late_s = late_s < source->least_late_s ? late_s : source->least_late_s;
     add_to_heap(source, shape, heap, packet->payload_length);
 }
@@ -112,4 +118,16 @@ double source_rate_hz(const struct source *source, const struct source_shape *sh
     if (span_s < 1)
         return 0;
     return (double)((source->last_heap - source->first_heap) * shape->heap_samples) / span_s;
+}
+
+bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2])
+{
+    double first_s = (double)(source->half_unix_ns - source->first_unix_ns) / (double)NS_PER_S;
+    double second_s = (double)(source->last_unix_ns - source->half_unix_ns) / (double)NS_PER_S;
+
+    if (source->half_unix_ns == 0 || first_s < HALF_MIN_S || second_s < HALF_MIN_S)
+        return false;
+    rates_hz[0] = (double)((source->half_heap - source->first_heap) * shape->heap_samples) / first_s;
+    rates_hz[1] = (double)((source->last_heap - source->half_heap) * shape->heap_samples) / second_s;
+    return true;
 }

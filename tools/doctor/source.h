@@ -9,6 +9,7 @@
 #include "common/time/timebase.h"
 
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct source_shape {
     int64_t heap_samples; /* from heap to heap */
     uint64_t heap_bytes;
     struct timebase timebase;
+    int64_t half_ns; /* of the time that it is listened to; 0: unknown */
 };
 
 /* A packet of it; timestamp as on the wire. */
@@ -55,6 +57,7 @@ struct source {
     size_t payload_bytes; /* the largest of a packet */
     int64_t first_unix_ns, last_unix_ns;
     int64_t first_heap, newest_heap, last_heap;
+    int64_t half_unix_ns, half_heap;   /* of the first packet behind 'half_ns'; 0: there was none */
     double least_late_s;               /* arrival after the time of the heap's last sample; < 0: before it */
     struct source_values ids, senders; /* a sender is address << 16 | port */
     struct source_slot slots[SOURCE_N_SLOTS];
@@ -71,5 +74,8 @@ uint64_t source_missing(const struct source *source);
 
 /* Samples per second by which its timestamps advance; 0 where it was not seen for long enough (a second) to tell. */
 double source_rate_hz(const struct source *source, const struct source_shape *shape);
+
+/* The same of both halves of the time; false where one of them is too short to tell (a quarter of a second). */
+bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
 #endif

@@ -49,7 +49,12 @@ static struct timebase timebase_of(const struct doctor_file *file)
     return (struct timebase){file->time->sync_time_s, file->time->adc_sample_rate_hz, false};
 }
 
-static void expect_fgpu(struct stream_file *stream)
+static int64_t half_ns_of(const struct doctor *doctor)
+{
+    return (int64_t)(doctor->seconds / 2 * (double)NS_PER_S);
+}
+
+static void expect_fgpu(const struct doctor *doctor, struct stream_file *stream)
 {
     const struct fgpu_config *config = &stream->file->fgpu;
 
@@ -62,7 +67,7 @@ static void expect_fgpu(struct stream_file *stream)
         snprintf(input->name, sizeof(input->name), "%s pol%zu", ant->name, i % N_POLS);
         input->shape = (struct source_shape){config->recv.packet_samples,
                                              (uint64_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
-                                             timebase_of(stream->file)};
+                                             timebase_of(stream->file), half_ns_of(doctor)};
         input->id = i % N_POLS;
     }
     stream->late_max_s = LATE_MAX_S;
@@ -82,7 +87,8 @@ static void expect_xbgpu(const struct doctor *doctor, struct stream_file *stream
         input->endpoint = &config->recv.sources.items[0];
         const struct doctor_file *fgpu;
         doctor_antenna(doctor, stream->file, i, &fgpu, input->name);
-        input->shape = (struct source_shape){layout.batch_samples, layout.heap_bytes, timebase_of(stream->file)};
+        input->shape = (struct source_shape){layout.batch_samples, layout.heap_bytes, timebase_of(stream->file),
+                                             half_ns_of(doctor)};
         input->id = (uint64_t)config->recv.chan_offset;
     }
     double held_s = LATE_HEAPS * (double)layout.batch_samples / stream->file->rate_hz;
@@ -323,7 +329,7 @@ void doctor_check_streams(struct doctor *doctor)
         if (!nic_name(stream->file->recv->interface, stream->interface))
             stream->interface[0] = '\0';
         if (stream->file->kind == DOCTOR_FGPU)
-            expect_fgpu(stream);
+            expect_fgpu(doctor, stream);
         else
             expect_xbgpu(doctor, stream);
         n_wants = add_wants(doctor, stream, &interface, wants, owners, n_wants);

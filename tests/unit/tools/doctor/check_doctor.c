@@ -18,7 +18,7 @@
 #define HEAP_BYTES 5120
 #define SYNC_S     INT64_C(1700000000)
 
-static const struct source_shape shape = {HEAP, HEAP_BYTES, {{SYNC_S, 0}, {RATE_HZ, 0}, false}};
+static const struct source_shape shape = {HEAP, HEAP_BYTES, {{SYNC_S, 0}, {RATE_HZ, 0}, false}, NS_PER_S};
 
 /* A part of heap 'heap' that arrives 'late_ns' after its last sample. */
 static void take_part(struct source *source, int64_t heap, uint64_t bytes, int64_t late_ns)
@@ -99,6 +99,40 @@ TEST(lateness_is_the_least)
     ck_assert_double_eq_tol(source->least_late_s, 3.0, 1e-6);
     ck_assert_double_eq_tol(source_rate_hz(source, &shape), RATE_HZ, 1);
     free(source);
+}
+
+/* 2 s, of which the first 0.3 s arrive together at their end: the rate of all is off, and that of the second half is not. */
+TEST(a_stall_is_in_one_half)
+{
+    struct source *source = calloc(1, sizeof(*source));
+    int64_t begin = 1000, stall_ns = 300 * NS_PER_MS, heap_ns = HEAP * (NS_PER_S / RATE_HZ);
+    double rates_hz[2];
+
+    for (int64_t i = 0; i < 2 * NS_PER_S / heap_ns; i++)
+        take_part(source, begin + i, HEAP_BYTES, i * heap_ns < stall_ns ? stall_ns - i * heap_ns : 0);
+    source_finish(source, &shape);
+    ck_assert_double_gt(source_rate_hz(source, &shape), 1.15 * RATE_HZ);
+    ck_assert(source_half_rates_hz(source, &shape, rates_hz));
+    ck_assert_double_gt(rates_hz[0], 1.25 * RATE_HZ);
+    ck_assert_double_eq_tol(rates_hz[1], RATE_HZ, 1);
+    free(source);
+}
+
+/* Packets of a wrong rate: both halves have it.  A second half that is too short tells nothing. */
+TEST(a_wrong_rate_is_in_both_halves)
+{
+    for (int64_t n = 0; n < 2; n++) {
+        struct source *source = calloc(1, sizeof(*source));
+        int64_t heap_ns = HEAP * (NS_PER_S / RATE_HZ), n_heaps = (n ? 2 * NS_PER_S : 5 * NS_PER_S / 4) / heap_ns;
+        double rates_hz[2];
+        for (int64_t i = 0; i < n_heaps; i++)
+            take_part(source, 1000 + i, HEAP_BYTES, -i * heap_ns / 5);
+        source_finish(source, &shape);
+        ck_assert_int_eq(source_half_rates_hz(source, &shape, rates_hz), n);
+        for (int half = 0; n && half < 2; half++)
+            ck_assert_double_eq_tol(rates_hz[half], 1.25 * RATE_HZ, 1);
+        free(source);
+    }
 }
 
 TEST(what_does_not_fit_is_told)
