@@ -61,7 +61,7 @@ static const struct config_key antenna_keys[] = {
 
 #define KEYS_OF struct fgpu_config_output
 static const struct config_key output_keys[] = {
-    KEY_ENUM("kind", kind, "wideband", kind_choices, "What sort of output this is."),
+    KEY_ENUM("kind", kind, "wideband", kind_choices, "Kind of this output."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
     KEY_POW2("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 64, 65536, "Channels over the whole of its band."),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
@@ -75,7 +75,7 @@ static const struct config_key output_keys[] = {
     KEY_DOUBLE("gain", gain, "1.0", UNIT_NONE, 0, FGPU_GAIN_MAX, "Gain of every channel before quantisation."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8, "Width of each component that is sent: 4 or 8."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
-             "What is added before rounding: uniform in half a step either way, or none."),
+             "Dither before rounding: uniform within half a step either way, or none."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
             "Seed of the dither; -1 chooses one at random and logs it."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
@@ -90,7 +90,7 @@ static const struct config_key output_keys[] = {
             "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",
             .variants = ONLY_NARROW),
     KEY_DOUBLE("weight_pass", weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,
-               "What an error in that filter's pass band weighs, next to one in its stop bands.",
+               "Weight of an error in that filter's pass band, relative to one in its stop bands.",
                .variants = ONLY_NARROW),
     KEY_DOUBLE("pass_bandwidth", pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,
                "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "

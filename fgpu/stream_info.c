@@ -90,7 +90,7 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
         info->stream = output->name;
         add_times(info, config, output);
         add_band(info, config, output);
-        stream_info_written(info, "input-labels", write_labels, labels, "What the inputs are called, in order");
+        stream_info_written(info, "input-labels", write_labels, labels, "Names of the inputs, in order");
         stream_info_written(info, "source-indices", write_indices, config,
                             "Where the inputs are among those of the array, in order");
         snprintf(seed, sizeof(seed), "%" PRIu64, choices[o].dither_seed);

@@ -144,7 +144,7 @@ def _list(description, item, n_max):
 def _engine_sections(schema, kind):
     sections = {name: without(schema["properties"][name], DEALT.get(name, ()) + DEALT.get(f"{kind}.{name}", ()))
                 for name in ENGINE_SECTIONS if name in schema["properties"]}
-    return _object(f"What every {kind} has beside its defaults.", **sections)
+    return _object(f"Keys of every {kind} beside its defaults.", **sections)
 
 
 NAME = {"pattern": "[A-Za-z0-9][A-Za-z0-9_.-]*"}
@@ -178,7 +178,7 @@ def _host(fgpu):
         recv_affinity=affinity,
         send_affinity=fgpu["send"]["properties"]["affinity"])
     interface = _object("", ["name", "rate"], name=_text("Name, as the host has it."),
-                        rate=_number("What it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000),
+                        rate=_number("Rate that it carries, each way. Unit: Gb/s.", "number", minimum=0.001, maximum=10000),
                         cpus=_text("CPUs for the engines' receive and send threads, one each: those of the interface's NUMA "
                                    "node, as /sys/class/net/NAME/device/local_cpulist lists them; none: not pinned."))
     host = _object(
@@ -188,7 +188,7 @@ def _host(fgpu):
         memory=_number("Memory. Unit: GiB.", "number", minimum=0.001, maximum=1000000),
         cores=_number("CPU cores.", minimum=1, maximum=4096),
         interfaces=_list("Interfaces for data.", interface, 64),
-        engines=_list("What runs here, in order: antennas, and substreams, are dealt to them in the order of the file.",
+        engines=_list("Engines that run here, in order: antennas, and substreams, are dealt to them in the order of the file.",
                       engine, 64))
     host["properties"]["engines"]["minItems"] = 0  # a host that only records
     return host
@@ -240,7 +240,7 @@ def make_schema(engines):
             ["name", "time", "antennas", "f_outputs", "x_outputs", "multicast", "hosts"],
             name=_text("Name of the array, for people and metrics.", **NAME),
             time=without(fgpu["time"], ("timebase",)),
-            digitiser=_object("What digitisers send.", **{key: fgpu["recv"]["properties"][key]
+            digitiser=_object("Packets of digitisers.", **{key: fgpu["recv"]["properties"][key]
                                                           for key in ("sample_bits", "packet_samples")}),
             antennas=_list("All antennas, in the order of their feng_id.", antenna, 4096),
             telescope=telescope,
@@ -248,16 +248,16 @@ def make_schema(engines):
             x_outputs=_list("Streams of visibilities.", x_output, 64),
             beams=_list("Tied-array beams, which X-engines make of all antennas.", beam, 1024),
             detected=_list("Streams of detected or incoherent beams, which X-engines make of all antennas.", detected, 64),
-            recorders=_list("What records visibilities.", _recorder(visrec), 64),
-            beam_recorders=_list("What records beams.", _beam_recorder(beamrec), 64),
+            recorders=_list("Recorders of visibilities.", _recorder(visrec), 64),
+            beam_recorders=_list("Recorders of beams.", _beam_recorder(beamrec), 64),
             multicast=_object(
                 "Addresses of all streams between and behind the engines.", ["range"],
                 range=_text("They are taken from here: a.b.c.d/bits."),
                 port=_number("UDP port.", minimum=1, maximum=65535, default=7148)),
             ports=_object(
                 "TCP ports, counted up from these on each host.",
-                http=_number("Of /metrics.", minimum=1, maximum=65000, default=8000),
-                katcp=_number("Of KATCP.", minimum=1, maximum=65000, default=7150)),
+                http=_number("First port of /metrics.", minimum=1, maximum=65000, default=8000),
+                katcp=_number("First port of KATCP.", minimum=1, maximum=65000, default=7150)),
             control=_object(
                 "Who may change what the engines do, over KATCP.",
                 allow={"description": "Networks, 10.8.0.0/16, 192.168.1.7: comma separated; any: all; empty: each "

@@ -22,7 +22,7 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, kind_choices,
              "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a "
              "calibration signal that is switched."),
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "What outputs call it."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, to which outputs refer."),
     KEY_INT("epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
             "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
     KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,

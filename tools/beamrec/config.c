@@ -122,7 +122,7 @@ static const struct config_section sections[] = {
     CONFIG_TIME_SECTION(struct beamrec_config),
     CONFIG_SECTION(struct beamrec_config, recv, recv_keys, "Beams in.", .optional = true),
     CONFIG_SECTION(struct beamrec_config, stream, stream_keys, "The shape of the streams."),
-    CONFIG_SECTION(struct beamrec_config, output, output_keys, "What all files have in common.", .optional = true),
+    CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys of all files.", .optional = true),
     CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
                 "Voltage beams and their files.", .optional = true, .example = beams_example),
     CONFIG_LIST(struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,

@@ -74,7 +74,7 @@ static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float
 static const struct config_key recording_keys[] = {
     KEY_ENUM(
         "kind", kind, KEY_REQUIRED, recording_kinds,
-        "What is in the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or (ci16) "
+        "Contents of the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or (ci16) "
         "complex integers of 16 bits, little-endian, as SigMF's ci16_le. These are played at twice their rate, their "
         "0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
@@ -138,15 +138,15 @@ static const char antenna_example[] = "  - name: m000\n"
                                       "    pol1: 239.10.0.8+7:7148\n";
 
 static const struct config_section sections[] = {
-    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "What a timestamp means."),
-    CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "What all digitisers have in common.",
-                   .optional = true),
+    CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "Time of timestamps."),
+    CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys of all digitisers.", .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
-                   "What the antennas see, computed; or else there are recordings.", .optional = true),
-    CONFIG_LIST(struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
-                "What the antennas see, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
-                "1, antenna 1 pol 0 and so on, or one for all.",
-                .optional = true, .example = recordings_example),
+                   "Signals of the antennas, computed; or else there are recordings.", .optional = true),
+    CONFIG_LIST(
+        struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
+        "Signals of the antennas, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
+        "1, antenna 1 pol 0 and so on, or one for all.",
+        .optional = true, .example = recordings_example),
     CONFIG_LIST(struct dsim_config, antennas, struct dsim_config_antenna, antenna_keys, 1, MAX_ANTENNAS,
                 "The antennas and where their samples go.", .example = antenna_example),
     CONFIG_SECTION(struct dsim_config, send, send_keys, "How packets leave.", .optional = true),

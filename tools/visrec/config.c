@@ -56,12 +56,12 @@ static const struct config_key stream_keys[] = {
     KEY_BOOL("weights", weights, false,
              "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
-               "What the gate of the stream is, as xbgpu's `gates` says it; the file repeats this text.  Empty: the "
+               "Gate of the stream, in the words of xbgpu's `gates`; the file repeats this text.  Empty: the "
                "stream has no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
              "The gate has a dispersion_measure: with weights, each channel has its own."),
     KEY_ENUM("values", values, "int32", value_choices,
-             "What visibilities are: float32 where xbgpu's `recv.sample_bits` is 16."),
+             "Type of visibilities: float32 where xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
                "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
 };
