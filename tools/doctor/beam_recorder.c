@@ -212,7 +212,7 @@ static void add_file(struct places *places, const char *key, const char *path, d
     places->items[i].bytes_per_s += bytes_per_s;
 }
 
-/* Of all beams of a stream: their directory is that of beam 0. */
+/* Adds the files of all beams of a stream, by the directory of beam 0. */
 static void add_detected(struct places *places, const char *key, const char *file, double bytes_per_s)
 {
     char *path = file ? beamrec_config_file(file, 0) : NULL;

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define LOSS_MAX       0.01 /* of the heaps: more is a failure, not a warning */
-#define RATE_MAX       0.05 /* by which the timestamps' rate may seem to be off in a few seconds */
 #define WHOLE_SECOND_S 0.1  /* that near to whole seconds an offset is one of whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
@@ -201,23 +200,6 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
 
 /* ---- Shapes and times -------------------------------------------------------------------------------------------- */
 
-/* Whether a rate of timestamps is off.  A wrong rate is off in both halves of the time, and to the same side.  A host that
- * stands still for a moment delays packets, so that one half seems to be wrong. */
-static bool rate_is_wrong(const struct stream_file *stream, const struct stream_input *input, double rate)
-{
-    const struct source *s = &input->source;
-    double nominal = stream->file->rate_hz, heap_s = 1 / heaps_per_s(stream, input), halves[2];
-    double span_s = (double)(s->last_unix_ns - s->first_unix_ns) / (double)NS_PER_S;
-
-    if (rate == 0 || fabs(rate / nominal - 1) <= RATE_MAX + (2 * heap_s + 0.2) / span_s)
-        return false;
-    if (!source_half_rates_hz(s, &input->shape, halves))
-        return true;
-    double half_max = RATE_MAX + 4 * heap_s / span_s;
-    return (halves[0] / nominal - 1 > half_max && halves[1] / nominal - 1 > half_max) ||
-           (halves[0] / nominal - 1 < -half_max && halves[1] / nominal - 1 < -half_max);
-}
-
 static bool judge_shape(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
 {
     const struct source *s = &input->source;
@@ -253,10 +235,9 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         SAY(f->fix, "synchronise the sender again, and look whether two send to %s's group", input->name);
         return true;
     }
-    double rate = source_rate_hz(s, &input->shape);
-    if (rate_is_wrong(stream, input, rate)) {
+    if (source_rate_is_wrong(s, &input->shape, stream->file->rate_hz)) {
         f = add(doctor, stream, FINDING_FAIL, "streams.rate", input->name);
-        SAY(f->found, "its timestamps advance by %.6g samples a second", rate);
+        SAY(f->found, "its timestamps advance by %.6g samples a second", source_rate_hz(s, &input->shape));
         SAY(f->expected, "%.9g, time.adc_sample_rate", stream->file->rate_hz);
         SAY(f->why, "all frequencies and times are wrong by this factor");
         SAY(f->fix, "correct adc_sample_rate in %s, or the digitiser's clock", stream->file->path);

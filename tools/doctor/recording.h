@@ -36,7 +36,7 @@ void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_reco
 /* Whether the unit, started again, finds another name: 'path' with a time in it. */
 void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path);
 
-/* What a running recorder lost because a disk was full: 'n' dumps or batches, as 'what' says.  'directories' have blanks
+/* Reports the 'n' dumps or batches ('what') that a full disk cost a running recorder.  'directories' have blanks
  * between them.  Says nothing of 0. */
 void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *what, double n,
                                       const char *directories);

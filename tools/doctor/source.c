@@ -3,8 +3,12 @@
 
 #include "common/base/units.h"
 
+#include <math.h>
+
 #define JUMP_S     600  /* further from the first heap is another clock, not a loss */
 #define HALF_MIN_S 0.25 /* of which a rate can be told */
+#define RATE_MAX   0.05 /* by which a rate may seem to be off in a few seconds */
+#define STALL_S    0.2  /* of a host, which moves packets */
 
 static void add_value(struct source_values *values, uint64_t value)
 {
@@ -130,4 +134,18 @@ bool source_half_rates_hz(const struct source *source, const struct source_shape
     rates_hz[0] = (double)((source->half_heap - source->first_heap) * shape->heap_samples) / first_s;
     rates_hz[1] = (double)((source->last_heap - source->half_heap) * shape->heap_samples) / second_s;
     return true;
+}
+
+bool source_rate_is_wrong(const struct source *source, const struct source_shape *shape, double nominal_hz)
+{
+    double rate_hz = source_rate_hz(source, shape), heap_s = (double)shape->heap_samples / nominal_hz, halves_hz[2];
+    double span_s = (double)(source->last_unix_ns - source->first_unix_ns) / (double)NS_PER_S;
+
+    if (rate_hz == 0 || fabs(rate_hz / nominal_hz - 1) <= RATE_MAX + (2 * heap_s + STALL_S) / span_s)
+        return false;
+    if (!source_half_rates_hz(source, shape, halves_hz))
+        return true;
+    double first = halves_hz[0] / nominal_hz - 1, second = halves_hz[1] / nominal_hz - 1;
+    double half_max = RATE_MAX + 4 * heap_s / span_s;
+    return (first > half_max && second > half_max) || (first < -half_max && second < -half_max);
 }

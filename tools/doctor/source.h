@@ -78,4 +78,9 @@ double source_rate_hz(const struct source *source, const struct source_shape *sh
 /* The same of both halves of the time; false where one of them is too short to tell (a quarter of a second). */
 bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
+/* Whether the rate differs from the nominal one by more than a few seconds' packets can seem to.  A wrong rate is wrong in
+ * both halves of the time, and to the same side.  A host that stands still for a moment delays packets, so that one half
+ * seems to be wrong. */
+bool source_rate_is_wrong(const struct source *source, const struct source_shape *shape, double nominal_hz);
+
 #endif

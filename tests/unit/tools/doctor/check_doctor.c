@@ -115,6 +115,8 @@ TEST(a_stall_is_in_one_half)
     ck_assert(source_half_rates_hz(source, &shape, rates_hz));
     ck_assert_double_gt(rates_hz[0], 1.25 * RATE_HZ);
     ck_assert_double_eq_tol(rates_hz[1], RATE_HZ, 1);
+    ck_assert(!source_rate_is_wrong(source, &shape, RATE_HZ));
+    ck_assert(source_rate_is_wrong(source, &shape, 2 * RATE_HZ));
     free(source);
 }
 
@@ -131,6 +133,8 @@ TEST(a_wrong_rate_is_in_both_halves)
         ck_assert_int_eq(source_half_rates_hz(source, &shape, rates_hz), n);
         for (int half = 0; n && half < 2; half++)
             ck_assert_double_eq_tol(rates_hz[half], 1.25 * RATE_HZ, 1);
+        ck_assert_int_eq(source_rate_is_wrong(source, &shape, RATE_HZ), n);
+        ck_assert(!source_rate_is_wrong(source, &shape, 1.25 * RATE_HZ));
         free(source);
     }
 }
