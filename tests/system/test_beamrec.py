@@ -248,7 +248,8 @@ def test_bad_configurations(recorder, tmp_path):
     for beam, words in [({"sum_spectra": 5}, "sum_spectra must divide"),
                         ({"sum_channels": 16}, "sum_channels must divide"),
                         ({"bits": 16}, "bits must be 8 or 32"), ({"sources": f"{GROUPS[1]}:{PORT}"}, "has the address"),
-                        ({"filterbank": "", "voltages": ""}, "neither filterbank nor voltages")]:
+                        ({"filterbank": "", "voltages": ""}, "neither filterbank nor voltages"),
+                        ({"filterbank": "one", "voltages": "one"}, "are the same file")]:
         one = recorder()
         one.config["beams"][0].update(beam)
         one.start()

@@ -310,6 +310,7 @@ def test_bad_configurations(recorder):
                         ({"beams": 2, "filterbank": "/tmp/x.fil"}, "filterbank of powers0 needs {beam} in its name, as it has 2"),
                         ({"beams": 2, "dada": "/tmp/x.dada"}, "dada of powers0 needs {beam} in its name, as it has 2"),
                         ({"filterbank": "", "dada": ""}, "powers0 has neither filterbank nor dada"),
+                        ({"filterbank": "{beam}", "dada": "{beam}"}, "filterbank and dada of powers0 are the same file"),
                         ({"beams": 1024, "windows": 65536}, "a heap of powers0 has 2 GiB or more"),
                         ({"sources": f"{GROUPS[1]}:{PORT}"}, "detected[0] has the address")]:
         one = recorder([keys, {}])

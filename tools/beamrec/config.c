@@ -225,6 +225,8 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
 
     if (!beam->filterbank && !beam->voltages)
         config_error(config, &beam->name, "beam %s has neither filterbank nor voltages", beam->name);
+    if (beam->filterbank && beam->voltages && strcmp(beam->filterbank, beam->voltages) == 0)
+        config_error(config, &beam->voltages, "filterbank and voltages of beam %s are the same file", beam->name);
     if (beam->bits != 8 && beam->bits != 32)
         config_error(config, &beam->bits, "bits must be 8 or 32");
     if (values->stream.spectra_per_heap % beam->sum_spectra != 0)
@@ -266,6 +268,8 @@ static void check_detected(const struct beamrec_config *values, size_t i, struct
         config_error(config, &d->name, "%s has neither filterbank nor dada", d->name);
     check_detected_file(values, d, "filterbank", &d->filterbank, config);
     check_detected_file(values, d, "dada", &d->dada, config);
+    if (d->filterbank && d->dada && strcmp(d->filterbank, d->dada) == 0)
+        config_error(config, &d->dada, "filterbank and dada of %s are the same file", d->name);
     if (values->stream.n_chan_substream % d->group_channels != 0) {
         config_error(config, &d->group_channels, "channels of %s do not divide channels_per_substream (%lld)", d->name,
                      (long long)values->stream.n_chan_substream);
