@@ -69,7 +69,7 @@ class Signal:
         position = self.n_sub * (self.chip_rate * seconds + theta * self.chip_rate / self.carrier)
         turns = (Fraction(carrier) * seconds + theta + self.quarter) % 1
         near = [self.level(position.__floor__())]
-        if min(position % 1, 1 - position % 1) < Fraction(1, 10 ** 6):  # fixed point may take the sub-chip beside it
+        if min(position % 1, 1 - position % 1) < Fraction(2, 10 ** 5):  # fixed point may take the sub-chip beside it
             near += [self.level(position.__floor__() + 1), self.level(position.__floor__() - 1)]
         return near, np.cos(2 * np.pi * float(turns))
 
@@ -79,7 +79,7 @@ class Signal:
 
 
 def amplitude(cn0, noise, fs):
-    """Of a carrier times levels of unit power: C = a^2 / 2, N0 = noise^2 / (fs / 2)."""
+    """The amplitude of a carrier times levels of unit power: C = a^2 / 2, N0 = noise^2 / (fs / 2)."""
     return np.sqrt(2 * 10 ** (cn0 / 10) * noise ** 2 / (fs / 2))
 
 

@@ -96,6 +96,15 @@ static double mean_square(const int8_t *table, size_t n)
     return sum / (double)n;
 }
 
+static int read_code(const char *path, const struct dsim_satellite *satellite, int8_t *chips, char *why,
+                     size_t why_bytes)
+{
+    char reason[400];
+    int err = gnss_code_read(path, satellite->signal, (unsigned)satellite->prn, chips, reason, sizeof(reason));
+
+    return err ? why_fail(err, why, why_bytes, "signals.code_file: %s", reason) : 0;
+}
+
 static int compute(struct dsim_node *node, double rate_hz, const char *code_file, char *why, size_t why_bytes)
 {
     const struct dsim_satellite *satellite = &node->satellite;
@@ -109,7 +118,7 @@ static int compute(struct dsim_node *node, double rate_hz, const char *code_file
     if (!gnss)
         return why_out_of_memory(why, why_bytes);
     if (facts->is_in_memory)
-        err = gnss_code_read(code_file, satellite->signal, (unsigned)satellite->prn, chips, why, why_bytes);
+        err = read_code(code_file, satellite, chips, why, why_bytes);
     else
         gnss_code_generate(satellite->signal, (unsigned)satellite->prn, chips);
     if (err)

@@ -14,8 +14,10 @@
  * Data:      symbols of +1 or -1 from the seed, one for each 20 code periods of L1CA, 10 of L5I, 1 of E1B; no seed: all
  *            +1.  L5Q and E1C have no data.  Symbol 0, chip 0 and the secondary code begin at T = 0.
  * Phases:    every 4096 samples, at fixed places, both phases are computed from T in 64 bits; in between they are straight
- *            lines in the fixed point of gnss_phase.h.  They are off by (t + 2 theta) / 2^64 turns or sub-chips at sample
- *            t, and by 2.1e6 (Doppler rate) / adc_sample_rate^2 turns between those places.
+ *            lines in the fixed point of gnss_phase.h.  At sample t they are off by
+ *            (|t - delay| + 2 |theta| + |delay of the track| f / adc_sample_rate) / 2^64 turns or sub-chips.  The cosine takes
+ *            the first 32 bits of a turn.  Between those places phases are also off by
+ *            2.1e6 (Doppler rate) / adc_sample_rate^2 turns.
  * Delays:    delay() and track() move t, so they need no filter.  Code, carrier and Doppler move together.
  * Limits:    no filter shapes the chips: their edges have aliases.  Where the code would run backwards, or faster than
  *            4 sub-chips a sample, and 2^59 samples from the delay on, the signal is 0.

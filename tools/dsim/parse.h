@@ -68,9 +68,9 @@ struct dsim_satellite {
     double doppler_rate_hz_s;
 };
 
-/* What the fields mean to each op; the others are zero. */
 struct dsim_gnss;
 
+/* The meaning of the fields to each op; the others are zero. */
 struct dsim_node {
     enum dsim_op op;
     size_t offset;                 /* of its first character in the text */

@@ -118,12 +118,11 @@ int dsim_recording_raw_open(const struct dsim_recording_config *config, const st
 
     assert(config->column >= 0 && config->column < config->n_columns && row_bytes <= BUFFER_BYTES);
     if (n_rows <= config->start_samples)
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "%s has %lld bytes, which hold %lld samples of each of %lld columns behind the header of %lld bytes; "
-            "start must be less than that, not %lld",
-            base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->n_columns,
-            (long long)config->header_bytes, (long long)config->start_samples);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s has %lld bytes, which hold %lld samples of each column behind the header of %lld bytes; "
+                        "start must be less than that, not %lld",
+                        base->path, (long long)base->file_bytes, (long long)n_rows, (long long)config->header_bytes,
+                        (long long)config->start_samples);
     struct raw *raw = malloc(sizeof(*raw));
     if (!raw)
         return why_out_of_memory(why, why_bytes);
