@@ -140,6 +140,7 @@ static void gnss_correlate_cpu(const void *args, int n_threads)
 {
     const struct gnss_correlate_args *a = args;
 
+    assert(a->n_pieces >= 1 && a->n_pieces <= GNSS_MAX_PIECES);
     assert(a->n_ants >= 1 && a->n_ants <= GNSS_MAX_ANTS && a->n_taps >= 1 && a->n_taps <= GNSS_MAX_TAPS);
     for (size_t i = 0; i < a->n_pieces; i++)
         check_piece(a, &a->pieces[i]);

@@ -24,7 +24,7 @@
  *            them fit int32; sums of more are 64 bits.
  *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases the
  *            replica loses less than 0.001 dB.  All antennas have the same replica, so its error is common to them.
- * Requires:  1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
+ * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
  *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
  *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
  *            gnss_correlate_mma: 'samples' aligned to 4 bytes, an even pitch, GNSS_SPARE_BYTES readable behind the samples.
@@ -36,8 +36,9 @@
 #include "common/device/device.h"
 #include "kernels/gnss/gnss_phase.h"
 
-#define GNSS_MAX_ANTS 64
-#define GNSS_MAX_TAPS 15
+#define GNSS_MAX_ANTS   64
+#define GNSS_MAX_TAPS   15
+#define GNSS_MAX_PIECES 65535 /* of a launch, by CUDA's grid */
 
 /* Samples that are gone through at a time: a code phase wraps once in them at most. */
 #define GNSS_BLOCK_SAMPLES 1024
@@ -100,7 +101,7 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 /* The variant for so many antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* What a variant is compiled with, and the shape of its launch. */
+/* Constants of a variant's compilation, and the shape of its launch. */
 #define GNSS_CORRELATE_N_CONSTANTS 4
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
                               struct kernel_constant *constants);

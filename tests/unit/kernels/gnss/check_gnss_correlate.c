@@ -434,6 +434,8 @@ TEST_ON_DEVICE(cuda_largest, .end = ARRAY_LEN(variants))
 TEST(variant)
 {
     ck_assert_ptr_eq(gnss_correlate_variant(1), &gnss_correlate_kernel);
+    ck_assert_ptr_eq(gnss_correlate_variant(7), &gnss_correlate_kernel);
+    ck_assert_ptr_eq(gnss_correlate_variant(8), &gnss_correlate_mma_kernel);
     ck_assert_ptr_eq(gnss_correlate_variant(64), &gnss_correlate_mma_kernel);
 }
 
