@@ -364,14 +364,14 @@ def beam_gbps(array, stream):
 
 
 def powers(stream, detected):
-    """Of a heap of one substream."""
+    """Powers in a heap of one substream."""
     n_products = 4 if detected["products"] == "IQUV" else 1
     n_groups = stream["channels"] // stream["substreams"] // detected["channels"]
     return detected["beams"] * detected["windows"] * n_products * n_groups
 
 
 def detected_bytes(stream, detected):
-    """Of a heap of one substream: fractions and powers, those of 8 bits with offsets and scales."""
+    """Bytes of a heap of one substream.  Powers of 8 bits come with offsets and scales."""
     n, n_windows = powers(stream, detected), detected["windows"]
     return 4 * n_windows + (n + 2 * 4 * n // n_windows if detected["format"] == "uint8" else 4 * n)
 

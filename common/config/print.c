@@ -297,7 +297,8 @@ void config_print_example(const struct config_table *table, FILE *out)
     fprintf(out, "# %s.yaml - an example with every key.\n#\n", table->program);
     example_comment("", table->help, out);
     fputs("#\n", out);
-    example_comment("", "A line behind # shows a default. Check a file before use:", out);
+    example_comment("",
+                    "A key behind # has its default value, unless it says (required). Check a file before use:", out);
     fprintf(out, "#   %s --check-config FILE\n", table->program);
     for (size_t s = 0; s < table->n_sections; s++) {
         const struct config_section *section = &table->sections[s];

@@ -57,7 +57,8 @@ void outbuf_download(struct outbuf *buffer, struct device_stream *download);
 void outbuf_metrics(const char *prefix, const char *labels, const struct send_stream_stats *stats);
 
 /* Fills 'stream' from the configuration's section 'send', and the rest with zeros.  The loss of a NIC stops the engine's
- * service with 1.  Descriptors are sent every 5 s.  A capture has descriptors at its start only: a replay makes the same
+ * service with 1.  The descriptor period is 5 s, which fgpu
+ * multiplies by send.array_size.  A capture has descriptors at its start only: a replay makes the same
  * capture every time, however long the replay takes. */
 void outbuf_stream_config(const struct config_send *send, struct engine *engine, struct send_stream_config *stream);
 

@@ -190,7 +190,7 @@ static struct sent {
 static size_t n_sent;
 static bool is_wild; /* powers that are not numbers, or huge, are among those that are sent */
 
-/* What X-engines would send: some windows lack antennas or all of them, and powers are whole numbers. */
+/* Makes a heap such as X-engines send: some windows lack antennas or all of them, and powers are whole numbers. */
 static void tame(const struct recording *recording, uint8_t *heap)
 {
     static const float fractions[] = {0, 0.25f, 1, 1};

@@ -2,8 +2,8 @@
 
 Ports are free ones instead of the demonstration's, so that it may run beside it; the time of the start is sync_time, as
 scripts/demo has it.  Small socket buffers and real time forgive a stall of 50 ms, so its programs run before other tests.
-Root may have larger buffers and windows.  The X-engines' window is 0.65 s: shorter than the wrong delay of scripts/demo, so
-that heaps of the times that an F-engine sends again, after the delay is mended, are not taken for a second sender's.
+As root, programs have larger buffers and windows.  The X-engines' window is then 0.65 s, shorter than the wrong delay of
+scripts/demo.  So heaps whose times an F-engine sends again, once the delay is mended, do not look like a second sender's.
 """
 import os
 import time

@@ -128,7 +128,7 @@ def test_demo_array(night):
 
         # An hour after the first.
         for name in ("fgpu0", "xbgpu0"):
-            array.clocks[name].set(0, harness.SYNCHRONISED, HOUR_S - 10 - int(time.monotonic() - began))
+            array.clocks[name].set(0, harness.SYNCHRONISED, HOUR_S - 120 - int(time.monotonic() - began))
             places = {t["where"] for t in night.status(name)["troubles"]}
             shown = {"fgpu0": {"host clock", "m001 pol 0", "m001 pol 1", "m000 wide"}, "xbgpu0": {f"m00{a}" for a in range(4)}}[name]
             while not shown <= {t["where"] for t in night.status(name)["troubles"] if t["n_hour"]}:
@@ -167,8 +167,8 @@ def test_full_disk(small_disk, demo, daemon, work):  # noqa: F811
         harness.until(lambda: count("dumps") > n_before, "dumps after there is room")
         page.wait_for_selector("#state:has-text('Lost data')")
 
-        # An hour after the first lost dump.
-        clock.set(0, harness.SYNCHRONISED, HOUR_S - 10 - int(time.monotonic() - lost[0]))
+        # An hour after the first lost dump, less two minutes for the waits.
+        clock.set(0, harness.SYNCHRONISED, HOUR_S - 120 - int(time.monotonic() - lost[0]))
         # A busy machine costs the array other heaps, which are told in yellow.
         page.wait_for_function("() => ['ok', 'warn'].includes(document.getElementById('banner').dataset.state)")
         print(f"a full disk: calm after {time.monotonic() - lost[0] - took_s:.1f} s")
