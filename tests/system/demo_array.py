@@ -44,6 +44,7 @@ class Array:
                 config = harness.merge(config, {"recv": PATIENT[name.rstrip("01")]})
             if name.startswith("fgpu") and os.geteuid() == 0:
                 config["outputs"][0]["buffers"] = 32
+                config["send"]["rate_factor"] = 4  # which makes up for a late thread
             if name == "dsim":
                 config = harness.merge(config, dsim or {})
             else:

@@ -536,6 +536,8 @@ def test_whole_correlator(daemon, work, references):
         overrides["visrec"]["recv"]["window"] = 8  # an X-engine that ends sends three dumps at once, before the other's
         overrides |= {name: at(b, b) for name in ("fgpu0", "fgpu1")}
         overrides |= {name: at(a, a) for name in ("xbgpu0", "xbgpu1")}
+        for name in ("xbgpu0", "xbgpu1"):
+            overrides[name]["recv"]["window"] = 16  # an F-engine may be held up for a second
         with mock.patch.dict(os.environ, a.env | {"CBF_FAKE_VERBS": "veth0,veth1"}):
             layout = chain.Layout(work, overrides)
             dumps = chain.Dumps(layout, references, b.address)
