@@ -537,7 +537,7 @@ def test_whole_correlator(daemon, work, references):
         overrides |= {name: at(b, b) for name in ("fgpu0", "fgpu1")}
         overrides |= {name: at(a, a) for name in ("xbgpu0", "xbgpu1")}
         for name in ("xbgpu0", "xbgpu1"):
-            overrides[name]["recv"]["window"] = 16  # an F-engine may be held up for a second
+            overrides[name]["recv"] |= {"window": 14, "chunks": 40}  # an F-engine may be held up for most of a second
         with mock.patch.dict(os.environ, a.env | {"CBF_FAKE_VERBS": "veth0,veth1"}):
             layout = chain.Layout(work, overrides)
             dumps = chain.Dumps(layout, references, b.address)
