@@ -1,4 +1,4 @@
-/* gnss_acquire.c - the search for a satellite's code phase and Doppler, with which the integrations of gnss_correlate begin.
+/* gnss_acquire.c - the search for a satellite's code phase and Doppler, with which gnss_correlate begins.
  *
  * In bins of the code without Doppler, a block is a matrix [period][bin].  A Doppler f turns its element by
  * f T (period + bin / n_bins), so the factor of a period and that of a bin are applied one after the other.

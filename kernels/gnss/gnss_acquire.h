@@ -2,30 +2,32 @@
  *
  * Flow:       int8 [pol][sample][re, im], as gnss_quantise makes them --add, block by block--> powers --find--> result
  * A block is 'n_periods' code periods, added coherently.  For each Doppler of a grid and each polarisation:
- *     1. The satellite's carrier without Doppler is wiped off, and samples are added in bins.  A code period has a power of
- *        two of bins, at least 4 a chip.  Code phases of bins are those without Doppler.
+ *     1. The satellite's carrier without Doppler is wiped off, and samples are added in bins.  A code period has a
+ *        power of two of bins, at least 4 a chip.  Code phases of bins are those without Doppler.
  *     2. The periods are added, turned back by the Doppler: [bin].
  *     3. The circular correlation with the code, by FFT, gives all code phases: c[phase].
- *     4. |c|^2 is added to [pol][Doppler][phase].  The Doppler has moved the code since sample 0; the phases of the block are
- *        moved back, to the nearest bin.
+ *     4. |c|^2 is added to [pol][Doppler][phase].  The Doppler has moved the code since sample 0; the phases of the
+ *        block are moved back, to the nearest bin.
  * Grid:       Dopplers are 1 / (2 T) apart, T the time of a block.
- * Noise:      the mean of a polarisation's powers over the whole grid.  Powers are divided by it before polarisations are
- *             added, so polarisations may differ in level.  A polarisation of zeros does not count.
- * Detection:  in noise c is a sum of many samples, so it is Gaussian, and a power over its mean is exponential.  The sum
- *             z of K powers (blocks times polarisations) has P(z > t) = Q(K, t) = e^-t sum over j < K of t^j / j!.  The
- *             largest of N cells exceeds t with a probability of at most N Q(K, t), which is set to 'false_alarm'.
+ * Noise:      the mean of a polarisation's powers over the whole grid.  Powers are divided by it before polarisations
+ *             are added, so polarisations may differ in level.  A polarisation of zeros does not count.
+ * Detection:  in noise c is a sum of many samples, so it is Gaussian, and a power over its mean is exponential.  The
+ *             sum z of K powers (blocks times polarisations) has P(z > t) = Q(K, t) = e^-t sum over j < K of t^j / j!.
+ *             The largest of N cells exceeds t with a probability of at most N Q(K, t), which is set to 'false_alarm'.
  *             Neighbours are alike, so false alarms are fewer: 0.24 were counted where 'false_alarm' was 0.3.
- * Peak:       the top of a parabola through three cells, in both directions.  Well above the noise the code phase is within
- *             0.2 chip, and the Doppler within 1 / (4 T).
- * Loss:       0.4 to 0.9 dB for the bins, with a sub-carrier 1.3 to 3.3 dB; up to 0.9 dB between two Dopplers.  Data and
- *             secondary codes are not removed.  A block of one period of E1B loses all if the data turn in its middle.
- * Cross-talk: codes of strong satellites count as noise, the sidelobes of the satellite's own code too: 'peak' grows less
- *             than C/N0 above a few hundred.  Sidelobes of C/A codes are 24 dB down, so a satellite that is stronger than
- *             the noise by more than that may be found in place of another.
+ * Peak:       the top of a parabola through three cells, in both directions.  Well above the noise the code phase is
+ *             within 0.2 chip, and the Doppler within 1 / (4 T).
+ * Loss:       0.4 to 0.9 dB for the bins, with a sub-carrier 1.3 to 3.3 dB; up to 0.9 dB between two Dopplers.
+ *             Data and secondary codes are not removed.  A block of one period of E1B loses all of its signal if the
+ *             data turn in its middle.
+ * Cross-talk: other codes count as noise, and so do sidelobes of the satellite's own code.  A 'peak' of hundreds is
+ *             therefore less than C/N0 says.  Sidelobes of C/A codes are 24 dB down: a satellite further than that
+ *             above the threshold may be found in the place of others.
  * Time:       of one core (Xeon, AVX-512, busy), at 26.75 MS/s, both polarisations:
  *                 L1CA  +-10 kHz   10 blocks of 1 ms   0.08 s        E1B  +-10 kHz  10 blocks of 4 ms  1.5 s
  *                 L1CA  +-500 Hz   50 blocks of 20 ms  0.6 s         L5Q  +-10 kHz  10 blocks of 1 ms  1.7 s
  *                 L1CA  +-10 kHz   50 blocks of 20 ms  10 s
+ * Requires:   a block of 2^32 samples at most, and 2^33 samples of all blocks.
  * Ownership:  the object owns its memory.   Threads: one at a time, outside the data path.
  * Blocking:   none, but add takes its time.   Allocation: in create only. */
 #ifndef KERNELS_GNSS_GNSS_ACQUIRE_H

@@ -1,7 +1,7 @@
 /* gnss_quantise.cu - see gnss_quantise.h.
  *
- * A thread takes samples as far apart as the grid has threads; blockIdx.y is the polarisation.  The levels of a warp are
- * added up before its first thread adds them to memory.
+ * A thread takes samples as far apart as the grid has threads; blockIdx.y is the polarisation.  The levels of a warp
+ * are added up before its first thread adds them to memory.
  *
  * Constants: N_THREADS. */
 #include "kernels/gnss/gnss_quantise.h"

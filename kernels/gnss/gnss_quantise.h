@@ -3,17 +3,17 @@
  *   out     int8 [pol][sample][re, im]    rows 'pitch_samples' apart
  *   levels  [pol]                         added to
  *
- * Each component is v = in * scale[pol], rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half to
- * even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts once.
- * 'squares' adds up re^2 + im^2 of what is written.
+ * Each component is v = in * scale[pol], rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
+ * to even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts
+ * once.  'squares' adds up re^2 + im^2 of what is written.
  *
- * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It doubles or
- *             halves the scale, so sums before and behind a change differ by an exact power of two.
+ * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It
+ *             doubles or halves the scale, so sums before and behind a change differ by an exact power of two.
  * Loss:       of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the noise):
  *                 rms   2        8        16       32       48       64 steps
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047
- *             Within the rms that is kept the loss is below 0.006 dB.  The rms has the interference, too: where that has
- *             12 dB more than the noise, the noise keeps an rms of 2 steps.
+ *             Within the rms that is kept the loss is below 0.006 dB.  The rms has the interference, too: where that
+ *             has 12 dB more than the noise, the noise keeps an rms of 2 steps.
  * Exactness:  all is exact but the one rounding to float32, so CUDA and the twin agree in every bit.
  * Requires:   scales finite.  CUDA: 'in' aligned to 8 bytes, 'out' to 2.
  * Bound by:   memory; 8 B in + 2 B out per sample. */

@@ -1,5 +1,5 @@
-/* check_gnss_acquire - satellites in noise, made sample by sample in double precision, are found where they are; powers of
- * a whole search against direct sums; thresholds against scipy's gamma distribution, and false alarms counted.
+/* check_gnss_acquire - satellites in noise, made sample by sample in double precision, are found where they are; powers
+ * of a whole search against direct sums; thresholds against scipy's gamma distribution, and false alarms counted.
  * dsim's gnss() is a second source of signals. */
 #include "kernels/gnss/gnss_acquire.h"
 
@@ -16,7 +16,7 @@
 
 #define NOISE_RMS 16 /* of a component, in steps */
 
-/* ---- Samples ------------------------------------------------------------------------------------------------------ */
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
 /* One satellite, in both polarisations. */
 struct sky {
@@ -94,7 +94,7 @@ static void receive(const struct sky *sky, const int8_t *chips, int64_t first, s
     }
 }
 
-/* ---- A search ----------------------------------------------------------------------------------------------------- */
+/* ---- A search ---------------------------------------------------------------------------------------------------- */
 
 static const struct gnss_acquire_config usual = {.min_doppler_hz = -10e3, .max_doppler_hz = 10e3, .false_alarm = 1e-3};
 
@@ -163,7 +163,7 @@ static void check_found(const struct search *s, const struct gnss_acquired *foun
     ck_assert_msg(fabs(off_hz) < doppler_step_hz(s) / 2, "%g Hz off, with steps of %g", off_hz, doppler_step_hz(s));
 }
 
-/* ---- Satellites --------------------------------------------------------------------------------------------------- */
+/* ---- Satellites -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     enum gnss_signal signal;
@@ -283,7 +283,7 @@ TEST(data)
     gnss_acquire_destroy(s.acquire);
 }
 
-/* ---- The model: each cell by a direct sum ------------------------------------------------------------------------- */
+/* ---- The model: each cell by a direct sum ------------------------------------------------------------------------ */
 
 #define MODEL_BINS 4096
 
@@ -328,7 +328,7 @@ static void model_powers(const struct search *s, const int8_t *x, int64_t first,
 #define MODEL_DOPPLERS 3
 #define MODEL_BLOCKS   2
 
-/* The largest of all cells, over the noise: noise alone, or a weak satellite in it; polarisations of different level. */
+/* The largest of all cells, over the noise, of noise alone or with a weak satellite.  Polarisations differ in level. */
 TEST(model, .end = 4)
 {
     static struct search s;
@@ -369,7 +369,7 @@ TEST(model, .end = 4)
     gnss_acquire_destroy(s.acquire);
 }
 
-/* ---- Detection ---------------------------------------------------------------------------------------------------- */
+/* ---- Detection --------------------------------------------------------------------------------------------------- */
 
 /* scipy.stats.gamma.isf(false_alarm / n_cells, n_powers) of scipy 1.17.1. */
 static const struct {
@@ -392,7 +392,7 @@ TEST(threshold, .end = ARRAY_LEN(thresholds))
 #define ALARM_SEARCHES    300
 #define ALARM_PROBABILITY 0.3
 
-/* Of so many searches in noise, those that find something are at most as many as stated, and two thirds as many at least. */
+/* The fraction of searches in noise that find something is at most the one stated, and two thirds of it at least. */
 TEST(false_alarms, .end = 2)
 {
     static struct search s;
@@ -414,7 +414,7 @@ TEST(false_alarms, .end = 2)
     gnss_acquire_destroy(s.acquire);
 }
 
-/* ---- dsim --------------------------------------------------------------------------------------------------------- */
+/* ---- dsim -------------------------------------------------------------------------------------------------------- */
 
 #define DSIM_RATE_HZ 8.184e6
 #define DSIM_SAMPLES 163680 /* 20 ms */

@@ -1,6 +1,6 @@
 /* check_gnss_quantise - the twin against a model in double precision, and the CUDA variant in the same bits: ties, both
- * sides of the limit, what is no number; guards around all outputs.  The control of the scale, and the loss that the header
- * states. */
+ * sides of the limit, what is no number; guards around all outputs.  The control of the scale, and the loss that the
+ * header states. */
 #include "kernels/gnss/gnss_quantise.h"
 
 #include "common/base/units.h"
@@ -23,7 +23,7 @@ struct work {
     struct gnss_level levels[N_POLS + 1], expected_levels[N_POLS + 1];
 };
 
-/* ---- The model ---------------------------------------------------------------------------------------------------- */
+/* ---- The model --------------------------------------------------------------------------------------------------- */
 
 /* A product of floats is exact as a double.  Returns whether the component is clipped. */
 static bool model_component(float in, float scale, int *out)
@@ -57,7 +57,7 @@ static void model(struct work *w)
         }
 }
 
-/* ---- Random work -------------------------------------------------------------------------------------------------- */
+/* ---- Random work ------------------------------------------------------------------------------------------------- */
 
 /* Before the scale, which is a power of two for these to be exact: ties, the limit and its neighbours, and worse. */
 static float special_value(float scale)
@@ -160,7 +160,7 @@ TEST_ON_DEVICE(cuda, .end = ARRAY_LEN(sizes))
     }
 }
 
-/* ---- The scale ---------------------------------------------------------------------------------------------------- */
+/* ---- The scale --------------------------------------------------------------------------------------------------- */
 
 static uint64_t squares_of(double rms, uint64_t n_samples)
 {
@@ -193,14 +193,14 @@ TEST(scale_settles)
     }
 }
 
-/* ---- Loss --------------------------------------------------------------------------------------------------------- */
+/* ---- Loss -------------------------------------------------------------------------------------------------------- */
 
 static const struct {
     double rms, loss_db;
 } losses[] = {{2, 0.090}, {8, 0.0057}, {16, 0.0014}, {32, 0.0004}, {48, 0.0063}, {64, 0.047}};
 
-/* A weak signal in Gaussian noise x comes through with the gain E[q x] / E[x^2] (Bussgang), beside the power E[q^2].  The
- * expectations are sums over the density. */
+/* A weak signal in Gaussian noise x comes through with the gain E[q x] / E[x^2] (Bussgang), beside the power E[q^2].
+ * The expectations are sums over the density. */
 TEST(loss, .end = ARRAY_LEN(losses))
 {
     enum { N = 100000 };
