@@ -48,7 +48,7 @@ static double doppler_step_hz(const struct gnss_acquire_config *c)
 
 static double doppler_hz(const struct gnss_acquire *a, size_t doppler)
 {
-    return a->config.min_doppler_hz + (double)doppler * doppler_step_hz(&a->config);
+    return a->config.min_doppler_hz + ((double)doppler - 1) * doppler_step_hz(&a->config);
 }
 
 /* ---- Before the search ------------------------------------------------------------------------------------------- */
@@ -63,7 +63,7 @@ static void set_sizes(struct gnss_acquire *a, const struct gnss_acquire_config *
     while ((UINT32_C(1) << a->bin_bits) < BINS_PER_CHIP * c->facts->n_chips)
         a->bin_bits++;
     a->n_bins = (size_t)1 << a->bin_bits;
-    a->n_dopplers = (size_t)ceil((c->max_doppler_hz - c->min_doppler_hz) / doppler_step_hz(c)) + 1;
+    a->n_dopplers = (size_t)ceil((c->max_doppler_hz - c->min_doppler_hz) / doppler_step_hz(c)) + 3;
     a->period_step = gnss_carrier_turns(1 / (a->period_s * c->sample_rate_hz));
     a->carrier_step = gnss_carrier_turns(c->carrier_hz / c->sample_rate_hz);
     gnss_carrier_table(a->carrier);

@@ -8,7 +8,8 @@
  *     3. The circular correlation with the code, by FFT, gives all code phases: c[phase].
  *     4. |c|^2 is added to [pol][Doppler][phase].  The Doppler has moved the code since sample 0; the phases of the
  *        block are moved back, to the nearest bin.
- * Grid:       Dopplers are 1 / (2 T) apart, T the time of a block.
+ * Grid:       Dopplers are 1 / (2 T) apart, T the time of a block.  The range has one more at both ends, for
+ *             peaks there.
  * Noise:      the mean of a polarisation's powers over the whole grid.  Powers are divided by it before polarisations
  *             are added, so polarisations may differ in level.  A polarisation of zeros does not count.
  * Detection:  in noise c is a sum of many samples, so it is Gaussian, and a power over its mean is exponential.  The
