@@ -15,7 +15,7 @@
  * Detection:  in noise c is a sum of many samples, so it is Gaussian, and a power over its mean is exponential.  The
  *             sum z of K powers (blocks times polarisations) has P(z > t) = Q(K, t) = e^-t sum over j < K of t^j / j!.
  *             The largest of N cells exceeds t with a probability of at most N Q(K, t), which is set to 'false_alarm'.
- *             Neighbours are alike, so false alarms are fewer: 0.24 were counted where 'false_alarm' was 0.3.
+ *             Neighbours are alike, so false alarms are fewer: 0.25 were counted where 'false_alarm' was 0.3.
  * Peak:       the top of a parabola through three cells, in both directions.  Well above the noise the code phase is
  *             within 0.2 chip, and the Doppler within 1 / (4 T).
  * Loss:       0.4 to 0.9 dB for the bins, with a sub-carrier 1.3 to 3.3 dB; up to 0.9 dB between two Dopplers.
