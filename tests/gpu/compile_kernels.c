@@ -16,6 +16,7 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "kernels/ddc/ddc.h"
 #include "kernels/gnss/gnss_correlate.h"
+#include "kernels/gnss/gnss_quantise.h"
 #include "kernels/util/gather.h"
 #include "kernels/util/power.h"
 #include "kernels/correlate/reduce.h"
@@ -517,6 +518,17 @@ static void note_gnss(struct device *device, struct device_stream *stream)
     }
 }
 
+static void note_gnss_quantise(struct device *device, struct device_stream *stream)
+{
+    const struct gnss_quantise_args args = {.n_samples = 1};
+    struct kernel_constant constants[GNSS_QUANTISE_N_CONSTANTS];
+
+    size_now = (struct channelise_config){0};
+    gnss_quantise_constants(constants);
+    note_launched(device, stream, &gnss_quantise_kernel, constants, GNSS_QUANTISE_N_CONSTANTS,
+                  gnss_quantise_grid(&args));
+}
+
 static void note_all(void)
 {
     struct device *device = open_noting_device();
@@ -539,6 +551,7 @@ static void note_all(void)
         note_select_spectra(device, stream);
         note_beams(device, stream);
         note_gnss(device, stream);
+        note_gnss_quantise(device, stream);
         for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
             note_array(device, stream, arrays[i].n_ants, arrays[i].format);
         for (size_t i = 0; i < ARRAY_LEN(variants); i++)
