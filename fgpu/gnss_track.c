@@ -122,6 +122,7 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;
+    const __int128 half_unit = (__int128)1 << (63 - GNSS_CODE_BITS);
     struct fgpu_gnss_model model = track->model;
 
     fgpu_gnss_model_move(&model, &track->rates, track->next_sample);
@@ -138,7 +139,7 @@ static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
     const __int128 carrier_step = fgpu_gnss_carrier_step(&track->rates, doppler_hz);
     const __int128 code_step = fgpu_gnss_code_step(&track->rates, doppler_hz);
     track->open = (struct gnss_piece){.code_phase = code_phase(track, model.code),
-                                      .code_step = (uint64_t)(code_step >> (64 - GNSS_CODE_BITS)),
+                                      .code_step = (uint64_t)((code_step + half_unit) >> (64 - GNSS_CODE_BITS)),
                                       .carrier_phase = (uint64_t)model.carrier,
                                       .carrier_step = (uint64_t)carrier_step};
     track->open_samples = n;
