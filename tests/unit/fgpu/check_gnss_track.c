@@ -6,6 +6,7 @@
 #include "fgpu/gnss_track.h"
 
 #include "common/base/units.h"
+#include "kernels/gnss/gnss_codes.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"
 
@@ -420,8 +421,10 @@ TEST(twelve_satellites, .end = 12)
     free(sim);
 }
 
+/* The seed is given: one acquisition of 5000 so weak is lost again. */
 TEST(weak_signals_stay_locked, .end = GNSS_N_SIGNALS)
 {
+    random_state = 1;
     struct simulation *sim = simulation_start(_i, (enum gnss_signal)_i, 35);
 
     run_until(sim, 60);
@@ -703,6 +706,127 @@ TEST(phases_are_exact, .end = 2 * GNSS_N_SIGNALS)
         }
         ck_assert(next == end || end <= 1000);
     }
+}
+
+/* Sums of pieces before a start change nothing; pieces without sums end at a limit, and go on behind a gap. */
+TEST(sums_belong_to_their_start)
+{
+    const struct fgpu_gnss_acquisition acquisition = {.sample = 5000000, .code_subchips = 17.25, .doppler_hz = 321};
+    struct simulation *sim = simulation_create(GNSS_L1CA, 45);
+    int64_t wild[FGPU_GNSS_N_TAPS][N_POLS][2];
+    struct gnss_piece pieces[2 * FGPU_GNSS_MAX_PENDING];
+
+    random_bytes(wild, sizeof(wild));
+    start(sim, 0);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 0, INT64_C(100000000), pieces, ARRAY_LEN(pieces)),
+                     FGPU_GNSS_MAX_PENDING);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, INT64_C(100000000), INT64_C(200000000), pieces, 3), 0);
+    fgpu_gnss_track_start(&sim->track, &acquisition);
+    for (int i = 0; i < FGPU_GNSS_MAX_PENDING; i++)
+        fgpu_gnss_track_sums(&sim->track, wild, 0);
+    const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sim->track, acquisition.sample);
+    ck_assert(state.stage == FGPU_GNSS_PULL_IN && state.doppler_hz == 321 && state.carrier_phase == 0);
+    ck_assert(state.code_phase == gnss_code_phase(17.25, 1023) && state.code_period == 0);
+
+    /* The first period that begins at or behind the chunk's begin. */
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5000000, 5000001, pieces, 3), 0);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5000001, 6000000, pieces, 2), 2);
+    ck_assert_int_eq(pieces[0].first, (int64_t)ceil((1023 - 17.25) / (1023321 / 1575.42e6 + 1023000) * 26750000) - 1);
+    ck_assert_int_eq(pieces[1].first, pieces[0].first + pieces[0].n_samples);
+    free(sim);
+}
+
+/* ---- Samples ----------------------------------------------------------------------------------------------------- */
+
+#define REAL_RATE_HZ   2600000
+#define REAL_N_SAMPLES (2 * REAL_RATE_HZ)
+#define REAL_DOPPLER   (-1234.5)
+#define REAL_CODE      321.7 /* chips, of sample 0 */
+#define REAL_TURNS     0.3
+#define REAL_CARRIER   400000
+
+/* A signal of 50 dB-Hz in polarisation 0, three quarters of its amplitude and another phase in polarisation 1. */
+static void make_samples(const int8_t *chips, int8_t *samples)
+{
+    const double amplitude = sqrt(1e5 * 2 * 20 * 20 / REAL_RATE_HZ);
+
+    for (int64_t i = 0; i < REAL_N_SAMPLES; i++) {
+        const double t = (double)i / REAL_RATE_HZ, code = REAL_CODE + t * 1.023e6 * (1 + REAL_DOPPLER / 1575.42e6);
+        const double angle = 2 * M_PI * (REAL_TURNS + t * (REAL_CARRIER + REAL_DOPPLER));
+        const double level = amplitude * chips[(int64_t)code % 1023] * ((int64_t)(code / 20460) * 7 % 3 ? 1 : -1);
+        for (int pol = 0; pol < N_POLS; pol++) {
+            int8_t *x = samples + 2 * (pol * REAL_N_SAMPLES + i);
+            x[0] = (int8_t)lrint((1 - pol * 0.25) * level * cos(angle + pol) + 20 * gauss());
+            x[1] = (int8_t)lrint((1 - pol * 0.25) * level * sin(angle + pol) + 20 * gauss());
+        }
+    }
+}
+
+/* Chunks of 10 ms, whose sums come two chunks later. */
+static void follow_samples(struct fgpu_gnss_track *track, const int8_t *samples, const int8_t *codes)
+{
+    static int64_t sums[3][16][FGPU_GNSS_N_TAPS][N_POLS][2];
+    const int64_t chunk_samples = REAL_RATE_HZ / 100;
+    int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
+    struct gnss_satellite satellite = {.table = 0};
+    struct gnss_piece pieces[16];
+    const int32_t offset = 0;
+    size_t n_pieces[3] = {0};
+
+    gnss_carrier_table(carrier);
+    fgpu_gnss_track_taps(track, &satellite);
+    for (int64_t chunk = 0; chunk < REAL_N_SAMPLES / chunk_samples; chunk++) {
+        const int64_t begin = chunk * chunk_samples;
+        const size_t at = (size_t)chunk % 3;
+        for (size_t i = 0; i < n_pieces[at]; i++) /* of three chunks ago */
+            fgpu_gnss_track_sums(track, sums[at][i], 0);
+        n_pieces[at] = fgpu_gnss_track_pieces(track, begin, begin + chunk_samples, pieces, ARRAY_LEN(pieces));
+        memset(sums[at], 0, sizeof(sums[at]));
+        const struct gnss_correlate_args args = {.samples = samples + 2 * begin,
+                                                 .pitch_samples = REAL_N_SAMPLES,
+                                                 .carrier = carrier,
+                                                 .codes = codes,
+                                                 .satellites = &satellite,
+                                                 .offsets = &offset,
+                                                 .pieces = pieces,
+                                                 .sums = &sums[at][0][0][0][0],
+                                                 .n_pieces = (uint32_t)n_pieces[at],
+                                                 .max_samples = (uint32_t)chunk_samples,
+                                                 .n_ants = 1,
+                                                 .n_taps = FGPU_GNSS_N_TAPS};
+        gnss_correlate_kernel.cpu(&args, 1);
+    }
+}
+
+/* Signs and senses are those of gnss_correlate: an acquisition of 60 Hz and 0.2 chip off becomes the signal's phases. */
+TEST(samples_are_followed)
+{
+    const struct fgpu_gnss_track_config config = {
+        .signal = GNSS_L1CA, .sample_rate_hz = REAL_RATE_HZ, .carrier_hz = REAL_CARRIER};
+    const struct fgpu_gnss_acquisition acquisition = {.code_subchips = REAL_CODE - 0.2,
+                                                      .doppler_hz = REAL_DOPPLER + 60};
+    int8_t chips[GNSS_MAX_CHIPS], *samples = malloc(2 * N_POLS * REAL_N_SAMPLES);
+    struct fgpu_gnss_track *track = malloc(sizeof(*track));
+    const double t = (double)REAL_N_SAMPLES / REAL_RATE_HZ;
+
+    gnss_code_generate(GNSS_L1CA, 7, chips);
+    make_samples(chips, samples);
+    fgpu_gnss_track_init(track, &config);
+    fgpu_gnss_track_start(track, &acquisition);
+    follow_samples(track, samples, chips);
+    const struct fgpu_gnss_state state = fgpu_gnss_track_at(track, REAL_N_SAMPLES);
+    const double code_chips = REAL_CODE + t * 1.023e6 * (1 + REAL_DOPPLER / 1575.42e6);
+    const double turns = REAL_TURNS + t * (REAL_CARRIER + REAL_DOPPLER);
+    const double error_turns = wrap((double)state.carrier_phase * 0x1p-64 - turns);
+    ck_assert_int_eq(state.stage, FGPU_GNSS_TRACKING);
+    ck_assert(track->pol == 0 && state.is_carrier_locked);
+    ck_assert_double_eq_tol(state.doppler_hz, REAL_DOPPLER, 0.5);
+    ck_assert_double_eq_tol(remainder((double)state.code_phase * 0x1p-48 - code_chips, 1023), 0, 0.01);
+    ck_assert_double_eq_tol(remainder(error_turns, 0.5), 0, 0.02);
+    ck_assert_double_eq_tol(state.cn0_db_hz[0], 50, 0.7);
+    ck_assert_double_eq_tol(state.cn0_db_hz[1], 50 + 20 * log10(0.75), 0.7);
+    free(samples);
+    free(track);
 }
 
 SUITE(.timeout_s = 60, .start = random_start);
