@@ -5,10 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-#define MIN_FRACTION  0.5  /* of an integration's samples */
-#define MIN_CODE      25.0 /* C/N0 of a locked code, dB-Hz */
-#define MIN_CARRIER   0.25 /* indicator of a locked carrier */
-#define MOMENTS_MIN_S 0.4  /* of data, before the moments decide about the lock */
+#define MIN_FRACTION   0.5  /* of an integration's samples */
+#define MIN_CODE       25.0 /* C/N0 of a locked code, dB-Hz */
+#define MIN_CARRIER    0.25 /* indicator of a locked carrier */
+#define MAX_DOPPLER_HZ 5e4  /* a satellite has 5 kHz; the rest is for oscillators */
+#define MOMENTS_MIN_S  0.4  /* of data, before the moments decide about the lock */
 
 static const struct {
     double frequency_hz, phase_hz, code_hz; /* bandwidths; 0: no such loop */
@@ -92,6 +93,12 @@ void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss
     track->sum.is_open = false;
 }
 
+static void lose(struct fgpu_gnss_track *track)
+{
+    track->stage = FGPU_GNSS_SEARCH;
+    track->n_losses++;
+}
+
 /* ---- Pieces ------------------------------------------------------------------------------------------------------ */
 
 static __int128 code_length(const struct fgpu_gnss_track *track)
@@ -172,8 +179,12 @@ static struct gnss_piece take_piece(struct fgpu_gnss_track *track, uint32_t n)
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces)
 {
+    const double ahead_s = (double)(end - track->model.sample) / track->rates.sample_rate_hz;
+    const double doppler_hz = track->model.doppler_hz + track->model.rate_hz_s * ahead_s;
     size_t n = 0;
 
+    if (track->stage != FGPU_GNSS_SEARCH && fabs(doppler_hz) > MAX_DOPPLER_HZ)
+        lose(track); /* a loop has gone astray, or the time has jumped far */
     if (track->stage == FGPU_GNSS_SEARCH)
         return 0;
     if (track->next_sample < begin) {
@@ -313,8 +324,7 @@ static void next_stage(struct fgpu_gnss_track *track, double data_s)
     const bool is_locked = is_code_locked(track) && (track->stage != FGPU_GNSS_TRACKING || is_carrier_locked(track));
 
     if (!is_locked) {
-        track->stage = FGPU_GNSS_SEARCH;
-        track->n_losses++;
+        lose(track);
         return;
     }
     track->stage_s += data_s;

@@ -28,7 +28,8 @@
  * Gaps:      missing samples are zeros.  A sum is scaled by the fraction that is there: its gains in the loops are smaller by
  *            it.  With less than half of its samples a sum is not used, and the phases go on.
  * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING both must
- *            be locked, before only the code; else the stage becomes SEARCH.  The owner acquires and starts again.
+ *            be locked, before only the code; else the stage becomes SEARCH.  The owner acquires and starts again.  So does
+ *            a Doppler beyond 50 kHz, which only an error or a gap of hours can reach.
  * Pilots:    carrier phases count from the baseband's sample 0.  L5Q, a quarter turn behind L5I, keeps this quarter turn.
  * Limits:    the band is not inverted.  Codes do not run backwards.  One antenna's sums close the loops.
  * Ownership: the caller's struct; nothing else is kept.

@@ -505,7 +505,7 @@ TEST(gaps_are_coasted_over, .end = 3 * GNSS_N_SIGNALS)
 
     sim->is_missing = kind == 0 ? is_in_gap : kind == 1 ? is_in_hole : NULL;
     sim->is_absent = kind == 2 ? is_in_gap : NULL;
-    run_until(sim, 40);
+    run_until(sim, 30);
     report(sim, kind == 0 ? "zeros" : kind == 1 ? "holes" : "absent");
     check_followed(sim);
     check_symbols(sim);
@@ -581,7 +581,7 @@ TEST(cn0_is_that_of_the_signal, .end = 4 * GNSS_N_SIGNALS)
 
     random_state = 1;
     sim = simulation_start(_i, (enum gnss_signal)(_i % GNSS_N_SIGNALS), cn0_db_hz);
-    run_until(sim, 40);
+    run_until(sim, 25);
     report(sim, "C/N0");
     check_cn0(sim, 0.3);
     free(sim);
@@ -733,6 +733,23 @@ TEST(sums_belong_to_their_start)
     ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 5000001, 6000000, pieces, 2), 2);
     ck_assert_int_eq(pieces[0].first, (int64_t)ceil((1023 - 17.25) / (1023321 / 1575.42e6 + 1023000) * 26750000) - 1);
     ck_assert_int_eq(pieces[1].first, pieces[0].first + pieces[0].n_samples);
+    free(sim);
+}
+
+/* After years without samples the Doppler's rate has carried it out of range. */
+TEST(time_may_jump)
+{
+    struct simulation *sim = simulation_start(0, GNSS_L1CA, 45);
+    struct gnss_piece pieces[3];
+
+    run_until(sim, 5);
+    ck_assert_int_eq(sim->track.stage, FGPU_GNSS_TRACKING);
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, 0, 1000000, pieces, ARRAY_LEN(pieces)), 0);
+    sim->track.model.rate_hz_s = -0.01;
+    const int64_t year_samples = 31557600 * SAMPLE_RATE_HZ;
+    ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, year_samples, year_samples + 1000000, pieces, 3), 0);
+    ck_assert_int_eq(sim->track.stage, FGPU_GNSS_SEARCH);
+    ck_assert_int_eq(sim->track.n_losses, 1);
     free(sim);
 }
 
