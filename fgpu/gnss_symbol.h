@@ -6,8 +6,8 @@
  *            means agree best with the products of the chips.  The search lasts SEARCH_SECONDS, and again after failure.
  *            The products are the soft form of the histogram of sign changes (Van Dierendonck, GPS Receivers, in
  *            Parkinson and Spilker, Global Positioning System, vol. 1, 8).  They need no phase, only about the frequency.
- * Refusal:   the best place must be better than the second by 0.6 of a period's power.  For L1CA this asks for data with
- *            transitions in at least 3 of 10 places: data without them show no edge.
+ * Refusal:   the best place must be better than the second by 0.4 of a period's power.  For L1CA this asks for data with
+ *            transitions in at least 1 of 5 places: data without them show no edge.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_SYMBOL_H
 #define FGPU_GNSS_SYMBOL_H
