@@ -8,7 +8,8 @@
  *            Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  It is 0 without a signal.
  * Means:     exponential, over 0.5 s of data and over 0.3 s; at first those of all sums so far.
  * Gaps:      a sum over part of an integration is scaled so that its noise is that of a whole one.  So its signal's power is
- *            in proportion to its time of data, the mean of which C/N0 takes.
+ *            in proportion to its time of data, the mean of which C/N0 takes.  Unequal times of data look like noise: 3 of
+ *            10 samples missing, in runs of 80 us, lower C/N0 by 0.5 dB.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_LOCK_H
 #define FGPU_GNSS_LOCK_H
