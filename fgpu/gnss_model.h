@@ -5,11 +5,11 @@
  *     code(t)    = code + (subchip_rate_hz + doppler subchips_per_turn) t + rate subchips_per_turn t^2 / 2
  * The carrier aids the code: both have the same Doppler.
  *
- * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips, counted through: they never wrap.  Steps are
- *            rounded to such a unit, so 1e8 samples are off by 6e-12 turns and 2e-11 sub-chips at most.
- * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K = 4 B,
- *            and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  They update the model by its error at its own
- *            sample.  This is the form of a Kalman filter with constant gains.
+ * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips, counted through: they never wrap.
+ *            Steps are rounded to such a unit, so 1e8 samples are off by 6e-12 turns and 2e-11 sub-chips at most.
+ * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
+ *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  They update the model by its error at
+ *            its own sample.  This is the form of a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_MODEL_H
 #define FGPU_GNSS_MODEL_H

@@ -3,11 +3,12 @@
  * Flow:      products of consecutive prompt sums --add--> a mean for each place in the symbol --> the best place
  * Method:    the mean of Re(P_k conj(P_{k-1})) is the signal's power times s_j s_{j-1}, where s_j is the chip of the
  *            secondary code in period j of a symbol.  Between data symbols it is about 0.  The sought place makes these
- *            means agree best with the products of the chips.  The search takes a second, and begins again after a failure.
- *            The products are the soft form of the histogram of sign changes (Van Dierendonck, GPS Receivers, in
- *            Parkinson and Spilker, Global Positioning System, vol. 1, 8).  They need no phase, only about the frequency.
- * Refusal:   the best place must be better than the second by 0.4 of a period's power.  For L1CA this asks for data with
- *            transitions in at least 1 of 5 places: data without them show no edge.
+ *            means agree best with the products of the chips.  The search takes a second, and begins again after a
+ *            failure.  The products are the soft form of the histogram of sign changes (Van Dierendonck, GPS Receivers,
+ *            in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  They need no phase, only about the
+ *            frequency.
+ * Refusal:   the best place must be better than the second by 0.4 of a period's power.  For L1CA this asks for data
+ *            with transitions in at least 1 of 5 places: data without them show no edge.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_SYMBOL_H
 #define FGPU_GNSS_SYMBOL_H

@@ -22,8 +22,9 @@ static const struct {
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
-/* What a discriminator of 1 is, in sub-chips: the autocorrelation R of a chip at the tap, over twice its slope downwards.
- * E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2 of small errors.  R is a straight line between whole sub-chips. */
+/* What a discriminator of 1 is, in sub-chips: the autocorrelation R of a chip at the tap, over twice its slope
+ * downwards.  E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2 of small errors.  R is a straight line between whole
+ * sub-chips. */
 static double code_gain(enum gnss_subcarrier subcarrier, double tap_subchips)
 {
     const int8_t chip = 1;
@@ -124,8 +125,9 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
     return (uint64_t)((code - divide_down(code, length) * length) >> (64 - GNSS_CODE_BITS));
 }
 
-/* Begins an integration at the next sample, if its code phase is less than a chip behind the period's begin: a correction
- * may have moved it.  Else it waits for the next period.  Returns false where that begins at or behind 'end'. */
+/* Begins an integration at the next sample, if its code phase is less than a chip behind the period's begin: a
+ * correction may have moved it.  Else it waits for the next period.  Returns false where that begins at or behind
+ * 'end'. */
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;

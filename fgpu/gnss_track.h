@@ -1,37 +1,40 @@
 /* gnss_track.h - the loops that follow one signal of one satellite: code, carrier, Doppler, C/N0, symbols and lock.
  *
  * Flow:      acquisition --start--> model --pieces--> gnss_correlate --sums, some chunks later--> model
- * Model:     gnss_model.h is the loops' estimate of code and carrier.  A discriminator gives the signal's phase minus the
- *            replica's, and the replica's phase is known exactly.  So each integration measures the signal's own phase.
- *            The loop corrects the model at the middle of the integration.  A replica is the model, moved ahead.
- * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So the delay
- *            of the sums is outside the loop, and the loop has the same poles with any delay.  The delay only makes
- *            replicas less exact: (Doppler's error) x delay + (rate's error) x delay^2 / 2 in the carrier.  A replica's
- *            limits are the Doppler's error against a code period, and the code's error against the taps.  (A Kalman filter
- *            does the same: Psiaki and Jung, Extended Kalman filter methods for tracking weak GPS signals, ION GPS 2002.)
- * Pieces:    an integration is one code period, from the sample on that begins it, with its own exact phases.  Where a chunk
- *            ends in it, it goes on in the next one as another piece, by gnss_piece_skip(); its sums are added here.
+ * Model:     gnss_model.h is the loops' estimate of code and carrier.  A discriminator gives the signal's phase minus
+ *            the replica's, and the replica's phase is known exactly.  So each integration measures the signal's own
+ *            phase.  The loop corrects the model at the middle of the integration.  A replica is the model, moved
+ *            ahead.
+ * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So the
+ *            delay of the sums is outside the loop, and the loop has the same poles with any delay.  The delay only
+ *            makes replicas less exact: (Doppler's error) x delay + (rate's error) x delay^2 / 2 in the carrier.  A
+ *            replica's limits are the Doppler's error against a code period, and the code's error against the taps.  (A
+ *            Kalman filter does the same: Psiaki and Jung, Extended Kalman filter methods for tracking weak GPS
+ *            signals, ION GPS 2002.)
+ * Pieces:    an integration is one code period, from the sample on that begins it, with its own exact phases.  Where a
+ *            chunk ends in it, it goes on in the next one as another piece, by gnss_piece_skip(); its sums are added
+ *            here.
  * Loops:     stage       frequency  phase  code    until
  *            PULL_IN     4 Hz       -      2 Hz    0.5 s of data
  *            SETTLING    -          25 Hz  1 Hz    1 s of data; second order
  *            TRACKING    -          5 Hz   0.5 Hz
- *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose secondary code
- *            is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's autocorrelation has.
- *            Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
- * Pull-in:   an acquisition within 1/8 turn a code period of the Doppler (125 Hz, E1: 31 Hz) and within a quarter of a chip
- *            (E1: 0.15 chip) of the code.  In simulations at 35 dB-Hz 1 of 5000 starts failed, at 32 dB-Hz 1 of 6.
- * Pols:      code and frequency take the sum of both polarisations' powers and products: neither needs a phase between them.
- *            The phase loop takes the stronger one after PULL_IN and keeps it: the instrument's phase between
+ *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose
+ *            secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's
+ *            autocorrelation has.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
+ * Pull-in:   an acquisition within 1/8 turn a code period of the Doppler (125 Hz, E1: 31 Hz) and within a quarter of a
+ *            chip (E1: 0.15 chip) of the code.  In simulations at 35 dB-Hz 1 of 5000 starts failed, at 32 dB-Hz 1 of 6.
+ * Pols:      code and frequency take the sum of both polarisations' powers and products: neither needs a phase between
+ *            them.  The phase loop takes the stronger one after PULL_IN and keeps it: the instrument's phase between
  *            polarisations is not known, and a change of polarisation would be a step of phase.
  * Data:      signs of data and secondary code do not matter to any loop before the symbol's place is known
  *            (gnss_symbol.h).  A pilot then loses its half turn of ambiguity.
- * Gaps:      missing samples are zeros.  A sum is scaled by the fraction that is there: its gains in the loops are smaller by
- *            it.  With less than half of its samples a sum is not used, and the phases go on.
- * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING both must
- *            be locked, before only the code; else the stage becomes SEARCH.  The owner acquires and starts again.  So does
- *            a Doppler beyond 50 kHz, which only an error or a gap of hours can reach.
- * Phase:     the carrier's phase at a sample is the signal's own there, of the loop's polarisation.  Whole turns count from
- *            the acquisition.  L5Q, a quarter turn behind L5I, keeps this quarter turn.
+ * Gaps:      missing samples are zeros.  A sum is scaled by the fraction that is there: its gains in the loops are
+ *            smaller by it.  With less than half of its samples a sum is not used, and the phases go on.
+ * Lock:      gnss_lock.h.  The code is locked above 25 dB-Hz, the carrier above an indicator of 0.25.  In TRACKING both
+ *            must be locked, before only the code; else the stage becomes SEARCH.  The owner acquires and starts again.
+ *            So does a Doppler beyond 50 kHz, which only an error or a gap of hours can reach.
+ * Phase:     the carrier's phase at a sample is the signal's own there, of the loop's polarisation.  Whole turns count
+ *            from the acquisition.  L5Q, a quarter turn behind L5I, keeps this quarter turn.
  * Limits:    the band is not inverted.  Codes do not run backwards.  One antenna's sums close the loops.
  * Ownership: the caller's struct; nothing else is kept.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
@@ -46,8 +49,8 @@
 
 #include <stdbool.h>
 
-/* The taps: the prompt one, and one ahead and one behind by a quarter of a chip.  Those of BOC and CBOC are 2.5 / 12 of a
- * chip away: there both of E1's autocorrelations are steep, which nearer to the prompt they are not everywhere. */
+/* The taps: the prompt one, and one ahead and one behind by a quarter of a chip.  Those of BOC and CBOC are 2.5 / 12 of
+ * a chip away: there both of E1's autocorrelations are steep, which nearer to the prompt they are not everywhere. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3
 
@@ -146,8 +149,8 @@ void fgpu_gnss_track_taps(const struct fgpu_gnss_track *track, struct gnss_satel
 void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss_acquisition *acquisition);
 
 /* Makes the pieces of the samples [begin, end) that follow those of the last call; later samples make a gap.  'first'
- * counts from 'begin', 'integration' from 0: each piece has sums of its own.  'satellite' is 0.  Returns how many there are;
- * at most 'max_pieces', so that 2 + (end - begin) / (samples of a period) is enough.  None in SEARCH. */
+ * counts from 'begin', 'integration' from 0: each piece has sums of its own.  'satellite' is 0.  Returns how many there
+ * are; at most 'max_pieces', so that 2 + (end - begin) / (samples of a period) is enough.  None in SEARCH. */
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 

@@ -1,8 +1,9 @@
-/* check_gnss_track - loops against a simulation of sums in double precision, and against samples through gnss_correlate.
+/* check_gnss_track - loops against a simulation of sums in double precision, and against samples through
+ * gnss_correlate.
  *
- * The simulation: a satellite's true phases in exact and 80-bit arithmetic; sums of amplitude sqrt(2 C/N0 T) times the sinc of
- * the frequency's error, the autocorrelation at the code's error and the tap, data and secondary code, in Gaussian noise
- * of variance 1, correlated between taps; in chunks, and late. */
+ * The simulation: a satellite's true phases in exact and 80-bit arithmetic; sums of amplitude sqrt(2 C/N0 T) times the
+ * sinc of the frequency's error, the autocorrelation at the code's error and the tap, data and secondary code, in
+ * Gaussian noise of variance 1, correlated between taps; in chunks, and late. */
 #include "fgpu/gnss_track.h"
 
 #include "common/base/units.h"
@@ -668,8 +669,9 @@ static unsigned __int128 exact_units(__int128 numerator, __int128 denominator, i
     return ((unsigned __int128)whole << 64) + ((unsigned __int128)rest << 64) / (unsigned __int128)denominator;
 }
 
-/* 1e8 samples without sums: pieces have the phases of rational arithmetic, and lie side by side from their chunks' begin to
- * end.  Rates are halves of 1 Hz.  The rest of an integration that a chunk has cut goes on by a step of 48 bits. */
+/* 1e8 samples without sums: pieces have the phases of rational arithmetic, and lie side by side from their chunks'
+ * begin to end.  Rates are halves of 1 Hz.  The rest of an integration that a chunk has cut goes on by a step of 48
+ * bits. */
 TEST(phases_are_exact, .end = 2 * GNSS_N_SIGNALS)
 {
     const enum gnss_signal signal = (enum gnss_signal)(_i % GNSS_N_SIGNALS);
@@ -819,7 +821,8 @@ static void follow_samples(struct fgpu_gnss_track *track, const int8_t *samples,
     }
 }
 
-/* Signs and senses are those of gnss_correlate: an acquisition of 60 Hz and 0.2 chip off becomes the signal's phases. */
+/* Signs and senses are those of gnss_correlate: an acquisition of 60 Hz and 0.2 chip off becomes the signal's
+ * phases. */
 TEST(samples_are_followed)
 {
     const struct fgpu_gnss_track_config config = {
