@@ -35,6 +35,7 @@
  *            So does a Doppler beyond 50 kHz, which only an error or a gap of hours can reach.
  * Phase:     the carrier's phase at a sample is the signal's own there, of the loop's polarisation.  Whole turns count
  *            from the acquisition.  L5Q, a quarter turn behind L5I, keeps this quarter turn.
+ * Users:     tests; no output of fgpu has satellites yet.
  * Limits:    the band is not inverted.  Codes do not run backwards.  One antenna's sums close the loops.
  * Ownership: the caller's struct; nothing else is kept.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */

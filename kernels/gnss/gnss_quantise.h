@@ -16,6 +16,7 @@
  *             has 12 dB more than the noise, the noise keeps an rms of 2 steps.
  * Exactness:  all is exact but the one rounding to float32, so CUDA and the twin agree in every bit.
  * Requires:   scales finite.  CUDA: 'in' aligned to 8 bytes, 'out' to 2.
+ * Users:      tests; no output of fgpu has satellites yet.
  * Bound by:   memory; 8 B in + 2 B out per sample. */
 #ifndef KERNELS_GNSS_GNSS_QUANTISE_H
 #define KERNELS_GNSS_GNSS_QUANTISE_H
