@@ -243,6 +243,12 @@ TEST(accurate, .end = 2)
     gnss_acquire_destroy(s.acquire);
 }
 
+static void check_same(const struct gnss_acquired *a, const struct gnss_acquired *b)
+{
+    ck_assert(a->is_found == b->is_found && a->code_phase == b->code_phase && a->doppler_hz == b->doppler_hz);
+    ck_assert(a->peak == b->peak && a->threshold == b->threshold);
+}
+
 /* The same search gives the same result after a restart; without any samples nothing is found. */
 TEST(restart)
 {
@@ -256,13 +262,13 @@ TEST(restart)
     receive(&sky, s.chips, 0, s.n_block, &samples);
     for (size_t i = 0; i < 2; i++) {
         struct gnss_acquired none = gnss_acquire_find(s.acquire);
-        ck_assert_mem_eq(&none, &empty, sizeof(none));
+        check_same(&none, &empty);
         gnss_acquire_add(s.acquire, samples.rows, samples.pitch, 0);
         results[i] = gnss_acquire_find(s.acquire);
         check_found(&s, &results[i], 0, 0);
         gnss_acquire_restart(s.acquire);
     }
-    ck_assert_mem_eq(&results[0], &results[1], sizeof(results[0]));
+    check_same(&results[0], &results[1]);
     free(samples.rows);
     gnss_acquire_destroy(s.acquire);
     gnss_acquire_destroy(NULL);
