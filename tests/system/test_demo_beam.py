@@ -15,7 +15,8 @@ def run(tmp_path, **changes):
     for name, value in changes.items():
         text, n = re.subn(f"^{name} = .*$", f"{name} = {value}", text, flags=re.M)
         assert n == 1
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120,
+    # 80 s with the thread sanitizer.
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=400,
                           env=os.environ | {"BUILD": str(harness.BUILD)})
     return done.returncode, done.stdout + done.stderr
 
