@@ -22,7 +22,7 @@ static const struct {
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
-/* What a discriminator of 1 is, in sub-chips: the autocorrelation R of a chip at the tap, over twice its slope
+/* The error in sub-chips at a discriminator of 1: the autocorrelation R of a chip at the tap, over twice its slope
  * downwards.  E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2 of small errors.  R is a straight line between whole
  * sub-chips. */
 static double code_gain(enum gnss_subcarrier subcarrier, double tap_subchips)

@@ -126,7 +126,7 @@ struct fgpu_gnss_track {
     struct fgpu_gnss_sum sum;
 };
 
-/* What is known of a sample. */
+/* Estimates for a sample. */
 struct fgpu_gnss_state {
     enum fgpu_gnss_stage stage;
     bool is_code_locked, is_carrier_locked;

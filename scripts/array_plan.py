@@ -173,23 +173,22 @@ def deal_addresses(plan, network, faults):
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
     blocks += [(plan.x_groups, output, plan.stream(output)["substreams"], 1) for output in plan.array["x_outputs"]]
     at, ends = [first, middle], [middle, end]
+
+    def no_room(name, n, half):
+        faults.add(plan.array["multicast"].mark_at("range"), f"multicast.range {network} has no room for the {n} addresses "
+                   f"of {name} in its {('first', 'second')[half]} half")
+
     for groups, output, n, half in blocks:
         addresses, at[half] = deal_block(network, at[half], ends[half], n)
         if addresses is None:
-            faults.add(plan.array["multicast"].mark_at("range"),
-                       f"multicast.range {network} has no room for the {n} addresses of {output['name']} in its "
-                       f"{('first', 'second')[half]} half")
-            return
+            return no_room(output["name"], n, half)
         groups[output["name"]] = addresses
     for beam, half in [(beam, 1) for beam in plan.array["beams"]] + [(stream, 0) for stream in plan.array["detected"]]:
         n = plan.stream(beam)["substreams"]
         size = 1 << (n - 1).bit_length()
         ends[half] = (ends[half] - size) // size * size
         if ends[half] < at[half]:
-            faults.add(plan.array["multicast"].mark_at("range"),
-                       f"multicast.range {network} has no room for the {n} addresses of {beam['name']} in its "
-                       f"{('first', 'second')[half]} half")
-            return
+            return no_room(beam["name"], n, half)
         plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(ends[half] + i)) for i in range(n)]
 
 
@@ -455,7 +454,7 @@ def fgpu_memory(array, engine):
 
 
 def beam_buffers(buffer_s):
-    """Output buffers for beams, each for so many seconds."""
+    """Number of output buffers of beams, of which each holds buffer_s."""
     least, most = BEAM_BUFFERS
     return min(max(math.ceil(BEAM_BUFFERS_S / buffer_s), least), most)
 

@@ -73,7 +73,7 @@ uint32_t gnss_acquire_block_samples(const struct gnss_acquire *acquire);
  * have gaps between them. */
 void gnss_acquire_add(struct gnss_acquire *acquire, const int8_t *samples, uint64_t pitch_samples, int64_t first);
 
-/* What is found in all blocks so far.  Without any input all is 0. */
+/* The result of all blocks so far.  Without any input all fields are 0. */
 struct gnss_acquired gnss_acquire_find(const struct gnss_acquire *acquire);
 
 /* Forgets all blocks. */

@@ -26,6 +26,7 @@
 #define REPETITION_NS (50 * NS_PER_MS)
 #define MAX_SIZES     8
 #define N_TAPS        3
+#define CARRIER_BYTES (2 * GNSS_CARRIER_ENTRIES)
 
 struct options {
     struct device_config device;
@@ -54,7 +55,6 @@ struct work {
     const struct kernel *variant;
     struct device_kernel *kernel;
     struct gnss_correlate_args host, args;
-    int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
     size_t samples_bytes, codes_bytes, sums_bytes;
     uint32_t n_satellites;
 };
@@ -118,7 +118,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
     size_t pieces_bytes = n_satellites * sizeof(struct gnss_piece);
     size_t offsets_bytes = n_satellites * size->n_ants * sizeof(int32_t);
     int8_t *samples = alloc_host(bed, w->samples_bytes), *codes = alloc_host(bed, w->codes_bytes);
-    int8_t *carrier = alloc_host(bed, sizeof(w->carrier));
+    int8_t *carrier = alloc_host(bed, CARRIER_BYTES);
     struct gnss_satellite *satellites = alloc_host(bed, satellites_bytes);
     struct gnss_piece *pieces = alloc_host(bed, pieces_bytes);
     random_bytes(samples, w->samples_bytes);
@@ -132,7 +132,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
                                            size->n_ants, N_TAPS};
     w->args = w->host;
     w->args.samples = upload(bed, samples, w->samples_bytes);
-    w->args.carrier = upload(bed, carrier, sizeof(w->carrier));
+    w->args.carrier = upload(bed, carrier, CARRIER_BYTES);
     w->args.codes = upload(bed, codes, w->codes_bytes);
     w->args.satellites = upload(bed, satellites, satellites_bytes);
     w->args.offsets = upload(bed, w->host.offsets, offsets_bytes);

@@ -218,7 +218,7 @@ def test_example(work):
     # 1712 MS/s of 10 bits in packets of 5120 bytes, with 66 bytes of Ethernet, IP and UDP, and 72 of SPEAD.
     (row,) = [line.split() for line in table.splitlines() if line.split()[:2] == ["cbf1", "f0"]]
     assert float(row[-4]) == pytest.approx(2 * 2 * 17.12 * (5120 + 138) / 5120, rel=0.01)
-    # Of a quarter of 8192 channels: dumps of 36 baselines, two voltage beams, 16 beams of 8 bits and a sum of floats.
+    # A quarter of 8192 channels has dumps of 36 baselines, two voltage beams, 16 beams of 8 bits and a sum of floats.
     (row,) = [line.split() for line in table.splitlines() if line.split()[:2] == ["cbf1", "x0"]]
     spectra_s, n = 1712e6 / 16384, 2048
     rate = 2 * n * 2 * spectra_s + (16 * n * (16 + 8) + n * 16 * 4) / 16 * spectra_s / 128 + n * 36 * 4 * 8 / 0.5

@@ -270,18 +270,23 @@ def test_beside_a_voltage_beam(recorder, tmp_path, rng):
     np.testing.assert_array_equal(values, powers)
 
 
+def replay(recorder, tmp_path, rng, stream, other, n_batches):
+    """A started recorder of a stream that gets heaps of another one."""
+    sent = random_stream(rng, other, n_batches)
+    packets = [((GROUPS[0], PORT), packet) for batch in range(n_batches) for sub in range(N_SUB)
+               for packet in harness.packets(pack(other, sent, 5, batch, sub), 1 + batch * N_SUB + sub)]
+    write_capture(tmp_path / "in.pcap", packets)
+    one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
+    one.start()
+    return one
+
+
 @pytest.mark.parametrize("change", [{"windows": 8}, {"beams": 1}, {"products": "IQUV"}, {"channels": 4},
                                     {"format": "uint8"}, {"beams": 4, "windows": 2}], ids=str)
 def test_wrong_shapes(change, recorder, tmp_path, rng):
     """Heaps of another shape are refused, as a whole; the exit status says so, and no file is left."""
     stream = {"beams": 2, "windows": 4, "spectra": 8, "channels": 2}
-    other = stream | change
-    sent = random_stream(rng, other, 2)
-    packets = [((GROUPS[0], PORT), packet) for batch in range(2) for sub in range(N_SUB)
-               for packet in harness.packets(pack(other, sent, 5, batch, sub), 1 + batch * N_SUB + sub)]
-    write_capture(tmp_path / "in.pcap", packets)
-    one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
-    one.start()
+    one = replay(recorder, tmp_path, rng, stream, stream | change, 2)
     assert one.finish(1) == "0 batches, 0 of 0 heaps missing"
     assert "the last batches were refused" in one.log()
     assert not list(tmp_path.glob("*.fil*")) and not list(tmp_path.glob("*.dada*"))
@@ -293,13 +298,7 @@ def test_wrong_spectra(spectra, account, refused, recorder, tmp_path, rng):
     """Nothing in a heap says how many spectra a window has.  Heaps at multiples of the recorder's length are recorded, with
     gaps between them; the others are refused."""
     stream = {"windows": 4, "spectra": 8}
-    other = stream | {"spectra": spectra}
-    sent = random_stream(rng, other, 4)
-    packets = [((GROUPS[0], PORT), packet) for batch in range(4) for sub in range(N_SUB)
-               for packet in harness.packets(pack(other, sent, 6, batch, sub), 1 + batch * N_SUB + sub)]
-    write_capture(tmp_path / "in.pcap", packets)
-    one = recorder([stream], recv={"interface": "", "pcap_file": str(tmp_path / "in.pcap")})
-    one.start()
+    one = replay(recorder, tmp_path, rng, stream, stream | {"spectra": spectra}, 4)
     assert one.finish() == account
     assert ("packet refused (bad_timestamp)" in one.log()) == refused
 

@@ -346,8 +346,8 @@ def test_documentation(work):
 
 
 def test_complex(daemon, work):
-    """Complex integers at twice their rate and a quarter of it, against an interpolation by transforms: a spectrum below
-    0.45 of the rate, repeated, of which the middle is compared."""
+    """Complex integers at twice their rate and a quarter of it, against an interpolation by transforms.  The signal is
+    below 0.45 of the rate and repeats; the middle is compared."""
     n, n_columns = 4096, 2
     seed = np.random.SeedSequence().entropy
     print(f"seed {seed}")

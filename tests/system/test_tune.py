@@ -13,7 +13,6 @@ import test_xbgpu
 from test_fgpu import check
 from test_narrowband import NARROW
 
-FAKE = harness.BUILD / "tests" / "cbf-cuda-fake.so"
 fake_cuda = pytest.mark.skipif(harness.why_no_fake_cuda() is not None, reason=str(harness.why_no_fake_cuda()))
 
 
@@ -26,7 +25,7 @@ def tune(program, config, work, settings="idle=1"):
 
 def fake(settings):
     """A wrapper of a daemon, so that its CUDA device is one without a GPU; the emulator runs in the root of the tree."""
-    return ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={FAKE}", f"CBF_FAKE_CUDA={settings}"]
+    return ["env", "-C", str(harness.ROOT), f"CBF_CUDA_DEVICE={harness.FAKE_CUDA}", f"CBF_FAKE_CUDA={settings}"]
 
 
 @pytest.fixture

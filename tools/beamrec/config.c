@@ -99,8 +99,9 @@ static const struct config_key detected_keys[] = {
     KEY_STRING("filterbank", filterbank, "", 0, 4096,
                "SIGPROC filterbank of each beam, nifs being its products; {beam} becomes the number of the beam, and "
                "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun. Empty: none."),
-    KEY_STRING("dada", dada, "", 0, 4096,
-               "PSRDADA file of each beam's powers, NPOL being its products, named likewise. Empty: none."),
+    KEY_STRING(
+        "dada", dada, "", 0, 4096,
+        "PSRDADA file of each beam's powers, with {beam} in its name. NPOL is the number of products. Empty: none."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
             "Bits of a value in the files: 32, a float, or 8, with one offset and scale for the file and product that "
             "make the mean of its first batch 96 and the standard deviation 24."),

@@ -53,8 +53,8 @@ static const struct config_key signals_keys[] = {
         "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
         "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the "
         "signal of a navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with that C/N0 beside wgn(standard deviation); "
-        "a "
-        "seed gives it data (docs/satellites.md). track is a delay of samples + rate x timestamp, right below 0.45 of "
+        "a seed gives it data (docs/satellites.md). track is a delay of samples + rate x timestamp, right below 0.45 "
+        "of "
         "the sample rate. track and gnss are computed while they are sent: one processor core does that, about 80 "
         "million samples a second of all polarisations together.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),

@@ -101,7 +101,7 @@ TEST(lateness_is_the_least)
     free(source);
 }
 
-/* 2 s, of which the first 0.3 s arrive together at their end: the rate of all is off, and that of the second half is not. */
+/* Packets of the first 0.3 of 2 s arrive together.  The rate of all is off, and the rate of the second half is right. */
 TEST(a_stall_is_in_one_half)
 {
     struct source *source = calloc(1, sizeof(*source));
