@@ -1,4 +1,4 @@
-/* baseband.c - between antenna.c's device inputs and output.c, for narrowband outputs. */
+/* baseband.c - between antenna.c's device inputs and what takes a narrow band. */
 #include "fgpu/baseband.h"
 
 #include "common/device/device.h"
@@ -16,58 +16,54 @@
 
 struct fgpu_baseband {
     struct device *device;
-    struct device_kernel *ddc, *power; /* the second where this output measures the inputs, else NULL */
+    struct device_kernel *ddc, *power; /* the second where the inputs are measured, else NULL */
     void *weights;                     /* device */
     float *samples[N_POLS];            /* device: complex [capacity] */
     size_t capacity;
     struct ddc_args args; /* [const] but for what depends on the input */
     struct ddc_shape shape;
     struct mixer mixer;
-    int64_t spacing_samples;                /* [const] of the output's spectra */
+    int64_t spacing_samples;                /* [const] of the spectra that are measured; 0: none */
     int64_t history_samples, input_samples; /* [const] of a device input: its history, and all of it */
     bool valid;                             /* there was an input, to which the following belong */
     int64_t timestamp_samples;              /* the device input's */
     int64_t first, end; /* numbers, timestamp / subsampling, of samples[0] and behind the last one */
+    int64_t made;       /* number of the first sample that the last advance made */
 };
 
-struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_output *output)
+struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band)
 {
     return (struct ddc_args){
-        .n_taps = (uint32_t)fgpu_ddc_taps(output),
-        .subsampling = (uint32_t)fgpu_subsampling(output),
+        .n_taps = (uint32_t)fgpu_band_taps(band),
+        .subsampling = (uint32_t)fgpu_band_subsampling(band),
         .sample_bits = (uint32_t)config->recv.sample_bits,
     };
 }
 
 /* One more for a first sample at an even place, and one for each end of the input that lies between two. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
-                          const struct fgpu_config_output *output)
+                          const struct fgpu_config_band *band)
 {
-    return (size_t)((layout->history_samples + config->recv.chunk_samples) / fgpu_subsampling(output)) + 3;
+    return (size_t)((layout->history_samples + config->recv.chunk_samples) / fgpu_band_subsampling(band)) + 3;
 }
 
-uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t o,
-                             bool compiles)
+uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config,
+                             const struct fgpu_config_band *band, bool compiles)
 {
-    const struct fgpu_config_output *output = fgpu_config_output(config, o);
-    struct ddc_args args;
-    struct ddc_shape shape;
+    const struct ddc_args args = fgpu_baseband_sizes(config, band);
+    const struct ddc_shape shape = ddc_default_shape(&args);
 
-    if (output->kind != FGPU_NARROWBAND)
-        return 0;
-    args = fgpu_baseband_sizes(config, output);
-    shape = ddc_default_shape(&args);
-    return N_POLS * capacity_of(layout, config, output) * SAMPLE_BYTES + ddc_weights_bytes(&args, &shape, compiles);
+    return N_POLS * capacity_of(layout, config, band) * SAMPLE_BYTES + ddc_weights_bytes(&args, &shape, compiles);
 }
 
-int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_output *output, float **filter)
+int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_band *band, float **filter)
 {
-    double band_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz) / 2 / (double)output->decimation;
+    double band_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz) / 2 / (double)band->decimation;
     const struct design_ddc design = {
-        .subsampling = (unsigned)fgpu_subsampling(output),
-        .n_taps = (size_t)fgpu_ddc_taps(output),
-        .weight_pass = output->weight_pass,
-        .pass_fraction = output->pass_bandwidth_hz / band_hz,
+        .subsampling = (unsigned)fgpu_band_subsampling(band),
+        .n_taps = (size_t)fgpu_band_taps(band),
+        .weight_pass = band->weight_pass,
+        .pass_fraction = band->pass_bandwidth_hz / band_hz,
     };
     float *taps = malloc(design.n_taps * sizeof(*taps));
     int err = taps ? design_ddc(&design, taps) : -ENOMEM;
@@ -121,6 +117,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
     b->timestamp_samples = in->timestamp_samples;
     b->first = first;
     b->end = end;
+    b->made = from;
     from -= (from - first) & 1; /* the kernel stores at even places */
     assert(from >= first && (size_t)(end - first) <= b->capacity);
     if (from < end)
@@ -151,6 +148,12 @@ void fgpu_baseband_measure(const struct fgpu_baseband *b, struct device_stream *
 void fgpu_baseband_restart(struct fgpu_baseband *baseband)
 {
     baseband->valid = false;
+}
+
+void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to)
+{
+    *from = baseband->made;
+    *to = baseband->end;
 }
 
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol)
@@ -199,9 +202,9 @@ static int create_power(struct fgpu_baseband *b)
 }
 
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
-                         size_t o, const float *filter, const struct ddc_shape *shape, struct fgpu_baseband **baseband)
+                         const struct fgpu_config_band *band, const float *filter, const struct ddc_shape *shape,
+                         int64_t measured_spacing_samples, struct fgpu_baseband **baseband)
 {
-    const struct fgpu_config_output *output = fgpu_config_output(config, o);
     struct fgpu_baseband *b = calloc(1, sizeof(*b));
     struct kernel_constant constants[DDC_N_CONSTANTS];
     int err;
@@ -209,17 +212,17 @@ int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_lay
     if (!b)
         return -ENOMEM;
     b->device = device;
-    b->args = fgpu_baseband_sizes(config, output);
+    b->args = fgpu_baseband_sizes(config, band);
     b->shape = shape->n_warps > 0 ? *shape : ddc_default_shape(&b->args);
-    b->capacity = capacity_of(layout, config, output);
+    b->capacity = capacity_of(layout, config, band);
     b->history_samples = layout->history_samples;
     b->input_samples = layout->history_samples + config->recv.chunk_samples;
-    mixer_init(&b->mixer, timebase_decimal_to_double(output->centre_hz),
+    mixer_init(&b->mixer, timebase_decimal_to_double(band->centre_hz),
                timebase_decimal_to_double(config->time.adc_sample_rate_hz));
     ddc_constants(&b->args, &b->shape, constants);
-    b->spacing_samples = fgpu_batch_samples(output) / output->spectra_per_heap;
+    b->spacing_samples = measured_spacing_samples;
     err = device_kernel_create(device, &ddc_kernel, constants, DDC_N_CONSTANTS, &b->ddc);
-    if (!err && o == fgpu_power_output(config))
+    if (!err && measured_spacing_samples > 0)
         err = create_power(b);
     for (unsigned pol = 0; pol < N_POLS && !err; pol++) {
         b->samples[pol] = device_alloc(device, b->capacity * SAMPLE_BYTES);

@@ -17,21 +17,22 @@
 struct fgpu_baseband;
 struct fgpu_device_input;
 
-/* Device memory of one. 0 for an output that has none.  'compiles' as of device_compiles(). */
-uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t output,
-                             bool compiles);
+/* Device memory of one.  'compiles' as of device_compiles(). */
+uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config,
+                             const struct fgpu_config_band *band, bool compiles);
 
-/* The ddc's parameters for an output: n_taps, subsampling and sample_bits. */
-struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_output *output);
+/* The ddc's parameters for a band: n_taps, subsampling and sample_bits. */
+struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band);
 
-/* Designs the filter of a narrowband output: fgpu_ddc_taps() values in '*filter', the caller's to free.  Returns 0,
- * -ENOMEM, or -EDOM as design_ddc(). */
-int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_output *output, float **filter);
+/* Designs the filter of a band: fgpu_band_taps() values in '*filter', the caller's to free.  Returns 0, -ENOMEM, or
+ * -EDOM as design_ddc(). */
+int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_band *band, float **filter);
 
-/* 'filter' and 'shape' (zeroed: the default) are read before it returns.  Returns 0 or -ENOMEM. */
+/* 'filter' and 'shape' (zeroed: the default) are read before it returns.  'measured_spacing_samples': of the spectra for
+ * fgpu_baseband_measure(); 0: nothing is measured.  Returns 0 or -ENOMEM. */
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
-                         size_t output, const float *filter, const struct ddc_shape *shape,
-                         struct fgpu_baseband **baseband);
+                         const struct fgpu_config_band *band, const float *filter, const struct ddc_shape *shape,
+                         int64_t measured_spacing_samples, struct fgpu_baseband **baseband);
 
 /* Queues what has to be done for 'in', once: called with the same input again, nothing. */
 void fgpu_baseband_advance(struct fgpu_baseband *baseband, struct device_stream *stream,
@@ -49,6 +50,9 @@ void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 
 /* Of the input that it has advanced to: device memory, complex float, and the index in it of the sample with a
  * timestamp, a multiple of the subsampling. */
+/* Numbers, timestamp / subsampling, of the samples that the last advance has made: [*from, *to). */
+void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
+
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

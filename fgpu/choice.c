@@ -26,14 +26,14 @@ static int design_filter(const struct fgpu_config *config, size_t o, float **fil
 
     if (output->kind != FGPU_NARROWBAND)
         return 0;
-    int err = fgpu_baseband_design(config, output, filter);
+    int err = fgpu_baseband_design(config, &output->band, filter);
     if (err != -EDOM)
         return err;
     snprintf(
         why, why_bytes,
         "outputs[%zu].ddc_taps: there is no filter of %lld taps for output %s in double precision; with fewer taps "
         "or another pass_bandwidth there may be",
-        o, (long long)fgpu_ddc_taps(output), output->name);
+        o, (long long)fgpu_band_taps(&output->band), output->name);
     return -EINVAL; /* a restart will not help */
 }
 

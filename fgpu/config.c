@@ -57,6 +57,26 @@ static const struct config_key antenna_keys[] = {
 };
 #undef KEYS_OF
 
+/* The keys of a struct fgpu_config_band, for the kinds 'which' of a section. */
+#define BAND_ROWS(which)                                                                                               \
+    KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
+                "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer " \
+                "takes the ratio of the doubles nearest to this and to adc_sample_rate.",                              \
+                .variants = (which)),                                                                                  \
+        KEY_INT("decimation", band.decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,                                        \
+                "The narrow band is this part of the digitiser's whole one; any number.", .variants = (which)),        \
+        KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
+                "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",    \
+                .variants = (which)),                                                                                  \
+        KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
+                   "Weight of an error in that filter's pass band, relative to one in its stop bands.",                \
+                   .variants = (which)),                                                                               \
+        KEY_DOUBLE(                                                                                                    \
+            "pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                           \
+            "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "  \
+            "it is, as twice the band is made and half of that discarded.",                                            \
+            .variants = (which))
+
 #define ONLY_NARROW (1u << FGPU_NARROWBAND)
 
 #define KEYS_OF struct fgpu_config_output
@@ -80,22 +100,7 @@ static const struct config_key output_keys[] = {
             "Seed of the dither; -1 chooses one at random and logs it."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
                   "One per substream: channels are divided evenly among them, in order."),
-    KEY_DECIMAL("centre_frequency", centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,
-                "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer "
-                "takes the ratio of the doubles nearest to this and to adc_sample_rate.",
-                .variants = ONLY_NARROW),
-    KEY_INT("decimation", decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,
-            "The narrow band is this part of the digitiser's whole one; any number.", .variants = ONLY_NARROW),
-    KEY_INT("ddc_taps", n_ddc_taps, "0", UNIT_NONE, 0, 8192,
-            "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",
-            .variants = ONLY_NARROW),
-    KEY_DOUBLE("weight_pass", weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,
-               "Weight of an error in that filter's pass band, relative to one in its stop bands.",
-               .variants = ONLY_NARROW),
-    KEY_DOUBLE("pass_bandwidth", pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,
-               "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "
-               "it is, as twice the band is made and half of that discarded.",
-               .variants = ONLY_NARROW),
+    BAND_ROWS(ONLY_NARROW),
 };
 #undef ONLY_NARROW
 #undef KEYS_OF

@@ -46,6 +46,15 @@ struct fgpu_config_antenna {
     char *gains;           /* file of gains (gain_file.h); NULL: the outputs' own */
 };
 
+/* A band of the digitiser's, mixed to frequency 0 and filtered; otherwise 0. */
+struct fgpu_config_band {
+    struct decimal centre_hz; /* in the digitiser's band, from 0 */
+    int64_t decimation;
+    int64_t n_ddc_taps; /* 0: see fgpu_band_taps() */
+    double weight_pass;
+    double pass_bandwidth_hz; /* 0: the outer half of what is made is discarded */
+};
+
 struct fgpu_config_output {
     int kind; /* enum fgpu_output_kind */
     char *name;
@@ -61,12 +70,7 @@ struct fgpu_config_output {
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
     struct endpoint_list destinations; /* one per substream */
-    /* Of a narrow band; otherwise 0. */
-    struct decimal centre_hz; /* in the digitiser's band, from 0 */
-    int64_t decimation;
-    int64_t n_ddc_taps; /* 0: see fgpu_ddc_taps() */
-    double weight_pass;
-    double pass_bandwidth_hz; /* 0: the outer half of what is transformed is discarded */
+    struct fgpu_config_band band; /* of a narrow band; otherwise 0 */
 };
 
 struct fgpu_config {

@@ -26,9 +26,9 @@
 #define N_SPARE_COMMANDS   16   /* that may wait for the worker, beside one for each output of each antenna */
 #define MIN_PASS_FRACTION  1e-6 /* so that the bands of a filter are wider than the rounding of their ends */
 
-int64_t fgpu_ddc_taps(const struct fgpu_config_output *output)
+int64_t fgpu_band_taps(const struct fgpu_config_band *band)
 {
-    return output->n_ddc_taps ? output->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_subsampling(output);
+    return band->n_ddc_taps ? band->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_band_subsampling(band);
 }
 
 /* Of a narrow band: all its channels, or twice as many. */
@@ -36,14 +36,14 @@ static unsigned n_bins_of(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
         return 0;
-    return (unsigned)output->n_chan * (output->pass_bandwidth_hz > 0 ? 1 : 2);
+    return (unsigned)output->n_chan * (output->band.pass_bandwidth_hz > 0 ? 1 : 2);
 }
 
 int64_t fgpu_window_samples(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
         return output->n_taps * 2 * output->n_chan;
-    return (output->n_taps * n_bins_of(output) - 1) * fgpu_subsampling(output) + fgpu_ddc_taps(output);
+    return (output->n_taps * n_bins_of(output) - 1) * fgpu_subsampling(output) + fgpu_band_taps(&output->band);
 }
 
 size_t fgpu_power_output(const struct fgpu_config *config)
@@ -216,7 +216,8 @@ static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, 
     bytes_add(&l->memory.host_bytes, l->n_ants,
               spectra + FGPU_N_GAINS * device_pinned_bytes(gains, shared_bytes > 0) + 2 * gains);
     bytes_add(&l->memory.device_bytes, l->n_ants, bytes_plus(gains, channelise_scratch_bytes(c, shared_bytes)));
-    bytes_add(&l->memory.device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, o, shared_bytes > 0));
+    if (output->kind == FGPU_NARROWBAND)
+        bytes_add(&l->memory.device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, &output->band, shared_bytes > 0));
 }
 
 /* What samples come into (recv.c, antenna.c). */
@@ -407,33 +408,32 @@ static void check_senders(struct fgpu_config *config, struct config *errors)
     }
 }
 
-/* What only a narrow band has. */
-static void check_narrow(const struct fgpu_config *config, const struct fgpu_config_output *out, struct config *errors)
+static void check_band(const struct fgpu_config *config, const struct fgpu_config_band *band, struct config *errors)
 {
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
-    double band_hz = rate_hz / 2 / (double)out->decimation;
-    int64_t subsampling = fgpu_subsampling(out);
+    double band_hz = rate_hz / 2 / (double)band->decimation;
+    int64_t subsampling = fgpu_band_subsampling(band);
 
-    if (timebase_decimal_to_double(out->centre_hz) > rate_hz / 2)
-        config_error(errors, &out->centre_hz, "centre_frequency must be from 0 to %.9g Hz, half of the sample rate",
+    if (timebase_decimal_to_double(band->centre_hz) > rate_hz / 2)
+        config_error(errors, &band->centre_hz, "centre_frequency must be from 0 to %.9g Hz, half of the sample rate",
                      rate_hz / 2);
     if (subsampling < 2 || subsampling > DESIGN_DDC_MAX_SUBSAMPLING)
-        config_error(errors, &out->decimation, "decimation must be %s, not %lld",
-                     out->pass_bandwidth_hz > 0 ? "1 to 128 with a pass_bandwidth"
-                                                : "2 to 256 without a pass_bandwidth",
-                     (long long)out->decimation);
-    else if (fgpu_ddc_taps(out) < subsampling || fgpu_ddc_taps(out) < 4 || fgpu_ddc_taps(out) > 64 * subsampling)
-        config_error(errors, &out->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
+        config_error(errors, &band->decimation, "decimation must be %s, not %lld",
+                     band->pass_bandwidth_hz > 0 ? "1 to 128 with a pass_bandwidth"
+                                                 : "2 to 256 without a pass_bandwidth",
+                     (long long)band->decimation);
+    else if (fgpu_band_taps(band) < subsampling || fgpu_band_taps(band) < 4 || fgpu_band_taps(band) > 64 * subsampling)
+        config_error(errors, &band->n_ddc_taps, "ddc_taps must be %lld to %lld with this decimation, not %lld",
                      (long long)(subsampling < 4 ? 4 : subsampling), (long long)(64 * subsampling),
-                     (long long)out->n_ddc_taps);
-    if (out->pass_bandwidth_hz > 0 && out->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
-        config_error(errors, &out->pass_bandwidth_hz,
+                     (long long)band->n_ddc_taps);
+    if (band->pass_bandwidth_hz > 0 && band->pass_bandwidth_hz < MIN_PASS_FRACTION * band_hz)
+        config_error(errors, &band->pass_bandwidth_hz,
                      "pass_bandwidth must be at least %.9g Hz, a millionth of the output's band, or 0, not %.9g Hz",
-                     MIN_PASS_FRACTION * band_hz, out->pass_bandwidth_hz);
-    if (out->pass_bandwidth_hz >= band_hz)
-        config_error(errors, &out->pass_bandwidth_hz,
+                     MIN_PASS_FRACTION * band_hz, band->pass_bandwidth_hz);
+    if (band->pass_bandwidth_hz >= band_hz)
+        config_error(errors, &band->pass_bandwidth_hz,
                      "pass_bandwidth must be less than the output's band of %.9g Hz, or 0, not %.9g Hz", band_hz,
-                     out->pass_bandwidth_hz);
+                     band->pass_bandwidth_hz);
 }
 
 /* Sensors are named after outputs. */
@@ -460,7 +460,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
     if (out->sample_bits != 4 && out->sample_bits != 8)
         config_error(errors, &out->sample_bits, "sample_bits must be 4 or 8, not %lld", (long long)out->sample_bits);
     if (out->kind == FGPU_NARROWBAND)
-        check_narrow(config, out, errors);
+        check_band(config, &out->band, errors);
     if (out->n_chan % n_substreams != 0) {
         config_error(errors, &out->destinations, "%lld channels cannot be divided among %lld destinations",
                      (long long)out->n_chan, (long long)n_substreams);

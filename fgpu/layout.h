@@ -58,20 +58,26 @@ static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
     return layout->history_bytes + layout->chunk_bytes + spare;
 }
 
+/* For how many samples of input a band has one: the decimation, doubled where nothing is discarded. */
+static inline int64_t fgpu_band_subsampling(const struct fgpu_config_band *band)
+{
+    return band->decimation * (band->pass_bandwidth_hz > 0 ? 2 : 1);
+}
+
+/* Taps of its filter. */
+int64_t fgpu_band_taps(const struct fgpu_config_band *band);
+
 /* The part of the digitiser's band that an output has, 1 of a wide one; and for how many samples of input there is one
- * that is channelised: 1, or of a narrow band the decimation, doubled where nothing is discarded. */
+ * that is channelised, 1 of a wide one. */
 static inline int64_t fgpu_decimation(const struct fgpu_config_output *output)
 {
-    return output->kind == FGPU_NARROWBAND ? output->decimation : 1;
+    return output->kind == FGPU_NARROWBAND ? output->band.decimation : 1;
 }
 
 static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
 {
-    return fgpu_decimation(output) * (output->pass_bandwidth_hz > 0 ? 2 : 1);
+    return output->kind == FGPU_NARROWBAND ? fgpu_band_subsampling(&output->band) : 1;
 }
-
-/* Taps of a narrow band's first filter. */
-int64_t fgpu_ddc_taps(const struct fgpu_config_output *output);
 
 /* Samples of input that a spectrum of an output looks at. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);

@@ -516,7 +516,8 @@ int fgpu_output_create(const struct fgpu_output_config *c, struct fgpu_output **
     if (!err)
         err = create_gains(w, c->output);
     if (!err && w->stream->output->kind == FGPU_NARROWBAND)
-        err = fgpu_baseband_create(c->config, c->layout, c->device, c->output, c->choice->filter, &c->choice->ddc,
+        err = fgpu_baseband_create(c->config, c->layout, c->device, &w->stream->output->band, c->choice->filter,
+                                   &c->choice->ddc, c->output == fgpu_power_output(c->config) ? w->spacing_samples : 0,
                                    &w->baseband);
     if (err) {
         fgpu_output_destroy(w);

@@ -163,7 +163,7 @@ static double first_hz(const struct fgpu_status *status, const struct fgpu_confi
 {
     if (output->kind != FGPU_NARROWBAND)
         return 0;
-    return timebase_decimal_to_double(output->centre_hz) - band_hz(status, output) / 2;
+    return timebase_decimal_to_double(output->band.centre_hz) - band_hz(status, output) / 2;
 }
 
 /* Mean power over all channels. */

@@ -12,12 +12,12 @@
 
 double fgpu_ddc_group_delay(const struct fgpu_config_output *output)
 {
-    return output->kind == FGPU_NARROWBAND ? -(double)(fgpu_ddc_taps(output) - 1) / 2 : 0.0;
+    return output->kind == FGPU_NARROWBAND ? -(double)(fgpu_band_taps(&output->band) - 1) / 2 : 0.0;
 }
 
 double fgpu_group_delay(const struct fgpu_config_output *output)
 {
-    int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_ddc_taps(output) : 1;
+    int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
     /* The window without what the down-converter's filter adds, as steps of what is channelised. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
@@ -49,7 +49,8 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
 {
     double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
     double bandwidth_hz = rate_hz / 2 / (double)fgpu_decimation(output);
-    double centre_hz = output->kind == FGPU_NARROWBAND ? timebase_decimal_to_double(output->centre_hz) : rate_hz / 4;
+    double centre_hz =
+        output->kind == FGPU_NARROWBAND ? timebase_decimal_to_double(output->band.centre_hz) : rate_hz / 4;
 
     stream_info_integer(info, "n-chans", output->n_chan, "Channels of the stream");
     stream_info_integer(info, "n-chans-per-substream", output->n_chan / (int64_t)output->destinations.n,

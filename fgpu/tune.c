@@ -29,7 +29,7 @@ static void find_jobs(const struct fgpu_config *config, size_t o, struct fgpu_ch
     jobs[1].kernel = &channelise_back_tuner;
     if (output->kind == FGPU_WIDEBAND)
         return;
-    s->ddc = fgpu_baseband_sizes(config, output);
+    s->ddc = fgpu_baseband_sizes(config, &output->band);
     s->ddc.n_out = (uint32_t)(config->recv.chunk_samples / fgpu_subsampling(output));
     jobs[0] = (struct tuner_job){&ddc_tuner, &s->ddc, output->name, "recv.chunk_samples", &choice->ddc};
     jobs[1].kernel = &channelise_narrow_tuner;

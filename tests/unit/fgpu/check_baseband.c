@@ -71,12 +71,12 @@ static bool setup(struct fixture *f, bool cuda, int decimation, bool keep)
     const struct fgpu_config_output *output = fgpu_config_output(&f->values, 0);
     f->subsampling = fgpu_subsampling(output);
     ck_assert_int_eq(f->subsampling, decimation * (keep ? 2 : 1));
-    f->n_taps = fgpu_ddc_taps(output);
+    f->n_taps = fgpu_band_taps(&output->band);
     fgpu_layout_init(&f->layout, &f->values, device_shared_bytes(f->d.device), NULL, 0);
-    ck_assert_int_eq(fgpu_baseband_design(&f->values, output, &f->filter), 0);
-    ck_assert_int_eq(
-        fgpu_baseband_create(&f->values, &f->layout, f->d.device, 0, f->filter, &(struct ddc_shape){0}, &f->baseband),
-        0);
+    ck_assert_int_eq(fgpu_baseband_design(&f->values, &output->band, &f->filter), 0);
+    ck_assert_int_eq(fgpu_baseband_create(&f->values, &f->layout, f->d.device, &output->band, f->filter,
+                                          &(struct ddc_shape){0}, 0, &f->baseband),
+                     0);
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         f->input.samples[pol] = device_alloc(f->d.device, fgpu_device_input_bytes(&f->layout));
         device_fill(f->d.stream, f->input.samples[pol], 0x5a, fgpu_device_input_bytes(&f->layout));
