@@ -10,6 +10,7 @@
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
+#include "fgpu/gnss.h"
 #include "fgpu/level.h"
 #include "fgpu/monitor.h"
 #include "fgpu/settings.h"
@@ -32,6 +33,8 @@ struct fgpu_antenna {
     bool restarts;                      /* a chunk since that pair began a stream */
     bool went_back;                     /* the engine's channel has not been told */
     struct fgpu_output **outputs;       /* [n_outputs] */
+    struct fgpu_gnss *gnss;             /* all antennas' */
+    size_t ant;                         /* [const] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
     struct gauge power_udb[N_POLS]; /* dBFS in millionths */
@@ -118,6 +121,7 @@ static void reset_history(struct fgpu_antenna *a)
     a->went_back = true;
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         fgpu_output_restart(a->outputs[o]);
+    fgpu_gnss_restart(a->gnss, a->ant);
 }
 
 bool fgpu_antenna_begin(struct lane *lane, bool ended)
@@ -172,6 +176,7 @@ bool fgpu_antenna_process(struct lane *lane, bool may_wait)
 
     for (size_t o = 0; o < a->layout->n_outputs; o++)
         done = fgpu_output_advance(a->outputs[o], a->current, may_wait) && done;
+    done = fgpu_gnss_process(a->gnss, a->ant, lane->compute, a->current, may_wait) && done;
     if (a->went_back)
         command_steady(lane->engine->channel, steady_of(lane->engine));
     a->went_back = false;
@@ -344,7 +349,7 @@ static int create_outputs(struct fgpu_antenna *a, size_t ant, struct fgpu_send *
 }
 
 static int create_antenna(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
-                          size_t ant, struct fgpu_send *send, const struct fgpu_choice *choices)
+                          size_t ant, struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices)
 {
     struct fgpu_antenna *a = calloc(1, sizeof(*a));
     char name[32];
@@ -353,6 +358,8 @@ static int create_antenna(const struct fgpu_config *config, const struct fgpu_la
         return -ENOMEM;
     a->config = config;
     a->layout = layout;
+    a->gnss = gnss;
+    a->ant = ant;
     a->name = fgpu_config_antenna(config, ant)->name;
     a->newest_samples = INT64_MIN;
     const struct matcher_config matcher = {
@@ -395,12 +402,12 @@ static void destroy_antenna(struct fgpu_antenna *a)
 }
 
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
-                         struct fgpu_send *send, const struct fgpu_choice *choices)
+                         struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices)
 {
     int err = 0;
 
     for (size_t a = 0; !err && a < layout->n_ants; a++)
-        err = create_antenna(config, layout, engine, a, send, choices);
+        err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
         stats_reset(); /* whoever asks for /metrics now would read what is freed */
         fgpu_antennas_destroy(engine);

@@ -22,10 +22,11 @@
 struct chunk;
 struct command;
 struct engine;
+struct fgpu_gnss;
 
-/* Makes all antennas, each a lane of the engine: engine->lanes[ant].  Returns 0 or negative errno; then there are none. */
+/* Makes all antennas, each a lane of the engine: engine->lanes[ant]; 'gnss' gets their inputs, too.  Returns 0 or negative errno; then there are none. */
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
-                         struct fgpu_send *send, const struct fgpu_choice *choices);
+                         struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices);
 
 /* The engine's operations (common/engine/engine.h); the command is a struct fgpu_command. */
 void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk);

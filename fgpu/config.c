@@ -2,6 +2,7 @@
 #include "fgpu/config.h"
 
 #include "common/base/units.h"
+#include "fgpu/gnss_config.h"
 
 static const char *const kind_choices[] = {"wideband", "narrowband", NULL};
 static const char *const window_choices[] = {"hann", "rect", NULL};
@@ -57,26 +58,6 @@ static const struct config_key antenna_keys[] = {
 };
 #undef KEYS_OF
 
-/* The keys of a struct fgpu_config_band, for the kinds 'which' of a section. */
-#define BAND_ROWS(which)                                                                                               \
-    KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
-                "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer " \
-                "takes the ratio of the doubles nearest to this and to adc_sample_rate.",                              \
-                .variants = (which)),                                                                                  \
-        KEY_INT("decimation", band.decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,                                        \
-                "The narrow band is this part of the digitiser's whole one; any number.", .variants = (which)),        \
-        KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
-                "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",    \
-                .variants = (which)),                                                                                  \
-        KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
-                   "Weight of an error in that filter's pass band, relative to one in its stop bands.",                \
-                   .variants = (which)),                                                                               \
-        KEY_DOUBLE(                                                                                                    \
-            "pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                           \
-            "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "  \
-            "it is, as twice the band is made and half of that discarded.",                                            \
-            .variants = (which))
-
 #define ONLY_NARROW (1u << FGPU_NARROWBAND)
 
 #define KEYS_OF struct fgpu_config_output
@@ -100,7 +81,7 @@ static const struct config_key output_keys[] = {
             "Seed of the dither; -1 chooses one at random and logs it."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
                   "One per substream: channels are divided evenly among them, in order."),
-    BAND_ROWS(ONLY_NARROW),
+    FGPU_BAND_ROWS(ONLY_NARROW),
 };
 #undef ONLY_NARROW
 #undef KEYS_OF
@@ -123,6 +104,12 @@ static const struct config_section sections[] = {
                 "The antennas that this service channelises.", .example = antenna_example),
     CONFIG_LIST(struct fgpu_config, outputs, struct fgpu_config_output, output_keys, 1, 64,
                 "Streams made of every antenna.", .example = output_example),
+    CONFIG_LIST(struct fgpu_config, gnss, struct fgpu_config_gnss, fgpu_gnss_keys, 0, 16,
+                "Streams of the sums of navigation satellites' signals, of every antenna.", .optional = true,
+                .example = fgpu_gnss_example),
+    CONFIG_LIST(struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
+                "Satellites that all streams of 'gnss' with their carriers follow.", .optional = true,
+                .example = fgpu_satellite_example),
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

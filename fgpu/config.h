@@ -70,17 +70,58 @@ struct fgpu_config_output {
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
     struct endpoint_list destinations; /* one per substream */
-    struct fgpu_config_band band; /* of a narrow band; otherwise 0 */
+    struct fgpu_config_band band;      /* of a narrow band; otherwise 0 */
+};
+
+/* A stream of the sums of satellites' signals, of each antenna. */
+struct fgpu_config_gnss {
+    char *name;
+    struct endpoint_list destination;
+    struct fgpu_config_band band;
+    double sky_hz;    /* radio frequency at band.centre_hz */
+    bool is_inverted; /* frequencies of the digitiser run against those of the sky */
+    char *codes;      /* file of Galileo's codes (gnss_codes.h); NULL: none */
+    int64_t acquire_periods, acquire_blocks;
+};
+
+/* Satellites of one signal. */
+struct fgpu_config_satellite {
+    int signal; /* enum gnss_signal */
+    struct config_int_list prns;
+    bool acquire;
+    double doppler_hz, doppler_range_hz; /* of a search */
 };
 
 struct fgpu_config {
     struct daemon_config daemon; /* first */
     struct config_time time;
     struct fgpu_config_recv recv;
-    struct config_array antennas; /* struct fgpu_config_antenna */
-    struct config_array outputs;  /* struct fgpu_config_output */
+    struct config_array antennas;   /* struct fgpu_config_antenna */
+    struct config_array outputs;    /* struct fgpu_config_output */
+    struct config_array gnss;       /* struct fgpu_config_gnss */
+    struct config_array satellites; /* struct fgpu_config_satellite */
     struct config_send send;
 };
+
+/* The keys of a struct fgpu_config_band, for the kinds 'which' of a section. */
+#define FGPU_BAND_ROWS(which)                                                                                          \
+    KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
+                "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer " \
+                "takes the ratio of the doubles nearest to this and to adc_sample_rate.",                              \
+                .variants = (which)),                                                                                  \
+        KEY_INT("decimation", band.decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,                                        \
+                "The narrow band is this part of the digitiser's whole one; any number.", .variants = (which)),        \
+        KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
+                "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",    \
+                .variants = (which)),                                                                                  \
+        KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
+                   "Weight of an error in that filter's pass band, relative to one in its stop bands.",                \
+                   .variants = (which)),                                                                               \
+        KEY_DOUBLE(                                                                                                    \
+            "pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                           \
+            "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "  \
+            "it is, as twice the band is made and half of that discarded.",                                            \
+            .variants = (which))
 
 extern const struct config_table fgpu_config_table;
 
@@ -95,6 +136,16 @@ static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_
 static inline struct fgpu_config_output *fgpu_config_output(const struct fgpu_config *config, size_t i)
 {
     return (struct fgpu_config_output *)config->outputs.items + i;
+}
+
+static inline struct fgpu_config_gnss *fgpu_config_gnss(const struct fgpu_config *config, size_t i)
+{
+    return (struct fgpu_config_gnss *)config->gnss.items + i;
+}
+
+static inline struct fgpu_config_satellite *fgpu_config_satellite(const struct fgpu_config *config, size_t i)
+{
+    return (struct fgpu_config_satellite *)config->satellites.items + i;
 }
 
 #endif

@@ -100,6 +100,12 @@ static void lose(struct fgpu_gnss_track *track)
     track->n_losses++;
 }
 
+void fgpu_gnss_track_stop(struct fgpu_gnss_track *track)
+{
+    track->stage = FGPU_GNSS_SEARCH;
+    track->sum.is_open = false;
+}
+
 /* ---- Pieces ------------------------------------------------------------------------------------------------------ */
 
 static __int128 code_length(const struct fgpu_gnss_track *track)
@@ -338,14 +344,30 @@ static void next_stage(struct fgpu_gnss_track *track, double data_s)
     track->stage_s = 0;
 }
 
+static struct fgpu_gnss_integration integration_of(const struct fgpu_gnss_track *track)
+{
+    const struct fgpu_gnss_sum *sum = &track->sum;
+    struct fgpu_gnss_integration integration = {
+        .stage = track->stage,
+        .sample = sum->of.middle,
+        .code_period = sum->of.period,
+        .code_subchips = ldexp((double)code_phase(track, sum->of.code), -GNSS_CODE_BITS),
+        .carrier_turns = (int64_t)(sum->of.carrier >> 64),
+        .carrier_phase = (uint64_t)sum->of.carrier,
+        .n_samples = sum->of.n_integration,
+        .n_present = sum->n_samples,
+    };
+
+    memcpy(integration.sums, sum->parts, sizeof(integration.sums));
+    return integration;
+}
+
 /* Corrects the model by a finished integration. */
 static void close_sum(struct fgpu_gnss_track *track)
 {
     struct fgpu_gnss_sum *sum = &track->sum;
     const int64_t period = sum->of.period;
 
-    if (!sum->is_open)
-        return;
     sum->is_open = false;
     fgpu_gnss_model_move(&track->model, &track->rates, sum->of.middle);
     if (sum->n_samples < MIN_FRACTION * sum->of.n_integration)
@@ -365,19 +387,22 @@ static void close_sum(struct fgpu_gnss_track *track)
     next_stage(track, prompt.data_s);
 }
 
-void fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], uint32_t n_missing)
+size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
+                            uint32_t n_missing, struct fgpu_gnss_integration ended[2])
 {
     const struct fgpu_gnss_piece_pending *piece = &track->pending[track->n_popped % FGPU_GNSS_MAX_PENDING];
     struct fgpu_gnss_sum *sum = &track->sum;
+    size_t n_ended = 0;
 
     assert(track->n_popped != track->n_pushed && n_missing <= piece->n_samples);
     track->n_popped++;
     if (piece->start != track->n_starts || track->stage == FGPU_GNSS_SEARCH)
-        return;
+        return 0;
     if (sum->is_open && sum->of.integration != piece->integration) {
+        ended[n_ended++] = integration_of(track);
         close_sum(track); /* a gap cut it */
         if (track->stage == FGPU_GNSS_SEARCH)
-            return;
+            return n_ended;
     }
     if (!sum->is_open)
         *sum = (struct fgpu_gnss_sum){.is_open = true};
@@ -386,9 +411,12 @@ void fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N
     for (size_t tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
         for (size_t pol = 0; pol < N_POLS; pol++)
             for (size_t part = 0; part < 2; part++)
-                sum->parts[tap][pol][part] += (double)sums[tap][pol][part];
-    if (piece->is_last)
-        close_sum(track);
+                sum->parts[tap][pol][part] += (double)sums[tap][pol][part] * unit[pol];
+    if (!piece->is_last)
+        return n_ended;
+    ended[n_ended++] = integration_of(track);
+    close_sum(track);
+    return n_ended;
 }
 
 /* ---- State ------------------------------------------------------------------------------------------------------- */

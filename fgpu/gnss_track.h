@@ -35,7 +35,6 @@
  *            So does a Doppler beyond 50 kHz, which only an error or a gap of hours can reach.
  * Phase:     the carrier's phase at a sample is the signal's own there, of the loop's polarisation.  Whole turns count
  *            from the acquisition.  L5Q, a quarter turn behind L5I, keeps this quarter turn.
- * Users:     tests; no output of fgpu has satellites yet.
  * Limits:    the band is not inverted.  Codes do not run backwards.  One antenna's sums close the loops.
  * Ownership: the caller's struct; nothing else is kept.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
@@ -91,6 +90,18 @@ struct fgpu_gnss_sum {
     struct fgpu_gnss_piece_pending of; /* its latest piece */
     uint32_t n_samples;                /* that are in it */
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
+};
+
+/* An integration whose sums have come; its phases are the replica's at the middle sample. */
+struct fgpu_gnss_integration {
+    enum fgpu_gnss_stage stage;
+    int64_t sample; /* the middle one */
+    int64_t code_period;
+    double code_subchips;          /* within the period */
+    int64_t carrier_turns;         /* whole ones */
+    uint64_t carrier_phase;        /* 2^-64 turns */
+    uint32_t n_samples, n_present; /* all, and those that were there */
+    double sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
 struct fgpu_gnss_track {
@@ -155,9 +166,14 @@ void fgpu_gnss_track_start(struct fgpu_gnss_track *track, const struct fgpu_gnss
 size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int64_t end, struct gnss_piece *pieces,
                               size_t max_pieces);
 
-/* Takes the sums of the oldest piece without: one call for each piece, in their order.  'n_missing' of its samples were
- * zeros; all of them, if it was not computed. */
-void fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], uint32_t n_missing);
+/* Ends it: the stage becomes SEARCH.  Sums of its pieces are still taken, and not used. */
+void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
+
+/* Takes the sums of the oldest piece without: one call for each piece, in their order.  A sum times 'unit' is what is
+ * used of a polarisation.  'n_missing' of the samples were zeros; all of them, if the piece was not computed.
+ * Returns how many integrations ended, 0 to 2, in 'ended'. */
+size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
+                            uint32_t n_missing, struct fgpu_gnss_integration ended[2]);
 
 /* The state, moved to a sample. */
 struct fgpu_gnss_state fgpu_gnss_track_at(const struct fgpu_gnss_track *track, int64_t sample);

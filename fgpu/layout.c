@@ -14,6 +14,8 @@
 #include "common/engine/engine.h"
 #include "common/base/units.h"
 #include "fgpu/baseband.h"
+#include "fgpu/gnss.h"
+#include "fgpu/gnss_config.h"
 #include "kernels/ddc/design_ddc.h"
 
 #include <errno.h>
@@ -264,6 +266,11 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         int64_t window = fgpu_window_samples(output) + fgpu_subsampling(output) - 1;
         window_max = window > window_max ? window : window_max;
     }
+    for (size_t g = 0; g < config->gnss.n; g++) {
+        const struct fgpu_config_band *band = &fgpu_config_gnss(config, g)->band;
+        int64_t window = fgpu_band_taps(band) + 2 * fgpu_band_subsampling(band);
+        window_max = window > window_max ? window : window_max;
+    }
     l.history_samples = round_up(window_max + config->recv.max_delay_diff_samples, config->recv.packet_samples);
     l.history_heaps = (size_t)(l.history_samples / config->recv.packet_samples);
     l.history_bytes = l.history_heaps * l.packet_bytes;
@@ -274,6 +281,8 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         add_buffers(&l, config, o, shared_bytes > 0, &c);
         add_output(&l, config, o, shared_bytes, &c);
     }
+    for (size_t g = 0; g < config->gnss.n; g++)
+        fgpu_gnss_add_memory(&l, config, fgpu_config_gnss(config, g), shared_bytes > 0, l.n_ants, &l.memory);
     add_inputs(&l, config, shared_bytes > 0, mtu);
     *layout = l;
 }
@@ -487,6 +496,17 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                      (long long)n_min, (long long)out->n_buffers, (long long)n_min - 1, out->name);
 }
 
+static void check_gnss(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss, struct config *errors)
+{
+    check_band(config, &gnss->band, errors);
+    if (!is_sensor_name(gnss->name))
+        config_error(errors, &gnss->name, "name must consist of letters, digits, '.', '-' and '_', not %s", gnss->name);
+    send_keys_check_destinations(&config->send, &gnss->destination, errors);
+    for (size_t i = 0; i < config->antennas.n * N_POLS && !config->recv.base.pcap_file && !config->send.pcap_file; i++)
+        if (send_keys_check_loop(input_endpoints(config, i), &gnss->destination, errors))
+            break;
+}
+
 static void check_sizes(const struct fgpu_config *config, struct config *errors)
 {
     struct fgpu_layout layout;
@@ -513,6 +533,9 @@ void fgpu_config_check(void *values, struct config *errors)
     check_senders(config, errors);
     for (size_t o = 0; o < config->outputs.n; o++)
         check_output(config, o, errors);
+    for (size_t g = 0; g < config->gnss.n; g++)
+        check_gnss(config, fgpu_config_gnss(config, g), errors);
+    fgpu_gnss_check(config, errors);
     engine_keys_check(&config->daemon, &config->recv.base, &config->send, errors);
     if (config_n_errors(errors) == 0)
         check_sizes(config, errors);
@@ -526,7 +549,10 @@ struct engine_sizes fgpu_engine_sizes(const struct fgpu_layout *layout, const st
         .n_commands = layout->n_ants * layout->n_outputs + N_SPARE_COMMANDS,
         .command_bytes = sizeof(struct fgpu_command),
         .n_recv_threads = layout->n_recv_threads,
+        .n_wakes = layout->n_ants * config->gnss.n,
     };
+
+    sizes.n_outbufs = layout->n_ants * config->gnss.n * FGPU_GNSS_N_BUFFERS;
 
     for (size_t o = 0; o < layout->n_outputs; o++)
         sizes.n_outbufs += layout->n_ants * fgpu_output_buffers(config, fgpu_config_output(config, o));

@@ -6,6 +6,7 @@
 #include "fgpu/antenna.h"
 #include "fgpu/choice.h"
 #include "fgpu/control.h"
+#include "fgpu/gnss.h"
 #include "fgpu/recv.h"
 #include "fgpu/send.h"
 #include "fgpu/settings.h"
@@ -20,6 +21,7 @@ struct fgpu_pipeline {
     struct fgpu_layout layout;
     struct fgpu_choice *choices; /* [n_outputs] */
     struct fgpu_send *send;
+    struct fgpu_gnss *gnss;
     struct fgpu_recv *recv;
     struct fgpu_settings *settings;
     struct fgpu_control *control;
@@ -31,6 +33,10 @@ static void downloaded(struct engine *engine, struct outbuf *base)
     struct fgpu_pipeline *p = (struct fgpu_pipeline *)engine;
     struct fgpu_buffer *buffer = (struct fgpu_buffer *)base;
 
+    if (fgpu_gnss_own(p->gnss, base)) {
+        fgpu_gnss_push(base);
+        return;
+    }
     fgpu_antenna_measure(engine->lanes[buffer->stream->ant], buffer);
     fgpu_status_sample(p->status, engine->lanes[buffer->stream->ant], buffer);
     fgpu_send_push(buffer);
@@ -56,7 +62,9 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
     if (err)
         return err;
     why[0] = '\0';
-    err = fgpu_antennas_create(p->config, &p->layout, e, p->send, p->choices);
+    err = fgpu_gnss_create(p->config, &p->layout, e, &p->gnss, why, why_bytes);
+    if (!err)
+        err = fgpu_antennas_create(p->config, &p->layout, e, p->send, p->gnss, p->choices);
     if (!err)
         err = fgpu_status_create(p->config, &p->layout, p->send, &p->status);
     if (!err)
@@ -65,6 +73,14 @@ static int create_stages(struct fgpu_pipeline *p, char *why, size_t why_bytes)
         return err;
     fgpu_settings_apply(p->settings);
     return fgpu_control_create(p->config, e, p->settings, p->choices, &p->control);
+}
+
+static void describe(void *arg, const struct status_query *query, json_t *into)
+{
+    struct fgpu_pipeline *p = arg;
+
+    fgpu_status_describe(p->status, query, into);
+    fgpu_gnss_describe(p->gnss, into);
 }
 
 static int init(struct fgpu_pipeline *p, const struct daemon_context *context, char *why, size_t why_bytes)
@@ -84,7 +100,7 @@ static int init(struct fgpu_pipeline *p, const struct daemon_context *context, c
     if (err)
         return engine_explain(err, "recv.chunk_samples", &l->memory, why, why_bytes);
     fgpu_layout_log(l);
-    status_set_source(context->status, fgpu_status_describe, p->status);
+    status_set_source(context->status, describe, p);
     return 0;
 }
 
@@ -118,6 +134,7 @@ bool fgpu_pipeline_stop(void *pipeline, int64_t give_up_ns)
     for (size_t a = 0; a < p->engine.n_lanes; a++)
         fgpu_antenna_log(p->engine.lanes[a]);
     fgpu_send_log(p->send);
+    fgpu_gnss_log(p->gnss);
     return complete;
 }
 
@@ -128,6 +145,7 @@ void fgpu_pipeline_destroy(void *pipeline)
     fgpu_control_destroy(p->control);
     fgpu_settings_destroy(p->settings);
     fgpu_antennas_destroy(&p->engine);
+    fgpu_gnss_destroy(p->gnss);
     fgpu_recv_destroy(p->recv);
     fgpu_send_destroy(p->send);
     engine_fini(&p->engine);

@@ -7,6 +7,7 @@
 #include "common/net/spead.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
+#include "fgpu/gnss_config.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -392,6 +393,8 @@ static int create_senders(struct fgpu_send *send)
         n_streams += n_shares;
         max_jobs += n_shares * fgpu_output_buffers(send->config, output);
     }
+    n_streams += send->layout->n_ants * send->config->gnss.n;
+    max_jobs += send->layout->n_ants * send->config->gnss.n * FGPU_GNSS_N_BUFFERS;
     return sender_group_create(&send->config->send, n_streams, max_jobs, &send->engine->senders);
 }
 

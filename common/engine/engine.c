@@ -79,6 +79,7 @@ static void handle(struct engine *e, const struct inbox_item *item)
     case ENGINE_DOWNLOADED: take_downloaded(e, item->object); break;
     case ENGINE_SENT: outbuf_give(item->object); break;
     case ENGINE_COMMAND: e->ops->apply(e, item->object); break;
+    case ENGINE_WAKE: break;
     case ENGINE_RECV_END:
         if (receiver_set_failed(e->receivers))
             service_stop(e->c.service, 1);
@@ -144,7 +145,7 @@ int engine_init(struct engine *e, const struct engine_ops *ops, const struct dae
                 struct engine_sizes sizes)
 {
     size_t n_slots = sizes.n_chunks + sizes.n_lanes * LANE_N_INPUTS + sizes.n_outbufs + sizes.n_commands +
-                     sizes.n_recv_threads + 1 /* drain */;
+                     sizes.n_recv_threads + sizes.n_wakes + 1 /* drain */;
 
     e->ops = ops;
     e->c = *context;

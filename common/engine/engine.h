@@ -39,6 +39,7 @@ enum engine_item {
     ENGINE_COMMAND,    /* what the control thread wants changed [struct command] */
     ENGINE_RECV_END,   /* a receive thread's file has ended, or its source has died */
     ENGINE_DRAIN,      /* main: no more chunks will come; value = when to give up */
+    ENGINE_WAKE,       /* a thread of the daemon's has finished: process may go on */
 };
 
 /* A daemon's part of the work.  The worker calls all operations, and no operation blocks. */
@@ -83,6 +84,7 @@ struct engine_sizes {
     size_t n_outbufs; /* of all output streams */
     size_t n_commands, command_bytes;
     size_t n_recv_threads;
+    size_t n_wakes; /* that may wait */
 };
 
 /* The check of the sections that both daemons have, each against the others. */

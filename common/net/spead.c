@@ -206,13 +206,14 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 
 #define FORMAT_BYTES    3 /* of one field: a letter and a 16-bit number of bits */
 #define DIMENSION_BYTES 7 /* a flag byte (1: variable) and a 48-bit length */
-#define DTYPE_TEXT_MAX  512
+#define DTYPE_TEXT_MAX  1024
 
 /* The header of a numpy file, as numpy's repr() spells the dictionary.  Returns its length. */
 static size_t format_dtype(const struct spead_descriptor *descriptor, char *text)
 {
-    size_t n =
-        (size_t)snprintf(text, DTYPE_TEXT_MAX, "{'descr': '%s', 'fortran_order': False, 'shape': (", descriptor->dtype);
+    const char *quote = descriptor->dtype[0] == '[' ? "" : "'";
+    size_t n = (size_t)snprintf(text, DTYPE_TEXT_MAX, "{'descr': %s%s%s, 'fortran_order': False, 'shape': (", quote,
+                                descriptor->dtype, quote);
     assert(n < DTYPE_TEXT_MAX);
     for (size_t i = 0; i < descriptor->n_dims; i++) {
         n += (size_t)snprintf(text + n, DTYPE_TEXT_MAX - n, i ? ", %" PRId64 : "%" PRId64, descriptor->shape[i]);

@@ -38,6 +38,8 @@ enum spead_item_id {
     SPEAD_FENG_ID = 0x4101,
     SPEAD_FREQUENCY = 0x4103,
     SPEAD_FENG_RAW = 0x4300,
+    SPEAD_GNSS_SUMS = 0x4400,   /* ours: integrations of satellites' signals */
+    SPEAD_GNSS_SCALES = 0x4401, /* ours: of the samples that they are of */
     SPEAD_BF_RAW = 0x5000,
     SPEAD_BEAM_ANTS = 0x5004,
     SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */
@@ -45,7 +47,7 @@ enum spead_item_id {
     SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of the data that was there, per window */
     SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: of powers of 8 bits */
     SPEAD_BEAM_SCALES = 0x5014,    /* ours: of powers of 8 bits */
-    SPEAD_BEAM_MASK = 0x5080, /* ours: bitmap of the antennas, with `steering.antenna_mask` */
+    SPEAD_BEAM_MASK = 0x5080,      /* ours: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
 #define SPEAD_CTRL_STOP        2

@@ -10,13 +10,13 @@
 #define LIMIT         ((float)GNSS_QUANTISE_LIMIT)
 #define BLOCK_SAMPLES 4096 /* of which 32 bits have the sum of squares: 4096 * 2 * 127^2 < 2^28 */
 
-KERNEL_CLONES static void quantise_block(const float *restrict in, float scale, size_t n, int8_t *restrict out,
-                                         struct gnss_level *level)
+KERNEL_CLONES static void quantise_block(const float *restrict in, float scale, float im_scale, size_t n,
+                                         int8_t *restrict out, struct gnss_level *level)
 {
     uint32_t squares = 0, n_clipped = 0;
 
     for (size_t i = 0; i < n; i++) {
-        float re = in[2 * i] * scale, im = in[2 * i + 1] * scale;
+        float re = in[2 * i] * scale, im = in[2 * i + 1] * im_scale;
         n_clipped += !(fabsf(re) <= LIMIT) | !(fabsf(im) <= LIMIT);
         re = re > LIMIT ? LIMIT : re < -LIMIT ? -LIMIT : re == re ? re : 0;
         im = im > LIMIT ? LIMIT : im < -LIMIT ? -LIMIT : im == im ? im : 0;
@@ -37,8 +37,8 @@ static void quantise_row(const struct gnss_quantise_args *a, size_t pol, int n_t
 #pragma omp parallel for reduction(+ : squares, n_clipped) num_threads(n_threads)
     for (uint64_t at = 0; at < a->n_samples; at += BLOCK_SAMPLES) {
         struct gnss_level level = {0};
-        quantise_block(a->in[pol] + 2 * at, a->scale[pol], least(a->n_samples - at, BLOCK_SAMPLES), out + 2 * at,
-                       &level);
+        quantise_block(a->in[pol] + 2 * at, a->scale[pol], a->scale[pol] * a->im_sign,
+                       least(a->n_samples - at, BLOCK_SAMPLES), out + 2 * at, &level);
         squares += level.squares;
         n_clipped += level.n_clipped;
     }
@@ -51,7 +51,7 @@ static void gnss_quantise_cpu(const void *args, int n_threads)
     const struct gnss_quantise_args *a = args;
 
     for (size_t pol = 0; pol < N_POLS; pol++) {
-        assert(isfinite(a->scale[pol]));
+        assert(isfinite(a->scale[pol]) && fabsf(a->im_sign) == 1);
         quantise_row(a, pol, n_threads);
     }
 }

@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) gnss_quantise(const stru
 
     for (uint64_t i = blockIdx.x * N_THREADS + threadIdx.x; i < args.n_samples; i += gridDim.x * N_THREADS) {
         const float2 x = __ldg(in + i);
-        const float re = x.x * scale, im = x.y * scale;
+        const float re = x.x * scale, im = x.y * (scale * args.im_sign);
         const int a = quantise(re), b = quantise(im);
         n_clipped += is_clipped(re) || is_clipped(im);
         squares += a * a + b * b;

@@ -3,7 +3,7 @@
  *   out     int8 [pol][sample][re, im]    rows 'pitch_samples' apart
  *   levels  [pol]                         added to
  *
- * Each component is v = in * scale[pol], rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
+ * Each component is v = in * scale[pol], the imaginary one times im_sign, rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
  * to even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts
  * once.  'squares' adds up re^2 + im^2 of what is written.
  *
@@ -16,7 +16,7 @@
  *             has 12 dB more than the noise, the noise keeps an rms of 2 steps.
  * Exactness:  all is exact but the one rounding to float32, so CUDA and the twin agree in every bit.
  * Requires:   scales finite.  CUDA: 'in' aligned to 8 bytes, 'out' to 2.
- * Users:      tests; no output of fgpu has satellites yet.
+ * Users:      fgpu/gnss.c.
  * Bound by:   memory; 8 B in + 2 B out per sample. */
 #ifndef KERNELS_GNSS_GNSS_QUANTISE_H
 #define KERNELS_GNSS_GNSS_QUANTISE_H
@@ -37,6 +37,7 @@ struct gnss_quantise_args {
     struct gnss_level *levels;
     uint64_t n_samples; /* of each polarisation */
     float scale[2];     /* [pol] */
+    float im_sign;      /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
 };
 
 extern const struct kernel gnss_quantise_kernel;

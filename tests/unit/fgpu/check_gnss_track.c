@@ -159,6 +159,9 @@ struct late {
     int64_t sums[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
 
+static const double units[N_POLS] = {1, 1};
+static struct fgpu_gnss_integration ended[2];
+
 struct simulation {
     struct satellite satellite;
     struct fgpu_gnss_track track;
@@ -272,7 +275,7 @@ static void run_chunk(struct simulation *sim)
     sim->begin_sample = end;
     while (sim->n_popped < sim->n_pushed && sim->queue[sim->n_popped % QUEUE].due_sample <= end) {
         const struct late *late = &sim->queue[sim->n_popped++ % QUEUE];
-        fgpu_gnss_track_sums(&sim->track, late->sums, late->n_missing);
+        fgpu_gnss_track_sums(&sim->track, late->sums, units, late->n_missing, ended);
     }
     if (sim->track.stage == FGPU_GNSS_SEARCH && sim->search_sample < 0)
         sim->search_sample = end;
@@ -708,7 +711,7 @@ TEST(phases_are_exact, .end = 2 * GNSS_N_SIGNALS)
             ck_assert_msg(llabs(carrier_error) <= t + 30000, "%" PRId64 ": %" PRId64, t, carrier_error);
             ck_assert_msg(llabs(code_error) <= t / 30000 + 60000, "%" PRId64 ": %" PRId64, t, code_error);
             next = sample + piece->n_samples;
-            fgpu_gnss_track_sums(&track, no_sums, piece->n_samples);
+            fgpu_gnss_track_sums(&track, no_sums, units, piece->n_samples, ended);
         }
         ck_assert(next == end || end <= 1000);
     }
@@ -729,7 +732,7 @@ TEST(sums_belong_to_their_start)
     ck_assert_int_eq(fgpu_gnss_track_pieces(&sim->track, INT64_C(100000000), INT64_C(200000000), pieces, 3), 0);
     fgpu_gnss_track_start(&sim->track, &acquisition);
     for (int i = 0; i < FGPU_GNSS_MAX_PENDING; i++)
-        fgpu_gnss_track_sums(&sim->track, wild, 0);
+        fgpu_gnss_track_sums(&sim->track, wild, units, 0, ended);
     const struct fgpu_gnss_state state = fgpu_gnss_track_at(&sim->track, acquisition.sample);
     ck_assert(state.stage == FGPU_GNSS_PULL_IN && state.doppler_hz == 321 && state.carrier_phase == 0);
     ck_assert(state.code_phase == gnss_code_phase(17.25, 1023) && state.code_period == 0);
@@ -802,7 +805,7 @@ static void follow_samples(struct fgpu_gnss_track *track, const int8_t *samples,
         const int64_t begin = chunk * chunk_samples;
         const size_t at = (size_t)chunk % 3;
         for (size_t i = 0; i < n_pieces[at]; i++) /* of three chunks ago */
-            fgpu_gnss_track_sums(track, sums[at][i], 0);
+            fgpu_gnss_track_sums(track, sums[at][i], units, 0, ended);
         n_pieces[at] = fgpu_gnss_track_pieces(track, begin, begin + chunk_samples, pieces, ARRAY_LEN(pieces));
         memset(sums[at], 0, sizeof(sums[at]));
         const struct gnss_correlate_args args = {.samples = samples + 2 * begin,

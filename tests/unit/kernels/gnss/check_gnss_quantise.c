@@ -49,7 +49,8 @@ static void model(struct work *w)
             bool is_clipped = false;
             for (size_t part = 0; part < 2; part++) {
                 int value;
-                is_clipped |= model_component(w->in[pol][2 * i + part], w->args.scale[pol], &value);
+                const float in = part ? w->in[pol][2 * i + 1] * w->args.im_sign : w->in[pol][2 * i];
+                is_clipped |= model_component(in, w->args.scale[pol], &value);
                 w->expected_levels[pol].squares += (uint64_t)(value * value);
                 w->expected[GUARD_BYTES + 2 * (pol * w->args.pitch_samples + i) + part] = (int8_t)value;
             }
@@ -79,7 +80,9 @@ static void fill(float *in, size_t n, float scale)
 
 static void work_init(struct work *w, size_t n_samples, bool all_clipped)
 {
-    *w = (struct work){.args = {.n_samples = n_samples, .pitch_samples = n_samples + random_below(9)}};
+    *w = (struct work){.args = {.n_samples = n_samples,
+                                .pitch_samples = n_samples + random_below(9),
+                                .im_sign = random_below(2) ? 1 : -1}};
     w->out_bytes = 2 * GUARD_BYTES + 2 * (w->args.pitch_samples + n_samples);
     w->out = malloc(w->out_bytes);
     w->expected = malloc(w->out_bytes);
@@ -211,7 +214,7 @@ TEST(loss, .end = ARRAY_LEN(losses))
 
     for (size_t i = 0; i < 2 * N; i++)
         in[i] = (float)(((double)i + 0.5) / N - 1) * 8;
-    struct gnss_quantise_args args = {{in, in}, out[0], N, levels, N, {(float)losses[_i].rms, 0}};
+    struct gnss_quantise_args args = {{in, in}, out[0], N, levels, N, {(float)losses[_i].rms, 0}, 1};
     gnss_quantise_kernel.cpu(&args, 1);
     for (size_t i = 0; i < 2 * N; i++) {
         double x = in[i], density = exp(-x * x / 2);

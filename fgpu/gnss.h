@@ -1,0 +1,61 @@
+/* gnss.h - streams of satellites' sums: from the device inputs of each antenna to heaps of integrations.
+ *
+ * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of all
+ *            satellites that are followed--> sums --download--> gnss_track.c closes its loops --records--> sender
+ *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
+ * Streams:   each antenna has one of each of 'gnss', and follows its satellites by itself, both polarisations together.
+ * Heaps:     each chunk makes a heap of the integrations that ended in it (gnss_record.h), also where there are none.
+ * Missing:   samples whose filter touches a missing packet of either polarisation are zeros, and counted as missing.  A
+ *            chunk with more than MAX_RUNS gaps counts as missing from there on.  A chunk without an output buffer is a gap.
+ * Scale:     of each polarisation, a power of two; it follows the level slowly (gnss_quantise.h).
+ * Replays:   the worker waits for a search, so that a recording gives the same heaps every time.
+ * Ownership: as in common/engine/outbuf.h.
+ * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of
+ *            the buffers, or in a replay the result of a search. */
+#ifndef FGPU_GNSS_H
+#define FGPU_GNSS_H
+
+#include "common/http/status.h"
+#include "fgpu/layout.h"
+#include "fgpu/output.h"
+
+#include <stdbool.h>
+
+struct engine;
+struct fgpu_gnss;
+struct outbuf;
+
+/* Makes the streams of all antennas, and the thread that searches; the engine has its senders already.  Without a stream
+ * in the configuration '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in
+ * 'why'. */
+int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
+                     struct fgpu_gnss **gnss, char *why, size_t why_bytes);
+
+/* The streams of the device must be idle.  NULL is accepted. */
+void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
+
+/* Queues all that an antenna's streams make of an input, 'compute' being its lane's stream.  Returns false if it must
+ * wait, for a buffer (only if 'may_wait'; else the input is left out) or for a search of a replay. */
+bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
+                       const struct fgpu_device_input *in, bool may_wait);
+
+/* The antenna's next input begins anew, wherever in time it is: all satellites are lost. */
+void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
+
+/* Whether a buffer is one of these streams. */
+bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer);
+
+/* A downloaded buffer: closes the loops and hands it to the sender. */
+void fgpu_gnss_push(struct outbuf *buffer);
+
+/* [HTTP] Adds "gnss". */
+void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into);
+
+/* Logs what each stream sent.  After the senders have stopped. */
+void fgpu_gnss_log(const struct fgpu_gnss *gnss);
+
+/* Memory of one antenna's stream, added to 'memory' 'n' times. */
+void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
+                          const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
+
+#endif

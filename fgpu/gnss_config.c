@@ -1,0 +1,226 @@
+/* gnss_config.c - keys, checks and sizes of fgpu's satellites. */
+#include "fgpu/gnss_config.h"
+
+#include "common/base/units.h"
+#include "common/net/spead.h"
+#include "fgpu/gnss_record.h"
+#include "fgpu/layout.h"
+#include "fgpu/gnss_track.h"
+#include "kernels/gnss/gnss_correlate.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define N_ITEMS     3    /* of a heap: timestamp, feng_id, gnss_sums */
+#define MAX_CHUNK_S 0.06 /* so that all pieces whose sums have not come fit FGPU_GNSS_MAX_PENDING */
+
+static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
+
+#define KEYS_OF struct fgpu_config_gnss
+const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the stream's heaps are sent."),
+    FGPU_BAND_ROWS(0),
+    KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
+               "Radio frequency that the digitiser has at centre_frequency."),
+    KEY_BOOL("inverted", is_inverted, false,
+             "The digitiser's frequencies run against those of the sky, as in even Nyquist zones."),
+    KEY_STRING("codes", codes, "", 0, 4096,
+               "File of Galileo's E1 codes, in the form of the ICD's annex; needed by E1B and E1C."),
+    KEY_INT("acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
+            "Code periods that a search adds coherently, 1 to 20; more than 1 suits L1CA only."),
+    KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
+            "Such sums whose powers a search adds; 50 of 20 periods find 30 dB-Hz."),
+};
+#undef KEYS_OF
+
+#define KEYS_OF struct fgpu_config_satellite
+const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
+    KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal of these satellites."),
+    KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
+    KEY_BOOL("acquire", acquire, true,
+             "Searches for them until they are followed; false: only ?gnss-steer begins to follow one."),
+    KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Doppler in the middle of the search."),
+    KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
+               "Search up to so far from the middle, either way."),
+};
+#undef KEYS_OF
+
+const char fgpu_gnss_example[] = "  - name: gnss-l1\n"
+                                 "    destination: 239.10.2.0:7148\n"
+                                 "    centre_frequency: 719420000\n"
+                                 "    decimation: 32\n"
+                                 "    pass_bandwidth: 20000000\n"
+                                 "    sky_frequency: 1575420000\n";
+const char fgpu_satellite_example[] = "  - signal: L1CA\n"
+                                      "    prns: [5, 7, 13, 15, 21, 30]\n";
+
+double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
+{
+    return timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)fgpu_band_subsampling(&gnss->band);
+}
+
+/* The part of the complex band that the filter passes, on one side of its centre. */
+static double half_band_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
+{
+    const double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    if (gnss->band.pass_bandwidth_hz > 0)
+        return gnss->band.pass_bandwidth_hz / 2;
+    return rate_hz / 4 / (double)gnss->band.decimation;
+}
+
+static enum gnss_subcarrier subcarrier_of(enum gnss_signal signal, double sample_rate_hz)
+{
+    const struct gnss_signal_facts *facts = gnss_signal_facts(signal);
+    const double subchip_rate_hz = facts->chip_rate_hz * gnss_subchips(facts->subcarrier);
+
+    return facts->subcarrier != GNSS_PLAIN && sample_rate_hz < subchip_rate_hz ? GNSS_BOC : facts->subcarrier;
+}
+
+size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                            struct fgpu_gnss_satellite *satellites)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < config->satellites.n; i++) {
+        const struct fgpu_config_satellite *c = fgpu_config_satellite(config, i);
+        const double carrier_hz = gnss_signal_facts((enum gnss_signal)c->signal)->carrier_hz - gnss->sky_hz;
+        for (size_t p = 0; p < c->prns.n && fabs(carrier_hz) <= half_band_hz(config, gnss); p++, n++)
+            if (n < FGPU_GNSS_MAX_SATELLITES)
+                satellites[n] = (struct fgpu_gnss_satellite){
+                    .signal = (enum gnss_signal)c->signal,
+                    .prn = (unsigned)c->prns.items[p],
+                    .config = c,
+                    .subcarrier = subcarrier_of((enum gnss_signal)c->signal, fgpu_gnss_sample_rate_hz(config, gnss)),
+                    .carrier_hz = carrier_hz,
+                };
+    }
+    return n;
+}
+
+const char *fgpu_gnss_name(const struct fgpu_gnss_satellite *satellite, char text[FGPU_GNSS_NAME_BYTES])
+{
+    snprintf(text, FGPU_GNSS_NAME_BYTES, "%s-%u", gnss_signal_facts(satellite->signal)->name, satellite->prn);
+    return text;
+}
+
+int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_satellite *satellite, int8_t *chips,
+                    char *why, size_t why_bytes)
+{
+    if (gnss_signal_facts(satellite->signal)->is_in_memory)
+        return gnss_code_read(gnss->codes, satellite->signal, satellite->prn, chips, why, why_bytes);
+    gnss_code_generate(satellite->signal, satellite->prn, chips);
+    return 0;
+}
+
+/* Samples of so many code periods, rounded up. */
+static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double sample_rate_hz, int64_t n_periods)
+{
+    const struct gnss_signal_facts *facts = gnss_signal_facts(satellite->signal);
+
+    return (size_t)ceil((double)n_periods * facts->n_chips / facts->chip_rate_hz * sample_rate_hz);
+}
+
+struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
+{
+    const double rate_hz = fgpu_gnss_sample_rate_hz(config, gnss);
+    struct fgpu_gnss_satellite satellites[FGPU_GNSS_MAX_SATELLITES];
+    struct fgpu_gnss_sizes z = {0};
+
+    z.n_satellites = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
+    z.chunk_samples = (size_t)(config->recv.chunk_samples / fgpu_band_subsampling(&gnss->band)) + 3;
+    z.pitch_samples = z.chunk_samples + z.chunk_samples % 2;
+    for (size_t s = 0; s < z.n_satellites; s++) {
+        const size_t period = period_samples(&satellites[s], rate_hz, 1);
+        const int64_t n_periods =
+            gnss->acquire_periods > FGPU_GNSS_NARROW_PERIODS ? gnss->acquire_periods : FGPU_GNSS_NARROW_PERIODS;
+        const size_t block = period_samples(&satellites[s], rate_hz, n_periods);
+        z.max_pieces += 2 + z.chunk_samples / (period - period / 8);
+        z.search_samples = block > z.search_samples ? block : z.search_samples;
+        z.table_bytes +=
+            gnss_signal_facts(satellites[s].signal)->n_chips * (size_t)gnss_subchips(satellites[s].subcarrier);
+    }
+    z.heap_bytes = z.max_pieces * sizeof(struct fgpu_gnss_record);
+    return z;
+}
+
+double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
+{
+    const size_t heap_bytes = fgpu_gnss_sizes(config, gnss).heap_bytes;
+    const size_t payload = (size_t)config->send.packet_payload_bytes, n_packets = (heap_bytes + payload - 1) / payload;
+    const size_t n_bytes = heap_bytes + n_packets * spead_built_header_bytes(N_ITEMS + config->send.crc);
+    const double chunk_s =
+        (double)config->recv.chunk_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+
+    return config->send.pcap_file ? 0 : config->send.rate_factor * (double)n_bytes / chunk_s;
+}
+
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
+
+static void check_stream(const struct fgpu_config *config, size_t g, struct config *errors)
+{
+    const struct fgpu_config_gnss *gnss = fgpu_config_gnss(config, g);
+    const double chunk_s =
+        (double)config->recv.chunk_samples / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
+    struct fgpu_gnss_satellite satellites[FGPU_GNSS_MAX_SATELLITES];
+    const size_t n = fgpu_gnss_satellites(config, gnss, satellites);
+
+    for (size_t o = 0; o < config->outputs.n; o++)
+        if (strcmp(gnss->name, fgpu_config_output(config, o)->name) == 0)
+            config_error(errors, &gnss->name, "a stream and an output are called %s", gnss->name);
+    for (size_t h = 0; h < g; h++)
+        if (strcmp(gnss->name, fgpu_config_gnss(config, h)->name) == 0)
+            config_error(errors, &gnss->name, "two streams are called %s", gnss->name);
+    if (chunk_s > MAX_CHUNK_S)
+        config_error(errors, &config->recv.chunk_samples,
+                     "chunk_samples must be at most %g s of samples with gnss, not %.3g s", MAX_CHUNK_S, chunk_s);
+    if (n == 0)
+        config_error(errors, &gnss->sky_hz, "no satellite of 'satellites' has its carrier in the band of stream %s",
+                     gnss->name);
+    if (n > FGPU_GNSS_MAX_SATELLITES)
+        config_error(errors, &gnss->name, "stream %s has %zu satellites, and at most %d are possible", gnss->name, n,
+                     FGPU_GNSS_MAX_SATELLITES);
+    for (size_t s = 0; s < n && s < FGPU_GNSS_MAX_SATELLITES; s++) {
+        const struct gnss_signal_facts *facts = gnss_signal_facts(satellites[s].signal);
+        if (facts->is_in_memory && !gnss->codes) {
+            config_error(errors, &gnss->codes, "codes must name the file with the codes of %s", facts->name);
+            break;
+        }
+        if (facts->chip_rate_hz > fgpu_gnss_sample_rate_hz(config, gnss)) {
+            config_error(errors, &gnss->band.decimation,
+                         "%s needs at least %.9g complex samples a second, and stream %s has %.9g", facts->name,
+                         facts->chip_rate_hz, gnss->name, fgpu_gnss_sample_rate_hz(config, gnss));
+            break;
+        }
+    }
+}
+
+static void check_satellites(const struct fgpu_config *config, size_t i, struct config *errors)
+{
+    const struct fgpu_config_satellite *c = fgpu_config_satellite(config, i);
+    const struct gnss_signal_facts *facts = gnss_signal_facts((enum gnss_signal)c->signal);
+
+    for (size_t p = 0; p < c->prns.n; p++) {
+        if (c->prns.items[p] > facts->max_prn)
+            config_error(errors, &c->prns, "%s has the numbers 1 to %u, not %lld", facts->name, facts->max_prn,
+                         (long long)c->prns.items[p]);
+        for (size_t j = 0; j <= i; j++) {
+            const struct fgpu_config_satellite *other = fgpu_config_satellite(config, j);
+            for (size_t q = 0; other->signal == c->signal && q < (j == i ? p : other->prns.n); q++)
+                if (other->prns.items[q] == c->prns.items[p])
+                    config_error(errors, &c->prns, "%s-%lld is named twice", facts->name, (long long)c->prns.items[p]);
+        }
+    }
+}
+
+void fgpu_gnss_check(const struct fgpu_config *config, struct config *errors)
+{
+    for (size_t g = 0; g < config->gnss.n; g++)
+        check_stream(config, g, errors);
+    for (size_t i = 0; i < config->satellites.n; i++)
+        check_satellites(config, i, errors);
+    if (config->satellites.n > 0 && config->gnss.n == 0)
+        config_error(errors, &config->satellites, "there is no stream in 'gnss' that follows the satellites");
+}

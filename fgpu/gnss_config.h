@@ -1,0 +1,63 @@
+/* gnss_config.h - fgpu's satellites: their keys, which of them a stream follows, and the sizes of a stream.
+ *
+ * Pure arithmetic on a checked configuration, but for fgpu_gnss_check(). */
+#ifndef FGPU_GNSS_CONFIG_H
+#define FGPU_GNSS_CONFIG_H
+
+#include "fgpu/config.h"
+#include "kernels/gnss/gnss_codes.h"
+
+#define FGPU_GNSS_MAX_SATELLITES 64 /* of a stream */
+#define FGPU_GNSS_N_BUFFERS      4
+#define FGPU_GNSS_NAME_BYTES     16
+#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods of a block of a narrow search, where data allow more than one */
+
+#define FGPU_GNSS_N_KEYS      12
+#define FGPU_SATELLITE_N_KEYS 5
+extern const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS], fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS];
+extern const char fgpu_gnss_example[], fgpu_satellite_example[];
+
+/* A satellite's signal that a stream may follow. */
+struct fgpu_gnss_satellite {
+    enum gnss_signal signal;
+    unsigned prn;
+    const struct fgpu_config_satellite *config; /* that names it */
+    enum gnss_subcarrier subcarrier;            /* of the replica */
+    double carrier_hz; /* without Doppler, in a baseband whose frequencies run as the sky's do */
+};
+
+/* Rate of a stream's complex samples. */
+double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
+
+/* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration; at most
+ * FGPU_GNSS_MAX_SATELLITES.  Returns how many there are, which may be more. */
+size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
+                            struct fgpu_gnss_satellite *satellites);
+
+/* "L1CA-7".  Returns 'text'. */
+const char *fgpu_gnss_name(const struct fgpu_gnss_satellite *satellite, char text[FGPU_GNSS_NAME_BYTES]);
+
+/* The chips of a satellite's code, generated or of the stream's file.  Returns 0 or negative errno with one sentence
+ * in 'why'. */
+int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_satellite *satellite, int8_t *chips,
+                    char *why, size_t why_bytes);
+
+struct fgpu_gnss_sizes {
+    size_t n_satellites;
+    size_t chunk_samples;  /* complex, that a chunk makes at most */
+    size_t pitch_samples;  /* of a row of 8-bit samples */
+    size_t max_pieces;     /* of a chunk */
+    size_t heap_bytes;     /* max_pieces records */
+    size_t search_samples; /* of the longest block of a search, of a polarisation */
+    size_t table_bytes;    /* of all codes */
+};
+
+struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
+
+/* Bytes a second that a stream of one antenna is sent with; 0 into a file, unpaced. */
+double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
+
+/* The checks of 'gnss' and 'satellites' but for their bands' filters. */
+void fgpu_gnss_check(const struct fgpu_config *config, struct config *errors);
+
+#endif

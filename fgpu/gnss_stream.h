@@ -1,0 +1,118 @@
+/* gnss_stream.h - one antenna's stream of satellites' sums: its buffers and satellites, made and unmade, and told.
+ *
+ * For gnss.c and gnss_stream.c only; gnss.h has what the streams are to others.
+ * Threads: as in gnss.h. */
+#ifndef FGPU_GNSS_STREAM_H
+#define FGPU_GNSS_STREAM_H
+
+#include "common/engine/engine.h"
+#include "common/time/timebase.h"
+#include "fgpu/baseband.h"
+#include "fgpu/gnss.h"
+#include "fgpu/gnss_config.h"
+#include "fgpu/gnss_record.h"
+#include "fgpu/gnss_search.h"
+#include "fgpu/gnss_track.h"
+#include "kernels/gnss/gnss_correlate.h"
+#include "kernels/gnss/gnss_quantise.h"
+
+enum { ITEM_TIMESTAMP, ITEM_FENG_ID, ITEM_SUMS, N_ITEMS };
+
+struct gnss_piece_info {
+    uint16_t satellite;
+    uint32_t n_missing;
+};
+
+/* What a chunk makes. */
+struct gnss_buffer {
+    struct outbuf base; /* first */
+    struct gnss_stream *stream;
+    struct gnss_piece *pieces, *device_pieces; /* [const] pinned and device: [max_pieces] */
+    int64_t *sums, *device_sums;               /* [const] pinned and device: [max_pieces][tap][pol][re, im] */
+    struct gnss_level *levels, *device_levels; /* [const] pinned and device: [pol] */
+    struct gnss_piece_info *infos;             /* [const] [max_pieces] */
+    size_t n_pieces;
+    int64_t begin, end; /* numbers of its samples */
+    uint64_t n_present;
+    float scale[N_POLS];
+    bool ends_block;                  /* it has the last samples of a search's block */
+    struct fgpu_gnss_record *records; /* [const] pinned: the payload, [max_pieces] */
+    struct send_heap heap;
+    struct send_group group;
+    struct send_job job;
+};
+
+struct gnss_followed {
+    struct fgpu_gnss_satellite id; /* [const] */
+    const int8_t *table;           /* [const] host */
+    struct fgpu_gnss_track track;
+    int64_t retry_sample;                /* no search before it */
+    struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
+    struct gauge doppler_mhz;            /* thousandths of Hz */
+    struct counter losses, searches;
+    int64_t started_sample;
+    struct sensor stage_sensor, cn0_sensor, doppler_sensor, age_sensor;
+};
+
+struct gnss_stream {
+    struct fgpu_gnss *gnss;
+    const struct fgpu_config_gnss *config; /* [const] */
+    struct fgpu_gnss_sizes sizes;          /* [const] */
+    size_t ant;                            /* [const] */
+    double sample_rate_hz;                 /* [const] */
+    int64_t subsampling, n_taps;           /* [const] */
+    struct fgpu_baseband *baseband;
+    struct device_kernel *quantise, *correlate;
+    const struct kernel *variant;     /* of 'correlate' */
+    int8_t *samples;                  /* device: [pol][pitch_samples][re, im] */
+    int8_t *carrier;                  /* device */
+    int8_t *codes;                    /* device */
+    int32_t *offsets;                 /* device: zeros */
+    struct gnss_satellite *entries;   /* device: [satellite] */
+    int8_t *tables;                   /* host: of all codes */
+    struct gnss_followed *satellites; /* [n_satellites] */
+    struct gnss_buffer *buffers;      /* [FGPU_GNSS_N_BUFFERS] */
+    struct outbuf_pool pool;
+    float scale[N_POLS];
+    bool has_input; /* 'input_samples' has been processed */
+    int64_t input_samples;
+    struct fgpu_gnss_search search;
+    bool is_searching; /* one has begun, whose end has not been seen */
+    bool is_stale;     /* time began again meanwhile */
+    bool fills_block;  /* its last samples are on their way to the host */
+    uint32_t n_collected;
+    int64_t collected_end; /* number of the sample behind those */
+    size_t next_satellite; /* to be searched for */
+    struct send_stream *send;
+    struct send_stream_stats stats;
+    struct counter dropped_heaps, clipped_samples, present_samples, missing_samples;
+};
+
+struct fgpu_gnss {
+    const struct fgpu_config *config;
+    const struct fgpu_layout *layout;
+    struct engine *engine;
+    struct timebase timebase;
+    size_t n_streams;            /* of an antenna */
+    struct gnss_stream *streams; /* [ant][n_streams] */
+    struct fgpu_gnss_searcher *searcher;
+};
+
+/* Words for enum fgpu_gnss_stage. */
+extern const char *const fgpu_gnss_stage_words[];
+
+/* Sums of a piece: [tap][pol][re, im]. */
+#define GNSS_SUMS_OF_PIECE (FGPU_GNSS_N_TAPS * N_POLS * 2)
+
+/* What the correlator is launched with for a buffer, or made with where 'buffer' is NULL. */
+struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *stream,
+                                                      const struct gnss_buffer *buffer);
+
+/* Makes a stream whose 'gnss', 'ant' and 'config' are set and all else is zero.  Returns 0 or negative errno with one
+ * sentence in 'why'. */
+int gnss_stream_init(struct gnss_stream *stream, char *why, size_t why_bytes);
+
+/* After the searcher.  A stream of zeros is accepted. */
+void gnss_stream_fini(struct gnss_stream *stream, struct device *device);
+
+#endif
