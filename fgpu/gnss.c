@@ -217,11 +217,22 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
 {
     struct device_stream *download = s->gnss->engine->download;
 
+    s->n_downloading++;
     outbuf_finish(&b->base, compute, download);
     if (b->n_pieces > 0)
         device_copy(download, b->sums, b->device_sums, b->n_pieces * GNSS_SUMS_OF_PIECE * sizeof(*b->sums));
     device_copy(download, b->levels, b->device_levels, N_POLS * sizeof(*b->levels));
     outbuf_download(&b->base, download);
+}
+
+/* In a replay the loops have all sums, and the results of searches, before the next pieces are made.  Nothing comes back
+ * of a device that has failed. */
+static bool must_wait(const struct gnss_stream *s)
+{
+    const struct fgpu_gnss *gnss = s->gnss;
+
+    return gnss->config->recv.base.pcap_file && (s->n_downloading > 0 || is_search_away(s)) &&
+           device_ok(gnss->engine->c.device);
 }
 
 /* Returns false if it must wait. */
@@ -232,7 +243,7 @@ static bool process(struct gnss_stream *s, struct device_stream *compute, const 
 
     if (s->has_input && s->input_samples == in->timestamp_samples)
         return true;
-    if (s->gnss->config->recv.base.pcap_file && is_search_away(s))
+    if (must_wait(s))
         return false;
     struct gnss_buffer *b = (struct gnss_buffer *)outbuf_take(&s->pool);
     if (!b && may_wait)
@@ -381,6 +392,7 @@ void fgpu_gnss_push(struct outbuf *buffer)
     struct gnss_stream *s = b->stream;
     const int64_t timestamp = b->begin * s->subsampling;
 
+    s->n_downloading--;
     if (b->ends_block) {
         s->fills_block = false;
         fgpu_gnss_search_push(s->gnss->searcher, &s->search);

@@ -8,10 +8,10 @@
  * Missing:   samples whose filter touches a missing packet of either polarisation are zeros, and counted as missing.  A
  *            chunk with more than MAX_RUNS gaps counts as missing from there on.  A chunk without an output buffer is a gap.
  * Scale:     of each polarisation, a power of two; it follows the level slowly (gnss_quantise.h).
- * Replays:   the worker waits for a search, so that a recording gives the same heaps every time.
+ * Replays:   the worker waits for sums and searches, so that a recording gives the same heaps every time.
  * Ownership: as in common/engine/outbuf.h.
  * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of
- *            the buffers, or in a replay the result of a search. */
+ *            the buffers, or in a replay sums or the result of a search. */
 #ifndef FGPU_GNSS_H
 #define FGPU_GNSS_H
 
@@ -35,7 +35,7 @@ int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout 
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
 /* Queues all that an antenna's streams make of an input, 'compute' being its lane's stream.  Returns false if it must
- * wait, for a buffer (only if 'may_wait'; else the input is left out) or for a search of a replay. */
+ * wait, for a buffer (only if 'may_wait'; else the input is left out) or for sums or a search of a replay. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 

@@ -73,6 +73,7 @@ struct gnss_stream {
     struct gnss_followed *satellites; /* [n_satellites] */
     struct gnss_buffer *buffers;      /* [FGPU_GNSS_N_BUFFERS] */
     struct outbuf_pool pool;
+    size_t n_downloading; /* buffers */
     float scale[N_POLS];
     bool has_input; /* 'input_samples' has been processed */
     int64_t input_samples;
