@@ -202,6 +202,12 @@ void fgpu_antenna_flush(struct lane *lane)
 void fgpu_antenna_apply(struct engine *engine, struct command *base)
 {
     struct fgpu_command *command = (struct fgpu_command *)base;
+
+    if (command->gnss.action != FGPU_GNSS_NO_ACTION) {
+        fgpu_gnss_apply(antenna_of(engine->lanes[0])->gnss, &command->gnss);
+        command_answer(engine->channel, base, steady_of(engine));
+        return;
+    }
     struct fgpu_output *output = fgpu_antenna_output(engine->lanes[command->ant], command->output);
 
     if (command->gains)

@@ -10,6 +10,7 @@
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
+#include "fgpu/gnss_control.h"
 #include "fgpu/stream_info.h"
 #include "fgpu/layout.h"
 
@@ -197,7 +198,8 @@ static void on_answer(void *arg, struct command *base)
 {
     struct waiting *w = ((struct fgpu_command *)base)->request;
 
-    w->n_out--;
+    if (w)
+        w->n_out--;
 }
 
 /* The worker has answered or has gains free, or the data's time went back. */
@@ -481,6 +483,39 @@ static void request_resume(struct katcp_call *call, void *arg)
     reply_when_applied(c, waiting);
 }
 
+/* Posts the order; it holds from the next chunk on, and the reply does not wait for that. */
+static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum fgpu_gnss_action action)
+{
+    struct fgpu_gnss_order order;
+
+    if (!fgpu_gnss_order_of_call(c->config, call, action, &order))
+        return;
+    struct fgpu_command *command = (struct fgpu_command *)command_take(c->channel);
+    if (!command) {
+        katcp_fail(call, "too many requests are waiting for the data; try again");
+        return;
+    }
+    command->gnss = order;
+    command->request = NULL;
+    command_post(c->channel, &command->base);
+    katcp_ok(call, 0, NULL);
+}
+
+static void request_gnss_add(struct katcp_call *call, void *arg)
+{
+    request_gnss(call, arg, FGPU_GNSS_ADD);
+}
+
+static void request_gnss_drop(struct katcp_call *call, void *arg)
+{
+    request_gnss(call, arg, FGPU_GNSS_DROP);
+}
+
+static void request_gnss_steer(struct katcp_call *call, void *arg)
+{
+    request_gnss(call, arg, FGPU_GNSS_STEER);
+}
+
 static const struct katcp_request requests[] = {
     {"gain",
      "Sets the gains of an input, or says them.\n"
@@ -507,6 +542,21 @@ static const struct katcp_request requests[] = {
      "that "
      "waited go back; a stream that does not wait goes on as it was.",
      1, INT_MAX, request_resume, 0, TIMEOUT_S},
+    {"gnss-add",
+     "Searches for a satellite that was dropped, and follows it again.\n"
+     "?gnss-add STREAM SATELLITE [ANTENNA]\n"
+     "STREAM is the name of one of 'gnss', SATELLITE one of the configuration, as L1CA-7; without ANTENNA all do.",
+     2, 3, request_gnss_add, 0, TIMEOUT_S},
+    {"gnss-drop",
+     "Neither searches for a satellite nor follows it.\n"
+     "?gnss-drop STREAM SATELLITE [ANTENNA]\n"
+     "As for ?gnss-add.",
+     2, 3, request_gnss_drop, 0, TIMEOUT_S},
+    {"gnss-steer",
+     "Follows a satellite from where it is known to be, without a search.\n"
+     "?gnss-steer STREAM SATELLITE ANTENNA TIMESTAMP CODE DOPPLER\n"
+     "CODE is the code's phase in chips at the ADC sample TIMESTAMP, to a quarter of a chip; DOPPLER in Hz.",
+     6, 6, request_gnss_steer, 0, TIMEOUT_S},
 };
 
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device)

@@ -90,7 +90,8 @@ static void quantise(struct gnss_stream *s, struct device_stream *compute, struc
 
 static bool wants_search(const struct gnss_followed *sat, int64_t sample)
 {
-    return sat->id.config->acquire && sat->track.stage == FGPU_GNSS_SEARCH && sample >= sat->retry_sample;
+    return sat->id.config->acquire && !sat->is_dropped && sat->track.stage == FGPU_GNSS_SEARCH &&
+           sample >= sat->retry_sample;
 }
 
 /* Begins the search for the next satellite that is not followed. */
@@ -130,8 +131,8 @@ static void end_search(struct gnss_stream *s, int64_t sample)
 
     s->is_searching = false;
     s->search.state = FGPU_GNSS_SEARCH_IDLE;
-    if (sat->track.stage != FGPU_GNSS_SEARCH)
-        return; /* steered meanwhile */
+    if (sat->track.stage != FGPU_GNSS_SEARCH || sat->is_dropped)
+        return; /* steered or dropped meanwhile */
     if (is_found) {
         fgpu_gnss_track_start(&sat->track, &s->search.found);
         sat->started_sample = sample;
@@ -297,6 +298,52 @@ void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant)
         s->is_stale = true;
         s->n_collected = 0;
     }
+}
+
+/* ---- Orders ------------------------------------------------------------------------------------------------------ */
+
+/* Follows what an ADC sample has, moved to the nearest complex sample.  The signal in a complex sample is that of the
+ * middle of its filter. */
+static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
+{
+    const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
+    const int64_t turns = floor_div(s->input_samples - order->timestamp_samples + wrap / 2, wrap);
+    const double delay_samples = (double)(s->n_taps - 1) / 2;
+    const int64_t timestamp = order->timestamp_samples + turns * wrap;
+    const int64_t sample = floor_div(timestamp - (int64_t)delay_samples, s->subsampling);
+    const double later_s =
+        ((double)(sample * s->subsampling - timestamp) + delay_samples) / s->sample_rate_hz / (double)s->subsampling;
+    const struct gnss_signal_facts *facts = gnss_signal_facts(sat->id.signal);
+    const double chips =
+        order->code_chips + later_s * facts->chip_rate_hz * (1 + order->doppler_hz / facts->carrier_hz);
+    const double phase = chips - floor(chips / facts->n_chips) * facts->n_chips;
+    const struct fgpu_gnss_acquisition acquisition = {
+        .sample = sample,
+        .code_subchips = phase < facts->n_chips ? phase * sat->track.chip_subchips : 0,
+        .doppler_hz = order->doppler_hz,
+    };
+
+    fgpu_gnss_track_start(&sat->track, &acquisition);
+    sat->started_sample = sample;
+}
+
+static void apply(struct gnss_stream *s, const struct fgpu_gnss_order *order)
+{
+    struct gnss_followed *sat = &s->satellites[order->satellite];
+
+    sat->is_dropped = order->action == FGPU_GNSS_DROP;
+    sat->retry_sample = INT64_MIN;
+    if (order->action == FGPU_GNSS_DROP)
+        fgpu_gnss_track_stop(&sat->track);
+    else if (order->action == FGPU_GNSS_STEER)
+        steer(s, sat, order);
+}
+
+void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order)
+{
+    for (size_t ant = 0; ant < gnss->layout->n_ants; ant++)
+        if (order->ant == ant || order->ant == FGPU_GNSS_ALL_ANTENNAS)
+            apply(&gnss->streams[ant * gnss->n_streams + order->stream], order);
 }
 
 /* ---- Downloaded -------------------------------------------------------------------------------------------------- */

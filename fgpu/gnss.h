@@ -25,6 +25,18 @@ struct engine;
 struct fgpu_gnss;
 struct outbuf;
 
+enum fgpu_gnss_action { FGPU_GNSS_NO_ACTION, FGPU_GNSS_ADD, FGPU_GNSS_DROP, FGPU_GNSS_STEER };
+
+#define FGPU_GNSS_ALL_ANTENNAS SIZE_MAX
+
+/* A request about a satellite (gnss_control.h). */
+struct fgpu_gnss_order {
+    enum fgpu_gnss_action action;
+    size_t ant, stream, satellite; /* 'ant' may be FGPU_GNSS_ALL_ANTENNAS */
+    int64_t timestamp_samples;     /* of an ADC sample, modulo 2^48, that has the code phase below; of STEER only */
+    double code_chips, doppler_hz;
+};
+
 /* Makes the streams of all antennas, and the thread that searches; the engine has its senders already.  Without a stream
  * in the configuration '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in
  * 'why'. */
@@ -41,6 +53,9 @@ bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream 
 
 /* The antenna's next input begins anew, wherever in time it is: all satellites are lost. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
+
+/* Holds from the next input on. */
+void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order);
 
 /* Whether a buffer is one of these streams. */
 bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer);

@@ -46,6 +46,7 @@ struct gnss_followed {
     struct fgpu_gnss_satellite id; /* [const] */
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
+    bool is_dropped;                     /* neither searched for nor followed */
     int64_t retry_sample;                /* no search before it */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */

@@ -109,6 +109,7 @@ bool fgpu_settings_post_gains(struct fgpu_settings *s, size_t ant, size_t output
     if (!gains)
         return false;
     struct fgpu_command *command = (struct fgpu_command *)command_take(channel);
+    command->gnss.action = FGPU_GNSS_NO_ACTION;
     command->ant = ant;
     command->output = output;
     command->gains = gains;

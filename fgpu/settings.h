@@ -19,6 +19,7 @@
 #include "common/engine/command.h"
 #include "fgpu/config.h"
 #include "fgpu/delay.h"
+#include "fgpu/gnss.h"
 #include "fgpu/output.h"
 
 #include <stdbool.h>
@@ -31,6 +32,7 @@ struct fgpu_settings;
  * command takes them back to the output, which says when they are free again (output.h). */
 struct fgpu_command {
     struct command base; /* first */
+    struct fgpu_gnss_order gnss; /* where it has an action, nothing below is used */
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
     struct fgpu_delays delays; /* with 'gains': not used */

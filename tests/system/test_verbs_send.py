@@ -139,12 +139,13 @@ RUN = 256  # packets, of which the pace is looked at
 
 
 def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
-    """Two antennas and two outputs, over a capture: nothing is lost, whatever the pace."""
+    """Two antennas and two outputs, over a capture: nothing is lost, whatever the pace.  Descriptors come again after a
+    minute first, which no run takes."""
     config = scenario.fgpu_config(
         [{"channels": 64, "gain": 0.4, "substreams": 4},
-         {"channels": 256, "gain": 0.4, "spectra_per_heap": 32, "taps": 4, "substreams": 1}], feng_ids=(2, 0),
+         {"channels": 256, "gain": 0.4, "spectra_per_heap": 32, "taps": 4, "substreams": 1}], feng_ids=(19, 11),
         time={"adc_sample_rate": RATE}, recv={"packet_samples": 512, "chunk_samples": 8192},
-        send={"packet_payload": 1024, "threads": n_threads, "rate_factor": rate_factor} | send)
+        send={"array_size": 24, "packet_payload": 1024, "threads": n_threads, "rate_factor": rate_factor} | send)
     source = work / "fgpu.in.pcap"
     harness.write_heaps(source, scenario.digitiser_heaps(config, scenario.noise(rng, 2, 8192 * n_chunks, 10), 2**40))
     config["recv"]["pcap_file"] = str(source)
