@@ -134,7 +134,7 @@ static void choose_pieces(struct work *w, uint32_t n_samples)
 static void work_init(struct work *w, size_t size)
 {
     uint32_t n_ants = sizes[size].n_ants, n_inputs = n_ants * N_POLS;
-    uint64_t pitch = (sizes[size].n_samples + 2 * MAX_OFFSET + random_below(9) + 1) / 2 * 2;
+    uint64_t pitch = (sizes[size].n_samples + 2 * MAX_OFFSET + random_below(17) + 7) / 8 * 8;
 
     *w = (struct work){.n_satellites = sizes[size].n_satellites, .n_integrations = 1 + (uint32_t)random_below(3)};
     w->args = (struct gnss_correlate_args){.pitch_samples = pitch,
@@ -343,7 +343,7 @@ static void largest_init(struct work *w, uint32_t n_samples)
 {
     work_init(w, 0);
     free(w->samples);
-    w->args.pitch_samples = n_samples + (n_samples & 1);
+    w->args.pitch_samples = (n_samples + 7) / 8 * 8;
     w->args.max_samples = n_samples;
     w->n_samples = w->args.pitch_samples * N_POLS;
     w->args.samples = w->samples = malloc(2 * w->n_samples);
@@ -393,16 +393,16 @@ static void run_cuda(struct test_device *d, const struct kernel *variant, const 
     size_t sums_bytes = (w->n_sums + 2) * sizeof(*sums);
     int64_t *to = test_copy_in(d, w->sums, sums_bytes);
 
-    gnss_correlate_constants(variant, &args, constants);
+    gnss_correlate_constants(variant, &args, device_shared_bytes(d->device), constants);
     test_kernel(d, variant, constants, GNSS_CORRELATE_N_CONSTANTS);
-    args.samples = test_keep(d, test_upload(d, w->samples, 2 * w->n_samples, 2 * w->n_samples + GNSS_SPARE_BYTES));
+    args.samples = test_copy_in(d, w->samples, 2 * w->n_samples);
     args.carrier = test_copy_in(d, w->carrier, sizeof(w->carrier));
     args.codes = test_copy_in(d, w->codes, w->n_codes);
     args.satellites = test_copy_in(d, w->satellites, w->n_satellites * sizeof(*w->satellites));
     args.offsets = test_copy_in(d, w->offsets, w->n_satellites * args.n_ants * sizeof(*w->offsets));
     args.pieces = test_copy_in(d, w->pieces, args.n_pieces * sizeof(*w->pieces));
     args.sums = to + 1;
-    test_launch(d, gnss_correlate_grid(variant, &args), &args);
+    test_launch(d, gnss_correlate_grid(variant, &args, device_shared_bytes(d->device)), &args);
     test_download(d, sums, to, sums_bytes);
 }
 
