@@ -169,11 +169,12 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* of a block */
 
-#define MMA_MIN_ANTS       8   /* 16 inputs, the rows of a tile */
-#define MMA_MAX_TILES      4   /* of a block: MMA_ANTS */
-#define MMA_WARP_TILES     1   /* of a warp, where they are a divisor */
-#define MMA_WARPS          4   /* pieces that go at a time, times their tiles of columns */
-#define MMA_SPREAD_SAMPLES 256 /* that windows have for differences of offsets, before a slice has two chunks */
+#define MMA_MAX_WINDOW     1312 /* of an antenna in a block: small arrays have several blocks on a multiprocessor */
+#define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
+#define MMA_MAX_TILES      4    /* of a block: MMA_ANTS */
+#define MMA_WARP_TILES     1    /* of a warp, where they are a divisor */
+#define MMA_WARPS          4    /* pieces that go at a time, times their tiles of columns */
+#define MMA_SPREAD_SAMPLES 256  /* that windows have for differences of offsets, before a slice has two chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
@@ -183,7 +184,8 @@ const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 /* The shape of gnss_correlate_mma. */
 struct shape {
     uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block and of a warp; blocks */
-    uint32_t satellites, slice_samples, window_samples;
+    uint32_t n_pieces, satellites;              /* that a block goes through, and that go at a time */
+    uint32_t slice_samples, window_samples;
 };
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
@@ -208,13 +210,15 @@ static struct shape shape_of(const struct gnss_correlate_args *args, size_t shar
     for (uint32_t tiles = MMA_MAX_TILES; tiles > 0 && shape.slice_samples == 0; tiles--) {
         shape.row_blocks = divide_up(n_tiles, tiles);
         shape.row_tiles = divide_up(n_tiles, shape.row_blocks);
-        size_t room = (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles * 2);
+        size_t room =
+            least(MMA_MAX_WINDOW, (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles * 2));
         shape.window_samples = (uint32_t)(room - 32) / 64 * 64 + 32;
         for (uint32_t n_chunks = 2; n_chunks > 0 && shape.slice_samples == 0; n_chunks--)
             if (n_chunks * MMA_CHUNK_SAMPLES + MMA_SPREAD_SAMPLES / (3 - n_chunks) <= shape.window_samples)
                 shape.slice_samples = n_chunks * MMA_CHUNK_SAMPLES;
     }
     assert(shape.slice_samples);
+    shape.n_pieces = MMA_PIECES * shape.row_tiles / MMA_MAX_TILES;
     shape.warp_tiles = shape.row_tiles % MMA_WARP_TILES ? 1 : MMA_WARP_TILES;
     return shape;
 }
@@ -236,7 +240,8 @@ void gnss_correlate_constants(const struct kernel *variant, const struct gnss_co
     constants[3] = (struct kernel_constant){"ROW_TILES", shape.row_tiles};
     constants[4] = (struct kernel_constant){"WARP_TILES", shape.warp_tiles};
     constants[5] = (struct kernel_constant){"SATELLITES", shape.satellites};
-    constants[6] = (struct kernel_constant){"WINDOW_SAMPLES", shape.window_samples};
+    constants[6] = (struct kernel_constant){"N_PIECES", shape.n_pieces};
+    constants[7] = (struct kernel_constant){"WINDOW_SAMPLES", shape.window_samples};
 }
 
 static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_t shared_bytes)
@@ -244,7 +249,7 @@ static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_
     struct shape shape = shape_of(args, shared_bytes);
 
     return (struct kernel_grid){.blocks = {divide_up(args->max_samples, shape.slice_samples),
-                                           divide_up(args->n_pieces, MMA_PIECES), shape.row_blocks},
+                                           divide_up(args->n_pieces, shape.n_pieces), shape.row_blocks},
                                 .threads = threads_of(&shape),
                                 .shared_bytes = 16 * shape.row_tiles * shape.window_samples * 2 +
                                                 columns_bytes(&shape, args->n_taps)};

@@ -106,7 +106,7 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
 /* Constants of a variant's compilation, and the shape of its launch, on a device with so much shared memory. */
-#define GNSS_CORRELATE_N_CONSTANTS 7
+#define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);
 struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args,

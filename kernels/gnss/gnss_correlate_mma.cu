@@ -1,6 +1,6 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
- * A block has a slice of time of MMA_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared memory
+ * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared memory
  * once: of each antenna a window that has what its pieces ask for.  Pieces whose windows are too far apart go one behind the
  * other, each with windows of its own.
  * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make the
@@ -15,8 +15,9 @@
  *          the windows an odd multiple of 64 bytes, so they are in different banks, wherever the antenna's samples begin.
  * Sums:    int32 for a slice; each warp adds them to the 64 bits of the integration.
  *
- * Constants: N_TAPS; N_THREADS, 32 for each piece and WARP_TILES tiles; SLICE_SAMPLES, a multiple of MMA_CHUNK_SAMPLES of which
- * int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; WINDOW_SAMPLES, 32 and a multiple of 64. */
+ * Constants: N_TAPS; N_THREADS, 32 for each of SATELLITES and WARP_TILES tiles; SLICE_SAMPLES, a multiple of
+ * MMA_CHUNK_SAMPLES of which int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; N_PIECES, at
+ * most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 and 32 more. */
 #include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
@@ -57,28 +58,43 @@ static __device__ __forceinline__ struct mma_head *head(void)
 
 /* ---- Replicas ----------------------------------------------------------------------------------------------------- */
 
-/* The next four samples of a thread, and the step from them to the four behind them. */
+/* The replica of a thread: its next four samples, and the steps from one to the next and to the four behind them. */
 struct quads {
-    uint64_t code, code_jump, carrier, carrier_jump;
+    uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
+    uint64_t length, rests[N_TAPS]; /* from a tap to the end of the table */
+    uint32_t n_subchips;
+    const int8_t *table;
 };
 
-static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot &slot, uint32_t first)
+static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot &slot, const int8_t *codes, uint32_t first)
 {
     const uint32_t n_subchips = slot.satellite.n_subchips;
+    struct quads q;
 
-    return {gnss_code_at(slot.piece.code_phase, slot.piece.code_step, first, n_subchips),
-            gnss_code_at(0, slot.piece.code_step, 4 * MAKERS, n_subchips),
-            slot.piece.carrier_phase + first * slot.piece.carrier_step, 4 * MAKERS * slot.piece.carrier_step};
+    q.code_step = slot.piece.code_step;
+    q.code = gnss_code_at(slot.piece.code_phase, q.code_step, first, n_subchips);
+    q.code_jump = gnss_code_at(0, q.code_step, 4 * MAKERS, n_subchips);
+    q.carrier_step = slot.piece.carrier_step;
+    q.carrier = slot.piece.carrier_phase + first * q.carrier_step;
+    q.carrier_jump = 4 * MAKERS * q.carrier_step;
+    q.length = gnss_code_length(n_subchips);
+#pragma unroll
+    for (int tap = 0; tap < N_TAPS; tap++)
+        q.rests[tap] = q.length - slot.satellite.taps[tap];
+    q.n_subchips = n_subchips;
+    q.table = codes + slot.satellite.table;
+    return q;
 }
 
-/* Levels of four samples from a code phase on, which wraps once in them at most. */
-static __device__ __forceinline__ void levels_of(const int8_t *table, uint32_t n_subchips, uint64_t phase, uint64_t step,
-                                                 int (&levels)[4])
+/* Levels of a tap.  The code phase wraps once in four samples at most. */
+static __device__ __forceinline__ void levels_of(const struct quads &q, int tap, int (&levels)[4])
 {
+    const uint64_t phase = q.code - q.rests[tap] + (q.code < q.rests[tap] ? q.length : 0);
+
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        const uint32_t at = (uint32_t)((phase + i * step) >> 32) >> (GNSS_CODE_BITS - 32);
-        levels[i] = __ldg(table + min(at, at - n_subchips));
+        const uint32_t at = (uint32_t)((phase + i * q.code_step) >> 32) >> (GNSS_CODE_BITS - 32);
+        levels[i] = __ldg(q.table + min(at, at - q.n_subchips));
     }
 }
 
@@ -99,81 +115,90 @@ static __device__ __forceinline__ void write_columns(const int (&levels)[4], con
 }
 
 /* Writes four samples of the replica to the columns; zeros for those that are not there. */
-static __device__ __forceinline__ void write_quad(const struct mma_slot &slot, const struct quads &quads,
-                                                  const int8_t *table, uint32_t n_there, uint8_t *to)
+static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
 {
-    const uint64_t length = gnss_code_length(slot.satellite.n_subchips), step = slot.piece.code_step;
-    int carrier[4], turned[4], levels[4];
+    int carrier[4], turned[4], levels[N_TAPS][4];
 
 #pragma unroll
+    for (int tap = 0; tap < N_TAPS; tap++)
+        levels_of(q, tap, levels[tap]);
+#pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
-        const uint64_t phase = quads.carrier + i * slot.piece.carrier_step;
+        const uint64_t phase = q.carrier + i * q.carrier_step;
         carrier[i] = head()->carrier[i < n_there ? (uint32_t)(phase >> (64 - GNSS_CARRIER_BITS)) : GNSS_CARRIER_ENTRIES];
         turned[i] = (int)((uint32_t)carrier[i] << 16) - ((carrier[i] + (1 << 15)) >> 16);
     }
 #pragma unroll
-    for (int tap = 0; tap < N_TAPS; tap++) {
-        levels_of(table, slot.satellite.n_subchips, gnss_code_add(quads.code, slot.satellite.taps[tap], length), step,
-                  levels);
-        write_columns(levels, carrier, turned, to + 2 * tap * COLUMN_BYTES);
-    }
+    for (int tap = 0; tap < N_TAPS; tap++)
+        write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
 /* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep what is
  * there; their sums are dropped. */
-static __device__ __forceinline__ void make_chunk(const struct mma_slot &slot, const int8_t *table, uint32_t thread,
-                                                  uint32_t n_samples, struct quads &quads, uint8_t *columns)
+static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples, uint8_t *columns)
 {
     if (thread >= MAKERS)
         return;
-#pragma unroll
+#pragma unroll 1
     for (int round = 0; round < ROUNDS; round++) {
         const uint32_t at = 4 * (thread + round * MAKERS);
-        write_quad(slot, quads, table, n_samples - min(at, n_samples), columns + 2 * at);
-        quads.code = gnss_code_add(quads.code, quads.code_jump, gnss_code_length(slot.satellite.n_subchips));
-        quads.carrier += quads.carrier_jump;
+        write_quad(q, n_samples - min(at, n_samples), columns + 2 * at);
+        q.code = gnss_code_add(q.code, q.code_jump, q.length);
+        q.carrier += q.carrier_jump;
     }
 }
 
 /* ---- Products ----------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: where its run of words of 16 bytes begins, and how many samples before the run's first. */
+/* A row of a lane: where its run of words of 16 bytes begins, and how many samples before the run's first.  Words go through
+ * three steps, each of which needs the next word of the one before: they are moved by 4 samples, by 2 and by 1, or not.
+ * Words that are on their way stay from one eight samples to the next.
+ * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are the limit. */
 struct row {
     const uint4 *words;
-    bool skips_4, skips_2;
-    uint32_t shift;
-    uint32_t w[8]; /* two words of 16 bytes; the second is the next */
+    uint32_t by_4, not_by_4, shift;
+    bool by_2;
+    uint32_t read[2], moved_4, moved_2; /* the latest: the last two read */
 };
+
+static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
+{
+    return word * row.not_by_4 + next_but_one * row.by_4;
+}
 
 static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_block, uint32_t sample)
 {
     row.words = (const uint4 *)(windows() + in_block * WINDOW_BYTES) + sample / 8 + threadIdx.x % 4 * MMA_RUN;
-    row.skips_4 = sample & 4;
-    row.skips_2 = sample & 2;
+    row.by_4 = opaque(sample / 4 % 2);
+    row.not_by_4 = opaque(row.by_4 ^ 1);
+    row.by_2 = sample & 2;
     row.shift = sample % 2 * 16;
     const uint4 first = row.words[0];
-    row.w[4] = first.x, row.w[5] = first.y, row.w[6] = first.z, row.w[7] = first.w;
+    row.read[0] = first.z;
+    row.read[1] = first.w;
+    row.moved_4 = move_4(row, first.y, first.w);
+    row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
 }
 
 /* The i-th eight samples of the run. */
 static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
 {
     const uint4 next = row.words[i + 1];
-    uint32_t by_4[6], by_2[5];
+    uint32_t w[8] = {row.moved_2, row.moved_4, row.read[0], row.read[1], next.x, next.y, next.z, next.w};
 
 #pragma unroll
-    for (int k = 0; k < 4; k++)
-        row.w[k] = row.w[k + 4];
-    row.w[4] = next.x, row.w[5] = next.y, row.w[6] = next.z, row.w[7] = next.w;
+    for (int k = 2; k < 6; k++)
+        w[k] = move_4(row, w[k], w[k + 2]);
 #pragma unroll
-    for (int k = 0; k < 6; k++)
-        by_4[k] = row.skips_4 ? row.w[k + 2] : row.w[k];
-#pragma unroll
-    for (int k = 0; k < 5; k++)
-        by_2[k] = row.skips_2 ? by_4[k + 1] : by_4[k];
+    for (int k = 1; k < 5; k++)
+        w[k] = row.by_2 ? w[k + 1] : w[k];
 #pragma unroll
     for (int k = 0; k < 4; k++)
-        words[k] = __funnelshift_r(by_2[k], by_2[k + 1], row.shift);
+        words[k] = __funnelshift_r(w[k], w[k + 1], row.shift);
+    row.moved_2 = w[4];
+    row.moved_4 = w[5];
+    row.read[0] = w[6];
+    row.read[1] = w[7];
 }
 
 /* Multiplies a chunk of the warp's rows with all columns. */
@@ -329,7 +354,6 @@ static __device__ __forceinline__ void correlate_slot(const struct gnss_correlat
     const uint32_t lane = threadIdx.x % 32, piece_warp = threadIdx.x / 32 % PIECE_WARPS;
     const uint32_t thread = piece_warp * 32 + lane, satellite = threadIdx.x / 32 / PIECE_WARPS;
     const uint32_t n_samples = slot ? slot->end - slot->from : 0;
-    const int8_t *table = slot ? args.codes + slot->satellite.table : NULL;
     int sums[WARP_TILES][COLUMN_TILES][4] = {};
     uint32_t in_block[WARP_ROWS], samples[WARP_ROWS]; /* of the lane's rows: the row, and where in the window it begins */
     struct quads quads;
@@ -341,11 +365,11 @@ static __device__ __forceinline__ void correlate_slot(const struct gnss_correlat
         samples[i] = slot ? (uint32_t)(slot->begins[in_block[i] / 2] - begin) : 0;
     }
     if (slot)
-        quads = quads_begin(*slot, slot->from + 4 * thread);
+        quads = quads_begin(*slot, args.codes, slot->from + 4 * thread);
     for (uint32_t at = 0; at < SLICE_SAMPLES; at += MMA_CHUNK_SAMPLES, buffer ^= 1) {
         uint8_t *columns = columns_of(buffer, satellite);
         if (at < n_samples)
-            make_chunk(*slot, table, thread, n_samples - at, quads, columns);
+            make_chunk(quads, thread, n_samples - at, columns);
         if (at == 0)
             copies_wait<1>();
         else
@@ -367,8 +391,8 @@ static __device__ __forceinline__ void correlate_slot(const struct gnss_correlat
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(const struct gnss_correlate_args args)
 {
-    const struct gnss_piece *pieces = args.pieces + blockIdx.y * MMA_PIECES;
-    const uint32_t n_pieces = min(args.n_pieces - blockIdx.y * MMA_PIECES, (uint32_t)MMA_PIECES);
+    const struct gnss_piece *pieces = args.pieces + blockIdx.y * N_PIECES;
+    const uint32_t n_pieces = min(args.n_pieces - blockIdx.y * N_PIECES, (uint32_t)N_PIECES);
     const struct span span = span_of(pieces, n_pieces);
     uint32_t buffer = 0;
 
