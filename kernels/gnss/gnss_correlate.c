@@ -248,6 +248,7 @@ static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_
 {
     struct shape shape = shape_of(args, shared_bytes);
 
+    assert(args->pitch_samples % 8 == 0 && (uintptr_t)args->samples % 16 == 0);
     return (struct kernel_grid){.blocks = {divide_up(args->max_samples, shape.slice_samples),
                                            divide_up(args->n_pieces, shape.n_pieces), shape.row_blocks},
                                 .threads = threads_of(&shape),

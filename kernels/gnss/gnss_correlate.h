@@ -28,10 +28,11 @@
  *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
  *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
  *            gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8.
- * Order:     gnss_correlate_mma takes 16 pieces together, from the first on, and the same slices of time of all of them.
- *            It reads samples once for pieces that are there in a slice and whose offsets differ by about 400 samples at most,
- *            so it runs fast if pieces of the same time follow each other.  All pieces are done at any order.
- *            'max_samples' may be the time that a launch's pieces span; then a slice is a block of its own.
+ * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast where pieces of the same time follow
+ *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first' on.
+ *            It reads samples once for pieces whose begins differ by at most 450 samples at each antenna; less on GPUs
+ *            with less shared memory.  'max_samples' is best the time that pieces of a block span: then each block has
+ *            one slice.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
  *            with few antennas the look-up of levels.  CUDA: about 30 instructions a sample and satellite; the variant
  *            for arrays: instructions that move samples within registers, and reads of shared memory.

@@ -1,23 +1,23 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
- * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared memory
- * once: of each antenna a window that has what its pieces ask for.  Pieces whose windows are too far apart go one behind the
- * other, each with windows of its own.
- * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make the
- * replica of a chunk for all taps, as two columns of bytes for each tap; then they multiply the inputs' samples with them.
- * A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of (x + iy) (a - ib).
- * There are two chunks of columns, so that a barrier of the block for each chunk is enough.
+ * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared
+ * memory once: of each antenna a window that has what its pieces ask for.  Pieces whose begins are too far apart go one
+ * behind the other, each with windows of its own.
+ * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
+ * the replica of a chunk for all taps, as two columns of bytes for each tap; then they multiply the inputs' samples with
+ * them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
+ * (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block a chunk is enough.
  *
- * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows of
- *          each tile, MMA_RUN words of 16 bytes and one more.  They begin anywhere, so each row's words are moved by 0, 2,
- *          or 4 samples and then 1: its lanes select words.  The four lanes of a row have the four quarters of the chunk.
- * Banks:   eight lanes read 128 bytes at a time: four runs of an antenna's two polarisations.  MMA_RUN is odd and a row of
- *          the windows an odd multiple of 64 bytes, so they are in different banks, wherever the antenna's samples begin.
+ * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
+ *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the chunk,
+ *          and a column's samples are in the same order.
+ * Banks:   eight lanes read 128 bytes at a time: a word of four runs, of both polarisations of an antenna.  MMA_RUN is
+ *          odd and a row of the windows an odd multiple of 64 bytes, so banks differ wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds them to the 64 bits of the integration.
  *
  * Constants: N_TAPS; N_THREADS, 32 for each of SATELLITES and WARP_TILES tiles; SLICE_SAMPLES, a multiple of
- * MMA_CHUNK_SAMPLES of which int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; N_PIECES, at
- * most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 and 32 more. */
+ * MMA_CHUNK_SAMPLES of which int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; N_PIECES,
+ * at most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 and 32 more. */
 #include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
@@ -66,7 +66,8 @@ struct quads {
     const int8_t *table;
 };
 
-static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot &slot, const int8_t *codes, uint32_t first)
+static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot &slot, const int8_t *codes,
+                                                           uint32_t first)
 {
     const uint32_t n_subchips = slot.satellite.n_subchips;
     struct quads q;
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void levels_of(const struct quads &q, int tap,
     }
 }
 
-/* Writes both columns of a tap.  Low bytes of products are signed: 2^15 keeps the lower half from borrowing of the upper. */
+/* Writes both columns of a tap.  2^15 keeps a lower half below 0 from borrowing of the upper one. */
 static __device__ __forceinline__ void write_columns(const int (&levels)[4], const int (&carrier)[4],
                                                      const int (&turned)[4], uint8_t *to)
 {
@@ -125,7 +126,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         const uint64_t phase = q.carrier + i * q.carrier_step;
-        carrier[i] = head()->carrier[i < n_there ? (uint32_t)(phase >> (64 - GNSS_CARRIER_BITS)) : GNSS_CARRIER_ENTRIES];
+        carrier[i] =
+            head()->carrier[i < n_there ? (uint32_t)(phase >> (64 - GNSS_CARRIER_BITS)) : GNSS_CARRIER_ENTRIES];
         turned[i] = (int)((uint32_t)carrier[i] << 16) - ((carrier[i] + (1 << 15)) >> 16);
     }
 #pragma unroll
@@ -135,7 +137,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
 
 /* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep what is
  * there; their sums are dropped. */
-static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples, uint8_t *columns)
+static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
+                                                  uint8_t *columns)
 {
     if (thread >= MAKERS)
         return;
@@ -150,10 +153,10 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
 
 /* ---- Products ----------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: where its run of words of 16 bytes begins, and how many samples before the run's first.  Words go through
- * three steps, each of which needs the next word of the one before: they are moved by 4 samples, by 2 and by 1, or not.
- * Words that are on their way stay from one eight samples to the next.
- * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are the limit. */
+/* A row of a lane: its run of words of 16 bytes, which begins 0 to 7 samples before the samples that are wanted.  Words go
+ * through three steps: they are moved by 4 samples, by 2 and by 1, or not.  Each step needs the next words of the one
+ * before; those stay here from one eight samples to the next.
+ * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are busy. */
 struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
@@ -315,8 +318,8 @@ static __device__ __forceinline__ struct span span_of(const struct gnss_piece *p
 }
 
 /* Fills the slots with the pieces that have samples of [time, time + SLICE_SAMPLES). */
-static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_args &args, const struct gnss_piece *pieces,
-                                                  uint32_t n, int64_t time)
+static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_args &args,
+                                                  const struct gnss_piece *pieces, uint32_t n, int64_t time)
 {
     const uint32_t lane = threadIdx.x % 32, first_ant = blockIdx.z * N_ANTS;
     const struct gnss_piece &piece = pieces[min(lane, n - 1)];
@@ -348,14 +351,16 @@ static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_ar
 }
 
 /* Adds the slot's samples that the block has; 'slot' is NULL in warps that have none.  The windows are on their way. */
-static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args, const struct mma_slot *slot,
-                                                      const struct window &window, uint32_t &buffer)
+static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args,
+                                                      const struct mma_slot *slot, const struct window &window,
+                                                      uint32_t &buffer)
 {
     const uint32_t lane = threadIdx.x % 32, piece_warp = threadIdx.x / 32 % PIECE_WARPS;
     const uint32_t thread = piece_warp * 32 + lane, satellite = threadIdx.x / 32 / PIECE_WARPS;
     const uint32_t n_samples = slot ? slot->end - slot->from : 0;
     int sums[WARP_TILES][COLUMN_TILES][4] = {};
-    uint32_t in_block[WARP_ROWS], samples[WARP_ROWS]; /* of the lane's rows: the row, and where in the window it begins */
+    uint32_t in_block[WARP_ROWS],
+        samples[WARP_ROWS]; /* of the lane's rows: the row, and where in the window it begins */
     struct quads quads;
 
 #pragma unroll
@@ -397,8 +402,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(co
     uint32_t buffer = 0;
 
     for (uint32_t i = threadIdx.x; i <= GNSS_CARRIER_ENTRIES; i += N_THREADS)
-        head()->carrier[i] =
-            i < GNSS_CARRIER_ENTRIES ? args.carrier[2 * i] + args.carrier[2 * i + 1] * (1 << 16) : 0;
+        head()->carrier[i] = i < GNSS_CARRIER_ENTRIES ? args.carrier[2 * i] + args.carrier[2 * i + 1] * (1 << 16) : 0;
     for (int64_t time = span.begin + blockIdx.x * SLICE_SAMPLES; time < span.end; time += gridDim.x * SLICE_SAMPLES) {
         fill_slots(args, pieces, n_pieces, time);
         for (uint32_t at = 0, to; at < head()->n_slots; at = to) {
