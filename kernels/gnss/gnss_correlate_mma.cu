@@ -4,13 +4,13 @@
  * memory once: of each antenna a window that has what its pieces ask for.  Pieces whose begins are too far apart go one
  * behind the other, each with windows of its own.
  * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
- * the replica of a chunk for all taps, as two columns of bytes for each tap; then they multiply the inputs' samples with
+ * the replica of a chunk for all taps, two columns of bytes for each tap; then they multiply the inputs' samples with
  * them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
  * (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block a chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
- *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the chunk,
- *          and a column's samples are in the same order.
+ *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the
+ *          chunk, and a column's samples are in the same order.
  * Banks:   eight lanes read 128 bytes at a time: a word of four runs, of both polarisations of an antenna.  MMA_RUN is
  *          odd and a row of the windows an odd multiple of 64 bytes, so banks differ wherever the samples begin.
  * Sums:    int32 for a slice; each warp adds them to the 64 bits of the integration.
@@ -32,7 +32,7 @@
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
 #define WARP_ROWS     (2 * WARP_TILES) /* of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
-#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* of the threads that make quads */
+#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* to make a chunk's quads */
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
 
@@ -153,9 +153,9 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
 
 /* ---- Products ----------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: its run of words of 16 bytes, which begins 0 to 7 samples before the samples that are wanted.  Words go
- * through three steps: they are moved by 4 samples, by 2 and by 1, or not.  Each step needs the next words of the one
- * before; those stay here from one eight samples to the next.
+/* A row of a lane: its run of words of 16 bytes, which begins 0 to 7 samples before the samples that are wanted.  Words
+ * go through three steps: they are moved by 4 samples, by 2 and by 1, or not.  Each step needs the next words of the
+ * one before; those stay here from one eight samples to the next.
  * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are busy. */
 struct row {
     const uint4 *words;
