@@ -9,6 +9,7 @@
 
 #include "common/base/units.h"
 #include "kernels/gnss/gnss_codes.h"
+#include "kernels/gnss/gnss_mma.h"
 #include "kernels/util/clones.h"
 
 #include <assert.h>
@@ -166,45 +167,104 @@ const struct kernel gnss_correlate_mma_kernel = {
 /* ---- The CUDA variants ------------------------------------------------------------------------------------------- */
 
 #define N_THREADS          128
-#define MMA_N_THREADS      256
-#define MMA_COLUMN_BYTES   (MMA_N_THREADS * 2 + 64)
 #define CUDA_SLICE_SAMPLES 4096 /* of a block */
+
+#define MMA_MAX_WINDOW     1312 /* of an antenna in a block: small arrays have several blocks on a multiprocessor */
 #define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
+#define MMA_MAX_TILES      4    /* of a block: MMA_ANTS */
+#define MMA_WARP_TILES     1    /* of a warp, where they are a divisor */
+#define MMA_WARPS          4    /* pieces that go at a time, times their tiles of columns */
+#define MMA_SPREAD_SAMPLES 256  /* that windows have for differences of offsets, before a slice has two chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
     return n_ants < MMA_MIN_ANTS ? &gnss_correlate_kernel : &gnss_correlate_mma_kernel;
 }
 
-/* Tiles of 16 inputs, as a divisor of the warps. */
-static uint32_t row_tiles_of(const struct gnss_correlate_args *args)
-{
-    uint32_t n_tiles = 1;
+/* The shape of gnss_correlate_mma. */
+struct shape {
+    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block and of a warp; blocks */
+    uint32_t n_pieces, satellites;              /* that a block goes through, and that go at a time */
+    uint32_t slice_samples, window_samples;
+};
 
-    while (n_tiles * 16 < args->n_ants * N_POLS)
-        n_tiles *= 2;
-    return n_tiles;
+static uint32_t divide_up(uint32_t a, uint32_t b)
+{
+    return (a + b - 1) / b;
 }
 
-void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+/* Bytes of shared memory but for the windows. */
+static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
+{
+    uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;
+
+    return 2 * shape->satellites * n_columns * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
+}
+
+/* A row of the windows has an odd multiple of 64 bytes. */
+static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
+{
+    uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);
+    struct shape shape = {.satellites = column_tiles < MMA_WARPS ? MMA_WARPS / column_tiles : 1};
+
+    for (uint32_t tiles = MMA_MAX_TILES; tiles > 0 && shape.slice_samples == 0; tiles--) {
+        shape.row_blocks = divide_up(n_tiles, tiles);
+        shape.row_tiles = divide_up(n_tiles, shape.row_blocks);
+        size_t room =
+            least(MMA_MAX_WINDOW, (shared_bytes - columns_bytes(&shape, args->n_taps)) / (16 * shape.row_tiles * 2));
+        shape.window_samples = (uint32_t)(room - 32) / 64 * 64 + 32;
+        for (uint32_t n_chunks = 2; n_chunks > 0 && shape.slice_samples == 0; n_chunks--)
+            if (n_chunks * MMA_CHUNK_SAMPLES + MMA_SPREAD_SAMPLES / (3 - n_chunks) <= shape.window_samples)
+                shape.slice_samples = n_chunks * MMA_CHUNK_SAMPLES;
+    }
+    assert(shape.slice_samples);
+    shape.n_pieces = MMA_PIECES * shape.row_tiles / MMA_MAX_TILES;
+    shape.warp_tiles = shape.row_tiles % MMA_WARP_TILES ? 1 : MMA_WARP_TILES;
+    return shape;
+}
+
+static uint32_t threads_of(const struct shape *shape)
+{
+    return 32 * shape->row_tiles / shape->warp_tiles * shape->satellites;
+}
+
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants)
 {
     bool is_mma = variant == &gnss_correlate_mma_kernel;
+    struct shape shape = is_mma ? shape_of(args, shared_bytes) : (struct shape){.slice_samples = CUDA_SLICE_SAMPLES};
 
     constants[0] = (struct kernel_constant){"N_TAPS", args->n_taps};
-    constants[1] = (struct kernel_constant){"N_THREADS", is_mma ? MMA_N_THREADS : N_THREADS};
-    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", CUDA_SLICE_SAMPLES};
-    constants[3] = (struct kernel_constant){"ROW_TILES", is_mma ? row_tiles_of(args) : 0};
+    constants[1] = (struct kernel_constant){"N_THREADS", is_mma ? threads_of(&shape) : N_THREADS};
+    constants[2] = (struct kernel_constant){"SLICE_SAMPLES", shape.slice_samples};
+    constants[3] = (struct kernel_constant){"ROW_TILES", shape.row_tiles};
+    constants[4] = (struct kernel_constant){"WARP_TILES", shape.warp_tiles};
+    constants[5] = (struct kernel_constant){"SATELLITES", shape.satellites};
+    constants[6] = (struct kernel_constant){"N_PIECES", shape.n_pieces};
+    constants[7] = (struct kernel_constant){"WINDOW_SAMPLES", shape.window_samples};
 }
 
-struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args)
+static struct kernel_grid mma_grid(const struct gnss_correlate_args *args, size_t shared_bytes)
 {
-    bool is_mma = variant == &gnss_correlate_mma_kernel;
-    uint32_t n_slices = (args->max_samples + CUDA_SLICE_SAMPLES - 1) / CUDA_SLICE_SAMPLES;
-    uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
-    uint32_t columns_bytes = (2 * args->n_taps + 7) / 8 * 8 * MMA_COLUMN_BYTES;
+    struct shape shape = shape_of(args, shared_bytes);
 
-    return (struct kernel_grid){.blocks = {n_slices, args->n_pieces, is_mma ? 1 : args->n_ants},
-                                .threads = is_mma ? MMA_N_THREADS : N_THREADS,
-                                .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + (is_mma ? columns_bytes : sums_bytes)};
+    assert(args->pitch_samples % 8 == 0 && (uintptr_t)args->samples % 16 == 0);
+    return (struct kernel_grid){.blocks = {divide_up(args->max_samples, shape.slice_samples),
+                                           divide_up(args->n_pieces, shape.n_pieces), shape.row_blocks},
+                                .threads = threads_of(&shape),
+                                .shared_bytes = 16 * shape.row_tiles * shape.window_samples * 2 +
+                                                columns_bytes(&shape, args->n_taps)};
+}
+
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args,
+                                       size_t shared_bytes)
+{
+    uint32_t sums_bytes = N_THREADS / 32 * args->n_taps * N_POLS * 2 * sizeof(int32_t);
+
+    if (variant == &gnss_correlate_mma_kernel)
+        return mma_grid(args, shared_bytes);
+    return (struct kernel_grid){
+        .blocks = {divide_up(args->max_samples, CUDA_SLICE_SAMPLES), args->n_pieces, args->n_ants},
+        .threads = N_THREADS,
+        .shared_bytes = GNSS_CARRIER_ENTRIES * 2 + sums_bytes};
 }

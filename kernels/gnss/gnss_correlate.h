@@ -27,10 +27,15 @@
  * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
  *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
  *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
- *            gnss_correlate_mma: 'samples' aligned to 4 bytes, an even pitch, GNSS_SPARE_BYTES readable behind the samples.
+ *            gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8.
+ * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast where pieces of the same time follow
+ *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first' on.
+ *            It reads samples once for pieces whose begins differ by at most 450 samples at each antenna; less on GPUs
+ *            with less shared memory.  'max_samples' is best the time that pieces of a block span: then each block has
+ *            one slice.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
  *            with few antennas the look-up of levels.  CUDA: about 30 instructions a sample and satellite; the variant
- *            for arrays: loads of 4 bytes from the L1 cache.
+ *            for arrays: instructions that move samples within registers, and reads of shared memory.
  * Users:     bench_gnss and tests; no output of fgpu has satellites yet. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H
@@ -44,8 +49,6 @@
 
 /* Samples that are gone through at a time: a code phase wraps once in them at most. */
 #define GNSS_BLOCK_SAMPLES 1024
-
-#define GNSS_SPARE_BYTES 80
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
@@ -103,10 +106,11 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 /* The variant for so many antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* Constants of a variant's compilation, and the shape of its launch. */
-#define GNSS_CORRELATE_N_CONSTANTS 4
-void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args,
+/* Constants of a variant's compilation, and the shape of its launch, on a device with so much shared memory. */
+#define GNSS_CORRELATE_N_CONSTANTS 8
+void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);
-struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args);
+struct kernel_grid gnss_correlate_grid(const struct kernel *variant, const struct gnss_correlate_args *args,
+                                       size_t shared_bytes);
 
 #endif

@@ -1,133 +1,420 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
- * A block has a slice of a piece's samples, of all inputs.  Chunks of N_THREADS samples go like this: each thread makes the
- * replica of a sample for all taps, as two columns of bytes in shared memory; then the warps multiply the inputs' samples
- * with them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
- * (x + iy) (a - ib).
- * A warp has 16 inputs, the rows of the product, and every K_GROUPS-th group of 32 samples.  A lane has 8 consecutive samples
- * of two rows, 16 bytes, which begin at a multiple of 2 bytes: words are put together of two where that is no multiple
- * of 4.  Within the 32 samples their order is that of the lanes, for samples and replicas alike.
- * Each warp adds its sums to the 64 bits of the integration.
+ * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared
+ * memory once: of each antenna a window that has what its pieces ask for.  Pieces whose begins are too far apart go one
+ * behind the other, each with windows of its own.
+ * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
+ * the replica of a chunk for all taps, two columns of bytes for each tap; then they multiply the inputs' samples with
+ * them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
+ * (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block a chunk is enough.
  *
- * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES, of which int32 has the sums; ROW_TILES: 16 inputs
- * each, 1 to 8, a divisor of the warps.  Two blocks on a multiprocessor leave registers for the loads of several groups. */
+ * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
+ *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the
+ *          chunk, and a column's samples are in the same order.
+ * Banks:   eight lanes read 128 bytes at a time: a word of four runs, of both polarisations of an antenna.  MMA_RUN is
+ *          odd and a row of the windows an odd multiple of 64 bytes, so banks differ wherever the samples begin.
+ * Sums:    int32 for a slice; each warp adds them to the 64 bits of the integration.
+ *
+ * Constants: N_TAPS; N_THREADS, 32 for each of SATELLITES and WARP_TILES tiles; SLICE_SAMPLES, a multiple of
+ * MMA_CHUNK_SAMPLES of which int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; N_PIECES,
+ * at most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 and 32 more. */
+#include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
 
-#define CHUNK_SAMPLES N_THREADS
-#define GROUP_SAMPLES 32
 #define COLUMN_TILES  ((2 * N_TAPS + 7) / 8)
-#define COLUMN_BYTES  (CHUNK_SAMPLES * 2 + 64) /* so that lanes of two columns read from different banks */
-#define K_GROUPS      (N_THREADS / 32 / ROW_TILES)
-#define ROW_WORDS     4 /* of a lane and row in a group */
+#define COLUMN_BYTES  (MMA_CHUNK_SAMPLES * 2)
+#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* of a piece */
+#define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
+#define N_ROWS        (16 * ROW_TILES)
+#define N_ANTS        (N_ROWS / 2)
+#define N_WARPS       (N_THREADS / 32)
+#define PIECE_WARPS   (ROW_TILES / WARP_TILES)
+#define WARP_ROWS     (2 * WARP_TILES) /* of a lane */
+#define QUADS         (MMA_CHUNK_SAMPLES / 4)
+#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* to make a chunk's quads */
+#define MAKERS        (QUADS / ROUNDS)
+#define EVERY_LANE    0xffffffffu
 
 #define gnss_correlate_mma_args gnss_correlate_args /* the emulator looks for arguments by the kernel's name */
 
 extern __shared__ float4 shared_memory[];
 
-/* Writes the replica of a chunk's sample 'at', both columns of each tap; zeros where there is no sample.
- * Columns of the last tile that no tap has keep what is there; their sums are dropped. */
-static __device__ __forceinline__ void write_replica(const struct replica &r, const char2 *carrier, bool is_there,
-                                                     uint32_t at, int8_t *columns)
+/* [row][WINDOW_BYTES], [2][piece][COLUMNS_BYTES], and the head. */
+static __device__ __forceinline__ uint8_t *windows(void)
 {
-    const char2 c = replica_carrier(r, carrier);
-
-#pragma unroll
-    for (int tap = 0; tap < N_TAPS; tap++) {
-        const int level = is_there ? replica_level(r, tap) : 0;
-        const signed char re = (signed char)(level * c.x), im = (signed char)(level * c.y);
-        *(char2 *)(columns + (2 * tap) * COLUMN_BYTES + 2 * at) = make_char2(re, im);
-        *(char2 *)(columns + (2 * tap + 1) * COLUMN_BYTES + 2 * at) = make_char2((signed char)-im, re);
-    }
+    return (uint8_t *)shared_memory;
 }
 
-/* A row of the warp's inputs: the word that has the piece's first sample, and how many bits of it are not of that. */
-struct row {
-    const uint32_t *words;
-    uint32_t shift;
+static __device__ __forceinline__ uint8_t *columns_of(uint32_t buffer, uint32_t piece)
+{
+    return windows() + N_ROWS * WINDOW_BYTES + (buffer * SATELLITES + piece) * COLUMNS_BYTES;
+}
+
+static __device__ __forceinline__ struct mma_head *head(void)
+{
+    return (struct mma_head *)columns_of(2, 0);
+}
+
+/* ---- Replicas ----------------------------------------------------------------------------------------------------- */
+
+/* The replica of a thread: its next four samples, and the steps from one to the next and to the four behind them. */
+struct quads {
+    uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
+    uint64_t length, rests[N_TAPS]; /* from a tap to the end of the table */
+    uint32_t n_subchips;
+    const int8_t *table;
 };
 
-static __device__ __forceinline__ struct row row_of(const struct gnss_correlate_args &args,
-                                                    const struct gnss_piece &piece, uint32_t input)
+static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot &slot, const int8_t *codes,
+                                                           uint32_t first)
 {
-    const uint32_t there = min(input, args.n_ants * 2 - 1); /* sums of others are dropped */
-    const int64_t first = piece.first + args.offsets[piece.satellite * args.n_ants + there / 2];
-    const uint64_t sample = there * args.pitch_samples + first;
+    const uint32_t n_subchips = slot.satellite.n_subchips;
+    struct quads q;
 
-    return {(const uint32_t *)args.samples + sample / 2, (uint32_t)(sample % 2 * 16)};
+    q.code_step = slot.piece.code_step;
+    q.code = gnss_code_at(slot.piece.code_phase, q.code_step, first, n_subchips);
+    q.code_jump = gnss_code_at(0, q.code_step, 4 * MAKERS, n_subchips);
+    q.carrier_step = slot.piece.carrier_step;
+    q.carrier = slot.piece.carrier_phase + first * q.carrier_step;
+    q.carrier_jump = 4 * MAKERS * q.carrier_step;
+    q.length = gnss_code_length(n_subchips);
+#pragma unroll
+    for (int tap = 0; tap < N_TAPS; tap++)
+        q.rests[tap] = q.length - slot.satellite.taps[tap];
+    q.n_subchips = n_subchips;
+    q.table = codes + slot.satellite.table;
+    return q;
 }
 
-/* Eight samples of a row from sample 'at' of the piece on, which is even. */
-static __device__ __forceinline__ void load_row(const struct row &row, uint32_t at, uint32_t (&words)[ROW_WORDS])
+/* Levels of a tap.  The code phase wraps once in four samples at most. */
+static __device__ __forceinline__ void levels_of(const struct quads &q, int tap, int (&levels)[4])
 {
-    const uint32_t *from = row.words + at / 2;
-    uint32_t read[ROW_WORDS + 1];
+    const uint64_t phase = q.code - q.rests[tap] + (q.code < q.rests[tap] ? q.length : 0);
 
 #pragma unroll
-    for (int i = 0; i < ROW_WORDS; i++)
-        read[i] = __ldg(from + i);
-    read[ROW_WORDS] = row.shift ? __ldg(from + ROW_WORDS) : 0;
-#pragma unroll
-    for (int i = 0; i < ROW_WORDS; i++)
-        words[i] = __funnelshift_r(read[i], read[i + 1], row.shift);
+    for (int i = 0; i < 4; i++) {
+        const uint32_t at = (uint32_t)((phase + i * q.code_step) >> 32) >> (GNSS_CODE_BITS - 32);
+        levels[i] = __ldg(q.table + min(at, at - q.n_subchips));
+    }
 }
 
-/* Multiplies the rows' samples of a group with all columns, whose group begins at 'columns'. */
-static __device__ __forceinline__ void multiply_group(const uint32_t (&rows)[2][ROW_WORDS], const int8_t *columns,
-                                                      int (&sums)[COLUMN_TILES][4])
+/* Writes both columns of a tap.  2^15 keeps a lower half below 0 from borrowing of the upper one. */
+static __device__ __forceinline__ void write_columns(const int (&levels)[4], const int (&carrier)[4],
+                                                     const int (&turned)[4], uint8_t *to)
+{
+    const int half = 1 << 15;
+    uint32_t p[4], q[4];
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        p[i] = levels[i] * carrier[i] + half;
+        q[i] = levels[i] * turned[i] + half;
+    }
+    *(uint2 *)to = make_uint2(__byte_perm(p[0], p[1], 0x6420), __byte_perm(p[2], p[3], 0x6420));
+    *(uint2 *)(to + COLUMN_BYTES) = make_uint2(__byte_perm(q[0], q[1], 0x6420), __byte_perm(q[2], q[3], 0x6420));
+}
+
+/* Writes four samples of the replica to the columns; zeros for those that are not there. */
+static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
+{
+    int carrier[4], turned[4], levels[N_TAPS][4];
+
+#pragma unroll
+    for (int tap = 0; tap < N_TAPS; tap++)
+        levels_of(q, tap, levels[tap]);
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t phase = q.carrier + i * q.carrier_step;
+        carrier[i] =
+            head()->carrier[i < n_there ? (uint32_t)(phase >> (64 - GNSS_CARRIER_BITS)) : GNSS_CARRIER_ENTRIES];
+        turned[i] = (int)((uint32_t)carrier[i] << 16) - ((carrier[i] + (1 << 15)) >> 16);
+    }
+#pragma unroll
+    for (int tap = 0; tap < N_TAPS; tap++)
+        write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
+}
+
+/* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep what is
+ * there; their sums are dropped. */
+static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
+                                                  uint8_t *columns)
+{
+    if (thread >= MAKERS)
+        return;
+#pragma unroll 1
+    for (int round = 0; round < ROUNDS; round++) {
+        const uint32_t at = 4 * (thread + round * MAKERS);
+        write_quad(q, n_samples - min(at, n_samples), columns + 2 * at);
+        q.code = gnss_code_add(q.code, q.code_jump, q.length);
+        q.carrier += q.carrier_jump;
+    }
+}
+
+/* ---- Products ----------------------------------------------------------------------------------------------------- */
+
+/* A row of a lane: its run of words of 16 bytes, which begins 0 to 7 samples before the samples that are wanted.  Words
+ * go through three steps: they are moved by 4 samples, by 2 and by 1, or not.  Each step needs the next words of the
+ * one before; those stay here from one eight samples to the next.
+ * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are busy. */
+struct row {
+    const uint4 *words;
+    uint32_t by_4, not_by_4, shift;
+    bool by_2;
+    uint32_t read[2], moved_4, moved_2; /* the latest: the last two read */
+};
+
+static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
+{
+    return word * row.not_by_4 + next_but_one * row.by_4;
+}
+
+static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_block, uint32_t sample)
+{
+    row.words = (const uint4 *)(windows() + in_block * WINDOW_BYTES) + sample / 8 + threadIdx.x % 4 * MMA_RUN;
+    row.by_4 = opaque(sample / 4 % 2);
+    row.not_by_4 = opaque(row.by_4 ^ 1);
+    row.by_2 = sample & 2;
+    row.shift = sample % 2 * 16;
+    const uint4 first = row.words[0];
+    row.read[0] = first.z;
+    row.read[1] = first.w;
+    row.moved_4 = move_4(row, first.y, first.w);
+    row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
+}
+
+/* The i-th eight samples of the run. */
+static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
+{
+    const uint4 next = row.words[i + 1];
+    uint32_t w[8] = {row.moved_2, row.moved_4, row.read[0], row.read[1], next.x, next.y, next.z, next.w};
+
+#pragma unroll
+    for (int k = 2; k < 6; k++)
+        w[k] = move_4(row, w[k], w[k + 2]);
+#pragma unroll
+    for (int k = 1; k < 5; k++)
+        w[k] = row.by_2 ? w[k + 1] : w[k];
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        words[k] = __funnelshift_r(w[k], w[k + 1], row.shift);
+    row.moved_2 = w[4];
+    row.moved_4 = w[5];
+    row.read[0] = w[6];
+    row.read[1] = w[7];
+}
+
+/* Multiplies a chunk of the warp's rows with all columns. */
+static __device__ __forceinline__ void multiply_chunk(struct row (&rows)[WARP_ROWS], const uint8_t *columns,
+                                                      int (&sums)[WARP_TILES][COLUMN_TILES][4])
 {
     const uint32_t lane = threadIdx.x % 32;
+    const uint4 *from = (const uint4 *)(columns + lane / 4 * COLUMN_BYTES) + lane % 4 * MMA_RUN;
 
 #pragma unroll
-    for (int tile = 0; tile < COLUMN_TILES; tile++) {
-        const uint4 b = *(const uint4 *)(columns + (8 * tile + lane / 4) * COLUMN_BYTES + 16 * (lane % 4));
-        const uint32_t a[2][4] = {{rows[0][0], rows[1][0], rows[0][1], rows[1][1]},
-                                  {rows[0][2], rows[1][2], rows[0][3], rows[1][3]}};
-        multiply_add(sums[tile], a[0], b.x, b.y);
-        multiply_add(sums[tile], a[1], b.z, b.w);
+    for (int i = 0; i < MMA_RUN; i++) {
+        uint32_t w[WARP_ROWS][4];
+#pragma unroll
+        for (int row = 0; row < WARP_ROWS; row++)
+            row_next(rows[row], i, w[row]);
+#pragma unroll
+        for (int column = 0; column < COLUMN_TILES; column++) {
+            const uint4 b = from[8 * column * (COLUMN_BYTES / 16) + i];
+#pragma unroll
+            for (int tile = 0; tile < WARP_TILES; tile++) {
+                const uint32_t(&top)[4] = w[2 * tile], (&bottom)[4] = w[2 * tile + 1];
+                const uint32_t a[2][4] = {{top[0], bottom[0], top[1], bottom[1]},
+                                          {top[2], bottom[2], top[3], bottom[3]}};
+                multiply_add(sums[tile][column], a[0], b.x, b.y);
+                multiply_add(sums[tile][column], a[1], b.z, b.w);
+            }
+        }
     }
 }
 
-/* Adds the warp's sums: of tap 4 tile + lane % 4, for the rows of the lane. */
+/* Adds a tile's sums: of tap 4 column + lane % 4, for the rows of the lane, and sets them to zero. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
-                                                uint32_t input, const int (&sums)[COLUMN_TILES][4])
+                                                uint32_t input, int (&sums)[COLUMN_TILES][4])
 {
 #pragma unroll
-    for (int tile = 0; tile < COLUMN_TILES; tile++)
+    for (int column = 0; column < COLUMN_TILES; column++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const uint32_t tap = 4 * tile + threadIdx.x % 4, row = input + i / 2 * 8;
+            const uint32_t tap = 4 * column + threadIdx.x % 4, row = input + i / 2 * 8;
             if (tap < N_TAPS && row < args.n_ants * 2)
-                add_to(sums_of(args, piece, tap, row) + i % 2, sums[tile][i]);
+                add_to(sums_of(args, piece, tap, row) + i % 2, sums[column][i]);
         }
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, 2) gnss_correlate_mma(const struct gnss_correlate_args args)
-{
-    const struct gnss_piece piece = args.pieces[blockIdx.y];
-    const uint32_t from = blockIdx.x * SLICE_SAMPLES, end = min(piece.n_samples, from + SLICE_SAMPLES);
-    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const uint32_t input = warp % ROW_TILES * 16 + lane / 4; /* of the lane's first row; the other is 8 behind it */
-    char2 *carrier = (char2 *)shared_memory;
-    int8_t *columns = (int8_t *)(carrier + GNSS_CARRIER_ENTRIES);
-    int sums[COLUMN_TILES][4] = {};
+/* ---- Windows ------------------------------------------------------------------------------------------------------ */
 
-    if (from >= piece.n_samples)
-        return;
-    copy_carrier(args, carrier);
-    const struct row rows[2] = {row_of(args, piece, input), row_of(args, piece, input + 8)};
-    struct replica r = replica_begin(args, piece, from + threadIdx.x);
-    for (uint32_t chunk = from; chunk < end; chunk += CHUNK_SAMPLES, replica_next(r)) {
+/* Of the lane's antenna, in samples of its rows: multiples of 8. */
+struct window {
+    int64_t begin, last, end; /* 'last' is where the last of the pieces begins */
+};
+
+static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot)
+{
+    return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
+}
+
+/* Windows of the slots from 'at' on, as many as have room.  Returns the slot behind them.  All warps do the same. */
+static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
+{
+    const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
+    uint32_t to = at;
+
+    for (; to < n_slots; to++) {
+        const struct mma_slot &slot = head()->slots[to];
+        const int64_t begin = slot.begins[ant] & ~(int64_t)7;
+        const int64_t end = begin + chunks_of(slot) * MMA_CHUNK_SAMPLES + 8;
+        struct window wider = {begin, begin, end};
+        if (to > at)
+            wider = {min(window.begin, begin), max(window.last, begin), max(window.end, end)};
+        if (__any_sync(EVERY_LANE, wider.end - wider.begin > WINDOW_SAMPLES))
+            break;
+        window = wider;
+    }
+    return to;
+}
+
+/* Copies the windows of all rows: what the first chunks of all pieces ask for, or the rest. */
+static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
+                                                    const struct window &window, bool is_rest)
+{
+    const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
+    const int64_t last = n_inputs * args.pitch_samples - 8; /* behind it there may be nothing to read */
+
+    for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
+        const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));
+        const int64_t all = __shfl_sync(EVERY_LANE, window.end, (int)(row / 2)) - begin;
+        const int64_t early = __shfl_sync(EVERY_LANE, window.last, (int)(row / 2)) - begin + MMA_CHUNK_SAMPLES + 8;
+        const int64_t first = min(first_input + row, n_inputs - 1) * args.pitch_samples + begin;
+        const int64_t end = is_rest ? all : min(all, early);
+        for (int64_t i = (is_rest ? early : 0) + 8 * lane; i < end; i += 8 * 32)
+            copy_async(windows() + row * WINDOW_BYTES + 2 * i, args.samples + 2 * min(first + i, last));
+    }
+    copies_commit();
+}
+
+/* ---- Slices ------------------------------------------------------------------------------------------------------- */
+
+struct span {
+    int64_t begin, end;
+};
+
+/* The time that the block's pieces span. */
+static __device__ __forceinline__ struct span span_of(const struct gnss_piece *pieces, uint32_t n)
+{
+    const struct gnss_piece &piece = pieces[min(threadIdx.x % 32, n - 1)];
+    struct span span = {piece.first, piece.first + piece.n_samples};
+
+#pragma unroll
+    for (int lanes = 16; lanes > 0; lanes /= 2) {
+        span.begin = min(span.begin, __shfl_xor_sync(EVERY_LANE, span.begin, lanes));
+        span.end = max(span.end, __shfl_xor_sync(EVERY_LANE, span.end, lanes));
+    }
+    return span;
+}
+
+/* Fills the slots with the pieces that have samples of [time, time + SLICE_SAMPLES). */
+static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_args &args,
+                                                  const struct gnss_piece *pieces, uint32_t n, int64_t time)
+{
+    const uint32_t lane = threadIdx.x % 32, first_ant = blockIdx.z * N_ANTS;
+    const struct gnss_piece &piece = pieces[min(lane, n - 1)];
+    const int64_t from = max(time - piece.first, (int64_t)0);
+    const int64_t end = min((int64_t)piece.n_samples, time + SLICE_SAMPLES - piece.first);
+    const uint32_t there = __ballot_sync(EVERY_LANE, lane < n && from < end), before = there & ((1u << lane) - 1);
+
+    __syncthreads();
+    if (threadIdx.x < 32 && there >> lane & 1) {
+        struct mma_slot &slot = head()->slots[__popc(before)];
+        slot.piece = piece;
+        slot.from = (uint32_t)from;
+        slot.end = (uint32_t)end;
+    }
+    if (threadIdx.x == 0)
+        head()->n_slots = __popc(there);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < (uint32_t)__popc(there) * MMA_ANTS; i += N_THREADS) {
+        struct mma_slot &slot = head()->slots[i / MMA_ANTS];
+        const uint32_t ant = min(first_ant + min(lane, (uint32_t)N_ANTS - 1), args.n_ants - 1);
+        slot.begins[lane] =
+            slot.piece.first + slot.from + args.offsets[(uint64_t)slot.piece.satellite * args.n_ants + ant];
+        const uint32_t *from_words = (const uint32_t *)&args.satellites[slot.piece.satellite];
+        uint32_t *to_words = (uint32_t *)&slot.satellite;
+        for (uint32_t word = lane; word < sizeof(slot.satellite) / 4; word += 32)
+            to_words[word] = from_words[word];
+    }
+    __syncthreads();
+}
+
+/* Adds the slot's samples that the block has; 'slot' is NULL in warps that have none.  The windows are on their way. */
+static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args,
+                                                      const struct mma_slot *slot, const struct window &window,
+                                                      uint32_t &buffer)
+{
+    const uint32_t lane = threadIdx.x % 32, piece_warp = threadIdx.x / 32 % PIECE_WARPS;
+    const uint32_t thread = piece_warp * 32 + lane, satellite = threadIdx.x / 32 / PIECE_WARPS;
+    const uint32_t n_samples = slot ? slot->end - slot->from : 0;
+    int sums[WARP_TILES][COLUMN_TILES][4] = {};
+    uint32_t in_block[WARP_ROWS],
+        samples[WARP_ROWS]; /* of the lane's rows: the row, and where in the window it begins */
+    struct quads quads;
+
+#pragma unroll
+    for (int i = 0; i < WARP_ROWS; i++) {
+        in_block[i] = (piece_warp * WARP_TILES + i / 2) * 16 + i % 2 * 8 + lane / 4;
+        const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(in_block[i] / 2));
+        samples[i] = slot ? (uint32_t)(slot->begins[in_block[i] / 2] - begin) : 0;
+    }
+    if (slot)
+        quads = quads_begin(*slot, args.codes, slot->from + 4 * thread);
+    for (uint32_t at = 0; at < SLICE_SAMPLES; at += MMA_CHUNK_SAMPLES, buffer ^= 1) {
+        uint8_t *columns = columns_of(buffer, satellite);
+        if (at < n_samples)
+            make_chunk(quads, thread, n_samples - at, columns);
+        if (at == 0)
+            copies_wait<1>();
+        else
+            copies_wait<0>();
         __syncthreads();
-        write_replica(r, carrier, chunk + threadIdx.x < end, threadIdx.x, columns);
-        __syncthreads();
-        for (uint32_t at = warp / ROW_TILES * GROUP_SAMPLES; at < min(CHUNK_SAMPLES, end - chunk);
-             at += K_GROUPS * GROUP_SAMPLES) {
-            uint32_t words[2][ROW_WORDS];
-            load_row(rows[0], chunk + at + 8 * (lane % 4), words[0]);
-            load_row(rows[1], chunk + at + 8 * (lane % 4), words[1]);
-            multiply_group(words, columns + 2 * at, sums);
+        if (at < n_samples) {
+            struct row rows[WARP_ROWS];
+#pragma unroll
+            for (int i = 0; i < WARP_ROWS; i++)
+                row_begin(rows[i], in_block[i], samples[i] + at);
+            multiply_chunk(rows, columns, sums);
         }
     }
-    add_sums(args, piece, input, sums);
+    if (slot)
+#pragma unroll
+        for (int tile = 0; tile < WARP_TILES; tile++)
+            add_sums(args, slot->piece, blockIdx.z * N_ROWS + in_block[2 * tile], sums[tile]);
+}
+
+extern "C" __global__ void __launch_bounds__(N_THREADS, 1) gnss_correlate_mma(const struct gnss_correlate_args args)
+{
+    const struct gnss_piece *pieces = args.pieces + blockIdx.y * N_PIECES;
+    const uint32_t n_pieces = min(args.n_pieces - blockIdx.y * N_PIECES, (uint32_t)N_PIECES);
+    const struct span span = span_of(pieces, n_pieces);
+    uint32_t buffer = 0;
+
+    for (uint32_t i = threadIdx.x; i <= GNSS_CARRIER_ENTRIES; i += N_THREADS)
+        head()->carrier[i] = i < GNSS_CARRIER_ENTRIES ? args.carrier[2 * i] + args.carrier[2 * i + 1] * (1 << 16) : 0;
+    for (int64_t time = span.begin + blockIdx.x * SLICE_SAMPLES; time < span.end; time += gridDim.x * SLICE_SAMPLES) {
+        fill_slots(args, pieces, n_pieces, time);
+        for (uint32_t at = 0, to; at < head()->n_slots; at = to) {
+            struct window window;
+            to = choose_windows(at, window);
+            __syncthreads();
+            copy_windows(args, blockIdx.z * N_ROWS, window, false);
+            copy_windows(args, blockIdx.z * N_ROWS, window, true);
+            for (; at < to; at += SATELLITES) {
+                const uint32_t mine = at + threadIdx.x / 32 / PIECE_WARPS;
+                correlate_slot(args, mine < to ? &head()->slots[mine] : NULL, window, buffer);
+            }
+        }
+    }
 }

@@ -73,7 +73,7 @@ static void *alloc_host(const struct bed *bed, size_t bytes)
 
 static const void *upload(const struct bed *bed, const void *pinned, size_t bytes)
 {
-    void *memory = bench_alloc(bed->device, bytes + GNSS_SPARE_BYTES);
+    void *memory = bench_alloc(bed->device, bytes);
 
     if (device_upload(bed->device, memory, pinned, bytes))
         bench_fail("an upload failed");
@@ -108,7 +108,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
 {
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
     uint32_t n_satellites = size->n_l1ca + size->n_e1b;
-    uint64_t pitch = size->n_samples + size->n_samples % 2;
+    uint64_t pitch = (size->n_samples + 7) / 8 * 8;
 
     *w = (struct work){.bed = bed, .variant = variant, .n_satellites = n_satellites};
     w->samples_bytes = size->n_ants * N_POLS * pitch * 2;
@@ -138,7 +138,7 @@ static void work_init(struct work *w, const struct bed *bed, const struct size *
     w->args.offsets = upload(bed, w->host.offsets, offsets_bytes);
     w->args.pieces = upload(bed, pieces, pieces_bytes);
     w->args.sums = (int64_t *)upload(bed, w->host.sums, w->sums_bytes);
-    gnss_correlate_constants(variant, &w->args, constants);
+    gnss_correlate_constants(variant, &w->args, device_shared_bytes(bed->device), constants);
     if (device_kernel_create(bed->device, variant, constants, GNSS_CORRELATE_N_CONSTANTS, &w->kernel))
         bench_fail("the kernel cannot be made");
 }
@@ -163,7 +163,7 @@ static void work_fini(struct work *w)
 static int64_t time_work(void *what, size_t n)
 {
     const struct work *w = what;
-    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args);
+    struct kernel_grid grid = gnss_correlate_grid(w->variant, &w->args, device_shared_bytes(w->bed->device));
     int64_t start_ns = clock_monotonic_ns();
 
     for (size_t i = 0; i < n; i++)

@@ -512,9 +512,9 @@ static void note_gnss(struct device *device, struct device_stream *stream)
         const struct kernel *variant = gnss_correlate_variant(args.n_ants);
         struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
         size_now = (struct channelise_config){.n_taps = args.n_taps};
-        gnss_correlate_constants(variant, &args, constants);
+        gnss_correlate_constants(variant, &args, device_shared_bytes(device), constants);
         note_launched(device, stream, variant, constants, GNSS_CORRELATE_N_CONSTANTS,
-                      gnss_correlate_grid(variant, &args));
+                      gnss_correlate_grid(variant, &args, device_shared_bytes(device)));
     }
 }
 

@@ -63,11 +63,11 @@ static void model_piece(const struct gnss_correlate_args *a, const struct gnss_p
 /* ---- Random work -------------------------------------------------------------------------------------------------- */
 
 static const struct {
-    uint32_t n_ants, n_taps, n_satellites, n_pieces, n_samples; /* the last of a piece, at most */
-} sizes[] = {{1, 3, 1, 1, 1},    {1, 1, 1, 2, 1023}, {2, 15, 3, 2, 1500}, {3, 3, 4, 5, 2049},  {5, 2, 2, 3, 4100},
-             {8, 5, 3, 2, 1024}, {17, 3, 2, 2, 777}, {64, 4, 2, 1, 300},  {1, 3, 2, 1, 40000}, {9, 7, 2, 2, 1300}};
-
-#define MAX_OFFSET 40
+    uint32_t n_ants, n_taps, n_satellites, n_pieces, n_samples, max_offset; /* n_samples of a piece, at most */
+} sizes[] = {{1, 3, 1, 1, 1, 40},     {1, 1, 1, 2, 1023, 40}, {2, 15, 3, 2, 1500, 40},  {3, 3, 4, 5, 2049, 40},
+             {5, 2, 2, 3, 4100, 40},  {8, 5, 3, 2, 1024, 40}, {17, 3, 2, 2, 777, 40},   {64, 4, 2, 1, 300, 40},
+             {1, 3, 2, 1, 40000, 40}, {9, 7, 2, 2, 1300, 40}, {8, 3, 5, 37, 1700, 400}, {4, 3, 9, 18, 900, 3000},
+             {35, 2, 3, 4, 1001, 700}};
 
 struct work {
     struct gnss_correlate_args args;
@@ -107,7 +107,7 @@ static void choose_satellites(struct work *w)
 }
 
 /* Pieces of any satellite and integration; the first begins and the last ends with the rows, at some offset. */
-static void choose_pieces(struct work *w, uint32_t n_samples)
+static void choose_pieces(struct work *w, uint32_t n_samples, int32_t max_offset)
 {
     for (size_t i = 0; i < w->args.n_pieces; i++) {
         struct gnss_piece *piece = &w->pieces[i];
@@ -127,14 +127,15 @@ static void choose_pieces(struct work *w, uint32_t n_samples)
             piece->code_step = UINT64_C(1) << (46 + random_below(2));
         }
         size_t room = n_samples - piece->n_samples;
-        piece->first = MAX_OFFSET + (int64_t)(random_below(4) ? random_below(room + 1) : room);
+        piece->first = max_offset + (int64_t)(random_below(4) ? random_below(room + 1) : room);
     }
 }
 
 static void work_init(struct work *w, size_t size)
 {
     uint32_t n_ants = sizes[size].n_ants, n_inputs = n_ants * N_POLS;
-    uint64_t pitch = (sizes[size].n_samples + 2 * MAX_OFFSET + random_below(9) + 1) / 2 * 2;
+    int32_t max_offset = (int32_t)sizes[size].max_offset;
+    uint64_t pitch = (sizes[size].n_samples + 2 * sizes[size].max_offset + random_below(17) + 7) / 8 * 8;
 
     *w = (struct work){.n_satellites = sizes[size].n_satellites, .n_integrations = 1 + (uint32_t)random_below(3)};
     w->args = (struct gnss_correlate_args){.pitch_samples = pitch,
@@ -153,9 +154,9 @@ static void work_init(struct work *w, size_t size)
     gnss_carrier_table(w->carrier);
     choose_satellites(w);
     for (size_t i = 0; i < w->n_satellites * n_ants; i++)
-        w->offsets[i] = random_below(4) ? (int32_t)random_below(2 * MAX_OFFSET + 1) - MAX_OFFSET
-                                        : (random_below(2) ? MAX_OFFSET : -MAX_OFFSET);
-    choose_pieces(w, sizes[size].n_samples);
+        w->offsets[i] = random_below(4) ? (int32_t)random_below(2 * max_offset + 1) - max_offset
+                                        : (random_below(2) ? max_offset : -max_offset);
+    choose_pieces(w, sizes[size].n_samples, max_offset);
     for (size_t i = 0; i < w->n_sums + 2; i++)
         w->sums[i] = (int64_t)(GUARD - i);
     w->args.samples = w->samples;
@@ -306,25 +307,36 @@ TEST(twin, .end = 3 * ARRAY_LEN(sizes))
     work_fini(&w);
 }
 
-/* Cuts each piece at random places, and correlates what results in one launch, or each by itself. */
+#define N_CUTS 8
+
+/* Cuts each piece at random places.  Returns N_CUTS pieces of each, to be freed. */
+static struct gnss_piece *cut_pieces(const struct work *w)
+{
+    struct gnss_piece *pieces = malloc(N_CUTS * w->args.n_pieces * sizeof(*pieces));
+    uint32_t n = 0;
+
+    for (size_t i = 0; i < w->args.n_pieces; i++) {
+        struct gnss_piece rest = w->pieces[i];
+        for (size_t k = 0; k < N_CUTS; k++, n++) {
+            pieces[n] = rest;
+            pieces[n].n_samples = k < N_CUTS - 1 ? (uint32_t)random_below(rest.n_samples + 1) : rest.n_samples;
+            gnss_piece_skip(&rest, w->satellites[rest.satellite].n_subchips, pieces[n].n_samples);
+        }
+        ck_assert_uint_eq(rest.n_samples, 0);
+    }
+    return pieces;
+}
+
+/* Correlates what cutting results in, in one launch or each by itself. */
 TEST(twin_cut, .end = 2 * ARRAY_LEN(sizes))
 {
     struct work w;
 
     work_init(&w, (size_t)_i / 2);
     int64_t *cut = copy_of_sums(&w);
+    struct gnss_piece *pieces = cut_pieces(&w);
     struct gnss_correlate_args args = w.args;
-    struct gnss_piece *pieces = malloc(8 * w.args.n_pieces * sizeof(*pieces));
-    uint32_t n = 0;
-    for (size_t i = 0; i < w.args.n_pieces; i++) {
-        struct gnss_piece rest = w.pieces[i];
-        for (size_t k = 0; k < 8; k++, n++) {
-            pieces[n] = rest;
-            pieces[n].n_samples = k < 7 ? (uint32_t)random_below(rest.n_samples + 1) : rest.n_samples;
-            gnss_piece_skip(&rest, w.satellites[rest.satellite].n_subchips, pieces[n].n_samples);
-        }
-        ck_assert_uint_eq(rest.n_samples, 0);
-    }
+    uint32_t n = N_CUTS * w.args.n_pieces;
     run_twin(&w.args);
     args.sums = cut + 1;
     args.n_pieces = _i % 2 ? n : 1;
@@ -343,7 +355,7 @@ static void largest_init(struct work *w, uint32_t n_samples)
 {
     work_init(w, 0);
     free(w->samples);
-    w->args.pitch_samples = n_samples + (n_samples & 1);
+    w->args.pitch_samples = (n_samples + 7) / 8 * 8;
     w->args.max_samples = n_samples;
     w->n_samples = w->args.pitch_samples * N_POLS;
     w->args.samples = w->samples = malloc(2 * w->n_samples);
@@ -385,24 +397,28 @@ TEST(twin_largest, .end = ARRAY_LEN(largest_samples))
 
 static const struct kernel *const variants[] = {&gnss_correlate_kernel, &gnss_correlate_mma_kernel};
 
-/* Runs a CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'. */
+static const size_t cut_sizes[] = {4, 5, 10};
+
+/* Runs a CUDA variant on copies of the work, and downloads the sums with their guards to 'sums'.  The shape is that of a
+ * device with as much shared memory or less. */
 static void run_cuda(struct test_device *d, const struct kernel *variant, const struct work *w, int64_t *sums)
 {
     struct kernel_constant constants[GNSS_CORRELATE_N_CONSTANTS];
     struct gnss_correlate_args args = w->args;
     size_t sums_bytes = (w->n_sums + 2) * sizeof(*sums);
+    size_t shared_bytes = random_below(2) ? device_shared_bytes(d->device) : 99 << 10;
     int64_t *to = test_copy_in(d, w->sums, sums_bytes);
 
-    gnss_correlate_constants(variant, &args, constants);
+    gnss_correlate_constants(variant, &args, shared_bytes, constants);
     test_kernel(d, variant, constants, GNSS_CORRELATE_N_CONSTANTS);
-    args.samples = test_keep(d, test_upload(d, w->samples, 2 * w->n_samples, 2 * w->n_samples + GNSS_SPARE_BYTES));
+    args.samples = test_copy_in(d, w->samples, 2 * w->n_samples);
     args.carrier = test_copy_in(d, w->carrier, sizeof(w->carrier));
     args.codes = test_copy_in(d, w->codes, w->n_codes);
     args.satellites = test_copy_in(d, w->satellites, w->n_satellites * sizeof(*w->satellites));
     args.offsets = test_copy_in(d, w->offsets, w->n_satellites * args.n_ants * sizeof(*w->offsets));
     args.pieces = test_copy_in(d, w->pieces, args.n_pieces * sizeof(*w->pieces));
     args.sums = to + 1;
-    test_launch(d, gnss_correlate_grid(variant, &args), &args);
+    test_launch(d, gnss_correlate_grid(variant, &args, shared_bytes), &args);
     test_download(d, sums, to, sums_bytes);
 }
 
@@ -415,6 +431,31 @@ TEST_ON_DEVICE(cuda, .end = 2 * ARRAY_LEN(sizes))
     run_cuda(d, variants[_i % 2], &w, sums);
     run_twin(&w.args);
     check_sums(&w, sums, w.sums);
+    free(sums);
+    work_fini(&w);
+}
+
+/* Pieces of a launch are at other times, and none is as long as all of them together. */
+TEST_ON_DEVICE(cuda_cut, .end = 2 * ARRAY_LEN(cut_sizes))
+{
+    struct work w;
+
+    work_init(&w, cut_sizes[_i / 2]);
+    int64_t *sums = copy_of_sums(&w);
+    struct gnss_piece *pieces = cut_pieces(&w), *whole = w.pieces;
+    run_twin(&w.args);
+    int64_t *expected = copy_of_sums(&w);
+    memcpy(w.sums, sums, (w.n_sums + 2) * sizeof(*sums));
+    w.pieces = pieces;
+    w.args.n_pieces *= N_CUTS;
+    w.args.max_samples = 0;
+    for (uint32_t i = 0; i < w.args.n_pieces; i++)
+        w.args.max_samples = pieces[i].n_samples > w.args.max_samples ? pieces[i].n_samples : w.args.max_samples;
+    run_cuda(d, variants[_i % 2], &w, sums);
+    check_sums(&w, sums, expected);
+    w.pieces = whole;
+    free(pieces);
+    free(expected);
     free(sums);
     work_fini(&w);
 }

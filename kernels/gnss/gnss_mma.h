@@ -1,0 +1,28 @@
+/* gnss_mma.h - what gnss_correlate_mma and its host code share: sizes, and the head of a block's shared memory.
+ *
+ * Uses no constants of the compilation.  CUDA kernels include this too. */
+#ifndef KERNELS_GNSS_GNSS_MMA_H
+#define KERNELS_GNSS_GNSS_MMA_H
+
+#include "kernels/gnss/gnss_correlate.h"
+
+#define MMA_PIECES        16 /* that a block goes through, at most */
+#define MMA_ANTS          32 /* of a block, at most */
+#define MMA_RUN           13 /* words of 16 bytes, one behind the other, that a lane has of a row and chunk; odd */
+#define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
+
+/* A piece of which the block has samples. */
+struct mma_slot {
+    struct gnss_piece piece;
+    uint32_t from, end;
+    struct gnss_satellite satellite;
+    int64_t begins[MMA_ANTS]; /* sample 'from' in the rows of each antenna */
+};
+
+struct mma_head {
+    int32_t carrier[GNSS_CARRIER_ENTRIES + 1]; /* re + 2^16 im; the last is 0 */
+    uint32_t n_slots, unused[2];
+    struct mma_slot slots[MMA_PIECES];
+};
+
+#endif
