@@ -131,7 +131,7 @@ struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const s
 
     z.n_satellites = least(fgpu_gnss_satellites(config, gnss, satellites), FGPU_GNSS_MAX_SATELLITES);
     z.chunk_samples = (size_t)(config->recv.chunk_samples / fgpu_band_subsampling(&gnss->band)) + 3;
-    z.pitch_samples = z.chunk_samples + z.chunk_samples % 2;
+    z.pitch_samples = (size_t)round_up((int64_t)z.chunk_samples, 8);
     for (size_t s = 0; s < z.n_satellites; s++) {
         const size_t period = period_samples(&satellites[s], rate_hz, 1);
         const int64_t n_periods =

@@ -210,7 +210,7 @@ static int create_kernels(struct gnss_stream *s)
 
     s->variant = gnss_correlate_variant(args.n_ants);
     gnss_quantise_constants(quantise_constants);
-    gnss_correlate_constants(s->variant, &args, constants);
+    gnss_correlate_constants(s->variant, &args, device_shared_bytes(device_of(s)), constants);
     int err = device_kernel_create(device_of(s), &gnss_quantise_kernel, quantise_constants, GNSS_QUANTISE_N_CONSTANTS,
                                    &s->quantise);
     return err ? err
