@@ -1,6 +1,7 @@
 """Satellites followed live: fgpu beside a digitiser of which the signals are known; what metrics, sensors and the status
 page say of them."""
 import re
+import sys
 import time
 
 import numpy as np
@@ -9,6 +10,9 @@ import browser
 import control
 import harness
 from test_status_page import WELL, cell, check_banner, check_contrast, number, show
+
+sys.path.insert(0, str(harness.ROOT / "scripts"))
+import array_plan  # noqa: E402
 
 RATE_HZ, CENTRE_HZ, PASS_HZ = 4e6, 1e6, 1.6e6
 SUBSAMPLING = 2  # of decimation 1, with a pass bandwidth
@@ -149,6 +153,13 @@ def check_page(page, url):
     assert not page.complaints, page.complaints
 
 
+def check_plan(config, heaps):
+    """scripts/array plans with heaps of this size."""
+    array = {"time": config["time"], "fgpu": {"recv": config["recv"]}, "satellites": config["satellites"]}
+    assert {len(heap.items["gnss_sums"]) for heap in heaps} == {array_plan.gnss_pieces(array, config["gnss"][0])}
+    assert heaps[0].items["gnss_sums"].dtype.itemsize == array_plan.GNSS_RECORD_BYTES
+
+
 def test_live(daemon):
     config, dsim = configs()
     with harness.Receiver(config["gnss"][0]["destination"]) as receiver:
@@ -158,6 +169,7 @@ def test_live(daemon):
         check_metrics(metrics)
         check_sensors(fgpu)
         check_status(fgpu, receiver)
+        check_plan(config, receiver.data())
         url = f"http://{fgpu.config['http']['listen']}/"
         with browser.client() as chromium:
             for size in ({}, {"width": 360, "height": 740, "scale": 2}):
