@@ -463,7 +463,7 @@ def test_beams(night, promtool):
 
 @FOUR
 def test_satellites(night, promtool):
-    """None is tracked for 5 minutes though samples come; heaps are dropped or not sent; one satellite more or less is no trouble."""
+    """None is tracked for 5 minutes though samples come; heaps are dropped or not sent.  One that is not seen is no trouble."""
     one = {antenna: who(home, antenna=antenna, stream="l1") for antenna, home in night.ants.items()}
     for antenna in ("m001", "m003"):
         night.gauge("fgpu_gnss_stage", one[antenna] | {"satellite": "L1CA-7"}, 3, 2)

@@ -648,7 +648,8 @@ def with_satellites(files, *destinations):
     """Both F-engines with a stream of satellites' sums to each of these."""
     gnss = [{"name": f"l{i}", "destination": destination, "centre_frequency": 2e6, "decimation": 2, "sky_frequency": 1575.42e6}
             for i, destination in enumerate(destinations)]
-    every = {"time": {"adc_sample_rate": 8000000}, "gnss": gnss, "satellites": [{"signal": "L1CA", "prns": list(range(1, 33))}] if gnss else []}
+    satellites = [{"signal": "L1CA", "prns": list(range(1, 33))} for _ in gnss[:1]]
+    every = {"time": {"adc_sample_rate": 8000000}, "gnss": gnss, "satellites": satellites}
     files.layout.overrides = {name: every for name in ("fgpu0", "fgpu1")}
     return Report("config", *files.write("fgpu0", "fgpu1"))
 
@@ -661,7 +662,8 @@ def test_satellites_to_others(files):
     assert with_satellites(files, group).ids() == set()
     (found,) = with_satellites(files, group, pol0).bad()
     assert found["id"] == "config.file" and "the program would receive its own output" in found["found"], found
-    for destinations, words in [((first,), f"outputs wide and l0 both send to {first}"), ((group, group), f"outputs l0 and l1 both send to {group}")]:
+    for destinations, words in [((first,), f"outputs wide and l0 both send to {first}"),
+                                ((group, group), f"outputs l0 and l1 both send to {group}")]:
         report = with_satellites(files, *destinations)
         assert report.ids() == {"config.destinations"} and [f["found"] for f in report.bad()] == [words] * 2, report.bad()
     # Another program's input.
@@ -674,7 +676,8 @@ def test_satellites_to_others(files):
 def test_rate_of_satellites(files):
     """Records of 184 bytes: of each satellite as many as code periods, 7/8 long, fit a chunk, and two."""
     def sends_bits_per_s(*destinations):
-        number, unit = re.search(r"sends ([\d.]+) (\w)b/s", with_satellites(files, *destinations).get("config.file", "fgpu0")["found"]).groups()
+        said = with_satellites(files, *destinations).get("config.file", "fgpu0")["found"]
+        number, unit = re.search(r"sends ([\d.]+) (\w)b/s", said).groups()
         return float(number) * {"k": 1e3, "M": 1e6, "G": 1e9}[unit]
 
     files = files()

@@ -118,8 +118,9 @@ def check_rows(page):
             assert abs(bar / box - (said - 20) / 35) < 0.02
         assert re.fullmatch(r"early 0\.\d\d", text(prn, "peak"))
         picture = at(prn, "peak").locator("svg")
+        assert picture.get_attribute("aria-hidden") == "true"
         heights = [26 - float(point.split(",")[1]) for point in picture.locator("polyline").get_attribute("points").split()]
-        assert picture.get_attribute("aria-hidden") == "true" and abs(heights[0] / heights[1] - number(text(prn, "peak")[6:])) < 0.01
+        assert abs(heights[0] / heights[1] - number(text(prn, "peak")[6:])) < 0.01
     assert [text(UNSEEN, key) for key in ("stage", "cn00", "cn01", "doppler", "age", "peak")] == ["search"] + 5 * ["–"]
     assert cell(page, "gnss-streams", ROW, "tracked")[0] == "2 of 3"
     assert page.locator("#streams tr[data-row]").count() == 1  # the voltages
