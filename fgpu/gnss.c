@@ -15,6 +15,7 @@
 #define MAX_RUNS    64   /* of samples that are there, in a chunk */
 #define RETRY_S     10.0 /* of data, before a satellite that was not found is searched for again */
 #define FALSE_ALARM 1e-3
+#define PEAK_S      1.0 /* of data: how fast the mean of the taps' amplitudes forgets */
 
 /* Samples of a chunk that are there, from the first new one on. */
 struct run {
@@ -381,6 +382,19 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
     memcpy(r->sums, ended->sums, sizeof(r->sums));
 }
 
+/* The three means have the same weights, so their ratios are right from the first integration on. */
+static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
+                        const struct fgpu_gnss_integration *ended)
+{
+    const double weight = fmin(1, ended->n_samples / (PEAK_S * s->sample_rate_hz));
+
+    for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++) {
+        const double(*sums)[2] = ended->sums[tap];
+        const double amplitude = hypot(hypot(sums[0][0], sums[0][1]), hypot(sums[1][0], sums[1][1]));
+        sat->peak[tap] += weight * (amplitude - sat->peak[tap]);
+    }
+}
+
 /* Gives the loops their sums, in order.  Returns how many records there are. */
 static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
 {
@@ -393,11 +407,22 @@ static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
         struct fgpu_gnss_integration ended[2];
         const uint32_t n_losses = sat->track.n_losses;
         const size_t n = fgpu_gnss_track_sums(&sat->track, sums, unit, b->infos[p].n_missing, ended);
+        for (size_t i = 0; i < n; i++)
+            follow_peak(s, sat, &ended[i]);
         for (size_t i = 0; i < n && n_records < s->sizes.max_pieces; i++)
             write_record(s, sat, &ended[i], &b->records[n_records++]);
         counter_add(&sat->losses, sat->track.n_losses - n_losses);
     }
     return n_records;
+}
+
+static void show_peak(struct gnss_followed *sat, bool is_followed)
+{
+    if (!is_followed)
+        memset(sat->peak, 0, sizeof(sat->peak));
+    const double prompt = sat->peak[FGPU_GNSS_PROMPT];
+    for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
+        gauge_set(&sat->taps[tap], prompt > 0 ? (int64_t)rint(1e3 * sat->peak[tap] / prompt) : 0);
 }
 
 static void show(struct gnss_stream *s, const struct gnss_buffer *b)
@@ -415,6 +440,7 @@ static void show(struct gnss_stream *s, const struct gnss_buffer *b)
             gauge_set(&sat->cn0_mdb[pol],
                       is_followed && isfinite(state.cn0_db_hz[pol]) ? (int64_t)rint(1e3 * state.cn0_db_hz[pol]) : 0);
         gauge_set(&sat->doppler_mhz, is_followed ? (int64_t)rint(1e3 * state.doppler_hz) : 0);
+        show_peak(sat, is_followed);
         sensor_set_integer(&sat->stage_sensor, unix_ns, status, state.stage);
         sensor_set_real(&sat->cn0_sensor, unix_ns, status, cn0_db_hz);
         sensor_set_real(&sat->doppler_sensor, unix_ns, status, is_followed ? state.doppler_hz : 0);
@@ -466,26 +492,43 @@ bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer)
 
 /* ---- Told -------------------------------------------------------------------------------------------------------- */
 
+static json_t *describe_taps(const struct gnss_followed *sat)
+{
+    if (gauge_get(&sat->taps[FGPU_GNSS_PROMPT]) == 0)
+        return json_null();
+    json_t *taps = json_array();
+    for (unsigned tap = 0; tap < FGPU_GNSS_N_TAPS; tap++)
+        json_array_append_new(taps, json_real(1e-3 * (double)gauge_get(&sat->taps[tap])));
+    return taps;
+}
+
+static json_t *describe_satellite(const struct gnss_followed *sat)
+{
+    char name[FGPU_GNSS_NAME_BYTES];
+
+    return json_pack("{s:s, s:s, s:[f, f], s:f, s:f, s:f, s:o}", "name", fgpu_gnss_name(&sat->id, name), "stage",
+                     fgpu_gnss_stage_words[gauge_get(&sat->stage)], "cn0_db_hz",
+                     1e-3 * (double)gauge_get(&sat->cn0_mdb[0]), 1e-3 * (double)gauge_get(&sat->cn0_mdb[1]),
+                     "doppler_hz", 1e-3 * (double)gauge_get(&sat->doppler_mhz), "age_s",
+                     sensor_read(&sat->age_sensor).value.real, "tap_chips",
+                     sat->track.tap_subchips / sat->track.chip_subchips, "taps", describe_taps(sat));
+}
+
 void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into)
 {
     json_t *streams = json_array();
-    char name[FGPU_GNSS_NAME_BYTES];
 
     for (size_t i = 0; gnss && i < gnss->layout->n_ants * gnss->n_streams; i++) {
         const struct gnss_stream *s = &gnss->streams[i];
+        const bool has_data = counter_get(&s->present_samples) + counter_get(&s->missing_samples) > 0;
+        const double unix_s = 1e-9 * (double)sensor_read(&s->satellites[0].age_sensor).unix_ns;
         json_t *satellites = json_array();
-        for (size_t k = 0; k < s->sizes.n_satellites; k++) {
-            const struct gnss_followed *sat = &s->satellites[k];
-            json_array_append_new(satellites,
-                                  json_pack("{s:s, s:s, s:[f, f], s:f}", "name", fgpu_gnss_name(&sat->id, name),
-                                            "stage", fgpu_gnss_stage_words[gauge_get(&sat->stage)], "cn0_db_hz",
-                                            1e-3 * (double)gauge_get(&sat->cn0_mdb[0]),
-                                            1e-3 * (double)gauge_get(&sat->cn0_mdb[1]), "doppler_hz",
-                                            1e-3 * (double)gauge_get(&sat->doppler_mhz)));
-        }
-        json_array_append_new(streams, json_pack("{s:s, s:s, s:o, s:o}", "name", s->config->name, "antenna",
+        for (size_t k = 0; k < s->sizes.n_satellites; k++)
+            json_array_append_new(satellites, describe_satellite(&s->satellites[k]));
+        json_array_append_new(streams, json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", s->config->name, "antenna",
                                                  fgpu_config_antenna(gnss->config, s->ant)->name, "destinations",
-                                                 status_endpoints(&s->config->destination), "satellites", satellites));
+                                                 status_endpoints(&s->config->destination), "time",
+                                                 has_data ? json_real(unix_s) : json_null(), "satellites", satellites));
     }
     json_object_set_new(into, "gnss", streams);
 }

@@ -50,6 +50,8 @@ struct gnss_followed {
     int64_t retry_sample;                /* no search before it */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
+    double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums, both polarisations */
+    struct gauge taps[FGPU_GNSS_N_TAPS]; /* the same in thousandths of the prompt tap's; 0: not followed */
     struct counter losses, searches;
     int64_t started_sample;
     struct sensor stage_sensor, cn0_sensor, doppler_sensor, age_sensor;

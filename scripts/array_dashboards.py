@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 N_COLUMNS = 24
 GREEN, AMBER, RED, BLUE = "green", "orange", "red", "blue"
 SIZES = {"stat": (4, 4), "state-timeline": (12, 8), "table": (24, 9), "heatmap": (12, 8), "timeseries": (12, 8)}
-OF_ANTENNA = r"\b(xbgpu_feng_\w+|fgpu_(?:input_(?!kernel)|output|late|unmatched)\w+)\{SEL"  # metrics with this label
+OF_ANTENNA = r"\b(xbgpu_feng_\w+|fgpu_(?:input_(?!kernel)|output|gnss|late|unmatched)\w+)\{SEL"  # metrics with this label
 SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
@@ -42,7 +42,7 @@ CLOCK = {0: ("not synchronised", RED), 1: ("synchronised", GREEN)}
 DEVICE = {0: ("was wrong", RED), 1: ("good", GREEN)}
 FLOWING = {0: ("silent", RED), 1: ("flows", GREEN)}
 FENG = {0: ("dead", RED), 1: ("silent", RED), 2: ("losing", AMBER), 3: ("receiving", GREEN)}
-DBFS, GBPS, PER_S = "suffix: dBFS", "bps", "cps"
+DBFS, DBHZ, GBPS, PER_S = "suffix: dBFS", "suffix: dB-Hz", "bps", "cps"
 
 
 def share(missing, received, by):
@@ -226,6 +226,16 @@ F_ENGINES = [
     Panel("timeseries", "Latency", "s",
           "Time from the last packet of a window received to the window's first packet sent.",
           {"{{antenna}} {{stream}}": "fgpu_output_latency_seconds{SEL}"}),
+    Panel("timeseries", "Satellites tracked", "none",
+          "Satellites whose code and carrier are followed. The alert NoSatelliteTracked fires after 5 minutes without "
+          "one.",
+          {"{{antenna}} {{stream}}": "sum by (antenna, stream) (fgpu_gnss_stage{SEL} == bool 3)"}),
+    Panel("timeseries", "Satellites: C/N0", DBHZ,
+          "Carrier over noise of each satellite that is followed, of each polarisation. The code is lost below 25.",
+          {"{{antenna}} {{satellite}} {{pol}}": "fgpu_gnss_cn0_db_hz{SEL} > 0"}),
+    Panel("timeseries", "Satellites: heaps dropped", PER_S,
+          "Heaps of satellites' sums that were not made because no output buffer was free.",
+          {"{{antenna}} {{stream}}": rate("fgpu_gnss_dropped_heaps_total")}, RATE_LOST),
 ]
 X_ENGINES = [
     Panel("stat", "Antennas that are not received", "none",

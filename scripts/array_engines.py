@@ -117,6 +117,10 @@ def fgpu_lines(plan, engine, schema):
         [key for key in output.texts() if key[0] != "substreams"]
         + [("destinations", destinations(plan.f_groups[output["name"]], port), output.mark)]
         for output in array["f_outputs"]], array.mark_at("f_outputs"))
+    lines.items("gnss", [
+        gnss.texts() + [("destination", f"{plan.gnss_addresses[gnss['name']]}:{port}", gnss.mark)]
+        for gnss in array["gnss"]], array.mark_at("gnss"))
+    lines.items("satellites", [satellites.texts() for satellites in array["satellites"]], array.mark_at("satellites"))
     lines.section("send", flow_keys(array, engine, "send", [("array_size", len(array["antennas"]), None)]))
     control(lines, array, engine, schema)
     return lines
@@ -204,6 +208,9 @@ def streams_yaml(plan):
          ("samples_between_spectra", array_plan.samples_between_spectra(output), None),
          ("destinations", destinations(plan.f_groups[output["name"]], port), None)]
         for output in array["f_outputs"]])
+    lines.items("gnss", [
+        [("name", gnss["name"], None), ("destination", f"{plan.gnss_addresses[gnss['name']]}:{port}", None)]
+        for gnss in array["gnss"]])
     lines.items("x_outputs", [
         [("name", output["name"], None), ("stream", output["stream"], None),
          ("integration_batches", array_plan.integration_batches(array, output, plan.stream(output)), None),

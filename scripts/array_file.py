@@ -26,6 +26,7 @@ DEALT = {
     "x_outputs": ("destination", "gate", "shifts"),
     "beams": ("destination",),
     "detected": ("destination",),
+    "gnss": ("destination",),
 }
 KINDS = ("fgpu", "xbgpu")
 PROGRAMS = KINDS + ("visrec", "beamrec")
@@ -227,6 +228,8 @@ def make_schema(engines):
     """The schema of array.yaml, made with those of the engines."""
     fgpu, xbgpu, visrec, beamrec = (engines[program]["properties"] for program in PROGRAMS)
     f_output, x_output, beam, detected = _outputs(fgpu, xbgpu)
+    gnss = without(fgpu["gnss"]["items"], DEALT["gnss"])
+    gnss["properties"]["name"] = _text("Name of the stream.", **NAME)
     telescope = without(visrec["telescope"], ("name",), name=_text("Name of the telescope; none: that of the array."))
     antenna = without(fgpu["antennas"]["items"], DEALT["antennas"])
     metres = _number("", "number", minimum=-1e7, maximum=1e7)
@@ -247,6 +250,9 @@ def make_schema(engines):
             f_outputs=_list("Streams of channelised voltages.", f_output, 64),
             x_outputs=_list("Streams of visibilities.", x_output, 64),
             beams=_list("Tied-array beams, which X-engines make of all antennas.", beam, 1024),
+            gnss=_list("Streams of satellites' sums, which F-engines make of each antenna.", gnss, fgpu["gnss"]["maxItems"]),
+            satellites=_list("Satellites that these streams follow.", fgpu["satellites"]["items"],
+                             fgpu["satellites"]["maxItems"]),
             detected=_list("Streams of detected or incoherent beams, which X-engines make of all antennas.", detected, 64),
             recorders=_list("Recorders of visibilities.", _recorder(visrec), 64),
             beam_recorders=_list("Recorders of beams.", _beam_recorder(beamrec), 64),

@@ -217,13 +217,21 @@ RULES = {
         Rule("FEngineSkips", rate("fgpu_output_skipped_heaps_total", by=OUTPUT) + " > 0", "2s", "warning",
              f"{STREAM}: {WHO} leaves out {{{{ $value | humanize }}}} heaps/s as input is missing",
              "the antenna's inputs: see the Feed alerts of this engine"),
-        Rule("FEngineBehind", rate("fgpu_output_dropped_heaps_total") + " > 0 or " + refused("fgpu", "no_chunk") + " > 0",
-             "0s", "warning", f"{WHO} does not keep up",
+        Rule("FEngineBehind", rate("fgpu_output_dropped_heaps_total") + " > 0 or " +
+             rate("fgpu_gnss_dropped_heaps_total") + " > 0 or " + refused("fgpu", "no_chunk") + " > 0", "0s",
+             "warning", f"{WHO} does not keep up",
              "this engine: its GPU or its send threads are slower than the data (another user of the GPU, its clock, "
              "send.threads)"),
-        Rule("FEngineSendFails", rate("fgpu_output_failed_packets_total") + " > 0", "0s", "warning",
+        Rule("FEngineSendFails", rate("fgpu_output_failed_packets_total") + " > 0 or " +
+             rate("fgpu_gnss_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
+        # One satellite that is not seen is below the horizon; of a whole constellation some are above it.
+        Rule("NoSatelliteTracked", f"{gauge('fgpu_gnss_stage', OUTPUT)} < 3 and on ({BY}{OUTPUT}) "
+             f"{rate('fgpu_gnss_samples_total', by=OUTPUT)} > 0", "5m", "warning",
+             f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, and its input flows",
+             "all that 'satellites' names are out of the antenna's sight, or the band is another one: centre_frequency, "
+             "sky_frequency, inverted", DOCTOR_STREAMS),
     ],
     "F-engines to X-engines": [
         Rule("AntennaSilent", of_antenna(STATE + " < 2"), "2s", "critical",

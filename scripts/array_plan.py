@@ -11,7 +11,7 @@ from array_file import Section, nearest
 N_POLS = 2
 FRAME_BYTES = 66  # of Ethernet (with checksum, preamble and gap), IPv4 and UDP
 SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for each item more
-DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS = 4, 4, 3, 4
+DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
 POWER_ITEMS = {"float32": 5, "uint8": 7}  # of detected beams, by format
 GIB = 1 << 30
 PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
@@ -19,6 +19,11 @@ HUGE_PAGE_BYTES = 2 << 20
 BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of as many as hold...
 BEAM_BUFFERS_S = 0.05  # ...so much
 BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; struct beam_steering of an antenna
+GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
+GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
+GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
+GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece: with its sums; of each satellite
+GNSS_BUFFERS = 4
 RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
@@ -70,6 +75,7 @@ class Plan:
     f_groups: dict = field(default_factory=dict)  # stream -> [address] of its substreams
     x_groups: dict = field(default_factory=dict)  # x output -> [address] of its stream's substreams
     beam_groups: dict = field(default_factory=dict)  # item of beams or detected -> [address] of its stream's substreams
+    gnss_addresses: dict = field(default_factory=dict)  # stream of gnss -> address, of all antennas
     recorders: list = field(default_factory=list)  # [array_recorder.Recorder or .BeamRecorder]
 
     def made_of(self, section, stream):
@@ -168,8 +174,10 @@ def deal_block(network, at, end, n):
 
 def deal_addresses(plan, network, faults):
     """F-engines' streams from the first half of the range, detected beams down from its end; visibilities from the second
-    half, voltage beams down from its end: what is added at the end of a list moves no other."""
+    half, voltage beams down from its end, sums of satellites from its middle: what is added at the end of a list moves no
+    other."""
     first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
+    gnss, n_gnss = end - network.num_addresses // 4, len(plan.array["gnss"])
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
     blocks += [(plan.x_groups, output, plan.stream(output)["substreams"], 1) for output in plan.array["x_outputs"]]
     at, ends = [first, middle], [middle, end]
@@ -179,10 +187,15 @@ def deal_addresses(plan, network, faults):
                    f"of {name} in its {('first', 'second')[half]} half")
 
     for groups, output, n, half in blocks:
-        addresses, at[half] = deal_block(network, at[half], ends[half], n)
+        addresses, at[half] = deal_block(network, at[half], gnss if half and n_gnss else ends[half], n)
         if addresses is None:
             return no_room(output["name"], n, half)
         groups[output["name"]] = addresses
+    for i, stream in enumerate(plan.array["gnss"]):
+        at[1] = gnss + i + 1
+        if at[1] > end:
+            return no_room(stream["name"], 1, 1)
+        plan.gnss_addresses[stream["name"]] = str(ipaddress.IPv4Address(gnss + i))
     for beam, half in [(beam, 1) for beam in plan.array["beams"]] + [(stream, 0) for stream in plan.array["detected"]]:
         n = plan.stream(beam)["substreams"]
         size = 1 << (n - 1).bit_length()
@@ -411,10 +424,53 @@ def f_window_samples(stream):
     return (stream["taps"] * bins - 1) * subsampling + (stream["ddc_taps"] or 16 * subsampling)
 
 
+def subsampling(band):
+    """Samples of input for each of a narrow band."""
+    return band["decimation"] * (2 if band["pass_bandwidth"] > 0 else 1)
+
+
 def narrow_shape(stream):
     """Samples of input for each that is channelised, and points of the transform."""
-    whole = stream["pass_bandwidth"] > 0
-    return stream["decimation"] * (2 if whole else 1), stream["channels"] * (1 if whole else 2)
+    return subsampling(stream), stream["channels"] * (1 if stream["pass_bandwidth"] > 0 else 2)
+
+
+def gnss_window_samples(gnss):
+    return (gnss["ddc_taps"] or 16 * subsampling(gnss)) + 2 * subsampling(gnss)
+
+
+def gnss_signals(array, gnss):
+    """The signal of each satellite whose carrier lies in a stream's band."""
+    half_hz = gnss["pass_bandwidth"] / 2 or array["time"]["adc_sample_rate"] / 4 / gnss["decimation"]
+    return [satellites["signal"] for satellites in array["satellites"] for _ in satellites["prns"]
+            if abs(GNSS_CARRIERS_HZ[satellites["signal"]] - gnss["sky_frequency"]) <= half_hz]
+
+
+def gnss_period(array, gnss, signal):
+    """Samples of a code's period."""
+    return math.ceil(GNSS_PERIODS_S[signal] * array["time"]["adc_sample_rate"] / subsampling(gnss))
+
+
+def gnss_pieces(array, gnss):
+    """Integrations, and parts of them, in a heap of one antenna."""
+    n_samples = array["fgpu"]["recv"]["chunk_samples"] // subsampling(gnss) + 3
+    periods = [gnss_period(array, gnss, signal) for signal in gnss_signals(array, gnss)]
+    return sum(2 + n_samples // (period - period // 8) for period in periods)
+
+
+def gnss_gbps(array, gnss):
+    """One antenna."""
+    heap = wire_bytes(gnss_pieces(array, gnss) * GNSS_RECORD_BYTES, array["fgpu"]["send"]["packet_payload"], GNSS_ITEMS)
+    return 8e-9 * heap * array["time"]["adc_sample_rate"] / array["fgpu"]["recv"]["chunk_samples"]
+
+
+def gnss_memory(array, gnss, history):
+    """Host and device memory of one antenna: buffers, codes, satellites and a search; the band, as floats and 8 bits."""
+    signals, pieces = gnss_signals(array, gnss), gnss_pieces(array, gnss)
+    tables, chunk = sum(GNSS_TABLE_BYTES[signal] for signal in signals), array["fgpu"]["recv"]["chunk_samples"]
+    search = max([gnss_period(array, gnss, signal) for signal in signals], default=0) * max(gnss["acquire_periods"], 4)
+    host = GNSS_BUFFERS * pieces * (GNSS_PIECE_BYTES + GNSS_RECORD_BYTES) + len(signals) * GNSS_FOLLOWED_BYTES
+    device = GNSS_BUFFERS * pieces * GNSS_PIECE_BYTES + N_POLS * (8 * (chunk + history) + 2 * chunk) / subsampling(gnss)
+    return host + tables + N_POLS * 2 * search, device + tables
 
 
 def f_buffers(array, stream):
@@ -438,7 +494,8 @@ def fgpu_memory(array, engine):
     packet, samples = digitiser["packet_samples"], recv["chunk_samples"]
     bytes_of = lambda n: n * digitiser["sample_bits"] / 8  # noqa: E731
     host = N_POLS * chunk_pool_bytes(recv["chunks"], samples // packet, bytes_of(packet), engine)
-    device, window = 0.0, max(f_window_samples(stream) for stream in array["f_outputs"])
+    windows = [f_window_samples(s) for s in array["f_outputs"]] + [gnss_window_samples(s) for s in array["gnss"]]
+    device, window = 0.0, max(windows)
     history = math.ceil((window + recv["max_delay_diff"]) / packet) * packet
     for stream in array["f_outputs"]:
         n_spectra = stream["spectra_per_heap"] * stream["batches_per_buffer"]
@@ -449,6 +506,9 @@ def fgpu_memory(array, engine):
         host += n_buffers * pinned_bytes(buffer, engine)
         device += n_buffers * buffer + 2 * N_POLS * n_spectra * row * 4
         device += N_POLS * 8 * (samples + history) / subsampling if subsampling else 0
+    of_gnss = [gnss_memory(array, gnss, history) for gnss in array["gnss"]]
+    host += sum(bytes_here for bytes_here, _ in of_gnss)
+    device += sum(bytes_there for _, bytes_there in of_gnss)
     device += N_POLS * 3 * bytes_of(history + samples)
     return len(engine.antennas) * (host + (device if engine.on_cpu else 0))
 
@@ -510,7 +570,8 @@ def cost(array, engine):
     if engine.kind == "fgpu":
         n = len(engine.antennas)
         engine.in_gbps = n * N_POLS * digitiser_gbps(array)
-        engine.out_gbps = n * sum(s["substreams"] * f_substream_gbps(array, s) for s in array["f_outputs"])
+        engine.out_gbps = n * (sum(s["substreams"] * f_substream_gbps(array, s) for s in array["f_outputs"])
+                               + sum(gnss_gbps(array, gnss) for gnss in array["gnss"]))
         engine.memory_bytes = fgpu_memory(array, engine) + PROCESS_BYTES
         receivers = min(keys["recv"]["threads"] or n * N_POLS, n * N_POLS)
     else:
@@ -593,7 +654,7 @@ def make_plan(array, faults):
     """The plan of an array whose keys are right, or None after telling what does not go together."""
     plan = Plan(array)
     check_unique(array["antennas"], "antennas", faults)
-    check_unique(array["f_outputs"], "outputs of f_outputs", faults)
+    check_unique(array["f_outputs"] + array["gnss"], "outputs of f_outputs and gnss", faults)
     check_unique(array["x_outputs"] + array["beams"] + array["detected"], "outputs of x_outputs, beams and detected", faults)
     check_unique(array["hosts"], "hosts", faults)
     check_outputs(array, faults)

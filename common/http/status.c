@@ -224,7 +224,7 @@ static const char *section_of(const struct labels *labels)
 /* fgpu_input_heaps_total is "heaps". */
 static void short_name(const char *program, const char *name, char *text, size_t text_bytes)
 {
-    static const char *const prefixes[] = {"input_", "feng_", "output_x_", "output_b_", "output_"};
+    static const char *const prefixes[] = {"input_", "feng_", "output_x_", "output_b_", "output_", "gnss_"};
     size_t n_program = strlen(program);
 
     if (!strncmp(name, program, n_program) && name[n_program] == '_')

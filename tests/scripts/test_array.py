@@ -45,6 +45,9 @@ def free_ports(n):
     return first
 
 
+GNSS = {"name": "g0", "centre_frequency": 2000000, "decimation": 2, "sky_frequency": 1575.42e6}
+SATELLITES = {"time": {"adc_sample_rate": 8000000}, "fgpu": {"recv": {"chunk_samples": 1 << 18}}, "gnss": [GNSS],
+              "satellites": [{"signal": "L1CA", "prns": [7, 19]}]}  # what small() needs for them
 N_PORTS = 8  # of each kind, for the programs of the host
 
 
@@ -116,6 +119,7 @@ def check_services(array, made):
                 (listing,) = [x for x in made["streams.yaml"]["x_outputs"] if x["name"] == output["name"]]
                 assert harness.endpoints(listing["destinations"])[substream] == endpoint
             taken += check_beams(array, made, mine, f_output["name"], substream)
+    taken += check_gnss(array, made, fgpus)
     check_recorders(array, made, services, xbgpus)
     check_beam_recorders(array, made, services, xbgpus)
     assert len(set(taken)) == len(taken)
@@ -128,6 +132,18 @@ def check_services(array, made):
     assert len(set(ports)) == len(ports)
     assert {target["targets"][0] for target in made["prometheus/targets.yaml"]} == set(ports)
     return services, listed
+
+
+def check_gnss(array, made, fgpus):
+    """All F-engines make all streams of all antennas, each stream to one address.  Returns these."""
+    for config in fgpus:
+        assert config.get("satellites", []) == array.get("satellites", [])
+        streams = [{key: stream[key] for key in stream if key != "destination"} for stream in config.get("gnss", [])]
+        assert streams == array.get("gnss", [])
+    listed = made["streams.yaml"].get("gnss", [])
+    for config in fgpus:
+        assert [{key: stream[key] for key in ("name", "destination")} for stream in config.get("gnss", [])] == listed
+    return [endpoint for stream in listed for endpoint in harness.endpoints(stream["destination"])]
 
 
 # Keys of detected beams and their defaults.
@@ -264,7 +280,8 @@ def test_random_arrays(work, rng):
         n_fgpu = int(rng.integers(1, 5))
         array = small(antennas=[{"name": f"a{a}", "pol0": f"239.99.{a}.0+3", "pol1": f"239.99.{a}.4+3"}
                                 for a in range(int(rng.integers(n_fgpu, 20)))])
-        array["fgpu"]["recv"] = {"chunk_samples": 1 << 23}  # longer than the longest window of those below
+        array["time"]["adc_sample_rate"] = 200000000
+        array["fgpu"]["recv"] = {"chunk_samples": 1 << 23}  # longer than the longest window of those below, and 42 ms
         array["f_outputs"], array["x_outputs"] = [], []
         for o in range(int(rng.integers(1, 4))):
             stream = {"name": f"s{o}", "channels": int(2**rng.integers(9, 14)),
@@ -280,6 +297,9 @@ def test_random_arrays(work, rng):
                              | ({"kind": "incoherent"} if rng.random() < 0.3 else {"beams": int(rng.integers(1, 9))})
                              | {"products": str(rng.choice(["I", "IQUV"])), "channels": int(2**rng.integers(3)),
                                 "format": str(rng.choice(["uint8", "float32"]))} for d in range(int(rng.integers(4)))]
+        array["gnss"] = [GNSS | {"name": f"g{g}", "decimation": int(rng.integers(2, 65))} for g in range(int(rng.integers(3)))]
+        array["satellites"] = [{"signal": "L1CA", "prns": (1 + rng.permutation(32))[:int(rng.integers(1, 33))].tolist()}
+                               for _ in array["gnss"][:1]]
         array["beam_recorders"] = [{"stream": stream, "host": "h0", "directory": "/data", "voltages": bool(rng.random() < 0.5),
                                     "dada": bool(rng.random() < 0.5)}
                                    for stream in sorted({beam["stream"] for beam in array["beams"] + array["detected"]})]
@@ -288,7 +308,7 @@ def test_random_arrays(work, rng):
         rng.shuffle(kinds)
         array["hosts"] = [
             {"name": f"h{h}", "address": f"10.0.0.{h}", "memory": 512, "cores": 4096,
-             "interfaces": [{"name": "eth0", "rate": 400}, {"name": "eth1", "rate": 400}],
+             "interfaces": [{"name": "eth0", "rate": 10000}, {"name": "eth1", "rate": 10000}],
              "engines": [{"kind": kind, "interface": f"eth{int(rng.integers(2))}"} for kind in kinds[h::5]]}
             for h in range(min(5, len(kinds)))]
         made, _ = generate(write(work, array, f"random{i}.yaml"), work / f"random{i}")
@@ -297,17 +317,19 @@ def test_random_arrays(work, rng):
 
 def test_addresses_stay(work):
     """What is added at the end moves nothing."""
-    array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}], detected=[{"name": "powers", "stream": "wide"}])
+    array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}], detected=[{"name": "powers", "stream": "wide"}],
+                  **SATELLITES)
     path = write(work, array)
     before, _ = generate(path, work / "made")
     array["beams"].append({"name": "narrow-beam", "stream": "narrow", "pol": 1})
     array["detected"].append({"name": "narrow-powers", "stream": "narrow"})
+    array["gnss"] += [GNSS | {"name": "g1"}, GNSS | {"name": "g2"}]
     array["f_outputs"].append({"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequency": 1e5,
                                "channels": 256, "substreams": 1})
     array["x_outputs"].append({"name": "narrow-vis", "stream": "narrow", "integration_time": 1})
     array["hosts"][0]["engines"].append({"kind": "xbgpu", "gpu": "cpu"})
     after, _ = generate(write(work, array, "longer.yaml"), work / "made")
-    for kind in ("f_outputs", "x_outputs", "beams", "detected"):
+    for kind in ("f_outputs", "x_outputs", "beams", "detected", "gnss"):
         assert after["streams.yaml"][kind][0] == before["streams.yaml"][kind][0]
     assert "services/x2.yaml" in after
     gone, _ = generate(path, work / "made")
@@ -345,6 +367,11 @@ ERRORS = [
     ("wide-search, stream: wide, beams: 16,", "wide-search, stream: wide, beams: 2000,", ["detected[0].beams must be an integer from 1"]),
     ("wide-search, stream: wide, beams: 16, spectra: 128,", "wide-search, stream: wide, beams: 45, spectra: 1,",
      ["cbf4 would send 12", "Gb/s on ens1f1np1, which carries 100"]),
+    ("{name: gnss-l1,", "{name: wide,", ["#:12: two outputs of f_outputs and gnss are called wide"]),
+    ("sky_frequency: 1575420000", "sky_frequency: 1475420000", ["fgpu: no satellite of 'satellites' has its carrier"]),
+    ("{signal: L1CA, prns", "{signal: E1B, prns", ["fgpu: codes must name the file with the codes of E1B"]),
+    ("{signal: L1CA, prns", "{signal: L2C, prns", ["#:14: satellites[0].signal must be one of L1CA, L5I"]),
+    ("239.10.0.0/20", "239.10.0.0/27", ["no room for the 4 addresses of wide-beam-0y in its second half"]),
     ("  - {stream: wide, host: store1,", "  - {stream: narrow, host: store1,", ["#:14: there is no beam of the stream 'narrow'"]),
     ("directory: /data, sum_spectra: 16", "directory: /data, sum_spectra: 15", ["beamrec: sum_spectra must divide"]),
     ("telescope: {latitude: -30.7128, ", "telescope: {latitude: -91, ", ["telescope.latitude must be a number from -90"]),
@@ -429,10 +456,15 @@ def running(request, work, daemon):
         beams=[{"name": f"b{pol}", "stream": request.param, "pol": pol} for pol in (0, 1)],
         detected=[{"name": "powers", "stream": request.param, "beams": 60, "products": "IQUV", "format": "uint8", "spectra": 8},
                   {"name": "sum", "stream": request.param, "kind": "incoherent", "windows": 4096, "buffers": 5}])
+    signals = [{"signal": signal, "prns": list(range(1, 33))} for signal in ("L1CA", "L5I")]
+    bands = [("g0", 16e6, 2, 1575.42e6), ("g1", 12e6, 2, 1176.45e6)]
+    array = harness.merge(array, SATELLITES | {"time": {"adc_sample_rate": 64000000}, "satellites": signals, "gnss": [
+        dict(zip(("name", "centre_frequency", "decimation", "sky_frequency"), band)) for band in bands]})
+    array["fgpu"]["recv"]["chunk_samples"] = 1 << 21
+    array["hosts"][0]["interfaces"][0]["rate"] = 100
     if request.param == "narrow":
         array["f_outputs"] = [NARROW | {"substreams": 2}]
         array["x_outputs"][0]["stream"] = "narrow"
-        array["fgpu"]["recv"] = {"chunk_samples": 1 << 21}
     path = write(work, array)
     made, _ = generate(path, work / "made")
     faults = array_file.Faults(path)

@@ -100,7 +100,7 @@ class Night:
             hosts=[{"name": f"h{h}", "address": f"10.0.0.{h + 1}", "memory": 4096, "cores": 4096,
                     "interfaces": [{"name": "eth0", "rate": 10000}],
                     "engines": [{"kind": "fgpu"}] + [{"kind": "xbgpu"}] * (h < 2)} for h in range(n_fgpu)])
-        self.work = work
+        self.work, self.end_s = work, END_S
         self.made, _ = test_array.generate(test_array.write(work, array), work / "made")
         targets = [target["labels"] for target in self.made["prometheus/targets.yaml"]]
         self.engines = {labels["engine"]: labels for labels in targets}
@@ -136,6 +136,10 @@ class Night:
             self.count("fgpu_output_heaps_total", stream, BATCHES)
             for name in ("skipped_heaps", "dropped_heaps", "failed_packets"):
                 self.count(f"fgpu_output_{name}_total", stream, 0, first=2)
+            for satellite, stage in (("L1CA-7", 3), ("L1CA-32", 0)):
+                self.gauge("fgpu_gnss_stage", one | {"stream": "l1", "satellite": satellite}, stage)
+            for name, per_s in {"samples": 4e6, "dropped_heaps": 0, "failed_packets": 0}.items():
+                self.count(f"fgpu_gnss_{name}_total", one | {"stream": "l1"}, int(per_s), first=3)
             self.gauge("fgpu_output_ahead_seconds", one | {"stream": "wide"}, 0)
             self.gauge("fgpu_output_delay_seconds", one | {"stream": "wide"}, 0.01)
 
@@ -222,7 +226,7 @@ class Night:
     def check(self, promtool, *told):
         """'told': (seconds, alert, [(labels, annotations)]), all alerts of this name."""
         before = {"expr": f"count_over_time(ALERTS[{T0_S}s])", "eval_time": f"{T0_S - 1}s", "exp_samples": []}
-        rows = [{"series": name, "values": values_of(*row)} for name, row in self.series.items()]
+        rows = [{"series": name, "values": values_of(self.end_s - T0_S, *row)} for name, row in self.series.items()]
         notes = [{"eval_time": f"{at_s}s", "alertname": name,
                   "exp_alerts": [{"exp_labels": labels, "exp_annotations": text} for labels, text in alerts]}
                  for at_s, name, alerts in told]
@@ -246,9 +250,8 @@ def series_name(name, labels):
     return f"{name}{{{text_of(labels)}}}"
 
 
-def values_of(kind, first, a, b=None):
-    """In promtool's notation."""
-    n = END_S - T0_S
+def values_of(n, kind, first, a, b=None):
+    """In promtool's notation, 'n' of them from T0_S on."""
     if kind == "gauge":
         return f"{first}x{T0_S - 1} {a}x{n}"
     last = first + a * (T0_S - 1)
@@ -459,6 +462,29 @@ def test_beams(night, promtool):
 
 
 @FOUR
+def test_satellites(night, promtool):
+    """None is tracked for 5 minutes though samples come; heaps are dropped or not sent.  One that is not seen is no trouble."""
+    one = {antenna: who(home, antenna=antenna, stream="l1") for antenna, home in night.ants.items()}
+    for antenna in ("m001", "m003"):
+        night.gauge("fgpu_gnss_stage", one[antenna] | {"satellite": "L1CA-7"}, 3, 2)
+    night.count("fgpu_gnss_samples_total", one["m003"], 4000000, 0, first=3)
+    night.count("fgpu_gnss_dropped_heaps_total", one["m000"], 0, 1, first=3)
+    night.count("fgpu_gnss_failed_packets_total", one["m002"], 0, 1, first=3)
+    soon = [("FEngineBehind", who(night.ants["m000"])), ("FEngineSendFails", who(night.ants["m002"]))]
+    night.end_s = T0_S + 310
+    night.expect(SOON_S, *soon)
+    night.expect(T0_S + 299, *soon)
+    night.expect(T0_S + 301, *soon, ("NoSatelliteTracked", one["m001"]))
+    night.check(promtool, (T0_S + 301, "NoSatelliteTracked", [(one["m001"] | {"severity": "warning"}, {
+        "summary": "antenna m001, stream l1: f0 on h0 has tracked no satellite for 5 minutes, and its input flows",
+        "stage": "F-engines",
+        "since": "1970-01-01 00:00:30 +0000 UTC",
+        "where": "all that 'satellites' names are out of the antenna's sight, or the band is another one: centre_frequency, "
+                 "sky_frequency, inverted",
+        "command": "ssh h0 cbf-doctor streams /etc/cbf/f0.yaml"})]))
+
+
+@FOUR
 def test_detected_beams(night, promtool):
     """The same of detected beams; up to the limits there is no alert."""
     x0, x1 = night.of_xengines()[:2]
@@ -547,7 +573,7 @@ def test_recorded_full_disk(work, promtool):
 
 # ---- Dashboards ------------------------------------------------------------------------------------------------------
 
-UNITS = {"none", "percentunit", "bps", "pps", "cps", "s", "suffix: dBFS"}  # as Grafana names them
+UNITS = {"none", "percentunit", "bps", "pps", "cps", "s", "suffix: dBFS", "suffix: dB-Hz"}  # as Grafana names them
 OF_TARGET = {"array", "host", "engine", "program", "job", "instance"}
 OF_ALERT = {"alertname", "alertstate", "severity"}
 

@@ -26,6 +26,9 @@ INTRODUCTIONS = {
 }
 MORE = {
     "{stream}": "{stream} is an output's name.",
+    "{satellites}": "{satellites} is the name of a stream of satellites' sums.",
+    "ant{i}": "ant{i} is the antenna with this place among those of the program, from 0.",
+    "{satellite}": "{satellite} is a signal and a number, such as L1CA-7.",
     "{beam}": "{beam} is a beam's name.",
     "{antenna}.": "{antenna} is the name of an antenna (recv.antenna_names).",
     "input{i}": "{i} is the number of an input: 2 * the place of its antenna among those of the program + "
@@ -47,7 +50,10 @@ def fgpu():
                                            "destinations": harness.groups()})]
     antennas = [{"name": f"m{a:03d}", "feng_id": a, "pol0": harness.groups(), "pol1": harness.groups()} for a in (0, 1)]
     return merge(harness.FGPU, {"time": {"timebase": "clock"}, "recv": {"interface": LOOPBACK}, "send": {"interface": LOOPBACK, "ttl": 0},
-                                "antennas": antennas, "outputs": outputs})
+                                "antennas": antennas, "outputs": outputs, "gnss": [
+                                    {"name": "l1", "destination": harness.groups(), "centre_frequency": 719420000,
+                                     "decimation": 32, "pass_bandwidth": 20e6, "sky_frequency": 1575.42e6}],
+                                "satellites": [{"signal": "L1CA", "prns": [7]}]})
 
 
 def xbgpu():
@@ -123,7 +129,7 @@ def requests(client):
     return items
 
 
-def sensors(client, streams, beams, detected):
+def sensors(client, streams, gnss, beams, detected):
     """{name (type, unit): text}"""
     items = {}
     for name, description, unit, kind, *words in client.informs("sensor-list"):
@@ -131,6 +137,8 @@ def sensors(client, streams, beams, detected):
         name = f"{{stream}}.{rest}" if stream in streams else f"{{beam}}.{rest}" if stream in beams else name
         if stream in detected:
             name = "{beam}." + re.sub(r"^\d+\.", "", rest)
+        if stream in gnss:
+            name = re.sub(r"^ant\d+\.[^.]+", "{satellites}.ant{i}.{satellite}", rest)
         name = re.sub(r"\binput\d+\b", "input{i}", name)
         name = re.sub(r"^a\d+\.", "{antenna}.", name)
         what = ", ".join(filter(None, [f"{kind}: {' | '.join(words)}" if words else kind, unit]))
@@ -193,7 +201,7 @@ def ask(program, config, work):
             with control.Client(daemon) as client:
                 found["REQUESTS"] = requests(client)
                 found["SENSORS"] = sensors(client, *([item["name"] for item in config.get(key, [])]
-                                                     for key in ("outputs", "beams", "detected")))
+                                                     for key in ("outputs", "gnss", "beams", "detected")))
         found["METRICS"] = metrics(harness.page(config["http"]["listen"], "metrics"))
     finally:
         daemon.kill()

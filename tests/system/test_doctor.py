@@ -644,6 +644,50 @@ def test_beam_into_an_input(section, keys, files):
     assert "output by is not sent: its send_enabled is false" in found["found"], found
 
 
+def with_satellites(files, *destinations):
+    """Both F-engines with a stream of satellites' sums to each of these."""
+    gnss = [{"name": f"l{i}", "destination": destination, "centre_frequency": 2e6, "decimation": 2, "sky_frequency": 1575.42e6}
+            for i, destination in enumerate(destinations)]
+    satellites = [{"signal": "L1CA", "prns": list(range(1, 33))} for _ in gnss[:1]]
+    every = {"time": {"adc_sample_rate": 8000000}, "gnss": gnss, "satellites": satellites}
+    files.layout.overrides = {name: every for name in ("fgpu0", "fgpu1")}
+    return Report("config", *files.write("fgpu0", "fgpu1"))
+
+
+def test_satellites_to_others(files):
+    """Sums may go to one group from all F-engines; not to a program's input, nor to the group of another stream."""
+    files = files()
+    pol0, output = files.config("fgpu1")["antennas"][0]["pol0"], files.config("fgpu1")["outputs"][0]["destinations"]
+    first, group = "{}:{}".format(*harness.endpoints(output)[0]), harness.groups()
+    assert with_satellites(files, group).ids() == set()
+    (found,) = with_satellites(files, group, pol0).bad()
+    assert found["id"] == "config.file" and "the program would receive its own output" in found["found"], found
+    for destinations, words in [((first,), f"outputs wide and l0 both send to {first}"),
+                                ((group, group), f"outputs l0 and l1 both send to {group}")]:
+        report = with_satellites(files, *destinations)
+        assert report.ids() == {"config.destinations"} and [f["found"] for f in report.bad()] == [words] * 2, report.bad()
+    # Another program's input.
+    with_satellites(files, pol0)
+    files.layout.overrides["fgpu1"] = {"time": {"adc_sample_rate": 8000000}}
+    report = Report("config", *files.write("fgpu0", "fgpu1"))
+    assert f"output l0 of fgpu0.doctor.yaml goes to {pol0}" in report.get("config.destinations")["found"]
+
+
+def test_rate_of_satellites(files):
+    """Records of 184 bytes: of each satellite as many as code periods, 7/8 long, fit a chunk, and two."""
+    def sends_bits_per_s(*destinations):
+        said = with_satellites(files, *destinations).get("config.file", "fgpu0")["found"]
+        number, unit = re.search(r"sends ([\d.]+) (\w)b/s", said).groups()
+        return float(number) * {"k": 1e3, "M": 1e6, "G": 1e9}[unit]
+
+    files = files()
+    config = files.config("fgpu0")
+    chunk = config["recv"]["chunk_samples"]
+    n_records = 32 * (2 + (chunk // 2 + 3) // (4000 - 500))
+    added = sends_bits_per_s(harness.groups()) - sends_bits_per_s()
+    assert added == pytest.approx(len(config["antennas"]) * 8 * 184 * n_records / (chunk / 8e6), rel=0.02)
+
+
 # ---- Streams ---------------------------------------------------------------------------------------------------------
 
 

@@ -150,6 +150,7 @@ def test_f_engine(array):
         page.wait_for_url("**/#antenna=m003")
         check_keyboard(page)
         check_configuration(page, array, "fgpu1")
+        assert page.locator("#satellites-card").is_hidden()
 
         # KATCP's sensors are there for who opens them.
         page.locator("#sensors-card summary").click()
@@ -663,7 +664,7 @@ def test_phone(array):
 
 def test_served_alone(array):
     """The page asks no other host for anything."""
-    for name in ("", "status.css", "status.js", "plot.js"):
+    for name in ("", "status.css", "status.js", "plot.js", "waterfall.js", "satellites.js"):
         text = harness.page(array["fgpu0"].config["http"]["listen"], name)
         links = re.findall(r"(?:https?:)?//[\w.-]+", re.sub(r"http://www\.w3\.org/2000/svg", "", text))
         assert not [link for link in links if "." in link], links

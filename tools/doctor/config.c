@@ -433,7 +433,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
         }
 }
 
-/* Voltages go to X-engines only, visibilities and beams to no engine. */
+/* Voltages go to X-engines only, visibilities, beams and sums of satellites to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
     if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
@@ -441,6 +441,10 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     for (size_t o = 0; from->kind == DOCTOR_FGPU && to->kind == DOCTOR_FGPU && o < from->fgpu.outputs.n; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(&from->fgpu, o);
         check_crossing(doctor, from, output->name, "destinations", &output->destinations, to);
+    }
+    for (size_t g = 0; from->kind == DOCTOR_FGPU && g < from->fgpu.gnss.n; g++) {
+        const struct fgpu_config_gnss *stream = fgpu_config_gnss(&from->fgpu, g);
+        check_crossing(doctor, from, stream->name, "destination", &stream->destination, to);
     }
     for (size_t o = 0; from->kind == DOCTOR_XBGPU && o < from->xbgpu.outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(&from->xbgpu, o);
@@ -456,27 +460,49 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* Two outputs to one group arrive as one stream that fits neither. */
+/* The outputs of an F-engine, then its streams of satellites' sums. */
+static size_t n_streams(const struct fgpu_config *config)
+{
+    return config->outputs.n + config->gnss.n;
+}
+
+static const char *stream_at(const struct fgpu_config *config, size_t i, const struct endpoint_list **destinations)
+{
+    if (i >= config->outputs.n) {
+        *destinations = &fgpu_config_gnss(config, i - config->outputs.n)->destination;
+        return fgpu_config_gnss(config, i - config->outputs.n)->name;
+    }
+    *destinations = &fgpu_config_output(config, i)->destinations;
+    return fgpu_config_output(config, i)->name;
+}
+
+/* Two streams of a file to one group. */
+static void check_pair(struct doctor *doctor, const struct doctor_file *file, size_t first, size_t second)
+{
+    const struct endpoint_list *a, *b;
+    const char *name_a = stream_at(&file->fgpu, first, &a), *name_b = stream_at(&file->fgpu, second, &b);
+    char text[32];
+
+    for (size_t d = 0; d < b->n; d++)
+        for (size_t e = 0; e < a->n; e++) {
+            if (!endpoint_equal(&b->items[d], &a->items[e]))
+                continue;
+            struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
+            SAY(f->found, "outputs %s and %s both send to %s", name_a, name_b,
+                endpoint_format(&b->items[d], text, sizeof(text)));
+            SAY(f->expected, "destinations of its own for each output");
+            SAY(f->why, "who receives one of them gets heaps of both and refuses, or mixes, them");
+            SAY(f->fix, "change destinations of %s in %s", name_b, file->path);
+        }
+}
+
+/* Two streams to one group arrive as one stream that fits neither. */
 static void check_destinations(struct doctor *doctor)
 {
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
-        for (size_t o = 0; o < file->fgpu.outputs.n; o++)
-            for (size_t p = 0; p < o; p++) {
-                const struct fgpu_config_output *a = fgpu_config_output(&file->fgpu, o);
-                const struct fgpu_config_output *b = fgpu_config_output(&file->fgpu, p);
-                for (size_t d = 0; d < a->destinations.n; d++)
-                    for (size_t e = 0; e < b->destinations.n; e++) {
-                        char text[32];
-                        if (!endpoint_equal(&a->destinations.items[d], &b->destinations.items[e]))
-                            continue;
-                        struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
-                        SAY(f->found, "outputs %s and %s both send to %s", b->name, a->name,
-                            endpoint_format(&a->destinations.items[d], text, sizeof(text)));
-                        SAY(f->expected, "destinations of its own for each output");
-                        SAY(f->why, "an X-engine gets heaps of both and refuses, or mixes, them");
-                        SAY(f->fix, "change destinations of %s in %s", a->name, file->path);
-                    }
-            }
+        for (size_t i = 0; i < n_streams(&file->fgpu); i++)
+            for (size_t k = 0; k < i; k++)
+                check_pair(doctor, file, k, i);
 }
 
 void doctor_check_config(struct doctor *doctor)

@@ -2,6 +2,7 @@
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
+#include "fgpu/gnss_config.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/http.h"
 #include "tools/doctor/nic.h"
@@ -153,6 +154,11 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
             file->window_bytes += buffers;
         else
             add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share gives them to the card */
+    }
+    for (size_t g = 0; g < c->gnss.n; g++) {
+        const size_t heap = fgpu_gnss_sizes(c, fgpu_config_gnss(c, g)).heap_bytes;
+        add_output(file, heap, (double)(layout.n_ants * heap) / batch_s(file, c->recv.chunk_samples));
+        add_output_buffers(file, layout.n_ants * FGPU_GNSS_N_BUFFERS * heap);
     }
 }
 

@@ -49,7 +49,7 @@ const db = v => known(v) ? minus(v.toFixed(1)) : "–";
 // ---- Tables ---------------------------------------------------------------------------------------------------------
 
 /* Cells are made once and only their text changes, so that what is selected stays so.
- * columns: [label, key, row => {text, sub, level, power, fill, title}]; rows need a key. */
+ * columns: [label, key, row => {text, sub, level, power, fill, bar, peak, title}]; rows need a key. */
 function fill_table(table, columns, rows) {
   const shape = columns.map(c => c[0]).join("|") + "\n" + rows.map(r => r.row_key).join("\n");
   if (table.shape !== shape) {
@@ -62,16 +62,17 @@ function fill_table(table, columns, rows) {
   rows.forEach((row, r) => columns.forEach((column, c) => fill_cell(table.tBodies[0].rows[r].cells[c], column[2](row))));
 }
 
-function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, title = "" }) {
+function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, bar = null, peak = null, title = "" }) {
   td.children[0].textContent = text;
   td.children[1].textContent = sub;
   td.children[1].hidden = sub === "";
   td.dataset.level = level;
   td.title = title;
+  if (peak) { draw_peak(td, peak); return; }
   let gauge = td.children[2];
-  if (power === null && fill === null) {
+  if (power === null && fill === null && bar === null) {
     if (gauge) gauge.remove();
-    td.classList.remove("wide");
+    td.classList.remove("wide", "peak");
     return;
   }
   if (!gauge) {
@@ -79,8 +80,8 @@ function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, 
     td.append(gauge);
     td.classList.add("wide");
   }
-  gauge.className = power !== null ? "gauge power" : "gauge fill";
-  const at = power !== null ? (power + 60) / 60 : fill > 0 ? Math.max(0.03, Math.min(1, fill)) : 0;
+  gauge.className = power !== null ? "gauge power" : bar !== null ? "gauge bar" : "gauge fill";
+  const at = power !== null ? (power + 60) / 60 : bar !== null ? bar : fill > 0 ? Math.max(0.03, Math.min(1, fill)) : 0;
   gauge.style.setProperty("--at", `${100 * Math.max(0, Math.min(1, at))}%`);
 }
 
@@ -134,7 +135,7 @@ function show_inputs(s) {
 }
 
 function show_streams(s) {
-  const rows = s.streams.filter(t => !is_beam(s, t.stream)).map(t => ({ ...t, row_key: stream_name(t) }));
+  const rows = s.streams.filter(t => !is_beam(s, t.stream) && !is_gnss(s, t)).map(t => ({ ...t, row_key: stream_name(t) }));
   const is_f = s.program === "fgpu";
   const columns = [
     ["Stream", "name", t => ({ text: t.row_key })],
@@ -600,9 +601,9 @@ function states_now(s) {
 /* Whether a stream has sent nothing though its inputs have come for long enough.  Of a wrong delay there is a row. */
 function never_sent(s, t) {
   const output = (s.outputs || []).find(o => o.name === t.stream), f = t.antenna !== undefined;
-  if (!output || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
+  if (!(output || is_gnss(s, t)) || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
   const flowed_s = i => per_s(i.heaps) > 0 ? Math.min(s.uptime_s, total(i.heaps) / per_s(i.heaps)) : 0;
-  if (f) return Math.min(...s.inputs.filter(i => i.antenna === t.antenna).map(flowed_s)) >= Math.max(30, 3 * output.spectra_per_heap * output.channels / output.bandwidth_hz);
+  if (f) return Math.min(...s.inputs.filter(i => i.antenna === t.antenna).map(flowed_s)) >= Math.max(30, output ? 3 * output.spectra_per_heap * output.channels / output.bandwidth_hz : 0);
   const wait_s = Math.max(30, 3 * output.integration_s), newest = Math.max(...s.inputs.map(i => i.newest_timestamp));
   return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
 }
@@ -727,6 +728,7 @@ function show(s) {
   show_inputs(s);
   show_streams(s);
   show_beams(s);
+  show_satellites(s);
   show_delays(s);
   show_hour(s);
   show_troubles(s);

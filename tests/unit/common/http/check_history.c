@@ -8,7 +8,8 @@
 
 #define UNIX_S 1700000000
 
-static struct counter missing, heaps, slow, refused, jumped, other, malformed[3], skipped, refused_heaps, contested[4];
+static struct counter missing, heaps, slow, refused, jumped, other, malformed[3], skipped, refused_heaps, contested[4],
+    dropped;
 static struct gauge power, ahead, delay_ms, synchronised;
 static struct history *history;
 static int64_t second;
@@ -18,6 +19,7 @@ static void setup(void)
     missing.value = 5; /* what was lost before the first look is not its business */
     heaps.value = slow.value = refused.value = jumped.value = other.value = 0;
     malformed[0].value = malformed[1].value = malformed[2].value = skipped.value = refused_heaps.value = 0;
+    dropped.value = 0;
     power.value = ahead.value = delay_ms.value = 0;
     synchronised.value = 1;
     second = 0;
@@ -35,6 +37,7 @@ static void setup(void)
     stats_counter("xbgpu_input_malformed_packets", "h", "thread=\"recv1\",error=\"truncated\"", &malformed[1]);
     stats_counter("visrec_malformed_packets", "h", "thread=\"visrec-recv\",error=\"truncated\"", &malformed[2]);
     stats_counter("xbgpu_output_x_skipped_accs", "h", "stream=\"vis\"", &skipped);
+    stats_counter("fgpu_gnss_dropped_heaps", "h", "antenna=\"m001\",stream=\"gnss-l1\"", &dropped);
     stats_counter("xbgpu_feng_refused_heaps", "h", "feng=\"3\",antenna=\"m004\"", &refused_heaps);
     for (int i = 0; i < 6; i++) {
         char labels[64];
@@ -160,12 +163,14 @@ TEST(heaps_and_packets_of_no_use)
     counter_add(&malformed[2], 6);
     counter_add(&skipped, 7);
     counter_add(&refused_heaps, 8);
+    counter_add(&dropped, 9);
     pass(1, 9);
     check_row("recv0", "packets malformed (bad_magic)", 4, 4, 3, 3);
     check_row("recv1", "packets malformed (truncated)", 5, 5, 3, 3);
     check_row("visrec-recv", "packets malformed (truncated)", 6, 6, 3, 3);
     check_row("vis", "dumps skipped", 7, 7, 3, 3);
     check_row("m004", "heaps refused", 8, 8, 3, 3);
+    check_row("m001 gnss-l1", "heaps dropped", 9, 9, 3, 3);
 }
 
 /* Groups of F-engines are called as their antennas: few one by one, many by the first and the last. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 static struct counter counters[12];
-static struct gauge gauges[3];
+static struct gauge gauges[4];
 
 static struct status *create(const struct gauge *healthy)
 {
@@ -57,6 +57,7 @@ TEST(sections)
     gauge_set(&gauges[0], -21500000);
     gauge_set(&gauges[1], 1);
     gauge_set(&gauges[2], 1500000);
+    gauge_set(&gauges[3], 44);
     stats_label(awkward, sizeof(awkward), "antenna", "a\"b\\n,=\nc");
     stats_label(awkward, sizeof(awkward), "pol", "0");
     stats_counter("fgpu_input_heaps", "-", "antenna=\"m0\",pol=\"0\"", &counters[1]);
@@ -72,6 +73,7 @@ TEST(sections)
     stats_gauge_scaled("fgpu_output_latency_seconds", "-", "antenna=\"m0\",stream=\"wide\"", &gauges[2], 1e-9);
     stats_counter("fgpu_output_clipped_samples", "-", "antenna=\"m0\",stream=\"wide\",pol=\"0\"", &counters[9]);
     stats_counter("fgpu_output_clipped_samples", "-", "antenna=\"m0\",stream=\"wide\",pol=\"1\"", &counters[10]);
+    stats_gauge("fgpu_gnss_cn0_db_hz", "-", "antenna=\"m0\",stream=\"wide\",satellite=\"E1B-3\",pol=\"1\"", &gauges[3]);
     stats_counter("fgpu_jokes", "-", NULL, &counters[11]);
     json_t *json = ask(status, NULL);
     check_part(
@@ -88,7 +90,8 @@ TEST(sections)
     check_part(json, "streams",
                "[{\"antenna\": \"m0\", \"stream\": \"wide\", \"heaps\": {\"total\": 80, \"per_s\": null},"
                "  \"latency_seconds\": 0.0015, \"clipped_samples\": {\"0\": {\"total\": 90, \"per_s\": null},"
-               "                                                 \"1\": {\"total\": 100, \"per_s\": null}}}]");
+               "                                                 \"1\": {\"total\": 100, \"per_s\": null}},"
+               "  \"cn0_db_hz\": {\"E1B-3\": {\"1\": 44.0}}}]");
     check_part(json, "other", "{\"jokes\": {\"total\": 110, \"per_s\": null}}");
     json_decref(json);
     status_destroy(status);

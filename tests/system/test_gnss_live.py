@@ -1,0 +1,178 @@
+"""Satellites followed live: fgpu beside a digitiser of which the signals are known; what metrics, sensors and the status
+page say of them."""
+import re
+import sys
+import time
+
+import numpy as np
+
+import browser
+import control
+import harness
+from test_status_page import WELL, cell, check_banner, check_contrast, number, show
+
+sys.path.insert(0, str(harness.ROOT / "scripts"))
+import array_plan  # noqa: E402
+
+RATE_HZ, CENTRE_HZ, PASS_HZ = 4e6, 1e6, 1.6e6
+SUBSAMPLING = 2  # of decimation 1, with a pass bandwidth
+CHUNK = 48 * 4096  # 49 ms, so that four buffers bear a stall of 0.2 s
+SKY_HZ = 1575.37e6  # at the centre, so that the carrier has 1.05 MHz
+SEEN = {7: (48, -1500), 19: (45, 2500)}  # number: C/N0 and Doppler
+UNSEEN = 32
+STREAM, ROW = "gnss-l1", "m000 gnss-l1"
+
+
+def gnss(prn):
+    cn0, doppler = SEEN[prn]
+    return f"gnss(L1CA, {prn}, {cn0}, 0.1, {CENTRE_HZ + 1575.42e6 - SKY_HZ:.0f}, {1000 + prn}.25, {doppler}, 0)"
+
+
+def configs():
+    """Of fgpu, and of a digitiser that feeds it with both satellites and noise."""
+    now, feeds = int(time.time()), [harness.groups(), harness.groups()]
+    signals = " + ".join(gnss(prn) for prn in SEEN)
+    live, sample_rate = {"interface": harness.LOOPBACK, "ttl": 0}, {"sync_time": now, "adc_sample_rate": RATE_HZ}
+    fgpu = harness.merge(harness.FGPU, {
+        "time": sample_rate | {"timebase": "clock"},
+        "recv": {"interface": harness.LOOPBACK, "sample_bits": 8, "packet_samples": 4096, "chunk_samples": CHUNK, "chunks": 16},
+        "antennas": [{"name": "m000", "feng_id": 0, "pol0": feeds[0], "pol1": feeds[1]}],
+        "outputs": [harness.FGPU_OUTPUT | {"destinations": harness.groups(), "taps": 4, "spectra_per_heap": 256}],
+        "gnss": [{"name": STREAM, "destination": harness.groups(), "centre_frequency": CENTRE_HZ, "decimation": 1,
+                  "pass_bandwidth": PASS_HZ, "sky_frequency": SKY_HZ}],
+        "satellites": [{"signal": "L1CA", "prns": [*SEEN, UNSEEN], "doppler_range": 4000}],
+        "send": live | {"array_size": 1},
+        "http": {"listen": f"{harness.LOOPBACK}:{harness.free_tcp_port()}"},
+        "katcp": {"listen": f"{harness.LOOPBACK}:{harness.free_tcp_port()}"}})
+    dsim = {
+        "time": sample_rate, "digitiser": {"packet_samples": 4096, "sample_bits": 8, "period": 4096000, "dither_seed": 1},
+        "signals": {"specification": f"a = {signals}; a + wgn(0.1, 1); a + wgn(0.1, 2);"},
+        "antennas": [{"name": "m000", "digitiser_id": 0, "pol0": feeds[0], "pol1": feeds[1]}], "send": live}
+    return fgpu, dsim
+
+
+def of(metrics, name, prn, **labels):
+    return metrics.get(f"fgpu_gnss_{name}", antenna="m000", stream=STREAM, satellite=f"L1CA-{prn}", **labels)
+
+
+def check_metrics(metrics):
+    for prn, (cn0, doppler) in SEEN.items():
+        assert all(abs(of(metrics, "cn0_db_hz", prn, pol=pol) - cn0) < 2 for pol in (0, 1))
+        assert abs(of(metrics, "doppler_hz", prn) - doppler) < 5
+        assert of(metrics, "searches_total", prn) >= 1 and of(metrics, "losses_total", prn) == 0
+    assert [of(metrics, name, UNSEEN) for name in ("stage", "doppler_hz")] == [0, 0]
+    assert [of(metrics, "cn0_db_hz", UNSEEN, pol=pol) for pol in (0, 1)] == [0, 0]
+    heaps, samples = (metrics.get(f"fgpu_gnss_{name}_total", antenna="m000", stream=STREAM) for name in ("heaps", "samples"))
+    assert heaps > 20 and abs(samples / (heaps * CHUNK / SUBSAMPLING) - 1) < 0.2
+
+
+def check_sensors(fgpu):
+    with control.Client(fgpu) as client:
+        reading = lambda prn, name: client.reading(f"{STREAM}.ant0.L1CA-{prn}.{name}")[1:]
+        for prn, (cn0, doppler) in SEEN.items():
+            assert reading(prn, "stage") == ("nominal", "tracking")
+            for name, low, high in (("cn0", cn0 - 2, cn0 + 2), ("doppler", doppler - 5, doppler + 5), ("age", 1.4, 60)):
+                status, value = reading(prn, name)
+                assert status == "nominal" and low < float(value) < high, (prn, name, value)
+        assert reading(UNSEEN, "stage") == ("inactive", "search")
+        assert reading(UNSEEN, "age") == ("inactive", "0")
+
+
+def mean_peak(heaps, prn, end):
+    """Means of the taps' amplitudes over a second, of the records of heaps that begin before 'end', relative to the prompt's."""
+    records = np.concatenate([heap.items["gnss_sums"] for heap in heaps if heap.items["timestamp"] < end])
+    records = records[records["prn"] == prn]
+    amplitudes = np.sqrt(np.sum(records["sums"] ** 2, axis=(2, 3)))
+    # An integration that is so many seconds old weighs by e^-seconds, as near as its millisecond.
+    age_s = (records["timestamp"][-1] - records["timestamp"]) / RATE_HZ
+    means = np.average(amplitudes[-8000:], axis=0, weights=np.exp(-age_s[-8000:]))
+    return means / means[1]
+
+
+def check_status(fgpu, receiver):
+    """The peak is that of the sums which were sent."""
+    (told,) = fgpu.status()["gnss"]
+    end = round((told["time"] - fgpu.config["time"]["sync_time"]) * RATE_HZ)
+    receiver.wait(lambda heaps: any(heap.kind == "data" and heap.items["timestamp"] >= end for heap in heaps), "later heaps")
+    satellites = {int(sat["name"].removeprefix("L1CA-")): sat for sat in told["satellites"]}
+    assert list(satellites) == [*SEEN, UNSEEN] and satellites[UNSEEN]["taps"] is None
+    assert 0 <= time.time() - told["time"] < 5
+    for prn in SEEN:
+        sat, expected = satellites[prn], mean_peak(receiver.data(), prn, end)
+        assert (sat["stage"], sat["tap_chips"], sat["taps"][1]) == ("tracking", 0.25, 1)
+        assert 0.6 < sat["taps"][0] < 0.95 and 0.6 < sat["taps"][2] < 0.95
+        assert np.abs(sat["taps"] - expected).max() < 4e-3, f"{prn}: {sat['taps']}, not {expected}"
+
+
+def check_rows(page):
+    """The table has what the metrics have; satellites that are not seen have dashes."""
+    table = page.get_by_role("table", name=ROW)
+    at = lambda prn, key: table.locator(f"tr[data-row='L1CA-{prn}'] td[data-key='{key}']")
+    text = lambda prn, key: at(prn, key).locator("span").text_content()
+    for prn, (cn0, doppler) in SEEN.items():
+        assert text(prn, "stage") == "tracking" and abs(number(text(prn, "doppler")) - doppler) < 5
+        for pol in (0, 1):
+            said = number(text(prn, f"cn0{pol}"))
+            assert abs(said - cn0) < 2
+            bar, box = (at(prn, f"cn0{pol}").locator(f".gauge{i}").bounding_box()["width"] for i in (" i", ""))
+            assert abs(bar / box - (said - 20) / 35) < 0.02
+        assert re.fullmatch(r"early 0\.\d\d", text(prn, "peak"))
+        picture = at(prn, "peak").locator("svg")
+        assert picture.get_attribute("aria-hidden") == "true"
+        heights = [26 - float(point.split(",")[1]) for point in picture.locator("polyline").get_attribute("points").split()]
+        assert abs(heights[0] / heights[1] - number(text(prn, "peak")[6:])) < 0.01
+    assert [text(UNSEEN, key) for key in ("stage", "cn00", "cn01", "doppler", "age", "peak")] == ["search"] + 5 * ["–"]
+    assert cell(page, "gnss-streams", ROW, "tracked")[0] == "2 of 3"
+    assert page.locator("#streams tr[data-row]").count() == 1  # the voltages
+
+
+def check_troubles(page):
+    """A satellite that is not seen is no trouble; heaps that are dropped are, and a stream that sends nothing."""
+    row = f"s.streams.find(t => t.stream === '{STREAM}')"
+    check_banner(page, "", "ok", "Receiving", "nothing is lost")
+    check_banner(page, f"{row}.dropped_heaps.per_s = 2; ", "warn", "Dropping output", ROW)
+    check_banner(page, f"{row}.heaps.total = 0; ", "warn", "Output silent", f"nothing has been sent of {ROW}")
+    check_banner(page, f"{row}.heaps.total = 0; s.uptime_s = 29; ", "ok", "Receiving", "nothing is lost")
+
+
+def check_page(page, url):
+    page.goto(url)
+    page.wait_for_selector("#satellites tr[data-row='L1CA-7'] svg")
+    browser.wait_shown(page, 2)
+    check_rows(page)
+    for colours in ("light", "dark"):
+        page.emulate_media(color_scheme=colours)
+        check_contrast(page, colours)
+    assert page.evaluate("Math.max(...[...document.querySelectorAll('main > *:not([hidden]), #satellites-card td')]"
+                         ".map(e => e.getBoundingClientRect().right + scrollX))") <= page.viewport_size["width"]
+    check_troubles(page)
+    show(page, WELL + "s.time = s.gnss[0].time + 10.4; ")
+    assert page.locator("#satellites .when").text_content().endswith(" UTC, 10 s old")
+    assert page.locator("#satellites td[data-key='cn00'] > span").count() == 3
+    assert page.locator("#satellites td[data-key='cn00'][data-level='idle']").count() == 3
+    check_contrast(page, "old")
+    assert not page.complaints, page.complaints
+
+
+def check_plan(config, heaps):
+    """scripts/array plans with heaps of this size."""
+    array = {"time": config["time"], "fgpu": {"recv": config["recv"]}, "satellites": config["satellites"]}
+    assert {len(heap.items["gnss_sums"]) for heap in heaps} == {array_plan.gnss_pieces(array, config["gnss"][0])}
+    assert heaps[0].items["gnss_sums"].dtype.itemsize == array_plan.GNSS_RECORD_BYTES
+
+
+def test_live(daemon):
+    config, dsim = configs()
+    with harness.Receiver(config["gnss"][0]["destination"]) as receiver:
+        fgpu = daemon("fgpu", config, first=True).wait_ready()
+        daemon("dsim", dsim, first=True).wait_ready()
+        metrics = fgpu.wait_metric(lambda m: all(of(m, "stage", prn) == 3 for prn in SEEN), "satellites are tracked")
+        check_metrics(metrics)
+        check_sensors(fgpu)
+        check_status(fgpu, receiver)
+        check_plan(config, receiver.data())
+        url = f"http://{fgpu.config['http']['listen']}/"
+        with browser.client() as chromium:
+            for size in ({}, {"width": 360, "height": 740, "scale": 2}):
+                check_page(browser.new_page(chromium, **size), url)
+    fgpu.terminate().wait_end()
