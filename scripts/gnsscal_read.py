@@ -24,6 +24,7 @@ class Antenna:
     feng_id: int
     engine: int  # its place among the configuration files
     index: int  # in its engine
+    endpoint: tuple  # (address, port) of its stream
 
 
 @dataclass
@@ -33,7 +34,6 @@ class Array:
     sync_time: float  # UNIX time of ADC sample 0
     adc_rate_hz: float
     stream: str
-    endpoints: list  # (address, port)
     sample_rate_hz: float  # of the stream's complex samples
     sky_hz: float  # at the centre of the stream's band
     is_inverted: bool
@@ -41,6 +41,10 @@ class Array:
     output_sky_hz: float  # at the centre of the output's band
     output_gain: float
     antennas: list
+
+    @property
+    def endpoints(self):
+        return list(dict.fromkeys(antenna.endpoint for antenna in self.antennas))
 
 
 def load_yaml(path):
@@ -71,7 +75,7 @@ def endpoint_of(text):
 
 
 def engine_of(path, stream, output):
-    """(Array of one file, its antennas' (name, feng_id))."""
+    """The Array of one file; the antennas' 'engine' is 0."""
     config = load_yaml(path)
     try:
         gnss = choose(path, config.get("gnss"), "gnss", stream)
@@ -82,11 +86,14 @@ def engine_of(path, stream, output):
         is_inverted = bool(gnss.get("inverted", False))
         from_stream_hz = centre_hz - float(gnss["centre_frequency"])
         array = Array(sync_time=float(config["time"]["sync_time"]), adc_rate_hz=rate_hz, stream=gnss["name"],
-                      endpoints=[endpoint_of(gnss["destination"])], sample_rate_hz=rate_hz / subsampling,
-                      sky_hz=float(gnss["sky_frequency"]), is_inverted=is_inverted, output=out["name"],
+                      sample_rate_hz=rate_hz / subsampling, sky_hz=float(gnss["sky_frequency"]),
+                      is_inverted=is_inverted, output=out["name"],
                       output_sky_hz=float(gnss["sky_frequency"]) + (-from_stream_hz if is_inverted else from_stream_hz),
                       output_gain=float(out.get("gain", 1)), antennas=[])
-        return array, [(antenna["name"], int(antenna["feng_id"])) for antenna in config["antennas"]]
+        endpoint = endpoint_of(gnss["destination"])
+        array.antennas = [Antenna(antenna["name"], int(antenna["feng_id"]), 0, index, endpoint)
+                          for index, antenna in enumerate(config["antennas"])]
+        return array
     except KeyError as error:
         raise Unusable(f"{path}: not a configuration of fgpu: {error} is missing") from error
     except (TypeError, ValueError, AttributeError) as error:
@@ -95,49 +102,46 @@ def engine_of(path, stream, output):
 
 def load_array(paths, stream=None, output=None):
     """The array of all F-engines' files, whose stream and output must be alike."""
-    array = None
-    for engine, path in enumerate(paths):
-        one, antennas = engine_of(path, stream, output)
-        if array is None:
-            array = one
+    engines = [engine_of(path, stream, output) for path in paths]
+    array = engines[0]
+    known = []
+    for engine, (path, one) in enumerate(zip(paths, engines)):
         for key in ("sync_time", "adc_rate_hz", "stream", "sample_rate_hz", "sky_hz", "is_inverted", "output",
                     "output_sky_hz", "output_gain"):
             if getattr(array, key) != getattr(one, key):
                 raise Unusable(f"{path}: {key} is {getattr(one, key)}, but {getattr(array, key)} in {paths[0]}")
-        array.endpoints += [endpoint for endpoint in one.endpoints if endpoint not in array.endpoints]
-        for index, (name, feng_id) in enumerate(antennas):
-            for other in array.antennas:
-                if name == other.name or feng_id == other.feng_id:
-                    raise Unusable(f"{path}: {name} and {other.name} must differ in name and feng_id")
-            array.antennas.append(Antenna(name, feng_id, engine, index))
+        for antenna in one.antennas:
+            antenna.engine = engine
+            for other in known:
+                if antenna.name == other.name or antenna.feng_id == other.feng_id:
+                    raise Unusable(f"{path}: {antenna.name} and {other.name} must differ in name and feng_id")
+            known.append(antenna)
+    array.antennas = known
     return array
 
 
 class Collector:
-    """Takes the heaps of one stream until an antenna's data have come for so many seconds."""
+    """Takes the heaps to an endpoint until all of its antennas have data for so many seconds; 0: until the end."""
 
-    def __init__(self, array, seconds):
+    def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")
-        self.feng_ids = {antenna.feng_id for antenna in array.antennas}
+        self.feng_ids = {antenna.feng_id for antenna in array.antennas if antenna.endpoint == endpoint}
         self.records = {}  # feng_id: list of arrays
-        self.first = {}
 
     def take(self, stream):
-        """Returns when all antennas that this stream carries have their data, or when the stream ends."""
-        items, ended = spead2.ItemGroup(), set()
+        """Returns then, or when the stream ends."""
+        items, first, ended = spead2.ItemGroup(), {}, set()
         for heap in stream:
-            changed = items.update(heap)
-            if "gnss_sums" not in changed or "feng_id" not in changed:
+            if "gnss_sums" not in items.update(heap):
                 continue
-            feng_id = int(items["feng_id"].value)
-            if feng_id not in self.feng_ids:
+            feng_id, timestamp = int(items["feng_id"].value), int(items["timestamp"].value)
+            if feng_id not in self.feng_ids or feng_id in ended:
                 continue
-            records, timestamp = items["gnss_sums"].value, int(items["timestamp"].value)
-            first = self.first.setdefault(feng_id, timestamp)
+            records = items["gnss_sums"].value
             self.records.setdefault(feng_id, []).append(records[records["prn"] > 0])
-            if (timestamp - first) % WRAP >= self.n_samples:
+            if (timestamp - first.setdefault(feng_id, timestamp)) % WRAP >= self.n_samples:
                 ended.add(feng_id)
-                if ended == self.feng_ids & set(self.first):
+                if ended == self.feng_ids:
                     return
 
 
@@ -150,10 +154,10 @@ def read_captures(array, paths, seconds):
     """{feng_id: records} of pcap files."""
     collected = {}
     for path in paths:
-        for address, port in array.endpoints:
-            stream, collector = make_stream(), Collector(array, seconds)
+        for endpoint in array.endpoints:
+            stream, collector = make_stream(), Collector(array, endpoint, seconds)
             try:
-                stream.add_udp_pcap_file_reader(str(path), f"udp and dst host {address} and dst port {port}")
+                stream.add_udp_pcap_file_reader(str(path), "udp and dst host {} and dst port {}".format(*endpoint))
             except RuntimeError as error:
                 raise Unusable(f"{path}: not a capture: {error}") from error
             collector.take(stream)
@@ -166,7 +170,7 @@ def read_live(array, interface, seconds):
     """{feng_id: records} of multicast streams, received on the interface with this address."""
     collected, running = {}, []
     for endpoint in array.endpoints:
-        stream, collector = make_stream(), Collector(array, seconds)
+        stream, collector = make_stream(), Collector(array, endpoint, seconds)
         try:
             stream.add_udp_reader(*endpoint, buffer_size=8 << 20, interface_address=interface)
         except (RuntimeError, ValueError) as error:
@@ -174,6 +178,7 @@ def read_live(array, interface, seconds):
         thread = threading.Thread(target=collector.take, args=(stream,), daemon=True)
         thread.start()
         running.append((thread, stream, collector))
+    print(f"receiving {', '.join(f'{address}:{port}' for address, port in array.endpoints)} on {interface}", flush=True)
     deadline_s = time.monotonic() + seconds + LIVE_GRACE_S
     for thread, stream, collector in running:
         thread.join(max(0, deadline_s - time.monotonic()))

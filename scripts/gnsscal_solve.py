@@ -9,9 +9,10 @@ Signs of data are common to both antennas, where integrations of the same code p
 product with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign,
 and the square of the noise has the mean zero.
 
-All errors come from the scatter, of blocks of 0.1 s and then of satellites.
+All errors come from the scatter, of blocks of 0.05 s and then of satellites.
 """
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -23,11 +24,11 @@ TRACKING = 3  # enum fgpu_gnss_stage
 LOCKED = 3  # FGPU_GNSS_CODE_LOCKED, FGPU_GNSS_CARRIER_LOCKED
 MIN_PRESENT = 0.5  # of an integration's samples
 MIN_CN0_DB_HZ = 25  # of a polarisation
-BLOCK_S = 0.1
-MIN_BLOCKS = 4
+BLOCK_S = 0.05
+MIN_BLOCKS = 8
 OUTLIER_SIGMA = 5
 
-CBOC = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
+BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
 BOC6 = np.where(np.arange(12) % 2, -1.0, 1.0) * np.sqrt(1 / 11)
 
 
@@ -52,8 +53,8 @@ SIGNALS = [  # enum gnss_signal
     Signal("L1CA", "G", 1575.42e6, 1.023e6, 1023, (1.0,)),
     Signal("L5I", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
     Signal("L5Q", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
-    Signal("E1B", "E", 1575.42e6, 1.023e6, 4092, tuple(CBOC + BOC6)),
-    Signal("E1C", "E", 1575.42e6, 1.023e6, 4092, tuple(CBOC - BOC6)),
+    Signal("E1B", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 + BOC6)),
+    Signal("E1C", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 - BOC6)),
 ]
 
 
@@ -104,7 +105,7 @@ class Discriminator:
         in_chips = f / signal.chip_rate_hz
         sent = np.array(signal.levels)
         n = len(sent)
-        replica = sent if sample_rate_hz >= n * signal.chip_rate_hz or n == 1 else np.sign(sent + 0.5 * np.sign(CBOC))
+        replica = sent if sample_rate_hz >= n * signal.chip_rate_hz else np.sign(sent)  # fgpu/gnss_config.c
         turns = np.exp(-2j * np.pi * np.outer(in_chips, np.arange(n) / n))
         power = (turns @ sent) * np.conj(turns @ replica) * np.sinc(in_chips / n) ** 2
         self.x = np.linspace(-1, 1, 801)
@@ -114,7 +115,7 @@ class Discriminator:
                        (signal.tap_chips(), -signal.tap_chips()))
         self.prompt = np.abs(prompt) / np.abs(prompt[400])
         early, late = ((tap * np.conj(prompt)).real for tap in (early, late))
-        ratio = (early - late) / np.where(early + late > 0, early + late, np.nan)
+        ratio = (early - late) / np.where((early > 0) & (late > 0), early + late, np.nan)
         rises = np.diff(ratio) > 0
         first = 400 - np.argmin(np.append(rises[:400][::-1], False))
         last = 400 + np.argmin(np.append(rises[400:], False))
@@ -128,6 +129,11 @@ class Discriminator:
     def loss(self, offset_chips):
         """Amplitude of the prompt sum at this offset."""
         return np.interp(offset_chips, self.x, self.prompt)
+
+
+@lru_cache
+def discriminator_of(signal, sample_rate_hz, offset_hz):
+    return Discriminator(signal, sample_rate_hz, offset_hz)
 
 
 # ---- One satellite at two antennas -----------------------------------------------------------------------------------
@@ -210,7 +216,7 @@ def link(array, signal_index, prn, records, reference, later_s):
         return None
 
     expected_s = later_s(seconds)
-    discriminator = Discriminator(signal, array.sample_rate_hz, signal.carrier_hz - array.sky_hz)
+    discriminator = discriminator_of(signal, array.sample_rate_hz, signal.carrier_hz - array.sky_hz)
     offset, amplitude = code_and_gain(own, block, n_blocks, discriminator)
     other_offset, other_amplitude = code_and_gain(other, block, n_blocks, discriminator)
     delay_s = code_delay_s(own, other, apart_s, signal) - expected_s
