@@ -14,6 +14,7 @@ RECORD = np.dtype([
     ("symbol_period", "<i4"), ("n_starts", "<u4")])
 TAP_CHIPS = 0.25
 SYMBOL_PERIODS = 20
+SPOILED_SAMPLES = 10 ** 7  # from records of a loop that is not locked to the first good one
 
 
 @dataclass
@@ -91,7 +92,7 @@ class Receiver:
         r["n_samples"], r["n_present"] = n_samples, n_samples
         r["prn"], r["signal"], r["stage"], r["flags"], r["n_starts"] = satellite.prn, satellite.signal, 3, 7, 1
         r["cn0"] = satellite.cn0_db_hz
-        part = random.random(n_periods) < 0.05
+        part = random.random(n_periods) < 0.15 * ant  # of so many integrations samples are missing
         r["n_present"][part] = random.integers(0, n_samples, part.sum())
 
         data = 1 - 2 * np.random.default_rng(satellite.prn).integers(0, 2, 100000)[period // SYMBOL_PERIODS % 100000]
@@ -111,7 +112,7 @@ class Receiver:
 def spoil(records, random):
     """Losses, and records of loops that are not locked, which say nothing."""
     wrong = records[:50].copy()
-    wrong["timestamp"] -= 10 ** 7
+    wrong["timestamp"] -= SPOILED_SAMPLES
     wrong["stage"], wrong["sums"], wrong["code_phase"] = 2, random.normal(0, 1e9, wrong["sums"].shape), 17
     unlocked = random.random(len(records)) < 0.02
     records = records.copy()

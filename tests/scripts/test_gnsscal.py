@@ -18,7 +18,7 @@ import gnsscal_orbits
 import gnsscal_read
 import gnsscal_solve
 import harness
-from gnssmodel import RECORD, Input, Receiver, Satellite, spoil
+from gnssmodel import RECORD, SPOILED_SAMPLES, Input, Receiver, Satellite, spoil
 from harness import BUILD, SEED, WIRE
 
 GNSSCAL = harness.ROOT / "scripts" / "gnsscal"
@@ -33,6 +33,7 @@ SKY = 1575.32e6
 CARRIER = 1575.42e6
 N_ANTS = 4
 START_S = (WIRE - 50e6) / RATE  # so timestamps wrap in the data
+SPOILED_S = SPOILED_SAMPLES / RATE
 
 
 def fgpu_config(**gnss):
@@ -153,6 +154,7 @@ def test_model(work, is_inverted):
     check_model(found, INPUTS, sky_of_output, is_inverted)
     assert all(sorted(one["satellites"]) == ["L1CA-19", "L1CA-3", "L1CA-7"] for one in found["inputs"])
     assert "m003" in text and "L1CA-19" in text
+    assert abs(found["start_unix_s"] - (SYNC_TIME + START_S - SPOILED_S)) < 0.002
 
     # fgpu adds the delay and the phase of its files, at the digitiser's frequencies (test_end_to_end shows that it does).
     for ant in range(N_ANTS):
