@@ -9,7 +9,7 @@ Signs of data are common to both antennas, where integrations of the same code p
 product with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign,
 and the square of the noise has the mean zero.
 
-All errors come from the scatter, of blocks of 0.05 s and then of satellites.
+All errors come from the scatter, of blocks of 0.02 s and then of satellites.
 """
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,8 +24,8 @@ TRACKING = 3  # enum fgpu_gnss_stage
 LOCKED = 3  # FGPU_GNSS_CODE_LOCKED, FGPU_GNSS_CARRIER_LOCKED
 MIN_PRESENT = 0.5  # of an integration's samples
 MIN_CN0_DB_HZ = 25  # of a polarisation
-BLOCK_S = 0.05
-MIN_BLOCKS = 8
+BLOCK_S = 0.02
+MIN_BLOCKS = 20
 OUTLIER_SIGMA = 5
 
 BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
