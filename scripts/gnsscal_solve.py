@@ -26,6 +26,7 @@ MIN_PRESENT = 0.5  # of an integration's samples
 MIN_CN0_DB_HZ = 25  # of a polarisation
 BLOCK_S = 0.02
 MIN_BLOCKS = 20
+MAX_DOPPLER_TURNS = 0.25  # a code period, by which the Dopplers at two antennas may differ
 OUTLIER_SIGMA = 5
 
 BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
@@ -196,8 +197,9 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """The satellite's Link, or None where both antennas followed it for too short a time.  'later_s' gives for seconds
-    since the sync time how late the signal is by geometry."""
+    """The satellite's Link, or None where both antennas followed it for too short a time, or at different Dopplers: a loop
+    may lock half a turn a code period away.  'later_s' gives for seconds since the sync time how late the signal is by
+    geometry."""
     signal = SIGNALS[signal_index]
     own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
     if len(own) < 2 or len(other) < 2:
@@ -212,7 +214,7 @@ def link(array, signal_index, prn, records, reference, later_s):
     own, other, apart_s, seconds = own[kept], other[kept], apart_s[kept], seconds[kept]
     block = (np.cumsum(full) - 1)[block[kept]]
     n_blocks = int(full.sum())
-    if n_blocks < MIN_BLOCKS:
+    if n_blocks < MIN_BLOCKS or abs(np.median(own["doppler"] - other["doppler"])) > MAX_DOPPLER_TURNS / signal.period_s:
         return None
 
     expected_s = later_s(seconds)
@@ -274,7 +276,8 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
     heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
     if not heard:
         raise Unusable(f"{antenna}: no satellite is followed in polarisation {pol} there and at the reference for "
-                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz and within a chip of the other polarisation")
+                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at one Doppler, and within half a chip of "
+                       "the other polarisation")
     delay_s = combine_links([of_blocks(one.delay_s[:, pol]) for one in heard])
     beam = [one for one in heard if one.is_in_beam]
     solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz,

@@ -27,6 +27,7 @@ class Satellite:
     carrier_hz: float = 1575.42e6
     chip_rate_hz: float = 1.023e6
     n_chips: int = 1023
+    false_ants: tuple = ()  # whose loops are locked half a turn a code period off
 
 
 @dataclass
@@ -86,9 +87,16 @@ class Receiver:
         r = np.zeros(n_periods, RECORD)
         r["timestamp"], r["code_phase"] = timestamp, code % satellite.n_chips
         r["carrier_cycles"], r["carrier_phase"] = np.floor(carrier), carrier % 1
+        if ant in satellite.false_ants:
+            carrier = carrier - period % 2 / 2
+            r["carrier_phase"] = carrier % 1
         step_s = 1e-4
         way_change = (satellite.way_s(ant, seconds + step_s) - satellite.way_s(ant, seconds - step_s)) / (2 * step_s)
         r["doppler"] = -satellite.carrier_hz * way_change + random.normal(0, 0.5, n_periods)
+        amplitude = 1.0
+        if ant in satellite.false_ants:
+            r["doppler"] += 0.5 * satellite.chip_rate_hz / satellite.n_chips
+            amplitude = 2 / np.pi
         r["n_samples"], r["n_present"] = n_samples, n_samples
         r["prn"], r["signal"], r["stage"], r["flags"], r["n_starts"] = satellite.prn, satellite.signal, 3, 7, 1
         r["cn0"] = satellite.cn0_db_hz
@@ -101,7 +109,7 @@ class Receiver:
         for pol, one in enumerate(pols):
             turns = (self.carrier(satellite, ant, seconds, one.delay_s) - carrier).astype(float)
             offset = (self.code(satellite, ant, seconds, one.delay_s) - code).astype(float)
-            signal = data * np.exp(2j * np.pi * turns + 1j * one.phase_rad) * r["n_present"]
+            signal = amplitude * data * np.exp(2j * np.pi * turns + 1j * one.phase_rad) * r["n_present"]
             sigma = noise * np.sqrt(self.sample_rate_hz / 10 ** (satellite.cn0_db_hz / 10) / 2 * r["n_present"])
             white = random.normal(size=(2, n_periods, 3)) @ np.linalg.cholesky(covariance + 1e-9 * np.eye(3)).T
             taps = signal[:, None] * triangle(offset[:, None] - away) + sigma[:, None] * (white[0] + 1j * white[1])

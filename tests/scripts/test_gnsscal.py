@@ -186,6 +186,15 @@ def test_model_without_noise(work):
         assert one["gain"]["value"] == pytest.approx(INPUTS[ant][pol].gain / INPUTS[0][pol].gain, rel=1e-2)
 
 
+def test_false_lock(work):
+    """A satellite whose loop at one antenna is locked half a turn a code period off does not count there."""
+    false = Satellite(3, still(0.0819, 4321), 48, false_ants=(2,))
+    write_model(work, [*SATELLITES[:2], false], INPUTS)
+    _, found = gnsscal(work, "--pcap", "sums.pcap", "--no-geometry", "--all-satellites")
+    check_model(found, INPUTS, SKY + 5e6)
+    assert all(("L1CA-3" in one["satellites"]) == (one["antenna"] != "m002") for one in found["inputs"])
+
+
 def test_no_phases_without_a_beam(work):
     write_model(work, SATELLITES[:1], INPUTS, n_periods=600)
     text, found = gnsscal(work, "--pcap", "sums.pcap", "--no-geometry", "--reference", "m002", "--delays", "cal")
