@@ -146,20 +146,24 @@ static void end_search(struct gnss_stream *s, int64_t sample)
 static void collect(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
 {
     struct fgpu_gnss_search *search = &s->search;
+    int64_t begin = b->begin;
 
     assert(search->n_wanted <= search->pitch_samples);
     if (s->n_collected > 0 && s->collected_end != b->begin)
         s->n_collected = 0; /* a gap */
     if (s->n_collected == 0) {
-        search->block_sample = b->begin;
+        begin = fgpu_gnss_search_block(search, b->begin);
+        if (begin >= b->end)
+            return; /* it begins in a later buffer */
+        search->block_sample = begin;
         search->begins_anew = search->begins_anew || s->is_stale;
         s->is_stale = false;
     }
-    const size_t n = least(search->n_wanted - s->n_collected, (uint64_t)(b->end - b->begin));
-    device_copy_2d(compute, search->samples + 2 * s->n_collected, 2 * search->pitch_samples, s->samples,
-                   2 * s->sizes.pitch_samples, 2 * n, N_POLS);
+    const size_t n = least(search->n_wanted - s->n_collected, (uint64_t)(b->end - begin));
+    device_copy_2d(compute, search->samples + 2 * s->n_collected, 2 * search->pitch_samples,
+                   s->samples + 2 * (begin - b->begin), 2 * s->sizes.pitch_samples, 2 * n, N_POLS);
     s->n_collected += (uint32_t)n;
-    s->collected_end = b->begin + (int64_t)n;
+    s->collected_end = begin + (int64_t)n;
     if (s->n_collected < search->n_wanted)
         return;
     s->n_collected = 0;

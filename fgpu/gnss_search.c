@@ -57,10 +57,13 @@ static double period_s(const struct fgpu_gnss_search *s)
 }
 
 /* Goes on with a narrow search around the peak. */
-static void narrow(struct fgpu_gnss_search *s, double doppler_hz)
+static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
 {
-    const double step_hz = 0.5 / (s->config.n_periods * period_s(s));
+    const double step_hz = 0.5 / (s->config.n_periods * period_s(s)), doppler_hz = peak->doppler_hz;
+    const double periods = ldexp((double)peak->code_phase, -GNSS_CODE_BITS) / s->config.n_subchips;
 
+    s->period_samples = period_s(s) * s->config.sample_rate_hz / (1 + doppler_hz / s->config.facts->carrier_hz);
+    s->period_begin = (double)s->origin_sample - periods * s->period_samples;
     drop_acquire(s);
     s->is_narrow = true;
     s->config.min_doppler_hz = doppler_hz - NARROW_STEPS * step_hz;
@@ -80,7 +83,7 @@ static void find(struct fgpu_gnss_search *s)
         return;
     }
     if (!s->is_narrow) {
-        narrow(s, acquired.doppler_hz);
+        narrow(s, &acquired);
         return;
     }
     s->found = (struct fgpu_gnss_acquisition){.sample = s->origin_sample,
@@ -128,6 +131,15 @@ static void *run(void *arg)
 }
 
 /* ---- The worker -------------------------------------------------------------------------------------------------- */
+
+int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sample)
+{
+    if (!search->is_narrow)
+        return sample;
+    const double n_periods = ceil(((double)sample - search->period_begin) / search->period_samples);
+    const int64_t first = (int64_t)ceil(search->period_begin + n_periods * search->period_samples);
+    return first > sample ? first : sample;
+}
 
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search)
 {

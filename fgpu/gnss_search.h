@@ -4,6 +4,9 @@
  *            --> ... --> thread: found or not --> worker
  * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search of new samples, around the peak of the
  *            wide one, follows.  So the result is fresh, however long the wide search took, and noise must win twice.
+ * Blocks:    those of a narrow search begin with a code period, as the wide search saw it.  Data and secondary codes turn
+ *            the signal between periods.  Within a block a turn splits the peak, and moves it to a Doppler so wrong that
+ *            the loops lock half a turn a period off.
  * Ownership: a search is the worker's or the thread's, as 'is_away' says.  Memory is the stream's.
  * Threads:   the functions are the worker's, but create, start, stop and destroy: main.
  * Blocking:  only the thread computes.   Allocation: the thread allocates for each search; the worker never. */
@@ -32,7 +35,7 @@ struct fgpu_gnss_search {
     int8_t *samples;      /* [const] pinned: [pol][pitch_samples][re, im] */
     size_t pitch_samples; /* [const] */
     uint32_t n_wanted;
-    int64_t block_sample; /* the block's first */
+    int64_t block_sample; /* the block's first, as fgpu_gnss_search_block() says */
     bool begins_anew;     /* with this block: time has gone back since the block before */
     size_t satellite;
     bool is_found;
@@ -43,6 +46,8 @@ struct fgpu_gnss_search {
     uint32_t n_blocks, n_added;
     bool is_narrow, has_failed; /* has_failed: there was no memory */
     int64_t origin_sample;      /* of the first block */
+    double period_begin;        /* narrow: the sample with which a code period began */
+    double period_samples;      /* narrow */
     struct gnss_acquire *acquire;
 };
 
@@ -59,6 +64,9 @@ void fgpu_gnss_searcher_destroy(struct fgpu_gnss_searcher *searcher);
 /* Begins a search; 'config'.table must stay. */
 void fgpu_gnss_search_begin(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search,
                             const struct gnss_acquire_config *config, uint32_t n_blocks);
+
+/* The first sample at or behind 'sample' with which a wanted block may begin. */
+int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sample);
 
 /* Hands over the block that was wanted: its samples have all come. */
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search);

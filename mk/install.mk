@@ -17,8 +17,8 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 config/*.yaml $(INTO)/share/cbf/config
 	sed -i '$(INSTALLED_DOCS)' $(patsubst config/%,$(INTO)/share/cbf/config/%,$(wildcard config/*.yaml))
 	install -m 644 config/demo/* $(INTO)/share/cbf/config/demo
-	install -m 755 scripts/repair_uvh5.py scripts/array $(INTO)/share/cbf/scripts
-	install -m 644 scripts/array_* $(INTO)/share/cbf/scripts
+	install -m 755 scripts/repair_uvh5.py scripts/array scripts/gnsscal $(INTO)/share/cbf/scripts
+	install -m 644 scripts/array_* scripts/gnsscal_* $(INTO)/share/cbf/scripts
 	install -m 644 config/array/* $(INTO)/share/cbf/config/array
 	sed -i '$(INSTALLED_DOCS)' $(INTO)/share/cbf/config/array/*.yaml
 	install -m 644 $(filter %.1,$(MAN_PAGES)) $(INTO)/share/man/man1

@@ -1,0 +1,330 @@
+"""From satellites' sums of all antennas to delays, phases and gains relative to one of them.
+
+A satellite's code and carrier at an antenna are those of the replica, which are known exactly, plus what the sums of the
+early, prompt and late taps show.  An antenna at which the signal arrives later by tau has, at the same time, a code phase
+that is smaller by tau times the chip rate, and at the frequency f a carrier phase that is smaller by 2 pi f tau.  An
+instrument turns the phase by a constant beside.  Frequencies are those of the sky.
+
+Signs of data are common to both antennas, where integrations of the same code period are compared.  They vanish in the
+product with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign,
+and the square of the noise has the mean zero.
+
+All errors come from the scatter, of blocks of 0.02 s and then of satellites.
+"""
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+
+from gnsscal_read import Unusable
+
+EARLY, PROMPT, LATE = range(3)
+N_POLS = 2
+TRACKING = 3  # enum fgpu_gnss_stage
+LOCKED = 3  # FGPU_GNSS_CODE_LOCKED, FGPU_GNSS_CARRIER_LOCKED
+MIN_PRESENT = 0.5  # of an integration's samples
+MIN_CN0_DB_HZ = 25  # of a polarisation
+BLOCK_S = 0.02
+MIN_BLOCKS = 20
+MAX_DOPPLER_TURNS = 0.25  # a code period, by which the Dopplers at two antennas may differ
+OUTLIER_SIGMA = 5
+
+BOC1 = np.where(np.arange(12) < 6, 1.0, -1.0) * np.sqrt(10 / 11)
+BOC6 = np.where(np.arange(12) % 2, -1.0, 1.0) * np.sqrt(1 / 11)
+
+
+@dataclass(frozen=True)
+class Signal:
+    name: str
+    system: str
+    carrier_hz: float
+    chip_rate_hz: float
+    n_chips: int
+    levels: tuple  # of a chip's sub-carrier
+
+    @property
+    def period_s(self):
+        return self.n_chips / self.chip_rate_hz
+
+    def tap_chips(self):
+        return 0.25 if len(self.levels) == 1 else 2.5 / 12  # fgpu/gnss_track.h
+
+
+SIGNALS = [  # enum gnss_signal
+    Signal("L1CA", "G", 1575.42e6, 1.023e6, 1023, (1.0,)),
+    Signal("L5I", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
+    Signal("L5Q", "G", 1176.45e6, 10.23e6, 10230, (1.0,)),
+    Signal("E1B", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 + BOC6)),
+    Signal("E1C", "E", 1575.42e6, 1.023e6, 4092, tuple(BOC1 - BOC6)),
+]
+
+
+@dataclass
+class Estimate:
+    value: float
+    error: float
+
+
+@dataclass
+class Link:
+    """One satellite at one antenna against the reference, by block: [block][pol]."""
+
+    name: str
+    cn0_db_hz: np.ndarray  # [pol], of the antenna
+    frequency_hz: float  # of the signal, with its Doppler
+    delay_s: np.ndarray
+    phasor: np.ndarray  # complex: the antenna's phase minus the reference's
+    gain: np.ndarray  # amplitude over the reference's
+    is_in_beam: bool = True
+
+
+@dataclass
+class Solution:
+    """An antenna's polarisation relative to the reference's: the signal is late by 'delay_s'."""
+
+    antenna: str
+    pol: int
+    satellites: list
+    beam_satellites: list
+    delay_s: Estimate
+    carrier_hz: float  # of the satellites, where the phase is measured
+    phase_rad: Estimate = None
+    centre_phase_rad: Estimate = None  # at the centre of the output's band
+    gain: Estimate = None
+    links: list = field(default_factory=list)
+
+
+# ---- Discriminator ---------------------------------------------------------------------------------------------------
+
+
+class Discriminator:
+    """The code's offset that early and late amplitudes show, by the autocorrelation of the band that is received."""
+
+    def __init__(self, signal, sample_rate_hz, offset_hz):
+        """'offset_hz': the carrier in the band, whose filter passes half of the sample rate either way."""
+        f = np.linspace(-0.5, 0.5, 4001) * sample_rate_hz - offset_hz
+        in_chips = f / signal.chip_rate_hz
+        sent = np.array(signal.levels)
+        n = len(sent)
+        replica = sent if sample_rate_hz >= n * signal.chip_rate_hz else np.sign(sent)  # fgpu/gnss_config.c
+        turns = np.exp(-2j * np.pi * np.outer(in_chips, np.arange(n) / n))
+        power = (turns @ sent) * np.conj(turns @ replica) * np.sinc(in_chips / n) ** 2
+        self.x = np.linspace(-1, 1, 801)
+        delays = np.exp(2j * np.pi * np.outer(self.x, in_chips))
+        prompt = delays @ power
+        early, late = (delays @ (power * np.exp(-2j * np.pi * in_chips * tap)) for tap in
+                       (signal.tap_chips(), -signal.tap_chips()))
+        self.prompt = np.abs(prompt) / np.abs(prompt[400])
+        early, late = ((tap * np.conj(prompt)).real for tap in (early, late))
+        ratio = (early - late) / np.where((early > 0) & (late > 0), early + late, np.nan)
+        rises = np.diff(ratio) > 0
+        first = 400 - np.argmin(np.append(rises[:400][::-1], False))
+        last = 400 + np.argmin(np.append(rises[400:], False))
+        self.x, self.ratio, self.prompt = (values[first:last + 1] for values in (self.x, ratio, self.prompt))
+
+    def offset_chips(self, early, late):
+        """The signal's code phase minus the replica's; NaN beyond what the taps can tell."""
+        ratio = (early - late) / np.maximum(early + late, 1e-30)
+        return np.interp(ratio, self.ratio, self.x, left=np.nan, right=np.nan)
+
+    def loss(self, offset_chips):
+        """Amplitude of the prompt sum at this offset."""
+        return np.interp(offset_chips, self.x, self.prompt)
+
+
+@lru_cache
+def discriminator_of(signal, sample_rate_hz, offset_hz):
+    return Discriminator(signal, sample_rate_hz, offset_hz)
+
+
+# ---- One satellite at two antennas -----------------------------------------------------------------------------------
+
+
+def wrap(values, period):
+    return values - period * np.round(values / period)
+
+
+def usable(records, signal, prn):
+    """Integrations of a satellite that was followed with locked loops."""
+    good = ((records["signal"] == signal) & (records["prn"] == prn) & (records["stage"] == TRACKING)
+            & (records["flags"] & LOCKED == LOCKED) & (records["n_present"] >= MIN_PRESENT * records["n_samples"]))
+    return records[good]
+
+
+def nearest(times, wanted):
+    """Index of the time that is the nearest to each wanted one."""
+    after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
+    return after - (wanted - times[after - 1] < times[after] - wanted)
+
+
+def code_delay_s(own, other, apart_s, signal):
+    """Replicas only: by how much the first one's code is late, within half a period either way."""
+    rate_hz = signal.chip_rate_hz * (1 + other["doppler"] / signal.carrier_hz)
+    chips = other["code_phase"] + rate_hz * apart_s - own["code_phase"]
+    return wrap(chips, signal.n_chips) / rate_hz
+
+
+def match(own, other, adc_rate_hz, signal):
+    """Pairs of integrations of the same code period: (own, other, seconds from one middle to the other)."""
+    own_t, other_t = own["timestamp"], other["timestamp"]
+    at = nearest(other_t, own_t)
+    delay_s = code_delay_s(own, other[at], (own_t - other_t[at]) / adc_rate_hz, signal)
+    turn = 2j * np.pi / signal.period_s
+    late_s = np.angle(np.mean(np.exp(turn * delay_s))) * signal.period_s / (2 * np.pi)
+    at = nearest(other_t, own_t - round(late_s * adc_rate_hz))
+    apart_s = (own_t - other_t[at]) / adc_rate_hz
+    good = np.abs(apart_s - late_s) < signal.period_s / 4
+    return own[good], other[at[good]], apart_s[good]
+
+
+def block_sums(values, block, n_blocks):
+    """Sums over each block along the first axis."""
+    out = np.zeros((n_blocks,) + values.shape[1:], values.dtype)
+    np.add.at(out, block, values)
+    return out
+
+
+def code_and_gain(records, block, n_blocks, discriminator):
+    """(offset of the code in chips, amplitude) [block][pol] of one antenna."""
+    sums = records["sums"][..., 0] + 1j * records["sums"][..., 1]
+    squares = block_sums(sums ** 2, block, n_blocks)
+    weight = block_sums(records["n_present"].astype(float) ** 2, block, n_blocks)[:, None]
+    prompt = squares[:, PROMPT]
+    turned = squares * np.exp(-1j * np.angle(prompt))[:, None]
+    early, prompt, late = (np.sqrt(np.maximum(turned[:, tap].real, 0) / weight) for tap in range(3))
+    offset = discriminator.offset_chips(early, late)
+    return offset, prompt / discriminator.loss(offset)
+
+
+def link(array, signal_index, prn, records, reference, later_s):
+    """The satellite's Link, or None where both antennas followed it for too short a time, or at different Dopplers: a loop
+    may lock half a turn a code period away.  'later_s' gives for seconds since the sync time how late the signal is by
+    geometry."""
+    signal = SIGNALS[signal_index]
+    own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
+    if len(own) < 2 or len(other) < 2:
+        return None
+    own, other, apart_s = match(own, other, array.adc_rate_hz, signal)
+    if len(own) == 0:
+        return None
+    seconds = own["timestamp"] / array.adc_rate_hz
+    block = ((own["timestamp"] - own["timestamp"][0]) / (BLOCK_S * array.adc_rate_hz)).astype(int)
+    full = np.bincount(block) >= 0.5 * BLOCK_S / signal.period_s
+    kept = full[block]
+    own, other, apart_s, seconds = own[kept], other[kept], apart_s[kept], seconds[kept]
+    block = (np.cumsum(full) - 1)[block[kept]]
+    n_blocks = int(full.sum())
+    if n_blocks < MIN_BLOCKS or abs(np.median(own["doppler"] - other["doppler"])) > MAX_DOPPLER_TURNS / signal.period_s:
+        return None
+
+    expected_s = later_s(seconds)
+    discriminator = discriminator_of(signal, array.sample_rate_hz, signal.carrier_hz - array.sky_hz)
+    offset, amplitude = code_and_gain(own, block, n_blocks, discriminator)
+    other_offset, other_amplitude = code_and_gain(other, block, n_blocks, discriminator)
+    delay_s = code_delay_s(own, other, apart_s, signal) - expected_s
+    delay_s = delay_s[0] + wrap(delay_s - delay_s[0], signal.period_s)
+    delay_s = block_sums(delay_s, block, n_blocks) / np.bincount(block)
+
+    carrier_hz = signal.carrier_hz - array.sky_hz + other["doppler"]
+    turns = own["carrier_phase"] - other["carrier_phase"] - carrier_hz * apart_s + signal.carrier_hz * expected_s
+    prompts = [r["sums"][:, PROMPT, :, 0] + 1j * r["sums"][:, PROMPT, :, 1] for r in (own, other)]
+    phasor = block_sums(prompts[0] * np.conj(prompts[1]) * np.exp(2j * np.pi * turns)[:, None], block, n_blocks)
+    return Link(f"{signal.name}-{prn}", np.median(own["cn0"], axis=0),
+                signal.carrier_hz + float(np.mean(other["doppler"])),
+                delay_s[:, None] + (other_offset - offset) / signal.chip_rate_hz, phasor,
+                amplitude / np.maximum(other_amplitude, 1e-30))
+
+
+# ---- Averages --------------------------------------------------------------------------------------------------------
+
+
+def combine(values, errors):
+    """Weighted mean of those that are no outliers; the error is the larger one of the errors' and the scatter's."""
+    values, errors = np.asarray(values, float), np.maximum(np.asarray(errors, float), 1e-30)
+    if len(values) > 3:
+        middle = np.median(values)
+        spread = 1.4826 * np.median(np.abs(values - middle))
+        kept = np.abs(values - middle) <= OUTLIER_SIGMA * np.maximum(spread, np.median(errors))
+        values, errors = values[kept], errors[kept]
+    weights = errors ** -2 / np.sum(errors ** -2)
+    mean = float(np.sum(weights * values))
+    formal = float(np.sum(errors ** -2) ** -0.5)
+    scatter = float(np.sqrt(np.sum(weights * (values - mean) ** 2) / (len(values) - 1))) if len(values) > 1 else 0
+    return Estimate(mean, max(formal, scatter))
+
+
+def of_blocks(values):
+    """Estimate of a satellite, from the scatter of its blocks."""
+    middle = np.median(values)
+    values = values[np.abs(values - middle) <= OUTLIER_SIGMA * 1.4826 * np.median(np.abs(values - middle))]
+    return Estimate(float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values))))
+
+
+def combine_links(estimates):
+    return combine([e.value for e in estimates], [e.error for e in estimates])
+
+
+def combine_phases(phasors):
+    """Phases go round: they are counted from the direction of all phasors together."""
+    centre = np.angle(sum(np.sum(p) / np.sum(np.abs(p)) for p in phasors))
+    found = combine_links([of_blocks(np.angle(p * np.exp(-1j * centre))) for p in phasors])
+    return Estimate(float(np.angle(np.exp(1j * (found.value + centre)))), found.error)
+
+
+def solve_pol(array, antenna, pol, links, carrier_hz):
+    """The Solution of one polarisation."""
+    heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
+    if not heard:
+        raise Unusable(f"{antenna}: no satellite is followed in polarisation {pol} there and at the reference for "
+                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at one Doppler, and within half a chip of "
+                       "the other polarisation")
+    delay_s = combine_links([of_blocks(one.delay_s[:, pol]) for one in heard])
+    beam = [one for one in heard if one.is_in_beam]
+    solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz,
+                        links=heard)
+    if beam:
+        turn = 2 * np.pi * delay_s.value
+        phase = combine_phases([one.phasor[:, pol] * np.exp(1j * turn * (one.frequency_hz - carrier_hz)) for one in beam])
+        away_rad = 2 * np.pi * (array.output_sky_hz - carrier_hz)
+        centre_rad = phase.value - away_rad * delay_s.value
+        logarithms = combine_links([of_blocks(np.log(one.gain[:, pol])) for one in beam])
+        gain = float(np.exp(logarithms.value))
+        solution.phase_rad = phase
+        solution.centre_phase_rad = Estimate(float(np.angle(np.exp(1j * centre_rad))),
+                                             float(np.hypot(phase.error, away_rad * delay_s.error)))
+        solution.gain = Estimate(gain, gain * logarithms.error)
+    return solution
+
+
+def satellites_of(records):
+    """(signal, PRN) of all that were followed."""
+    return sorted(set(zip(records["signal"].tolist(), records["prn"].tolist())))
+
+
+def solve(array, records, reference, sky=None, in_beam=lambda signal, prn: True):
+    """[Solution] of all antennas but the reference, two for each.
+
+    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place; with it only satellites count whose ephemerides
+    are known.  in_beam(signal, PRN): the satellite's phases and gains count, too.
+    """
+    known = [(index, prn) for index, prn in satellites_of(records[reference])
+             if sky is None or sky.ephemeris(SIGNALS[index], prn)]
+    if not known:
+        raise Unusable(f"{reference}: follows no satellite" + (" whose ephemeris is known" if sky else ""))
+    carrier_hz = SIGNALS[known[0][0]].carrier_hz
+    solutions = []
+    for antenna in array.antennas:
+        if antenna.name == reference:
+            continue
+        links = []
+        for index, prn in known:
+            signal = SIGNALS[index]
+
+            def later_s(seconds):
+                return sky.later_s(antenna.name, signal, prn, seconds) if sky else np.zeros(len(seconds))
+            found = link(array, index, prn, records[antenna.name], records[reference], later_s)
+            if found:
+                found.is_in_beam = in_beam(signal, prn)
+                links.append(found)
+        solutions += [solve_pol(array, antenna.name, pol, links, carrier_hz) for pol in range(N_POLS)]
+    return solutions
