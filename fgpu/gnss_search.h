@@ -2,11 +2,11 @@
  *
  * Flow:      worker: begin --> thread: block wanted --> worker: samples of a block --push--> thread: gnss_acquire_add
  *            --> ... --> thread: found or not --> worker
- * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search of new samples, around the peak of the
- *            wide one, follows.  So the result is fresh, however long the wide search took, and noise must win twice.
- * Blocks:    those of a narrow search begin with a code period, as the wide search saw it.  Data and secondary codes turn
- *            the signal between periods.  Within a block a turn splits the peak, and moves it to a Doppler so wrong that
- *            the loops lock half a turn a period off.
+ * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search of new samples, around the peak of
+ *            the wide one, follows.  So the result is fresh, however long the wide search took, and noise must win twice.
+ * Blocks:    those of a narrow search begin with a code period, as the wide search saw it.  Data and secondary codes
+ *            turn the signal between periods.  Within a block a turn splits the peak, and moves it to a Doppler so wrong
+ *            that the loops lock half a turn a period off.
  * Ownership: a search is the worker's or the thread's, as 'is_away' says.  Memory is the stream's.
  * Threads:   the functions are the worker's, but create, start, stop and destroy: main.
  * Blocking:  only the thread computes.   Allocation: the thread allocates for each search; the worker never. */

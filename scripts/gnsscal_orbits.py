@@ -3,8 +3,8 @@
 Files: RINEX 2 (GPS), 3 and 4, of GPS (LNAV) and Galileo (INAV, FNAV).  Orbits: IS-GPS-200, table 20-IV; the Galileo OS
 SIS ICD has the same with its own mu.  Positions are metres along the axes of ECEF.
 
-Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out; they
-differ by less than a centimetre over a kilometre.
+Only differences between antennas count.  So the satellite's clock, the ionosphere and the troposphere are left out:
+they differ by less than a centimetre over a kilometre.
 """
 import calendar
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ EARTH_RATE = 7.2921151467e-5
 MAX_AGE_S = 4 * 3600
 WGS84_A, WGS84_F = 6378137.0, 1 / 298.257223563
 N_ORBIT_NUMBERS = 24  # of the six lines behind the clock's
-ORBIT = ("iode", "crs", "delta_n", "m0", "cuc", "e", "cus", "sqrt_a", "toe", "cic", "omega0", "cis", "i0", "crc", "omega",
-         "omega_dot", "idot", "codes", "week", "flag", "accuracy", "health")
+ORBIT = ("iode", "crs", "delta_n", "m0", "cuc", "e", "cus", "sqrt_a", "toe", "cic", "omega0", "cis", "i0", "crc",
+         "omega", "omega_dot", "idot", "codes", "week", "flag", "accuracy", "health")
 DEFAULT_LEAP_S = 18  # GPS - UTC, since 2017
 
 
@@ -42,7 +42,7 @@ class Telescope:
 
 
 def load_telescope(path):
-    """Of an array.yaml or a configuration of visrec: 'telescope', and each antenna's 'position' (east, north, up)."""
+    """Reads an array.yaml or a configuration of visrec: 'telescope', and each antenna's 'position' (east, north, up)."""
     config = load_yaml(path)
     try:
         given = config["telescope"]
@@ -133,7 +133,7 @@ def epoch_gps_s(eph):
 
 
 def position(eph, t):
-    """Of the satellite 't' seconds after the ephemeris' time, [..., 3], along the axes of ECEF at that time."""
+    """The satellite's place 't' seconds after the ephemeris' time, [..., 3], along the axes of ECEF at that time."""
     t = np.asarray(t)
     a = eph["sqrt_a"] ** 2
     mean = eph["m0"] + (np.sqrt(MU[eph["system"]] / a ** 3) + eph["delta_n"]) * t

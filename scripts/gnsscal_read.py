@@ -1,4 +1,4 @@
-"""Reads what gnsscal needs: the F-engines' configuration, and their heaps of satellites' sums (fgpu/gnss_record.h)."""
+"""Reads the F-engines' configuration and their heaps of satellites' sums (fgpu/gnss_record.h) for gnsscal."""
 import threading
 import time
 from dataclasses import dataclass
@@ -209,6 +209,7 @@ def read(array, captures=(), interface=None, seconds=0, near_unix_s=None):
     where = ", ".join(map(str, captures)) if captures else ", ".join(f"{a}:{p}" for a, p in array.endpoints)
     for antenna in array.antennas:
         if len(collected.get(antenna.feng_id, ())) == 0:
-            raise Unusable(f"{antenna.name}: {where} has no sums of its {array.stream}; it has feng_id {antenna.feng_id}")
+            raise Unusable(f"{antenna.name}: {where} has no sums of its {array.stream}; it has feng_id "
+                           f"{antenna.feng_id}")
     unwrap(collected, near_unix_s and (near_unix_s - array.sync_time) * array.adc_rate_hz)
     return {antenna.name: np.sort(collected[antenna.feng_id], order="timestamp") for antenna in array.antennas}

@@ -1,9 +1,9 @@
 """From satellites' sums of all antennas to delays, phases and gains relative to one of them.
 
-A satellite's code and carrier at an antenna are those of the replica, which are known exactly, plus what the sums of the
-early, prompt and late taps show.  An antenna at which the signal arrives later by tau has, at the same time, a code phase
-that is smaller by tau times the chip rate, and at the frequency f a carrier phase that is smaller by 2 pi f tau.  An
-instrument turns the phase by a constant beside.  Frequencies are those of the sky.
+A satellite's code and carrier at an antenna are those of the replica, which are known exactly, plus what the sums of
+the early, prompt and late taps show.  Where the signal arrives later by tau, the code phase at the same time is smaller
+by tau times the chip rate, and the carrier phase at the frequency f by 2 pi f tau.  An instrument turns the phase by a
+constant beside.  Frequencies are those of the sky.
 
 Signs of data are common to both antennas, where integrations of the same code period are compared.  They vanish in the
 product with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign,
@@ -11,7 +11,7 @@ and the square of the noise has the mean zero.
 
 All errors come from the scatter, of blocks of 0.02 s and then of satellites.
 """
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -91,7 +91,6 @@ class Solution:
     phase_rad: Estimate = None
     centre_phase_rad: Estimate = None  # at the centre of the output's band
     gain: Estimate = None
-    links: list = field(default_factory=list)
 
 
 # ---- Discriminator ---------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """The satellite's Link, or None where both antennas followed it for too short a time, or at different Dopplers: a loop
+    """The satellite's Link.  None where both antennas followed it for too short a time, or at different Dopplers: a loop
     may lock half a turn a code period away.  'later_s' gives for seconds since the sync time how late the signal is by
     geometry."""
     signal = SIGNALS[signal_index]
@@ -276,15 +275,15 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
     heard = [one for one in links if one.cn0_db_hz[pol] >= MIN_CN0_DB_HZ and np.all(np.isfinite(one.delay_s[:, pol]))]
     if not heard:
         raise Unusable(f"{antenna}: no satellite is followed in polarisation {pol} there and at the reference for "
-                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at one Doppler, and within half a chip of "
-                       "the other polarisation")
+                       f"{MIN_BLOCKS * BLOCK_S:g} s, above {MIN_CN0_DB_HZ} dB-Hz, at one Doppler, and within half a chip "
+                       "of the other polarisation")
     delay_s = combine_links([of_blocks(one.delay_s[:, pol]) for one in heard])
     beam = [one for one in heard if one.is_in_beam]
-    solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz,
-                        links=heard)
+    solution = Solution(antenna, pol, [one.name for one in heard], [one.name for one in beam], delay_s, carrier_hz)
     if beam:
         turn = 2 * np.pi * delay_s.value
-        phase = combine_phases([one.phasor[:, pol] * np.exp(1j * turn * (one.frequency_hz - carrier_hz)) for one in beam])
+        phase = combine_phases([one.phasor[:, pol] * np.exp(1j * turn * (one.frequency_hz - carrier_hz))
+                                for one in beam])
         away_rad = 2 * np.pi * (array.output_sky_hz - carrier_hz)
         centre_rad = phase.value - away_rad * delay_s.value
         logarithms = combine_links([of_blocks(np.log(one.gain[:, pol])) for one in beam])

@@ -1,7 +1,7 @@
 """An array's records of satellites' sums in numpy and float64, written from fgpu/gnss_record.h.
 
-Each antenna hears the satellite later by the way through space (seconds, a function of the time of reception) and by its
-instrument.  Replicas are wrong by a little, and half a turn, as loops are.  Times are of 64 bits: np.longdouble.
+Each antenna hears the satellite later by the way through space (seconds, a function of the time of reception) and by
+its instrument.  Replicas are wrong by a little, and half a turn, as loops are.  Times are of 64 bits: np.longdouble.
 """
 from dataclasses import dataclass
 
@@ -9,8 +9,8 @@ import numpy as np
 
 RECORD = np.dtype([
     ("timestamp", "<i8"), ("code_period", "<i8"), ("code_phase", "<f8"), ("carrier_cycles", "<i8"),
-    ("carrier_phase", "<f8"), ("doppler", "<f8"), ("doppler_rate", "<f8"), ("sums", "<f8", (3, 2, 2)), ("cn0", "<f4", (2,)),
-    ("n_samples", "<u4"), ("n_present", "<u4"), ("prn", "<u2"), ("signal", "<u2"), ("stage", "<u2"), ("flags", "<u2"),
+    ("carrier_phase", "<f8"), ("doppler", "<f8"), ("doppler_rate", "<f8"), ("sums", "<f8", (3, 2, 2)),
+    ("cn0", "<f4", (2,)), ("n_samples", "<u4"), ("n_present", "<u4"), ("prn", "<u2"), ("signal", "<u2"), ("stage", "<u2"), ("flags", "<u2"),
     ("symbol_period", "<i4"), ("n_starts", "<u4")])
 TAP_CHIPS = 0.25
 SYMBOL_PERIODS = 20
@@ -19,7 +19,7 @@ SPOILED_SAMPLES = 10 ** 7  # from records of a loop that is not locked to the fi
 
 @dataclass
 class Satellite:
-    """Of L1CA."""
+    """A signal of L1CA."""
     prn: int
     way_s: object  # (antenna's index, seconds): the way through space
     cn0_db_hz: float
@@ -53,10 +53,11 @@ class Receiver:
         return self.oscillator_hz - sky_hz if self.is_inverted else sky_hz - self.oscillator_hz
 
     def carrier(self, satellite, ant, seconds, delay_s):
-        """Turns in the baseband that runs as the sky does: the oscillator comes before the instrument's delay, the mixer
-        behind it."""
+        """Turns in the baseband that runs as the sky does.  The oscillator comes before the instrument's delay, the
+        mixer behind it."""
         behind = seconds - delay_s
-        at_digitiser = (satellite.carrier_hz - self.oscillator_hz) * behind - satellite.carrier_hz * satellite.way_s(ant, behind)
+        at_digitiser = (satellite.carrier_hz - self.oscillator_hz) * behind
+        at_digitiser = at_digitiser - satellite.carrier_hz * satellite.way_s(ant, behind)
         return at_digitiser - (self.sky_hz - self.oscillator_hz) * seconds
 
     def code(self, satellite, ant, seconds, delay_s):
@@ -75,7 +76,7 @@ class Receiver:
         return np.round(seconds * self.adc_rate_hz).astype(np.int64), period.astype(np.int64)
 
     def records(self, satellite, ant, pols, start_s, n_periods, random, noise=1.0):
-        """Of one antenna; 'noise' 0: none."""
+        """The records of one antenna; 'noise' 0: none."""
         timestamp, period = self.middles(satellite, ant, start_s, n_periods, pols[0].delay_s)
         seconds = timestamp / np.longdouble(self.adc_rate_hz)
         n_samples = round(self.sample_rate_hz * satellite.n_chips / satellite.chip_rate_hz)

@@ -15,7 +15,6 @@ import yaml
 from astropy.coordinates import EarthLocation
 
 import gnsscal_orbits
-import gnsscal_read
 import gnsscal_solve
 import harness
 from gnssmodel import RECORD, SPOILED_SAMPLES, Input, Receiver, Satellite, spoil
@@ -124,7 +123,8 @@ def turned(radians):
     return np.degrees(np.angle(np.exp(1j * radians)))
 
 
-def check_model(found, inputs, sky_of_output, is_inverted=False, sigmas=5.0, max_delay_error_s=6e-9, max_phase_error_deg=0.8):
+def check_model(found, inputs, sky_of_output, is_inverted=False, max_delay_error_s=6e-9, max_phase_error_deg=0.8,
+                sigmas=5.0):
     """All inputs are as injected: within the stated errors, and those are small."""
     rx = receiver(is_inverted)
     assert len(found["inputs"]) == 2 * (N_ANTS - 1)
@@ -173,7 +173,7 @@ def test_model(work, is_inverted):
 
 
 def test_model_without_noise(work):
-    """Nothing but arithmetic is left: a hundredth of a sample, hundredths of a degree."""
+    """Only arithmetic is left: 0.2 ns, a tenth of a degree."""
     write_model(work, SATELLITES, INPUTS, n_periods=600, noise=0)
     _, found = gnsscal(work, "--pcap", "sums.pcap", "--no-geometry", "--all-satellites")
     for one in found["inputs"]:
@@ -504,8 +504,8 @@ def test_end_to_end(work):
     stream = {"name": "l1", "destination": f"239.102.2.0:{harness.PORT}", "centre_frequency": 2000000, "decimation": 1,
               "pass_bandwidth": 3000000, "sky_frequency": 1575320000}
     programs_config(work, "sums", specification_of(
-        "sky = gnss(L1CA, 7, 48, 0.1, 2.1e6, 1234.5, -1500, 0.4, 3) + gnss(L1CA, 19, 48, 0.1, 2.1e6, 3000.25, 2500, -0.3, 4);"
-        "\n", 0.1), 2.7, gnss=[stream], satellites=satellites)
+        "sky = gnss(L1CA, 7, 48, 0.1, 2.1e6, 1234.5, -1500, 0.4, 3) "
+        "+ gnss(L1CA, 19, 48, 0.1, 2.1e6, 3000.25, 2500, -0.3, 4);\n", 0.1), 2.7, gnss=[stream], satellites=satellites)
     _, found = gnsscal(work, "--pcap", "sums.out.pcap", "--no-geometry", "--all-satellites", "--delays", "cal", "--gains",
                        "cal", config="sums.fgpu.yaml")
     assert len(found["inputs"]) == 6
