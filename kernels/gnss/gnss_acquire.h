@@ -29,7 +29,7 @@
  *                 L1CA  +-500 Hz   50 blocks of 20 ms  0.6 s         L5Q  +-10 kHz  10 blocks of 1 ms  1.7 s
  *                 L1CA  +-10 kHz   50 blocks of 20 ms  10 s
  * Requires:   a block of 2^32 samples at most, and 2^33 samples of all blocks.
- * Users:      tests; no output of fgpu has satellites yet.
+ * Users:      fgpu/gnss_search.c.
  * Ownership:  the object owns its memory.   Threads: one at a time, outside the data path.
  * Blocking:   none, but add takes its time.   Allocation: in create only. */
 #ifndef KERNELS_GNSS_GNSS_ACQUIRE_H

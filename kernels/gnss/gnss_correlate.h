@@ -36,7 +36,7 @@
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
  *            with few antennas the look-up of levels.  CUDA: about 30 instructions a sample and satellite; the variant
  *            for arrays: instructions that move samples within registers, and reads of shared memory.
- * Users:     bench_gnss and tests; no output of fgpu has satellites yet. */
+ * Users:     fgpu/gnss.c, bench_gnss. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H
 

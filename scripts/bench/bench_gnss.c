@@ -265,8 +265,8 @@ static bool bench_all(const struct options *options, const struct bed *bed)
     bench_print_head("Correlation with replicas, 3 taps", "Gsample/s");
     for (size_t i = 0; i < ARRAY_LEN(of_one_antenna); i++)
         ok = bench_size(options, bed, &of_one_antenna[i], &gnss_correlate_kernel) && ok;
-    for (size_t i = 0; i < options->n_arrays; i++) {
-        struct size size = {options->n_ants[i], 0, 32, 26750};
+    for (size_t i = 0; i < 2 * options->n_arrays; i++) { /* 1 ms and 4 ms of samples */
+        struct size size = {options->n_ants[i / 2], 0, 32, i % 2 ? 107000 : 26750};
         ok = bench_size(options, bed, &size, &gnss_correlate_kernel) && ok;
         if (device_compiles(bed->device))
             ok = bench_size(options, bed, &size, &gnss_correlate_mma_kernel) && ok;
