@@ -5,6 +5,7 @@ import sys
 import time
 
 import numpy as np
+import pytest
 
 import browser
 import control
@@ -154,6 +155,40 @@ def check_page(page, url):
     assert not page.complaints, page.complaints
 
 
+WRONG = [
+    (("gnss-drop", "wide", "L1CA-7"), "there is no stream of satellites 'wide'"),
+    (("gnss-add", STREAM, "E1B-7"), f"stream {STREAM} has no satellite 'E1B-7'; their names are like L1CA-7"),
+    (("gnss-drop", STREAM, "L1CA-7", "m001"), "there is no antenna 'm001'"),
+    (("gnss-steer", STREAM, "L1CA-7", "m000", "-1", "0", "0"), "the timestamp must be a number from 0 to"),
+    (("gnss-steer", STREAM, "L1CA-7", "m000", "0", "1024", "0"), "the code phase must be a number from 0 to 1023"),
+    (("gnss-steer", STREAM, "L1CA-7", "m000", "0", "0", "x"), "the Doppler must be a number from -50000 to 50000"),
+]
+
+
+def check_requests(fgpu):
+    """A satellite that was dropped stays so; steered to where it is, it is followed without a search."""
+    prn = 19
+    cn0, doppler = SEEN[prn]
+    with control.Client(fgpu) as client:
+        for request, says in WRONG:
+            with pytest.raises(control.FailReply, match=re.escape(says)):
+                client.ask(*request)
+        client.ask("gnss-drop", STREAM, f"L1CA-{prn}")
+        fgpu.wait_metric(lambda m: of(m, "stage", prn) == 0, "the satellite is dropped")
+        n_searches = of(fgpu.metrics(), "searches_total", prn)
+        timestamp = round((fgpu.status()["gnss"][0]["time"] - fgpu.config["time"]["sync_time"]) * RATE_HZ)
+        seconds = (timestamp - 1000.25 - prn) / RATE_HZ
+        code = 1.023e6 * (1 + doppler / 1575.42e6) * seconds % 1023
+        client.ask("gnss-steer", STREAM, f"L1CA-{prn}", "m000", timestamp, code, doppler + 20)
+        metrics = fgpu.wait_metric(lambda m: of(m, "stage", prn) == 3, "the satellite is steered to")
+        assert of(metrics, "searches_total", prn) == n_searches and abs(of(metrics, "doppler_hz", prn) - doppler) < 5
+        client.ask("gnss-drop", STREAM, f"L1CA-{prn}", "m000")
+        fgpu.wait_metric(lambda m: of(m, "stage", prn) == 0, "the satellite is dropped again")
+        client.ask("gnss-add", STREAM, f"L1CA-{prn}")
+        fgpu.wait_metric(lambda m: of(m, "stage", prn) > 0, "the satellite is found again")
+        assert of(fgpu.metrics(), "searches_total", prn) > n_searches
+
+
 def check_plan(config, heaps):
     """scripts/array plans with heaps of this size."""
     array = {"time": config["time"], "fgpu": {"recv": config["recv"]}, "satellites": config["satellites"]}
@@ -175,4 +210,5 @@ def test_live(daemon):
         with browser.client() as chromium:
             for size in ({}, {"width": 360, "height": 740, "scale": 2}):
                 check_page(browser.new_page(chromium, **size), url)
+    check_requests(fgpu)
     fgpu.terminate().wait_end()
