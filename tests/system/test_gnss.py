@@ -57,7 +57,7 @@ class Satellite:
         if self.symbols is not None:
             levels = levels * self.symbols[periods // (20 if self.signal == "L1CA" else 1)]
         sign = -1 if is_inverted else 1
-        turns = CENTRE * t / RATE + sign * self.turns_at(t, 0)
+        turns = CENTRE * (t % RATE) / RATE + sign * self.turns_at(t, 0)
         carrier = self.amplitude * levels * np.exp(2j * np.pi * (turns - np.floor(turns)))
         return [carrier.real, (carrier * np.exp(2j * np.pi * sign * (self.turns[1] - self.turns[0]))).real]
 
