@@ -39,6 +39,11 @@ demo-beam: ## a pulsar in a tied-array beam, recorded and folded, in seconds
 	@$(SUBMAKE) $(ALL_CORES) all
 	@BUILD=$(BUILD) .venv/bin/python scripts/demo_beam
 
+demo-gnss: ## four antennas calibrated by six satellites: a table and a picture, in half a minute
+	@scripts/setup demo
+	@$(SUBMAKE) $(ALL_CORES) all
+	@BUILD=$(BUILD) .venv/bin/python scripts/demo_gnss
+
 check-pulsar: demo-beam ## programs from PyPI (your, riptide-ffa, baseband) find the pulsar of make demo-beam
 	@python3 -m venv .venv-pulsar
 	@.venv-pulsar/bin/pip install -q your==0.6.7 riptide-ffa==0.2.7 baseband==4.3.0
@@ -56,5 +61,5 @@ help:
 clean: ## removes all that was built
 	rm -rf build build-* compile_commands.json
 
-.PHONY: all demo demo-beam check-pulsar setup examples reference help clean FORCE
+.PHONY: all demo demo-beam demo-gnss check-pulsar setup examples reference help clean FORCE
 FORCE:
