@@ -51,7 +51,7 @@ void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* The antenna's next input begins anew, wherever in time it is: all satellites are lost. */
+/* The antenna's next input may have any time: all satellites are lost. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
 /* Holds from the next input on. */

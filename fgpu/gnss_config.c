@@ -115,7 +115,7 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
     return 0;
 }
 
-/* Samples of so many code periods, rounded up. */
+/* Samples of 'n_periods' code periods, rounded up. */
 static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double sample_rate_hz, int64_t n_periods)
 {
     const struct gnss_signal_facts *facts = gnss_signal_facts(satellite->signal);

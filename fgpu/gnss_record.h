@@ -2,8 +2,8 @@
  *
  * Heap:      a heap has the integrations that ended in a chunk, as records one behind the other; the rest of the heap
  *            has records of zeros, whose 'prn' is 0.
- * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum; likewise the
- *            code phase is the replica's plus the offset that early and late sums show.
+ * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's code
+ *            phase is the replica's plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample, which is that of the first ADC sample that its filter
  *            looks at.  The signal in it is later by (taps - 1) / 2 ADC samples.
  * Units:     sums are in units of the baseband's samples, times the replica's amplitude of GNSS_AMPLITUDE; all are

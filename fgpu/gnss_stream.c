@@ -146,7 +146,7 @@ static int create_satellites(struct gnss_stream *s, struct gnss_satellite *entri
     return 0;
 }
 
-/* What the correlator reads beside samples and pieces. */
+/* Makes the correlator's tables on the device: codes, satellites, carrier, offsets. */
 static int create_tables(struct gnss_stream *s, char *why, size_t why_bytes)
 {
     struct device *device = device_of(s);

@@ -23,7 +23,7 @@ struct gnss_piece_info {
     uint32_t n_missing;
 };
 
-/* What a chunk makes. */
+/* The output of a chunk. */
 struct gnss_buffer {
     struct outbuf base; /* first */
     struct gnss_stream *stream;
@@ -108,7 +108,7 @@ extern const char *const fgpu_gnss_stage_words[];
 /* Sums of a piece: [tap][pol][re, im]. */
 #define GNSS_SUMS_OF_PIECE (FGPU_GNSS_N_TAPS * N_POLS * 2)
 
-/* What the correlator is launched with for a buffer, or made with where 'buffer' is NULL. */
+/* The correlator's arguments for a buffer; with NULL those for its compilation. */
 struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *stream,
                                                       const struct gnss_buffer *buffer);
 

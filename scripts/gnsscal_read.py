@@ -121,7 +121,7 @@ def load_array(paths, stream=None, output=None):
 
 
 class Collector:
-    """Takes the heaps to an endpoint until all of its antennas have data for so many seconds; 0: until the end."""
+    """Takes the heaps to an endpoint until all antennas have the seconds of data; 0: until the end."""
 
     def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")

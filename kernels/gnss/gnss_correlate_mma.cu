@@ -248,7 +248,7 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
 
 /* ---- Windows ------------------------------------------------------------------------------------------------------ */
 
-/* Of the lane's antenna, in samples of its rows: multiples of 8. */
+/* A window of the lane's antenna, in samples of its rows: multiples of 8. */
 struct window {
     int64_t begin, last, end; /* 'last' is where the last of the pieces begins */
 };

@@ -192,7 +192,7 @@ def test_losses(daemon, work):
 
 
 def test_time_goes_back(daemon, work):
-    """All satellites are searched for anew; nothing of the time before is in a record."""
+    """All satellites are searched for again, and no record has data of the time before."""
     rng = np.random.default_rng(SEED)
     parts, config = [], None
     for k, first in enumerate([2**31, 2**20]):

@@ -86,7 +86,7 @@ def mean_peak(heaps, prn, end):
     records = np.concatenate([heap.items["gnss_sums"] for heap in heaps if heap.items["timestamp"] < end])
     records = records[records["prn"] == prn]
     amplitudes = np.sqrt(np.sum(records["sums"] ** 2, axis=(2, 3)))
-    # An integration that is so many seconds old weighs by e^-seconds, as near as its millisecond.
+    # An integration weighs by e^-age, its age in seconds to the nearest millisecond.
     age_s = (records["timestamp"][-1] - records["timestamp"]) / RATE_HZ
     means = np.average(amplitudes[-8000:], axis=0, weights=np.exp(-age_s[-8000:]))
     return means / means[1]
