@@ -234,6 +234,10 @@ class Decoder:
         self.endpoint = endpoint
         self.descriptors = {}
 
+    def knows(self, heap):
+        """Whether the descriptors of a heap's items have come."""
+        return bool(heap.get_descriptors()) or all(i.id <= 6 or i.id in self.descriptors for i in heap.get_items())
+
     def decode(self, heap):
         if heap.is_end_of_stream():
             return Heap(self.endpoint, heap.cnt, "stop")
@@ -308,10 +312,13 @@ class Listener:
 
 
 class Receiver:
-    """Receives multicast with spead2 on a thread of its own, from sockets or with ibverbs; 'heaps' grows as they come."""
+    """Receives multicast with spead2 on a thread of its own, from sockets or with ibverbs; 'heaps' grows as they come.
 
-    def __init__(self, destinations, interface_address=LOOPBACK, ibverbs=False):
+    With 'may_lose' data wait for their descriptors, which a busy host may have lost; they come again."""
+
+    def __init__(self, destinations, interface_address=LOOPBACK, ibverbs=False, may_lose=False):
         self.heaps = []
+        self.may_lose = may_lose
         self.changed = threading.Condition()
         self.streams = []
         self.threads = []
@@ -329,6 +336,8 @@ class Receiver:
 
     def _run(self, stream, decoder):
         for heap in stream:
+            if self.may_lose and not decoder.knows(heap):
+                continue
             decoded = decoder.decode(heap)
             with self.changed:
                 self.heaps.append(decoded)

@@ -642,7 +642,7 @@ def attempt(one):
         return True
     assert files_in(one.work) == before, what
     if code == 127:  # the dynamic loader had not room enough for the libraries
-        assert "cannot allocate memory" in err or "failed to map" in err or "cannot map" in err, what
+        assert any(said in err.lower() for said in ("cannot allocate memory", "failed to map", "cannot map")), what
         return False
     assert code == AGAIN, what
     lines = [line for line in err.splitlines() if not re.search(r"\] (info|warning): ", line)]
