@@ -24,8 +24,8 @@ struct run {
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* The runs of [from, to) whose filters touch packets that came on both polarisations.  A packet that is missing takes
- * samples away from the last run. */
+/* The runs of [from, to) whose filters touch only packets that came on both polarisations.  A missing packet ends a
+ * run. */
 static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
                         struct run runs[MAX_RUNS])
 {
@@ -307,8 +307,8 @@ void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant)
 
 /* ---- Orders ------------------------------------------------------------------------------------------------------ */
 
-/* Follows what an ADC sample has, moved to the nearest complex sample.  The signal in a complex sample is that of the
- * middle of its filter. */
+/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before that on.  The
+ * signal in a complex sample is that of the middle of its filter. */
 static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
 {
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;

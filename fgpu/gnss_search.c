@@ -47,8 +47,7 @@ static void open_acquire(struct fgpu_gnss_search *s)
         want_block(s);
         return;
     }
-    s->has_failed = true;
-    end(s, false);
+    end(s, false); /* no memory: as if it had not been found */
 }
 
 static double period_s(const struct fgpu_gnss_search *s)

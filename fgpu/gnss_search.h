@@ -44,10 +44,10 @@ struct fgpu_gnss_search {
     /* The thread's, from begin on. */
     struct gnss_acquire_config config;
     uint32_t n_blocks, n_added;
-    bool is_narrow, has_failed; /* has_failed: there was no memory */
-    int64_t origin_sample;      /* of the first block */
-    double period_begin;        /* narrow: the sample with which a code period began */
-    double period_samples;      /* narrow */
+    bool is_narrow;
+    int64_t origin_sample; /* of the first block */
+    double period_begin;   /* narrow: the sample with which a code period began */
+    double period_samples; /* narrow */
     struct gnss_acquire *acquire;
 };
 

@@ -38,8 +38,7 @@ enum spead_item_id {
     SPEAD_FENG_ID = 0x4101,
     SPEAD_FREQUENCY = 0x4103,
     SPEAD_FENG_RAW = 0x4300,
-    SPEAD_GNSS_SUMS = 0x4400,   /* ours: integrations of satellites' signals */
-    SPEAD_GNSS_SCALES = 0x4401, /* ours: of the samples that they are of */
+    SPEAD_GNSS_SUMS = 0x4400, /* ours: integrations of satellites' signals */
     SPEAD_BF_RAW = 0x5000,
     SPEAD_BEAM_ANTS = 0x5004,
     SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */

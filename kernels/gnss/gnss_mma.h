@@ -11,7 +11,7 @@
 #define MMA_RUN           13 /* words of 16 bytes, one behind the other, that a lane has of a row and chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 
-/* A piece of which the block has samples. */
+/* A piece with samples in the block's slice of time. */
 struct mma_slot {
     struct gnss_piece piece;
     uint32_t from, end;

@@ -101,7 +101,7 @@ class Receiver:
         r["n_samples"], r["n_present"] = n_samples, n_samples
         r["prn"], r["signal"], r["stage"], r["flags"], r["n_starts"] = satellite.prn, satellite.signal, 3, 7, 1
         r["cn0"] = satellite.cn0_db_hz
-        part = random.random(n_periods) < 0.15 * ant  # of so many integrations samples are missing
+        part = random.random(n_periods) < 0.15 * ant  # the share of integrations with missing samples
         r["n_present"][part] = random.integers(0, n_samples, part.sum())
 
         data = 1 - 2 * np.random.default_rng(satellite.prn).integers(0, 2, 100000)[period // SYMBOL_PERIODS % 100000]

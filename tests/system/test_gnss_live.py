@@ -1,5 +1,4 @@
-"""Satellites followed live: fgpu beside a digitiser of which the signals are known; what metrics, sensors and the status
-page say of them."""
+"""Satellites followed live: a digitiser sends known signals, and metrics, sensors and the status page describe them."""
 import re
 import sys
 import time
