@@ -241,6 +241,43 @@ static bool must_wait(const struct gnss_stream *s)
            device_ok(gnss->engine->c.device);
 }
 
+/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before that on.  The
+ * signal in a complex sample is that of the middle of its filter. */
+static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
+{
+    const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
+    const int64_t turns = floor_div(s->input_samples - order->timestamp_samples + wrap / 2, wrap);
+    const double delay_samples = (double)(s->n_taps - 1) / 2;
+    const int64_t timestamp = order->timestamp_samples + turns * wrap;
+    const int64_t sample = floor_div(timestamp - (int64_t)delay_samples, s->subsampling);
+    const double later_s =
+        ((double)(sample * s->subsampling - timestamp) + delay_samples) / s->sample_rate_hz / (double)s->subsampling;
+    const struct gnss_signal_facts *facts = gnss_signal_facts(sat->id.signal);
+    const double chips =
+        order->code_chips + later_s * facts->chip_rate_hz * (1 + order->doppler_hz / facts->carrier_hz);
+    const double phase = chips - floor(chips / facts->n_chips) * facts->n_chips;
+    const struct fgpu_gnss_acquisition acquisition = {
+        .sample = sample,
+        .code_subchips = phase < facts->n_chips ? phase * sat->track.chip_subchips : 0,
+        .doppler_hz = order->doppler_hz,
+    };
+
+    fgpu_gnss_track_start(&sat->track, &acquisition);
+    sat->started_sample = sample;
+}
+
+/* What was ordered before there was an input, and with it a time. */
+static void first_orders(struct gnss_stream *s)
+{
+    for (size_t k = 0; k < s->sizes.n_satellites; k++) {
+        struct gnss_followed *sat = &s->satellites[k];
+
+        if (sat->first_order.action == FGPU_GNSS_STEER)
+            steer(s, sat, &sat->first_order);
+        sat->first_order.action = FGPU_GNSS_NO_ACTION;
+    }
+}
+
 /* Returns false if it must wait. */
 static bool process(struct gnss_stream *s, struct device_stream *compute, const struct fgpu_device_input *in,
                     bool may_wait)
@@ -254,8 +291,10 @@ static bool process(struct gnss_stream *s, struct device_stream *compute, const 
     struct gnss_buffer *b = (struct gnss_buffer *)outbuf_take(&s->pool);
     if (!b && may_wait)
         return false;
-    s->has_input = true;
     s->input_samples = in->timestamp_samples;
+    if (!s->has_input)
+        first_orders(s);
+    s->has_input = true;
     fgpu_baseband_advance(s->baseband, compute, in);
     if (!b) {
         counter_add(&s->dropped_heaps, 1);
@@ -307,41 +346,19 @@ void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant)
 
 /* ---- Orders ------------------------------------------------------------------------------------------------------ */
 
-/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before that on.  The
- * signal in a complex sample is that of the middle of its filter. */
-static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
-{
-    const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
-    const int64_t turns = floor_div(s->input_samples - order->timestamp_samples + wrap / 2, wrap);
-    const double delay_samples = (double)(s->n_taps - 1) / 2;
-    const int64_t timestamp = order->timestamp_samples + turns * wrap;
-    const int64_t sample = floor_div(timestamp - (int64_t)delay_samples, s->subsampling);
-    const double later_s =
-        ((double)(sample * s->subsampling - timestamp) + delay_samples) / s->sample_rate_hz / (double)s->subsampling;
-    const struct gnss_signal_facts *facts = gnss_signal_facts(sat->id.signal);
-    const double chips =
-        order->code_chips + later_s * facts->chip_rate_hz * (1 + order->doppler_hz / facts->carrier_hz);
-    const double phase = chips - floor(chips / facts->n_chips) * facts->n_chips;
-    const struct fgpu_gnss_acquisition acquisition = {
-        .sample = sample,
-        .code_subchips = phase < facts->n_chips ? phase * sat->track.chip_subchips : 0,
-        .doppler_hz = order->doppler_hz,
-    };
-
-    fgpu_gnss_track_start(&sat->track, &acquisition);
-    sat->started_sample = sample;
-}
-
 static void apply(struct gnss_stream *s, const struct fgpu_gnss_order *order)
 {
     struct gnss_followed *sat = &s->satellites[order->satellite];
 
     sat->is_dropped = order->action == FGPU_GNSS_DROP;
     sat->retry_sample = INT64_MIN;
+    sat->first_order.action = FGPU_GNSS_NO_ACTION;
     if (order->action == FGPU_GNSS_DROP)
         fgpu_gnss_track_stop(&sat->track);
-    else if (order->action == FGPU_GNSS_STEER)
+    else if (order->action == FGPU_GNSS_STEER && s->has_input)
         steer(s, sat, order);
+    else if (order->action == FGPU_GNSS_STEER)
+        sat->first_order = *order;
 }
 
 void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order)

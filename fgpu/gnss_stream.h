@@ -48,6 +48,7 @@ struct gnss_followed {
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* neither searched for nor followed */
     int64_t retry_sample;                /* no search before it */
+    struct fgpu_gnss_order first_order;  /* STEER: follow it so from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
     double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums, both polarisations */
