@@ -4,8 +4,8 @@
  * Ownership: push gives the object away; pop makes the caller its owner.
  * Threads:   many producers, one consumer; inbox_stop() from any thread.
  * Blocking:  pop and pop_until may sleep; try_pop and push never do; nothing allocates after create.
- * Invariant: 0 <= n_pushed - n_popped <= n_slots.  Whoever makes an inbox counts what can ever be in it (each buffer
- *            that calls it home, each command slot), so a push always finds room; it asserts so.
+ * Invariant: 0 <= n_pushed - n_popped <= n_slots.  The creator of an inbox counts all objects that can be in it (each
+ *            buffer that returns to it, each command slot).  So a push always finds room, and asserts that.
  * Locking:   one mutex, held for a few instructions, once per chunk and never per packet.
  *
  * The same thing serves as the worker's inbox, as a pool of free buffers (the receiver try_pops) and as a sender's

@@ -17,7 +17,7 @@
 #define PATH_BYTES     1024
 #define MAX_NUMA_NODES 1024
 
-/* What the two versions of control groups call things. */
+/* File names of one version of control groups. */
 struct group_files {
     const char *mount, *limit, *used, *cache_format;
 };
@@ -165,7 +165,7 @@ void *memory_map(size_t bytes, int node)
 
     if (mapped == MAP_FAILED)
         return NULL;
-    /* What lies outside of whole huge pages goes back. */
+    /* Unmaps the parts before and after the whole huge pages. */
     size_t before = (size_t)(-(uintptr_t)mapped % MEMORY_HUGE_PAGE_BYTES);
     uint8_t *memory = mapped + before;
     if (before > 0)

@@ -11,8 +11,8 @@ struct memory {
     uint64_t available_bytes; /* of these, what can be taken now without swapping */
 };
 
-/* Looks it up in proc and sys below 'root' ("" but in tests), for control groups of both versions.  What cannot be read
- * is UINT64_MAX. */
+/* Reads proc and sys below 'root', which is "" outside of tests, for control groups of both versions.  A number that
+ * cannot be read is UINT64_MAX. */
 void memory_find(const char *root, struct memory *memory);
 
 /* Checks that 'needed_bytes' can be had, before anything is allocated.  Returns 0; -ENOMEM where it cannot be had now;
@@ -24,7 +24,7 @@ int memory_check(uint64_t needed_bytes, const char *key, const char *advice, cha
 int memory_check_in(const struct memory *memory, const char *what, uint64_t needed_bytes, const char *key,
                     const char *advice, char *why, size_t why_bytes);
 
-/* What a pipeline has taken. */
+/* Memory that a pipeline has allocated. */
 struct memory_use {
     uint64_t host_bytes;
     uint64_t chunks_bytes;  /* of these what packets land in */
@@ -38,9 +38,10 @@ struct memory_use {
 /* Tells it in one line of the log, in MiB. */
 void memory_log(const struct memory_use *use);
 
-/* All memory that this process has, program and stacks included, stays in memory once it is there: nothing of it is
- * written to swap, or read from a disk again.  What has never been touched is not touched for that.  Returns 0 or
- * negative errno: -ENOMEM or -EPERM where the limit of locked memory is lower than what the process has mapped. */
+/* Locks all memory that this process has mapped, program and stacks included: the kernel never writes a page to swap,
+ * or reads it from a disk again.  Untouched pages are locked when the process first touches them.  Returns 0 or
+ * negative errno: -ENOMEM or -EPERM if the limit of locked memory is lower than the memory that the process has
+ * mapped. */
 int memory_lock(void);
 
 #define MEMORY_HUGE_PAGE_BYTES ((size_t)2 << 20)

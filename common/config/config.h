@@ -192,8 +192,8 @@ bool config_key_applies(const struct config_key *key, int kind);
 /* Room for any sentence about one value. */
 #define CONFIG_SENTENCE_BYTES 640
 
-/* One value out of 'text', of a list with its items between commas.  What was there is freed.  Returns 0, -ENOMEM or,
- * with 'field' untouched, -EINVAL and a predicate in 'why' ("must be ..., but ... is given"). */
+/* Parses one value, or a list with commas between its items, into 'field', and frees the old value.  Returns 0, -ENOMEM
+ * or, with 'field' untouched, -EINVAL and a predicate in 'why' ("must be ..., but ... is given"). */
 int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes);
 
 void config_value_free(const struct config_key *key, void *field);

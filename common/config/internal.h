@@ -69,7 +69,7 @@ int config_value_default(const struct config_key *key, void *field);
 
 bool config_key_bounded(const struct config_key *key);
 
-/* What a value must be: "an integer from 2 to 16 bits"; returns 'text'. */
+/* Writes the description of a valid value: "an integer from 2 to 16 bits".  Returns 'text'. */
 char *config_expected(const struct config_key *key, char *text, size_t text_bytes);
 
 /* "Hz", or NULL for UNIT_NONE. */

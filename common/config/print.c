@@ -102,7 +102,7 @@ static void schema_choices(const struct config_key *key, FILE *out)
     fputc(']', out);
 }
 
-/* What the value may be. */
+/* Writes the JSON Schema of one value. */
 static void schema_value(const struct config_key *key, FILE *out)
 {
     switch (key->type) {

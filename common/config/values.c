@@ -47,7 +47,8 @@ static bool is_numeric(enum config_type type)
            type == CFG_INT_LIST || type == CFG_POSITION;
 }
 
-/* What people write in place of a number, as "1 MHz" or "1,000", and what to write instead; "" for anything else. */
+/* Returns advice for two common mistakes in a number, "1 MHz" and "1,000", and for a date in place of seconds; else
+ * "". */
 static const char *hint_of(const struct config_key *key, const char *item)
 {
     size_t n_digits = strspn(item, "+-.0123456789"), n_year = strspn(item, "0123456789");

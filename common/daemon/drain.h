@@ -10,8 +10,8 @@
 /* Well before systemd would kill the process (TimeoutStopSec=90), with time for stop heaps and to free all memory. */
 #define DRAIN_MAX_NS (60 * NS_PER_S)
 
-/* What a drain has given up: chunks of input, and heaps that had been computed.  Says so if there are any, and returns
- * whether there are none. */
+/* Logs the losses of a drain, if any: chunks of input, and heaps that had been computed.  Returns true if there are
+ * none. */
 bool drain_is_complete(uint64_t n_chunks, uint64_t n_heaps);
 
 #endif

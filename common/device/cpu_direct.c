@@ -80,7 +80,7 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
     munmap(direct->device, direct->bytes);
 }
 
-/* What follows is a file, which only the cards of tests take. */
+/* The exported memory of the cpu device is a file.  Only the NICs of tests accept such a file. */
 int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
 {
     return why_fail(-ENODEV, why, why_bytes,

@@ -12,7 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What all implementations share once they have opened.  Nothing can have failed yet: there are no streams. */
+/* Sets the members that all implementations share, once the device is open.  No operation can have failed before: there
+ * are no streams. */
 static int device_opened(const struct device_config *config, int err, struct device **device)
 {
     if (!err) {

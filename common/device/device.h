@@ -8,11 +8,11 @@
  * Blocking:  nothing waits for the device except device_stream_wait() (shutdown and tests).  A stream holds
  *            DEVICE_STREAM_DEPTH operations; enqueueing more waits for room, as CUDA's own queues do.
  * Allocation: all create and alloc functions before READY; operations allocate nothing.
- * Errors:    creation returns negative errno.  An operation that fails later, when or after it is enqueued, is the
- *            device's end: one sentence in the log, then 'on_failure' of the configuration, which begins to stop the
+ * Errors:    creation returns negative errno.  A failed operation, when or after it is enqueued, is the device's end.
+ *            The device logs one sentence, then calls 'on_failure' of the configuration, which begins to stop the
  *            process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and operations
- *            do nothing, but callbacks go on to be run, so that whoever waits for one can end.  What the device's
- *            memory was copied to may hold anything: who takes delivery asks device_ok() before it passes it on.
+ *            do nothing.  Callbacks are still run, so that threads waiting for a callback can end.  Host memory that
+ *            the device was to copy to has undefined contents: a consumer asks device_ok() before it passes them on.
  *            (Operations of the cpu device cannot fail.)
  * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
  *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (buffer_ref_put
@@ -99,7 +99,7 @@ unsigned device_multiprocessors(const struct device *device);
 /* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
  * NULL: there is none. */
 const char *device_cache_directory(const struct device *device);
-/* What decides how fast kernels run: "NVIDIA H200, compute capability 9.0". */
+/* Text of the properties that decide the speed of kernels: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included; 0 of a GPU. */
 size_t device_n_threads(const struct device *device);
@@ -113,14 +113,16 @@ void device_free(struct device *device, void *memory);
  * not enough. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
-/* What so many take, for sums before the start: of a GPU whole huge pages, where there is one. */
+/* Host bytes that device_alloc_pinned() takes for 'bytes', for sums before the start.  With 'on_gpu', 2 MiB and more
+ * are rounded up to whole huge pages. */
 uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
 
 #define DEVICE_PAGE_BYTES ((size_t)65536) /* of a GPU: what direct and exported memory consists of */
 
-/* Device memory that the host writes to as if it were its own: two addresses of the same bytes.  The host must not read
- * it: that goes over the bus, uncached, and takes far longer than to write.  What was written, best past the
- * cache, is there for operations that are enqueued, by any thread, once the writer has called copy_finish() (copy.h). */
+/* Device memory that the host writes to as if it were host memory: two addresses of the same bytes.  The host must not
+ * read this memory: a read goes over the bus, uncached, and takes far longer than a write.  Writes past the cache are
+ * best.  Once the writer has called copy_finish() (copy.h), operations that any thread enqueues see the written
+ * bytes. */
 struct device_direct {
     uint8_t *host;
     uint8_t *device;
@@ -134,15 +136,15 @@ int device_check_direct(struct device *device, uint64_t bytes, const char *key, 
                         size_t why_bytes);
 /* 4096-byte aligned; contents undefined.  Returns 0, or negative errno with a sentence in 'why'. */
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
-/* What so many take of the device's memory. */
+/* Bytes of the device's memory that device_alloc_direct() takes for 'bytes'. */
 uint64_t device_direct_bytes(uint64_t bytes);
 /* All zeros are accepted. */
 void device_free_direct(struct device *device, const struct device_direct *direct);
 
-/* Device memory that network cards write to and read from: what they are given is a file descriptor (dma-buf), of which
- * 'bytes' are the memory.  What a card has written, and has told the host of, is there for operations that are enqueued
- * once device_flush_exported() has returned.  What operations have written is there for a card that is told of it once
- * a callback behind them, or behind an event that waited for them, has begun. */
+/* Device memory that NICs write to and read from.  A NIC is given a file descriptor (dma-buf) of the 'bytes' of memory.
+ * NIC to device: once the NIC has reported a write to the host, and device_flush_exported() has returned, operations
+ * that are then enqueued see the written bytes.  Device to NIC: once a callback has begun, a NIC that is then told to
+ * read sees all results of operations before the callback, or before an event that the callback's stream waited for. */
 struct device_exported {
     uint8_t *device;
     uint8_t *nic; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */
@@ -160,7 +162,7 @@ int device_alloc_exported(struct device *device, size_t bytes, struct device_exp
                           size_t why_bytes);
 /* All zeros are accepted. */
 void device_free_exported(struct device *device, const struct device_exported *exported);
-/* What so many take of the device's memory, at most. */
+/* Upper bound of the bytes of device memory that device_alloc_exported() takes for 'bytes'. */
 uint64_t device_exported_bytes(uint64_t bytes);
 /* Any thread.  Costs nothing where the device sees to it itself. */
 void device_flush_exported(struct device *device);
@@ -176,7 +178,7 @@ void device_stream_wait(struct device_stream *stream);
 int device_event_create(struct device *device, struct device_event **event);
 void device_event_destroy(struct device_event *event);
 void device_event_record(struct device_event *event, struct device_stream *stream);
-/* What follows in 'stream' waits for the last record of 'event' that was enqueued before this call. */
+/* Later operations of 'stream' wait for the last record of 'event' that was enqueued before this call. */
 void device_stream_wait_event(struct device_stream *stream, struct device_event *event);
 
 /* Copies in stream order; between pinned host and device memory, or within the device. */
@@ -285,7 +287,7 @@ static inline bool device_ok(const struct device *device)
 
 int device_cpu_open(const struct device_config *config, struct device **device);
 
-/* What an implementation calls when an operation has failed, from any thread and as often as it likes: the first call
+/* Reports a failed operation.  An implementation may call this from any thread, any number of times: the first call
  * logs 'sentence' and calls on_failure. */
 void device_fail(struct device *device, const char *sentence);
 

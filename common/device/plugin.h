@@ -15,7 +15,7 @@
 #define DEVICE_PLUGIN_FILE "cbf-cuda.so"
 #define DEVICE_PLUGIN_OPEN "cbf_device_open"
 
-/* What the plugin may call, from any thread. */
+/* Functions of the daemon that the plugin may call, from any thread. */
 struct device_host {
     const char *build_id;
     void (*log)(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What device_map_tensor() makes. */
+/* A tensor map (CUtensorMap) that device_map_tensor() makes. */
 struct __attribute__((aligned(64))) device_tensor_map {
     uint64_t opaque[16];
 };

@@ -55,7 +55,8 @@ static bool is_number(const char *text)
     return *text && !text[strspn(text, "0123456789")];
 }
 
-/* What the two labels of an antenna begin with, without a separator at its end, as a copy; NULL if there is no memory. */
+/* Returns a copy of the common beginning of an antenna's two labels, without separators at its end; NULL if there is no
+ * memory. */
 static char *stem_of(const char *label1, const char *label2)
 {
     size_t n = 0;

@@ -95,7 +95,7 @@ static const struct rule {
     {"xbgpu_clock_synchronised", RANGE, "warn", "host clock", "clock not synchronised", AT_CLOCK, 1, 1},
 };
 
-/* What is remembered of one metric. */
+/* The history of one metric. */
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
@@ -105,7 +105,7 @@ struct row {
     uint32_t seconds[N_SECONDS], minutes[N_MINUTES]; /* the same of each; at most UINT32_MAX */
     int64_t since_unix_ns, last_unix_ns;             /* of trouble; 0: never */
     bool ongoing;                                    /* of flows and ranges */
-    /* Of a flow. */
+    /* For flows only. */
     int64_t moved_ns, gap_ns; /* monotonic; the longest time between two moves that was no silence */
     int64_t moved_unix_ns;
     unsigned n_gaps;

@@ -11,13 +11,13 @@
 
 #define SPECTRUM_MAX_POINTS 1024
 
-/* Of a band: its first channel, how many, those of a point, and how many points there are. */
+/* A band: its first channel, its number of channels, the channels of a point, and the number of points. */
 struct spectrum_points {
     size_t first_chan, n_chan, width, n;
 };
 
-/* Of channels 'first' on; of what 'text' asks of them ("256,511", the first and the last), or all where that makes no
- * sense or is NULL. */
+/* Divides a band that begins at channel 'first_chan' into points.  'text' selects channels by the first and the last
+ * ("256,511").  All channels are selected if 'text' is NULL or makes no sense. */
 struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, const char *text);
 
 /* Two numbers, "0,1" and nothing else.  Returns whether 'text', which may be NULL, is that. */
@@ -34,8 +34,8 @@ json_t *spectrum_decibels(const float *powers, size_t n, double one);
 /* Numbers [n], rounded to so many decimals. */
 json_t *spectrum_numbers(const float *numbers, size_t n, int n_decimals);
 
-/* What the axis of frequencies says: points, channels, and the frequency of the first of them with their distance;
- * 'zero_hz' is that of channel 0. */
+/* The frequency axis as JSON: numbers of points and channels, frequency of the first channel, channel spacing.
+ * 'zero_hz' is the frequency of channel 0. */
 json_t *spectrum_axis(const struct spectrum_points *points, double zero_hz, double step_hz);
 
 #endif

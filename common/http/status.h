@@ -23,7 +23,7 @@ struct status;
 
 enum status_state { STATUS_STARTING, STATUS_RUNNING, STATUS_DRAINING };
 
-/* What the request's URL says; NULL where it does not. */
+/* Parameters of the request's URL; NULL if absent. */
 struct status_query {
     const char *stream;
     const char *antenna;  /* by name */
@@ -31,7 +31,7 @@ struct status_query {
     const char *channels; /* "256,511": the first and the last to show */
 };
 
-/* What a pipeline adds to the object 'into'. */
+/* Adds a pipeline's state to the object 'into'. */
 typedef void (*status_describe)(void *arg, const struct status_query *query, json_t *into);
 
 /* 'program' is static; the file at 'config_path', "/etc/cbf/NAME.yaml", names the engine, and NULL does not; 'healthy' as

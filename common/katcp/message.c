@@ -78,7 +78,7 @@ static const char *parse_head(char *line, const char *end, struct katcp_message 
 /* Characters that are escaped, and the letters that stand for them after a backslash.  NUL is \0. */
 static const char special[] = "\\ \n\r\x1b\t", letters[] = "\\_nret";
 
-/* What an escaped character means; -1: nothing; -2: it is none. */
+/* Returns the character that an escape letter stands for; -1: the empty string (\@); -2: 'c' is no escape letter. */
 static int unescape(char c)
 {
     const char *letter = c ? strchr(letters, c) : NULL;

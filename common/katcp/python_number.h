@@ -10,11 +10,12 @@
 #define PYTHON_FLOAT_BYTES   48 /* room for any text that python_number_float_text() writes */
 #define PYTHON_COMPLEX_BYTES 64
 
-/* What float(text) is: decimal digits with a point, an exponent, single underscores between digits, inf, infinity and
- * nan, blanks around it.  Returns false where that would refuse. */
+/* Parses what Python's float(text) accepts: decimal digits with a point, an exponent, single underscores between
+ * digits, inf, infinity and nan, blanks around the number.  Returns false where Python would raise ValueError. */
 bool python_number_float(const char *text, double *value);
 
-/* What complex(text) is: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false where that would refuse. */
+/* Parses what Python's complex(text) accepts: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false where Python would
+ * raise ValueError. */
 bool python_number_complex(const char *text, double *real, double *imaginary);
 
 /* repr(value): the shortest decimal form that reads as the same number.  Returns 'text'. */

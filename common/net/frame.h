@@ -49,7 +49,7 @@ struct frame_datagram {
  * 'check_ip': also where the checksum of the IPv4 header is wrong. */
 int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
 
-/* What is left of a frame that a capture may have cut short, layer by layer. */
+/* The rest of a frame after the layers parsed so far.  A capture may have cut the frame short. */
 struct frame_rest {
     const uint8_t *at;
     size_t n_captured;

@@ -26,7 +26,7 @@ static uint64_t value_at(const uint8_t *header, size_t i)
     return be64toh(word_in_memory(header, i)) & SPEAD_VALUE_MASK;
 }
 
-/* Of a repeated item the last counts, as in spead_parse(). */
+/* The last of repeated items counts, as in spead_parse(). */
 static void learn_item(struct spead_shape *shape, unsigned at, unsigned id, const uint16_t *wanted_ids)
 {
     switch (id) {

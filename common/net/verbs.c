@@ -23,7 +23,7 @@ char verbs_sends[] = "sends";
 
 const bool verbs_built_in = true;
 
-/* What cures most of what can be wrong with the permission. */
+/* Advice for most failures for lack of permission. */
 #define NEEDS_CAPABILITY "it takes CAP_NET_RAW (systemd/ibverbs.conf, or setcap cap_net_raw+ep on the program)"
 
 /* "eth0: what failed: reason; cure".  Returns -err. */
@@ -33,7 +33,8 @@ static int fail(const char *interface, int err, const char *what, const char *cu
                     cure[0] ? "; " : "", cure);
 }
 
-/* What is locked for cards, which the kernel counts by itself: mlock() has the same limit, and another count. */
+/* Memory pinned for NICs (VmPin).  The kernel counts pinned memory and mlock() separately, but applies the same limit
+ * to each count. */
 static unsigned long long pinned_bytes(void)
 {
     unsigned long long kib = 0;
@@ -80,7 +81,7 @@ int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, c
 
 /* ---- The interface ----------------------------------------------------------------------------------------------- */
 
-/* What the kernel's side of the port says.  Returns 0 or a positive errno. */
+/* Reads the port's MAC address and MTU from the kernel.  Returns 0 or a positive errno. */
 static int ask_interface(struct verbs_port *port)
 {
     struct ifreq request = {.ifr_name = ""};
@@ -247,7 +248,8 @@ int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n
 {
     char what[64];
 
-    /* What is written in order, as the completion goes elsewhere. */
+    /* No IBV_ACCESS_RELAXED_ORDERING.  The NIC writes payload to the device and the completion to the host.  Relaxed
+     * ordering could let the completion overtake the payload. */
     struct ibv_mr *mr =
         ibv_reg_dmabuf_mr(port->pd, 0, n_bytes, (uintptr_t)base, fd, writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!mr) {

@@ -619,8 +619,8 @@ void assembler_flush(struct assembler *assembler)
 
 /* ---- As time passes ---------------------------------------------------------------------------------------------- */
 
-/* Hands on what arrived before a silence, once the other members are so far ahead that it would soon be too late, or
- * nobody has been heard for long.  What comes of those chunks later is too old. */
+/* Hands on the open chunks during a silence: once the other members are so far ahead that these chunks would soon be
+ * too late, or once no packet has come for long.  Later packets of these chunks are too old. */
 static void end_silence(struct assembler *a, int64_t now_ns)
 {
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;

@@ -79,7 +79,7 @@ struct assemble_layout {
     unsigned n_sources;        /* in this member */
 };
 
-/* What a packet says about itself, once the daemon has identified it. */
+/* A packet's items, once the daemon has identified the packet. */
 struct assemble_packet {
     unsigned source;   /* < n_sources */
     int64_t timestamp; /* 64-bit */
@@ -106,7 +106,7 @@ static inline int64_t assemble_chunk_samples(const struct assemble_layout *layou
     return layout->heap_samples * (int64_t)layout->n_heaps_per_source;
 }
 
-/* What an assembler counts; the daemon makes these public under its own names and labels. */
+/* Counters of an assembler.  The daemon publishes them under its own names and labels. */
 struct assembler_stats {
     struct counter heaps;              /* complete heaps handed on */
     struct counter bytes;              /* their payload */
@@ -176,8 +176,8 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
 /* Between packets: a live member hands on what arrived before a silence, and once a second holds its timestamps against
  * the clock.  'now_ns' is monotonic.  No place of assembler_expect() holds beyond this call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
-/* Of the packet that was just refused as REJECT_DUPLICATE: where the first copy of its payload lies; NULL if not all of
- * its bytes had arrived, so that it is another packet than the one that came first. */
+/* Returns the first copy of the payload of the packet that was just refused as REJECT_DUPLICATE.  Returns NULL if only
+ * some of its bytes had arrived: then the packet differs from the first one. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);
 
 /* That packet, of this sender, is not the same as the first copy: its heap counts as missing. */

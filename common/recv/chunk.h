@@ -30,7 +30,7 @@ struct chunk {
     uint8_t *payload;            /* [const] [n_heaps][heap_bytes] for the host to write, and unless direct to read */
     const uint8_t *source;       /* [const] the same for the device to copy from */
     struct device_direct direct; /* [const] zeros unless direct */
-    /* Of a gathered pool: frames of a card that have the payload, and the pieces of it that lie in them. */
+    /* Gathered pools only: the NIC's frames that hold the payload, and the pieces of payload in these frames. */
     struct gather_piece *pieces; /* [2 * n_frames_max] pinned */
     uint32_t *frames;            /* [n_frames_max] */
     size_t n_pieces, n_frames;

@@ -94,8 +94,9 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Whether to follow 'claimant', whose newest chunk is far.  What the others have said counts for it whenever they said
- * it, and against it if they did so since 'since', when it spoke before. */
+/* Returns whether to follow 'claimant', whose newest chunk is far.  Another member agrees if its newest chunk, of any
+ * age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after 'since', the
+ * claimant's chunk before. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;

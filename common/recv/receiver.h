@@ -4,11 +4,11 @@
  * Threads:   one per receiver; it owns its source and its assemblers.
  * Blocking:  waits for packets, 100 ms at most; for free chunks only where the source can wait.
  *
- * Landing: the receiver offers as payload slot the place where it expects the next packet of each source to belong,
- * sources taking turns as they did before.  A packet as expected costs no copy.  One that is not goes by way of the
- * slot's own buffer, because its place may hold another packet of the same batch.  Where fewer than half landed well,
- * the next batches are received into the slots' own buffers and copied once.  What the source lends is copied once,
- * past the cache.  So is everything where chunks are direct.
+ * Landing: the receiver expects sources to take turns as they did before.  It offers the place of each expected payload
+ * as a payload slot.  A packet as expected costs no copy.  An unexpected packet is copied by way of the slot's own
+ * buffer, because its place may hold another packet of the same batch.  If fewer than half of a batch came as expected,
+ * the next batches are received into the slots' own buffers and copied once.  Packets that the source lends are copied
+ * once, past the cache.  All packets are copied so if chunks are direct.
  *
  * CRC: a packet with a CRC item (spead.h) is refused unless the item agrees, wherever its payload landed: bytes of refused
  * packets are never marked as arrived.  Payloads that a card wrote to a device's memory are not checked.
@@ -28,7 +28,7 @@ struct config_recv;
 struct memory_use;
 struct receiver;
 
-/* What the daemon reads out of a parsed packet. */
+/* The identity that the daemon reads from a parsed packet. */
 struct receiver_identity {
     unsigned member;         /* index in the receiver's list of assemblers */
     unsigned source;         /* in that member */
@@ -57,7 +57,7 @@ struct receiver_config {
     int end_kind;
 };
 
-/* What a receiver counts before a packet belongs to a member. */
+/* Counters of a receiver for packets that are not yet assigned to a member. */
 struct receiver_stats {
     struct counter packets;
     struct counter rejects[N_REJECTS];
@@ -95,8 +95,8 @@ int receiver_get_error(const struct receiver *receiver);
 /* Stops the thread (within 100 ms) and leaves open what is; free inboxes never wait again.  Idempotent. */
 void receiver_halt(struct receiver *receiver);
 
-/* Of a receiver that has been halted: first sample of its oldest open chunk, INT64_MAX if there is none; and that chunk
- * is handed on.  So several receivers' last chunks can leave in order of time (receiver_set.c). */
+/* First sample of the oldest open chunk of a halted receiver; INT64_MAX if no chunk is open.  receiver_flush_oldest()
+ * hands that chunk on.  So the last chunks of several receivers can leave in order of time (receiver_set.c). */
 int64_t receiver_oldest_samples(const struct receiver *receiver);
 void receiver_flush_oldest(struct receiver *receiver);
 

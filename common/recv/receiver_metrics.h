@@ -1,11 +1,12 @@
 /* receiver_metrics.h - the counters of the receive side under the names that both daemons publish.
  *
- * 'prefix' is "fgpu_input" or "xbgpu_input"; the names after it are those of the reference correlator where it has them
- * (heaps, bytes, chunks, missing_heaps, ...).  What was refused is rejected_packets with a reason label, but for fgpu,
- * of which a heap is one packet, the reference's too_old_heaps and bad_timestamp_heaps.  xbgpu has these and
- * bad_feng_id_heaps, too, each heap counted by its first packet.  What belongs to any stream but not into a chunk
- * (descriptors, stop heaps, sources of other threads) is not refused: that is ignored_packets with a reason label.
- * metadata_heaps is the reference's: descriptors, and what lacks an item. */
+ * 'prefix' is "fgpu_input" or "xbgpu_input".  The names after the prefix are those of the reference correlator where it
+ * has such counters (heaps, bytes, chunks, missing_heaps, ...).  Refused packets are counted by rejected_packets with a
+ * reason label.  fgpu's heaps are one packet each: fgpu counts old heaps and heaps with a bad timestamp by the
+ * reference's too_old_heaps and bad_timestamp_heaps instead.  xbgpu has these two and bad_feng_id_heaps in addition,
+ * and counts each heap by its first packet.  Packets of a stream that belong to no chunk (descriptors, stop heaps,
+ * sources of other threads) are not refused: ignored_packets counts them, with a reason label.  metadata_heaps is the
+ * reference's counter of descriptors and of heaps that lack an item. */
 #ifndef COMMON_RECV_RECEIVER_METRICS_H
 #define COMMON_RECV_RECEIVER_METRICS_H
 
@@ -18,7 +19,7 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
 /* A receive thread's counters, labelled with the thread's name. */
 void receiver_metrics_add(const char *prefix, const char *thread, const struct receiver_stats *stats);
 
-/* What its source has lost before, likewise; whoever looks at it asks the source. */
+/* The packets that the receiver's source has dropped, labelled with the thread's name.  Each scrape asks the source. */
 void receiver_metrics_add_drops(const char *prefix, const char *thread, const struct receiver *receiver);
 
 /* One log line of what was received and refused: at the end of a run. */

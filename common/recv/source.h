@@ -26,8 +26,9 @@
 #define PACKET_BATCH_MAX 64
 #define PACKET_BYTES_MAX 65536
 
-/* Of a frame, what goes to the host's memory where the rest goes to a device's: Ethernet, IPv4 and UDP, and beyond that
- * a multiple of 8 as SPEAD headers have, of which that of 72 bytes leaves a multiple of 16. */
+/* Bytes of each frame in host memory when the rest of the frame goes to a device: 42 of Ethernet, IPv4 and UDP, and
+ * 200.  200 is a multiple of 8, as SPEAD headers are.  After a SPEAD header of 72 bytes, the host has 128 bytes of
+ * payload, a multiple of 16. */
 #define PACKET_HEAD_BYTES 242
 
 /* Buffer that a source may take for packets that it lends. */
@@ -44,8 +45,8 @@ struct packet_slot {
     /* Filled in by recv. */
     size_t packet_bytes; /* of the packet as sent; what did not fit into the three is lost and 'truncated' is set */
     bool truncated;
-    /* 'header' is the source's memory until the next recv, with the whole packet or, where there is a 'rest', what
-     * comes before; there are no other parts.  What the caller had offered is forgotten. */
+    /* 'header' is the source's memory until the next recv.  'header' has the whole packet or, with a 'rest', the part
+     * before the rest; there are no other parts.  The buffers that the caller offered are not used. */
     bool zero_copy;
     const uint8_t *rest; /* of a lent packet: device memory with what lies behind 'header_bytes'; NULL: nothing does */
     uint32_t frame;      /* of a lent packet: what to keep */

@@ -42,7 +42,7 @@ struct udp_socket {
     unsigned n_single; /* messages of one packet since the last of several */
 };
 
-/* What comes with a message of several packets: UDP_GRO. */
+/* Control message of a coalesced message (UDP_GRO): the size of its packets. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(sizeof(int))];
@@ -368,7 +368,7 @@ static void udp_close(struct recv_source *base)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* What is needed to open the sockets, and to say why one could not be. */
+/* Arguments of opening the sockets, and where to put the error message. */
 struct opening {
     const struct recv_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */

@@ -56,8 +56,9 @@ static bool is_of_a_sink(const struct ibv_async_event *event)
     }
 }
 
-/* What the card or its driver tells besides completions.  All sources and sinks of a card share its events, so whichever
- * source reads one of a source dies of it: the daemon ends with the first.  Returns 0 or negative errno. */
+/* Reads the asynchronous events of the NIC and its driver; completions are no such events.  All sources and sinks of a
+ * NIC share its events.  So the source that reads a failure of any source fails itself, and the daemon stops at the
+ * first failed source.  Returns 0 or negative errno. */
 static int read_events(struct recv_source_verbs *source)
 {
     struct ibv_async_event event;
@@ -86,7 +87,8 @@ static int read_events(struct recv_source_verbs *source)
     return 0;
 }
 
-/* Of a call or request that failed.  A card that was removed fails all, and has told why. */
+/* Ends the source after a failed call or work request.  A NIC that was removed fails all calls; its event then gives
+ * the reason.  Returns negative errno. */
 static int die(struct recv_source_verbs *source, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static int die(struct recv_source_verbs *source, const char *format, ...)
@@ -271,8 +273,8 @@ static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
     return err;
 }
 
-/* What is to be done after nothing was found: once events are asked for, it must be looked again, as what has come
- * before makes none; then it can be slept.  Returns 0 or negative errno. */
+/* Called when no completion was found.  The first call asks for an event.  The caller must then poll the queue again,
+ * because earlier completions raise no event.  The next call sleeps.  Returns 0 or negative errno. */
 static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns)
 {
     if (!source->channel)
@@ -286,7 +288,7 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Of frames that came and are none of ours it is told at once, so that a flood of them cannot keep the caller. */
+/* Returns 0 at once if only frames came that are not for this source: a flood of these must not keep the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
@@ -351,7 +353,7 @@ void recv_source_verbs_open_drops(struct recv_source_verbs *source)
 
 /* ---- Closing ----------------------------------------------------------------------------------------------------- */
 
-/* What refers to something goes before it; also of a source that was not opened to the end. */
+/* Each object is destroyed before the objects that it refers to.  Accepts a source whose opening failed half-way. */
 void recv_source_verbs_close(struct recv_source *base)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);

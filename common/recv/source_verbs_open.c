@@ -17,7 +17,7 @@
 
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
-/* What is needed to open a source, and to say why it could not be. */
+/* Arguments of opening a source, and where to put the error message. */
 struct opening {
     const struct recv_source_config *config;
     struct recv_source_verbs *source;

@@ -76,9 +76,10 @@ static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t e
     pace->clear_ns = ended_ns + (int64_t)(PACE_APART * pace->ns_per_byte * paced_bytes);
 }
 
-/* When the next piece may be begun: no packet of it leaves before its first message has been handed over, of 'first_bytes',
- * but for cards, of which that is so quick that it hardly counts.  What that takes is the least of late: a thousand pieces
- * that take longer make it 1.6 times as long. */
+/* Returns when the thread may begin to hand over the next piece.  No packet of a piece leaves a socket before the first
+ * message, of 'first_bytes', has been handed over; so the thread may begin that much before clear_ns.  A NIC may send
+ * earlier, but its hand-over is negligible.  The time of a hand-over is the shortest of late: a thousand slower pieces
+ * make it 1.6 times as long. */
 static inline int64_t pace_next_ns(const struct pace *pace, size_t first_bytes)
 {
     size_t n_bytes = first_bytes < pace->piece_bytes ? first_bytes : pace->piece_bytes;

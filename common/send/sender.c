@@ -1,7 +1,7 @@
 /* sender.c - the thread between the worker's full output buffers and a send_sink.  See sender.h.
  *
- * The loop: take the jobs that came, find the stream that is due first, send a batch of its packets or sleep until
- * then.  What a stream sends, and when, is send/stream*.c's. */
+ * The loop: take the new jobs, find the stream that is due first, send a batch of its packets or sleep until it is due.
+ * send/stream*.c decides which packets a stream sends, and when. */
 #include "common/send/sender.h"
 
 #include "common/base/clock.h"
@@ -90,7 +90,8 @@ static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_
         accept_item(sender, &item);
 }
 
-/* What comes first: a stream is due, there is to be a look for what has left, or the sender gives up, if it has not. */
+/* Time of the next wake-up: the first of a stream that is due, a poll of completions, and the deadline if it has not
+ * passed. */
 static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_t reap_ns, int64_t now_ns)
 {
     int64_t first_ns = reap_ns < wake_ns ? reap_ns : wake_ns;

@@ -8,28 +8,30 @@
  *
  * Pace: a stream has a rate in bytes/s (payload and headers); each packet moves the stream's next departure by its own
  * time at that rate.  Packets due within SENDER_QUANTUM_NS leave together, SENDER_PIECE_BYTES of them at most: that is
- * a piece, and the largest burst of a stream.  Pieces of a stream are apart by two fifths of a piece's time at least
- * (pace.h), however late they are or were held up, or how much sooner one is handed over than the last, and leave
- * SENDER_AHEAD_NS early at most.  A thread that would wait for less than SENDER_SPIN_NS waits awake, as a sleep costs as
- * much, and sends early what may be early; so where a piece lasts less than a sleep and its end take, a sleep is for
- * several pieces, which still leave apart.  docs/performance.md has what it costs.
- * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster; only
- * what its thread lost by being woken late, SENDER_LATE_MAX_NS at most, is made up for.  Rate 0: unpaced.
- * A stream that would take longer than SENDER_DRAIN_MAX_NS to send what is left after sender_set_deadline(), or after
- * sender_stop(), gets the rate at which it takes just that, evenly: a long dump neither keeps the service manager
- * waiting nor leaves in a burst.  What has not left at the time that sender_set_deadline() was given stays unsent, and is
- * counted: a network that takes nothing, or a device that is late with the last jobs, does not keep it waiting either.
- * Streams of a sender that are due at the same time take turns, a batch of packets each.  One whose sink has no room (a
- * card that stands still) is put off, and the others do not wait for it.
+ * a piece, and the largest burst of a stream.  The gap between a stream's pieces is at least two fifths of a piece's
+ * time (pace.h).  Neither late pieces nor a faster hand-over shorten the gap.  A piece leaves SENDER_AHEAD_NS early at
+ * most.  A wait of less than SENDER_SPIN_NS is a busy wait, as a sleep costs as much.  During such a wait the thread
+ * sends early any packet that may leave early.  If a piece lasts less than a sleep and its wake-up, one sleep is for
+ * several pieces, which still leave apart.  docs/performance.md has the costs.
+ * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster.  The
+ * stream makes up only for a late wake-up of its thread, SENDER_LATE_MAX_NS at most.  Rate 0: unpaced.
+ * After sender_set_deadline() or sender_stop(), a stream may need longer than SENDER_DRAIN_MAX_NS for the heaps left.
+ * Then its rate is raised to end in just that time, evenly: a long dump neither keeps the service manager waiting nor
+ * leaves in a burst.  Heaps that have not left at the deadline are counted and not sent.  So a network that takes
+ * nothing, or a device that is late with the last jobs, does not keep the service manager waiting.
+ * Streams of a sender that are due at the same time take turns, a batch of packets each.  If a stream's sink has no
+ * room (a NIC that stands still), the stream is put off, and the others do not wait for it.
  *
- * A heap's packets carry all items each ("repeat pointers").  The heaps of a group leave interleaved, a run of packets of
- * each in turn, as many as the sink can join (64 KiB): so what a packet costs hardly depends on how many destinations
- * there are.  Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure; a
- * group takes those of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
- * the clock: a process that is killed and restarted does not soon use the counts of its heaps of before again, of which
- * a receiver may still have a part.  Descriptors wait for the end of a group, so that a receiver with room for one heap
- * of a stream need not give up a heap for them, and leave at its pace, or faster to be gone within SENDER_LATE_MAX_NS,
- * so that those of a slow stream do not take the place of its data. */
+ * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved, a run of packets
+ * of each in turn.  A run is as many packets as the sink can join (64 KiB).  So the cost of a packet hardly depends on
+ * the number of destinations.
+ * Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure.  A group
+ * takes the counts of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
+ * the clock.  A receiver may still have parts of heaps that a killed process sent: its successor does not soon use the
+ * counts of these heaps again.
+ * Descriptors wait for the end of a group: a receiver with room for one heap of a stream keeps its heap.  Descriptors
+ * leave at the stream's pace, or faster if they would else take longer than SENDER_LATE_MAX_NS: so the descriptors of a
+ * slow stream do not take the place of its data. */
 #ifndef COMMON_SEND_SENDER_H
 #define COMMON_SEND_SENDER_H
 

@@ -3,14 +3,14 @@
  * Flow:      sender: alloc -> fill headers, point at payloads -> send -> (last packet of a buffer gone) buffer_ref_put
  * Ownership: header memory belongs to the sink (a verbs sink registers it); payload memory to the buffer whose 'loan'
  *            the last packet that refers to it carries.  The sink puts that loan once the packet has left.
- * In flight: packets of a socket or a capture have left when send returns.  A card goes on reading those of a verbs
- *            sink: they have left when send_sink_reap() finds so, and memory that they refer to and that no loan
- *            stands for (a descriptor's, a simulator's) stays as it is until then.
+ * In flight: packets of a socket or a capture have left when send returns.  The NIC of a verbs sink still reads packets
+ *            after send.  They have left when send_sink_reap() finds their completions.  Until then payload memory
+ *            without a loan (a descriptor's, a simulator's) must stay unchanged.
  * Threads:   one thread per sink.
  * Blocking:  alloc and send may wait for room in the socket buffer or, unless send_sink_has_room(), in the card's
  *            queue, a second at most where nothing moves; reap never does.
- * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  Of a
- *            verbs sink that may be known only after send. */
+ * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  A
+ *            verbs sink may learn of the failure only after send. */
 #ifndef COMMON_SEND_SINK_H
 #define COMMON_SEND_SINK_H
 
@@ -44,7 +44,7 @@ struct send_sink_config {
     int ttl;                  /* of multicast */
     size_t buffer_bytes;      /* socket buffer asked for; 0: leave.  Not of ibverbs */
     const char *pcap_file;    /* write packets to this capture (Ethernet/IPv4/UDP) instead of the network; else NULL */
-    /* Of ibverbs only. */
+    /* ibverbs only. */
     size_t packet_bytes;      /* of the largest packet, header and payload */
     double rate_bytes_per_s;  /* that the caller keeps, headers included, by which the card smooths; 0: unpaced */
     double mean_packet_bytes; /* at that rate, of which what the wire needs besides depends; 0: packet_bytes */

@@ -191,7 +191,7 @@ static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, siz
     return n_gone;
 }
 
-/* What the kernel says where joined packets are more than the route's MTU or the network card can take. */
+/* Errors of the kernel if a coalesced message exceeds the route's MTU or the NIC's limits. */
 static bool refuses_joined(int err)
 {
     return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;

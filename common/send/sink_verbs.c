@@ -1,19 +1,18 @@
-/* sink_verbs.c - packets to the network by a raw packet queue of the card (verbs.h), which reads them where they
- * lie.
+/* sink_verbs.c - packets to the network by a raw packet queue (verbs.h).  The NIC reads each packet from its own place.
  *
- * Queue:     a batch is one list of work requests, each {frame and SPEAD header from a slot of ours | payload}, told to
- *            the card by one doorbell, with one completion: that of its last packet, for all before it.  Packets are
- *            counted from 0; packet k has header slot k % n_slots, and 'wr_id' k.
- * Payloads:  of memory that was added, from where they lie.  Others (descriptors) are copied to a room for one batch,
- *            which the next one that needs it waits for.  What lies in a device's memory has been added: the processor
- *            could not copy it.  The driver copies the first bytes of a frame itself, which are in a slot.
- * Failures:  a queue that fails, or in which nothing moves for a second, is reset, which ends what the card reads, and
- *            made ready again; what was in it counts as failed, as of a socket that refuses.  A reset is allowed in any
- *            state, needs no permission and takes the queue's completions away; one that came all the same would be of
- *            a packet that is gone, by its number.  A card of which even that cannot be had is lost: on_lost() of the
- *            configuration is called, once.
- * Checksums: IPv4's is computed here, with two additions.  Where the card computes it, it does UDP's, too, which is why
- *            it is asked to; else there is none. */
+ * Queue:     a batch is one list of work requests, each {frame and SPEAD header from a slot of ours | payload}.  One
+ *            doorbell hands the batch to the NIC.  Only the last packet has a completion, which stands for the whole
+ *            batch.  Packets are counted from 0; packet k has header slot k % n_slots, and 'wr_id' k.
+ * Payloads:  the NIC reads payloads directly from memory that was added.  Other payloads (descriptors) are copied to
+ *            'copies', with space for one batch; the next batch that needs this space waits.  Device memory must have
+ *            been added, as the processor cannot copy it.  The driver copies the first bytes of a frame, from a slot.
+ * Failures:  a queue that fails, or makes no progress for a second, is reset and made ready again.  A reset ends the
+ *            NIC's reads; packets in the queue count as failed, as on a socket that refuses.  A reset is allowed in any
+ *            state, needs no permission and discards the queue's completions.  A completion that came all the same
+ *            would have the number of a packet that is gone.  If even the reset fails, the NIC is lost: on_lost() of
+ *            the configuration is called, once.
+ * Checksums: the IPv4 checksum is computed here, with two additions.  A NIC that computes IPv4's also computes UDP's,
+ *            and is asked to for that.  Else there is no UDP checksum. */
 #include "common/base/clock.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -33,7 +32,7 @@
 #define N_PARTS       2
 #define N_COMPLETIONS 16 /* taken at once */
 #define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
-/* Of a slot: the frame's header ends, and the SPEAD header begins, with a cache line. */
+/* In a slot the frame's header ends at a cache line, and the SPEAD header begins there. */
 #define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
 #define SLOT_HEADER 64
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
@@ -100,7 +99,7 @@ static int modify(struct verbs_sink *sink, enum ibv_qp_state state)
     return ibv_modify_qp(sink->qp, &attr, IBV_QP_STATE | (state == IBV_QPS_INIT ? IBV_QP_PORT : 0));
 }
 
-/* What the card is to be told, in kbit/s on the wire; 0: no limit. */
+/* Rate limit for the NIC, in kbit/s on the wire; 0: no limit. */
 static uint32_t card_rate(const struct verbs_sink *sink)
 {
     double bits_s = 8 * sink->rate_bytes_per_s * sink->wire_per_byte * RATE_MARGIN;
@@ -494,7 +493,7 @@ static int make_frames(struct verbs_sink *sink, const struct send_sink_config *c
     return err;
 }
 
-/* What is in flight, and its headers. */
+/* Allocates the list of packets in flight and their headers, and prepares the work requests. */
 static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);

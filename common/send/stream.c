@@ -96,7 +96,8 @@ void send_stream_bound_drain(struct send_stream *stream)
     }
 }
 
-/* Of all groups, the one in progress too: what has left of that is no heap. */
+/* Heaps of all groups that have not left.  The group in progress counts too: a heap that is sent in part is a lost
+ * heap. */
 static uint64_t heaps_left(const struct send_stream *stream)
 {
     uint64_t n_heaps = 0;
@@ -132,7 +133,8 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Of what they count at the stream's pace, bytes/s, so that data have what is theirs. */
+/* Rate of descriptors as they count against the stream's pace, bytes/s.  The pace is raised by this rate, so that data
+ * keep their own. */
 static double descriptors_rate(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;

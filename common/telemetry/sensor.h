@@ -54,7 +54,7 @@ struct sensor_reading {
     union sensor_value value;
 };
 
-/* What does not change of a sensor. */
+/* The constant properties of a sensor. */
 struct sensor_desc {
     const char *name; /* letters, digits, '.', '-', '_' */
     const char *description;
@@ -130,9 +130,9 @@ struct sensor_reading sensor_read(const struct sensor *sensor);
 /* NULL where there is none of this name. */
 struct sensor_entry *sensors_find(const struct sensors *sensors, const char *name);
 
-/* The reading as clients see it: of an aggregate as it is now, and after its time-out where that has come.  'version',
- * which may be NULL, is another one whenever the sensor has been set or has timed out.  Of one that is no aggregate, from
- * any thread. */
+/* The reading as clients see it: an aggregate is computed now, and a time-out that has come is applied.  'version',
+ * which may be NULL, changes whenever the sensor has been set or has timed out.  Any thread may read a sensor that is
+ * no aggregate. */
 struct sensor_reading sensors_read(const struct sensors *sensors, const struct sensor_entry *entry, uint64_t *version);
 
 /* The value as KATCP writes it, not escaped; in 'text', or main's own. */

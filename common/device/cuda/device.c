@@ -23,7 +23,7 @@ _Thread_local bool cuda_in_callback;
 /* The daemon's; set by every open to the same. */
 static const struct device_host *the_host;
 
-/* What the files of common/ that this object shares with the daemon call; it is the daemon's log in the end. */
+/* The files of common/ in this shared object call log_message().  The message goes to the daemon's log. */
 void log_message(enum log_level level, const char *format, ...)
 {
     char message[MESSAGE_BYTES];

@@ -1,11 +1,11 @@
 /* failure.c - from a CUDA error to a sentence, and to the end of the device.
  *
- * A kernel that fails is first heard of by whichever call comes next.  Where no call comes, because everybody waits for
- * a callback that CUDA will never run, the watch asks a few times a second.  Whoever hears first says the sentence, and
- * runs the callbacks that CUDA owes us; from then on operations do nothing (device.h).
+ * The next CUDA call after a failed kernel returns the error.  There may be no next call, because all threads wait for
+ * a callback that CUDA will never run; so the watch thread polls every WATCH_INTERVAL_MS.  The first thread that gets
+ * the error logs the sentence, and runs the callbacks that CUDA has not run.  Later operations do nothing (device.h).
  *
- * A GPU that hangs gives no error, and every call may wait for it.  The watch beats (thread.h) as long as callbacks
- * are run where some wait, so it is the process's watchdog that ends this. */
+ * A hung GPU gives no error, and every call may block.  The watch thread beats (thread.h) while callbacks run on every
+ * stream that has pending ones.  Without beats the process's watchdog ends the process. */
 #include "common/device/cuda/cuda.h"
 
 #include <errno.h>

@@ -13,7 +13,7 @@
 /* Loads it if it is not yet; what is below needs it, but for nvrtc_choose_target(), which does that.  Returns 0, or -ENODEV with one sentence in 'why'. */
 int nvrtc_load(char *why, size_t why_bytes);
 
-/* What tells its builds apart: "13.0, 109338064 bytes". */
+/* Writes a text that differs between builds of NVRTC: "13.0, 109338064 bytes". */
 void nvrtc_identity(char *text, size_t text_bytes);
 
 /* Code, or what the driver makes code of. */

@@ -20,7 +20,7 @@
 #define UUID_TEXT_BYTES 37
 #define N_GPUS_MAX      64
 
-/* What is called, by the object that it is found through. */
+/* Vulkan's functions that are called here, grouped by the object that each is looked up with. */
 #define GLOBAL_CALLS(call) call(CreateInstance) call(EnumerateInstanceVersion)
 #define INSTANCE_CALLS(call)                                                                                           \
     call(DestroyInstance) call(EnumeratePhysicalDevices) call(GetPhysicalDeviceProperties)                             \
@@ -187,8 +187,8 @@ static int open_device(struct vulkan *v, char *why, size_t why_bytes)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Of the types that will do, the one of the largest heap.  There is no buffer that could say what suits it: NVIDIA's driver
- * has no type that the host can write to for buffers which are to be exported, but memory by itself is. */
+/* Chooses the suitable type with the largest heap.  No buffer is asked which types suit it.  NVIDIA's driver has no
+ * host-visible type for buffers that are to be exported, but it exports host-visible memory without a buffer. */
 static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
 {
     const VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
@@ -209,7 +209,7 @@ static int choose_type(struct vulkan *v, char *why, size_t why_bytes)
     return why_fail(-ENODEV, why, why_bytes, "this GPU has no memory that the host can write to");
 }
 
-/* Of whole pages; 'export' may be NULL. */
+/* 'bytes' is a multiple of the page size.  'export' may be NULL. */
 static VkResult allocate(const struct vulkan *v, size_t bytes, const VkExportMemoryAllocateInfo *export,
                          VkDeviceMemory *memory)
 {

@@ -27,7 +27,7 @@ int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, c
 /* NULL is accepted; all memory must have been freed. */
 void vulkan_close(struct vulkan *vulkan);
 
-/* Of the memory that the host can write to, whoever has it now: the size of the PCI window, or of the GPU's memory. */
+/* Size of the host-visible memory, memory in use included: that of the PCI window, or of the GPU's memory. */
 uint64_t vulkan_heap_bytes(const struct vulkan *vulkan);
 
 /* Errors as above. */
