@@ -27,8 +27,8 @@ int memory_check_in(const struct memory *memory, const char *what, uint64_t need
 /* Memory that a pipeline has allocated. */
 struct memory_use {
     uint64_t host_bytes;
-    uint64_t chunks_bytes;  /* of these what packets land in */
-    uint64_t buffers_bytes; /* of these what packets leave from */
+    uint64_t chunks_bytes;  /* of these the chunks that packets are received into */
+    uint64_t buffers_bytes; /* of these the buffers that packets are sent from */
     uint64_t device_bytes;
     uint64_t direct_bytes; /* of these the chunks that packets are written to */
     uint64_t frames_bytes; /* of device_bytes the rest of a NIC's frames, with gpudirect */

@@ -22,9 +22,9 @@
  * Streams of a sender that are due at the same time take turns, a batch of packets each.  If a stream's sink has no
  * room (a NIC that stands still), the stream is put off, and the others do not wait for it.
  *
- * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved, a run of packets
- * of each in turn.  A run is as many packets as the sink can join (64 KiB).  So the cost of a packet hardly depends on
- * the number of destinations.
+ * Each packet of a heap carries all items ("repeat pointers").  The heaps of a group leave interleaved, a run of
+ * packets of each in turn.  A run is as many packets as the sink can join (64 KiB).  So the cost of a packet hardly
+ * depends on the number of destinations.
  * Heap counts: start + n * step (48 bits), for data, descriptor and stop heaps alike in order of departure.  A group
  * takes the counts of its heaps when it starts.  n begins at 0 in a capture, and on the network at the milliseconds of
  * the clock.  A receiver may still have parts of heaps that a killed process sent: its successor does not soon use the

@@ -8,7 +8,7 @@
  *            without a loan (a descriptor's, a simulator's) must stay unchanged.
  * Threads:   one thread per sink.
  * Blocking:  alloc and send may wait for room in the socket buffer or, unless send_sink_has_room(), in the card's
- *            queue, a second at most where nothing moves; reap never does.
+ *            queue, a second at most without progress; reap never waits.
  * Errors:    a packet that could not be sent is counted in 'n_failed' and treated as gone: nothing else is lost.  A
  *            verbs sink may learn of the failure only after send. */
 #ifndef COMMON_SEND_SINK_H

@@ -11,7 +11,7 @@
 
 struct beamrec_powers;
 
-/* What assemblers hand to the writer, and the receiver at the end of a file. */
+/* Items in the writer's inbox: chunks from the assemblers, and the end of a file from the receiver. */
 enum beamrec_item { BEAMREC_ITEM_CHUNK, BEAMREC_ITEM_END };
 
 #define BEAMREC_N_WANTED 7

@@ -35,7 +35,7 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
-/* What an X-engine's file must have, as its F-engines' outputs make it. */
+/* Values that an X-engine's file must have, as its F-engines' outputs determine them. */
 enum shape_key {
     SHAPE_CHANNELS,
     SHAPE_SUBSTREAM,
@@ -130,8 +130,8 @@ static size_t find_other(const struct pair *pairs, size_t n, size_t k)
     return p < n ? p : 0;
 }
 
-/* Outputs that no one X-engine can receive together.  What its file should have is not known before they agree; several
- * X-engines receive the same outputs, which are told once. */
+/* Reports outputs that no single X-engine can receive together.  The X-engine's file cannot be compared before the
+ * outputs agree.  Several X-engines receive the same outputs: the difference is reported once. */
 static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
 {
     const struct pair *other = &pairs[find_other(pairs, n, k)];

@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What is checked, as bits. */
+/* Kinds of checks, as bits. */
 enum doctor_topic {
     TOPIC_HOST = 1,
     TOPIC_CONFIG = 2,
@@ -118,7 +118,7 @@ bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *f
 bool doctor_recorder_load(struct doctor_file *file, const char *path);
 void doctor_recorder_free(struct doctor_file *file);
 
-/* What a good file says. */
+/* Describes the contents of a file without errors. */
 void doctor_recorder_describe(const struct doctor_file *file, struct finding *finding);
 
 /* 'host': disk, unit, port and groups; 'config': against the X-engines' files; 'loss': what running recorders count. */

@@ -21,7 +21,7 @@ struct drops {
     struct drops_counter items[64];
 };
 
-/* Reads what concerns this interface ("": none) and the host.  What cannot be read is left out. */
+/* Reads the drop counters of this interface ("": none) and of the host.  Counters that cannot be read are left out. */
 void drops_read(const char *root, const char *interface, struct drops *drops);
 
 /* By how much a counter of 'after' grew; 0 where 'before' lacks it, or it began again. */

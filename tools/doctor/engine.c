@@ -72,7 +72,8 @@ char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES])
 
 /* ---- Troubles ---------------------------------------------------------------------------------------------------- */
 
-/* What is known already: a silence makes losses of the same source, and several X-engines hear the same F-engine. */
+/* Returns whether an earlier trouble explains 'new' or equals it.  A silence causes losses of the same source.  Several
+ * X-engines report the same trouble of the same F-engine. */
 static bool is_known(struct engines *engines, const struct trouble *new)
 {
     for (size_t i = 0; i < engines->n; i++) {
@@ -117,7 +118,8 @@ static const char *real_name(const struct doctor *doctor, const struct doctor_fi
     return where;
 }
 
-/* The engine's advice: clauses between semicolons, in which commands have no files.  What this run has done is left out. */
+/* Appends the engine's advice to the fix.  The advice is clauses between semicolons; its commands name no files.
+ * Commands that this run has carried out are left out. */
 static void say_advice(const struct doctor *doctor, struct trouble *t, const char *advice)
 {
     static const struct {

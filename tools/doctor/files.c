@@ -216,7 +216,7 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
-/* Of the interface that a file receives on; 0: not known. */
+/* MTU of the interface that a file receives on; 0: not known. */
 static size_t find_mtu(const struct doctor *doctor, const char *asked)
 {
     char interface[IF_NAMESIZE];

@@ -7,15 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The name of the interface called so, or with this address, on this machine; false if there is none.  Of NULL it is
- * the interface of the route to multicast groups. */
+/* Finds the name of this machine's interface with this name or address.  NULL stands for the interface of the route to
+ * multicast groups.  Returns false if there is none. */
 bool nic_name(const char *name_or_address, char name[IF_NAMESIZE]);
 
 /* Asks the kernel about an interface of this process's network, which may be another than that of /sys: an ioctl whose
  * answer is in *request. */
 bool nic_ask(const char *name, unsigned long what, struct ifreq *request);
 
-/* IFF_UP and so on; IFF_RUNNING is its link.  Of this process's network, or below 'root'. */
+/* IFF_UP and so on; IFF_RUNNING means that the link is up.  The interface is one of this process's network or, if
+ * 'root' is not "", of the files below 'root'. */
 bool nic_flags(const char *root, const char *name, int64_t *flags);
 bool nic_mtu(const char *root, const char *name, int64_t *mtu);
 

@@ -16,7 +16,7 @@
 #define SOURCE_N_SLOTS  1024 /* heaps that may be open at once */
 #define SOURCE_N_VALUES 4    /* of ids and senders that are told apart */
 
-/* What is expected of a source. */
+/* The expected stream of a source. */
 struct source_shape {
     int64_t heap_samples; /* from heap to heap */
     uint64_t heap_bytes;

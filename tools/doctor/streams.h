@@ -23,7 +23,7 @@ struct stream_file {
     double late_max_s, early_max_s; /* by which its heaps may be late or early while all is well */
     size_t n_inputs;
     struct stream_input *inputs;
-    /* What belongs to none of them. */
+    /* Packets that belong to none of the inputs. */
     uint64_t n_foreign, n_itemless, n_unknown;
     struct sockaddr_in foreign_from, unknown_from;
     uint64_t unknown_id;

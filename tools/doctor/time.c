@@ -9,7 +9,7 @@
 #include <sys/timex.h>
 #include <time.h>
 
-/* Of KATCP's sensors time.esterror and time.maxerror. */
+/* Thresholds of the KATCP sensors time.esterror and time.maxerror. */
 #define ESTERROR_WARN_US 1000
 #define ESTERROR_FAIL_US 5000
 #define MAXERROR_WARN_US 10000

@@ -59,7 +59,7 @@ static void check_module(struct doctor *doctor)
     SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
 }
 
-/* Of the daemon that runs, else of its unit. */
+/* Checks the capability of the running daemon; if none runs, its unit. */
 static void check_permission(struct doctor *doctor, const struct doctor_file *file)
 {
     const char *program = file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu";
@@ -82,7 +82,7 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
         program);
 }
 
-/* Of this shell: the units have no limit. */
+/* Checks the limit of this shell: the units have no limit. */
 static void check_memory(struct doctor *doctor, const struct doctor_file *file)
 {
     struct rlimit limit;

@@ -16,7 +16,7 @@
 /* Parentheses and delays within each other; bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
-/* Of a delay that is no whole number, so that its fraction has digits enough. */
+/* Bound of a fractional delay: within it a double has enough digits for the fraction. */
 #define MAX_TRACK_SAMPLES 1e9
 
 #define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as of xbgpu's gates */

@@ -35,7 +35,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What may be asked of the evaluation of one sample, so that a slip of the pen does not look like a hang. */
+/* Limits of the evaluation of one sample.  Without limits a mistyped expression could look like a hang. */
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 

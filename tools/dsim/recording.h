@@ -1,11 +1,11 @@
 /* recording.h - a recording in a file, as real numbers: one column of a raw file, or one channel of a VDIF thread.
  *
  * Flow:      file --pread--> dsim_recording_read() --> dsim_play (scale, quantise, pack)
- * Values:    integers and floats as they stand in the file; VDIF as vdif_decode() has it;
- *            complex integers as dsim/recording_complex.c does it, two samples for each.  What a recording has lost
- *            is 0 and counted, so that everything behind it keeps its time.
- * Files:     are read, never mapped: one that is cut while it plays is an error and no signal.  A file may be larger
- *            than memory; VDIF is not read through at the start either, only its beginning and its end.
+ * Values:    integers and floats as they stand in the file; VDIF as vdif_decode() decodes it;
+ *            complex integers as dsim/recording_complex.c converts them, two samples for each.  Samples that a
+ *            recording lacks are 0 and counted, so that all later samples keep their time.
+ * Files:     are read, never mapped: a file that is cut while it plays causes an error, not a signal.  A file may be
+ *            larger than memory.  Only the beginning and the end of a VDIF file are read at the start.
  * Threads:   one at a time for each recording.   Blocking: reads wait for the disk.  Nothing allocates after open. */
 #ifndef TOOLS_DSIM_RECORDING_H
 #define TOOLS_DSIM_RECORDING_H
@@ -41,7 +41,7 @@ struct dsim_recording_config {
     struct decimal sample_rate_hz; /* of the recording: tells how many frames a second has; in the YAML 0: as played */
 };
 
-/* What was wrong with the recordings that share it. */
+/* Errors in the recordings that share these counters. */
 struct dsim_recording_counters {
     struct counter n_missing_samples; /* their frame is not in the file */
     struct counter n_invalid_samples; /* their frame is marked invalid, or they are no numbers */
@@ -81,7 +81,7 @@ struct dsim_recording_ops {
     void (*close)(struct dsim_recording *recording);
 };
 
-/* What all kinds have; the file's name and bytes are there before the kind's own open is called. */
+/* Members of all kinds.  'path' and 'file_bytes' are set before the kind's own open is called. */
 struct dsim_recording {
     const struct dsim_recording_ops *ops;
     struct dsim_recording_counters *counters;

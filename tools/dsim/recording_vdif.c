@@ -197,8 +197,8 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     return 0;
 }
 
-/* How long the recording is, by the last frames of the thread in the file.  Of a frame that is far from the others only
- * the header can be wrong. */
+/* Finds the length of the recording from the last frames of the thread in the file.  If a frame is far
+ * from the others, its header must be wrong. */
 static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];

@@ -14,7 +14,7 @@
 
 /* ---- One read ---------------------------------------------------------------------------------------------------- */
 
-/* What a read wants: samples, and the frames [first_frame, end_frame) that they are in. */
+/* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
     int64_t first, end; /* samples of the file's axis */
     int64_t first_frame, end_frame;

@@ -346,7 +346,7 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* What the items are, for receivers that do not know; true to how the samples are sent. */
+/* Descriptors of the items, for receivers that do not know them.  They describe the samples as sent. */
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[SIM_SENDER_N_ITEMS] = {
@@ -439,7 +439,7 @@ static void register_metrics(struct dsim_send *send)
                        1e-9);
 }
 
-/* What is read once, or written once, is not shared. */
+/* One sender reads a dsim_play; one sender writes a capture (sim_senders_count()). */
 static size_t count_senders(const struct dsim_config *config, const struct dsim_play *play)
 {
     return play ? 1 : sim_senders_count(&config->send, dsim_config_n_inputs(config));

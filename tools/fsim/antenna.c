@@ -7,7 +7,7 @@
 
 /* ---- What all have in common ------------------------------------------------------------------------------------- */
 
-/* What the items are, in the words that fgpu and the reference have for them. */
+/* Descriptors of the items, in the words of fgpu and the reference. */
 static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;

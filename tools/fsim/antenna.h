@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What all antennas have in common. */
+/* Data that all antennas share. */
 struct fsim_wire {
     struct sim_senders senders;
     const struct fsim_config *config;

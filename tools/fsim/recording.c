@@ -55,7 +55,7 @@ static struct vdif_header parse_frame(const struct fsim_recording *recording, si
     return vdif_parse(recording->file + k * recording->first.frame_bytes);
 }
 
-/* What is wrong with a frame beside the first one, or NULL. */
+/* Returns how a frame contradicts the first one, or NULL if it does not. */
 static const char *contradiction(const struct vdif_header *header, const struct vdif_header *first,
                                  const struct survey *survey)
 {

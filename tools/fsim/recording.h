@@ -1,8 +1,8 @@
 /* recording.h - channelised voltages that a telescope recorded in VDIF, as CHIME's backend writes them.
  *
- * A frame holds one thread's voltages in all channels of the stream, of one spectrum or more.  Its second and number
- * place it; the file's earliest frame is where the recording begins, of all threads.  What is missing or marked invalid
- * is not there, and so the heaps that would need it are not sent.
+ * A frame holds one thread's voltages in all channels of the stream, of one spectrum or more.  The frame's second and
+ * number give its time.  The recording begins, for all threads, at the earliest frame of the file.  Heaps that need a
+ * frame that is missing or marked invalid are not sent.
  *
  * Ownership: the file is mapped, and read when the heaps are made.   Threads: main makes it; then all may read it. */
 #ifndef TOOLS_FSIM_RECORDING_H

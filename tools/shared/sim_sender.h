@@ -41,7 +41,7 @@ struct sim_sender {
     bool is_running; /* [caller of start and stop] */
 };
 
-/* What all senders have in common. */
+/* Data that all senders share. */
 struct sim_senders {
     const struct config_send *send; /* [const] */
     struct service *service;        /* [const] stopped when the last sender ends */

@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the X-engine sends in place of a visibility that it could not make. */
+/* The X-engine sends this value for a visibility that it could not compute. */
 #define VISREC_MISSING_RE INT32_MIN
 #define VISREC_MISSING_IM 1
 

@@ -7,7 +7,7 @@
 #include "common/recv/receiver.h"
 #include "tools/visrec/dump.h"
 
-/* What the assembler hands to the writer, and the receiver at the end of a file. */
+/* Items in the writer's inbox: chunks from the assembler, and the end of a file from the receiver. */
 enum visrec_item { VISREC_ITEM_CHUNK, VISREC_ITEM_END };
 
 #define VISREC_N_WANTED 5

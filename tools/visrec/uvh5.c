@@ -19,10 +19,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* What HDF5 takes for its caches of chunks and its tables, and more. */
+/* Upper bound of HDF5's memory for its chunk caches and tables. */
 #define HDF5_BYTES (32 << 20)
 
-/* What a dump may add to the file beside its values and rows of columns: chunks begun, HDF5's own tables. */
+/* Upper bound of the bytes that a dump adds to the file besides its values and rows of columns: chunks begun, HDF5's
+ * own tables. */
 #define RESERVE_BYTES (4 << 20)
 
 struct visrec_uvh5 {
@@ -56,7 +57,7 @@ static herr_t note_errno(hid_t stack, void *file)
     return H5Ewalk2(stack, H5E_WALK_UPWARD, find_errno, &((struct visrec_uvh5 *)file)->os_errno);
 }
 
-/* Of the calling thread only, as HDF5 keeps a stack of errors for each. */
+/* Watches the errors of the calling thread only: HDF5 keeps an error stack for each thread. */
 static void watch_errors(struct visrec_uvh5 *file)
 {
     H5Eset_auto2(H5E_DEFAULT, note_errno, file);
@@ -126,7 +127,7 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 
 /* ---- The place of an older file ---------------------------------------------------------------------------------- */
 
-/* What was recorded before stays until there is something to put in its place. */
+/* An earlier recording stays until there is data to replace it. */
 static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwrite)
 {
     struct stat old;

@@ -145,7 +145,7 @@ static bool write_phase_centers(hid_t header)
     return ok;
 }
 
-/* What UVH5 has no place for; readers keep it. */
+/* Extra keywords: UVH5 has no other place for these values.  Readers keep extra keywords. */
 static bool write_gate(hid_t header, const struct visrec_array *array)
 {
     if (!array->gate)
