@@ -7,8 +7,8 @@
 #include "kernels/correlate/correlate_shape.h"
 #include "xbgpu/layout.h"
 
-/* Measures the fastest shapes for the outputs' sizes and keeps them ('values' is a struct xbgpu_config).  Signature and errors:
- * daemon.h. */
+/* Measures which shapes are fastest for the outputs' sizes and keeps them.  'values' is a struct xbgpu_config.
+ * Signature and errors: daemon.h. */
 int xbgpu_tune(const void *values, struct device *device, char *why, size_t why_bytes);
 
 /* Returns the shape kept for the output's sizes, else the default.  Logs if a kept shape is used. */

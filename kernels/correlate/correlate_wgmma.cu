@@ -76,12 +76,12 @@ static __device__ __forceinline__ uint32_t thread_row(void)
     return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
 }
 
-/* Of a stage, for each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
+/* A thread's rows in a stage: [operation][half * 2 + polarisation], where a half of an operation is 16 bytes. */
 struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* What has been loaded for rows, and what is known of its stage. */
+/* A thread's loads for the rows of a stage.  'there' is false for spectra beyond the end of the launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
     bool there[N_LOADS];
@@ -132,7 +132,7 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
     return ant < N_ANTS;
 }
 
-/* What a group has of an item. */
+/* A thread's sums of an item, as the matrix unit leaves them. */
 struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
@@ -150,7 +150,7 @@ static __device__ __forceinline__ void find_column_sums(shared_address shared, u
                                    (unsigned)load_int(sum_slot(shared, last_slot - 1) + at + pol * 4));
 }
 
-/* What a thread adds to baseline i of its row antenna. */
+/* The amount that a thread adds to sum 'value' of its i-th baseline. */
 static __device__ __forceinline__ partial find_product(const struct products *products, const int (&column_sums)[2],
                                                        int i, int value)
 {
@@ -194,8 +194,8 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
     }
 }
 
-/* What a group works with all the time: 'at' is the stage to multiply, whose rows are 'rows', and 'ahead' the one that
- * 'loads' are of, behind that. */
+/* A group's state.  'at' is the stage to multiply, and 'rows' are the rows of this stage.  'ahead' is a later stage,
+ * and 'loads' are the loads of that later stage. */
 struct group {
     struct cursor at, ahead;
     struct rows rows;

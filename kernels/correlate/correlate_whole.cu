@@ -292,8 +292,9 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* What a thread of four has of four antennas of columns, as the matrix unit leaves it: of one row, two antennas and the
- * polarisation 'column_pol' of columns; and what it adds to memory of that: one part, of all four antennas. */
+/* A thread's part of the sums of one row with four column antennas, which four threads share.  The matrix unit leaves
+ * the thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
+ * imaginary, of all four antennas to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
 };
