@@ -181,7 +181,7 @@ size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_co
     return fgpu_thread_inputs(layout, t) * chunks.n_chunks * chunks.n_frames_max;
 }
 
-/* Adds the memory of output 'o''s buffers, for all antennas (send.c). */
+/* Adds the memory of the buffers of output 'o', for all antennas (send.c). */
 static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, bool on_gpu,
                         const struct channelise_config *c)
 {

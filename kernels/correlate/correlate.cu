@@ -225,7 +225,7 @@ static __device__ __forceinline__ uint32_t antenna_at(const struct place &p, uin
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
-/* Begins to copy slice 'slice' of the launch's batches; what is beyond their end is zero. */
+/* Begins to copy slice 'slice' of the launch's batches.  Voltages beyond their end are zeros. */
 static __device__ __forceinline__ void load_slice(const struct correlate_args &args, const struct place &place,
                                                   uint32_t chan, uint32_t slice, uint8_t *stage)
 {

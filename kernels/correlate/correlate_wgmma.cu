@@ -17,15 +17,14 @@
  * order of the columns is free too: the antenna modulo 8 comes first, so that a thread ends up with whole baselines,
  * and what a warp writes to shared memory does not collide.
  *
- * All loads are for a warp's next stage.  A warp that waits for one load waits for all that it has asked for, in a
- * loop at least (the assembler counts them together), so who is to be further ahead needs more warps: hence two
- * producers, each with two stages' time for one.  The groups leave the matrix unit to each other while they prepare
- * their rows.
+ * All loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads, because
+ * the assembler counts them together.  So loads that are further ahead need more warps: hence two producers, each with
+ * two stages' time for one stage.  While a group prepares its rows, the other group has the matrix unit.
  *
- * Integers: 'turned' has ~re = -re - 1 in place of -re, for which -128 has no room; what that lacks, the sum of im of
- *           the column, the producers add up beside and the groups add at the end.  4 bits are widened to 16 times
- *           their value: sums are 256 times too large, and shifted back at the end.  Partial sums in int32 hold 65 535
- *           spectra of full scale.
+ * Integers: 'turned' has ~re = -re - 1 in place of -re, because the negative of -128 would overflow.  So the sums lack
+ *           the sum of im of the column.  The producers add up this sum, and the groups add it at the end.  4 bits are
+ *           widened to 16 times their value: sums are 256 times too large, and shifted back at the end.  Partial sums
+ *           in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.

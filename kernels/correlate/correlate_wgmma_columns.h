@@ -1,5 +1,5 @@
-/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it behind its sizes: what the producers do, which is
- * to bring columns from memory to shared memory. */
+/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it after its sizes.  The producers' part: columns
+ * are copied from memory to shared memory. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 

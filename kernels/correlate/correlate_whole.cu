@@ -345,8 +345,8 @@ struct target {
     shared_address column_sums, more; /* of the last two slots */
 };
 
-/* Adds the sums of tile TILE of N to memory.  The memory adds: nobody waits for what there was, though mostly no other block
- * has sums of this item. */
+/* Adds the sums of tile TILE of N to memory by atomics, though mostly no other block has sums of this item.  So no
+ * thread waits for the old sums. */
 template <unsigned N, unsigned TILE>
 static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
 {

@@ -73,7 +73,7 @@ struct mixer;
 float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
                   const struct mixer *mixer, void *weights);
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one output. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one output. */
 #define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);
