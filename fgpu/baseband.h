@@ -45,7 +45,7 @@ void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_s
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power);
 
-/* Drops the history: the next advance computes all samples. */
+/* Drops the history: the next advance keeps none of the earlier samples. */
 void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 
 /* Numbers, timestamp / subsampling, of the samples that the last advance has made: [*from, *to). */

@@ -66,7 +66,7 @@ struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const st
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
-/* Spectra by which an input with this shift is later than an input with the smallest shift allowed: shift + lag. */
+/* Delay in spectra of an input with this shift: shift + lag.  The lag of n_lag batches keeps delays >= 0. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
 /* Whether the host can read the voltages that came. */
