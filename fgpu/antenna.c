@@ -302,7 +302,7 @@ static void register_metrics(struct fgpu_antenna *a)
     }
 }
 
-/* Of the inputs, and of the delay models that the outputs have of them. */
+/* Adds the sensors of an antenna: delay models of each output and polarisation, and the input monitors. */
 static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *sensors)
 {
     const struct timebase timebase = fgpu_timebase(a->config);

@@ -45,14 +45,14 @@ void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_s
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power);
 
-/* Forgets what was. */
+/* Drops the history: the next advance keeps none of the earlier samples. */
 void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 
-/* Of the input that it has advanced to: device memory, complex float, and the index in it of the sample with a
- * timestamp, a multiple of the subsampling. */
 /* Numbers, timestamp / subsampling, of the samples that the last advance has made: [*from, *to). */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
+/* The baseband samples of the input last advanced to: device memory, complex float.  fgpu_baseband_index() is the index
+ * of the sample with this timestamp, a multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

@@ -34,7 +34,7 @@ int fgpu_control_create(const struct fgpu_config *config, struct engine *engine,
 /* Sets the requests of 'device', and their argument. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
 
-/* The server has closed: nobody waits for an answer any more.  Idempotent. */
+/* Called after the server has closed: no request waits for an answer any more.  Idempotent. */
 void fgpu_control_stop(struct fgpu_control *control);
 
 /* NULL is accepted. */

@@ -46,7 +46,7 @@ struct fgpu_delay_queue {
     struct fgpu_delay_model models[DELAY_MAX_MODELS];
 };
 
-/* What a model says of one output time. */
+/* A delay model evaluated at one output time. */
 struct fgpu_delay_values {
     int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
     double fine_samples;    /* [-1/2, 1/2], or half of the grid's step */
@@ -67,7 +67,7 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
 /* Moves the start of the window at output time 't_samples' to the grid. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples);
 
-/* What the queue says of one output time, on the grid. */
+/* Evaluates the model that holds at output time 't_samples'.  The window then starts on the grid. */
 struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queue, int64_t t_samples,
                                              int64_t grid_samples);
 
@@ -83,8 +83,9 @@ bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_sa
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
-/* What turns a wideband spectrum of which the coarse delay was an offset of the input: the centre of its band, at a
- * quarter of the sample rate, went on by a quarter of a turn for every sample.  Radians, [-pi, pi). */
+/* The phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample of coarse
+ * delay.  The coarse delay is an offset of the input, and the band's centre lies at a quarter of the sample rate.
+ * Radians, [-pi, pi). */
 double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

@@ -266,7 +266,7 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     sat->started_sample = sample;
 }
 
-/* What was ordered before there was an input, and with it a time. */
+/* Applies the steer orders that came before the first input.  Without an input there was no time for them. */
 static void first_orders(struct gnss_stream *s)
 {
     for (size_t k = 0; k < s->sizes.n_satellites; k++) {

@@ -33,7 +33,8 @@ int64_t fgpu_band_taps(const struct fgpu_config_band *band)
     return band->n_ddc_taps ? band->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_band_subsampling(band);
 }
 
-/* Of a narrow band: all its channels, or twice as many. */
+/* Bins of a narrow band's transform: its channels, or twice as many if the outer half of them is discarded.
+ * 0 for a wide band. */
 static unsigned n_bins_of(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
@@ -180,7 +181,7 @@ size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_co
     return fgpu_thread_inputs(layout, t) * chunks.n_chunks * chunks.n_frames_max;
 }
 
-/* What the buffers of an output take, of one antenna (send.c). */
+/* Adds the memory of the buffers of output 'o', for all antennas (send.c). */
 static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, bool on_gpu,
                         const struct channelise_config *c)
 {
@@ -207,7 +208,7 @@ static void add_buffers(struct fgpu_layout *l, const struct fgpu_config *config,
     bytes_add(&l->memory.host_bytes, l->n_ants, device_pinned_bytes(fgpu_preview_bytes(output), on_gpu));
 }
 
-/* What an output takes beside its buffers, of one antenna (output.c, settings.c). */
+/* Adds the memory of output 'o' without its buffers, for all antennas (output.c, settings.c). */
 static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, size_t o, size_t shared_bytes,
                        const struct channelise_config *c)
 {
@@ -222,7 +223,7 @@ static void add_output(struct fgpu_layout *l, const struct fgpu_config *config, 
         bytes_add(&l->memory.device_bytes, l->n_ants, fgpu_baseband_bytes(l, config, &output->band, shared_bytes > 0));
 }
 
-/* What samples come into (recv.c, antenna.c). */
+/* Adds the memory of the receive chunks and the device inputs (recv.c, antenna.c). */
 static void add_inputs(struct fgpu_layout *l, const struct fgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct fgpu_config_recv *recv = &config->recv;
@@ -325,7 +326,8 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Of an input's chunks so many are open, with one more in the matcher than it waits for; one is uploaded, and one free. */
+/* Chunks that an input needs if a polarisation may be 'wait_chunks' behind the other.  'window_chunks' are open, the
+ * matcher holds wait_chunks + 1, one is being uploaded, and one is free. */
 static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
 {
     struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};

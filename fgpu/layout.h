@@ -43,14 +43,14 @@ struct fgpu_layout {
     size_t frames_per_heap;   /* of a card that a heap may lie in, with gpudirect; else 0 */
 };
 
-/* What its timestamps mean. */
+/* The timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
                              config->time.timebase == CONFIG_TIMEBASE_PACKETS};
 }
 
-/* Of one polarisation of a device input. */
+/* Bytes of one polarisation of a device input. */
 static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
 {
     const size_t spare = DDC_SPARE_BYTES > CHANNELISE_SPARE_BYTES ? DDC_SPARE_BYTES : CHANNELISE_SPARE_BYTES;
@@ -98,9 +98,9 @@ unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
 /* The chunks of an input. */
 struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const struct fgpu_config *config);
 
-/* Of receive thread 't': its inputs, which are t, t + n_recv_threads and so on. */
+/* Number of inputs of receive thread 't': inputs t, t + n_recv_threads and so on. */
 size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t);
-/* Frames of a card that their chunks may keep at once. */
+/* Frames of a network card that these inputs' chunks may keep at once. */
 size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t);
 
 /* Whether the device's kernels can take the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */
@@ -111,7 +111,7 @@ int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *d
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes);
 
-/* What one output of one antenna is for the kernels. */
+/* The kernels' configuration for one output of one antenna. */
 struct channelise_config fgpu_channelise_config(const struct fgpu_config *config, size_t ant, size_t output,
                                                 uint64_t dither_seed);
 

@@ -13,7 +13,7 @@
 #define TIMEOUT_MIN_NS NS_PER_S
 #define TIMEOUT_CHUNKS 10
 
-/* Of readings that change with each chunk. */
+/* Shortest interval between updates of sensors whose readings change with each chunk. */
 #define AUTO_SHORTEST_S 1.0
 
 void fgpu_monitor_init(struct fgpu_monitor *m, const struct fgpu_config *config, const char *labels)

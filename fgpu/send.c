@@ -43,7 +43,8 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
     }
 }
 
-/* What leaves of a buffer, and how much of it is saturated; the reading's time is the end of the last batch. */
+/* Counts the samples that are sent from a buffer and those that are saturated.  The reading's time is the end of the
+ * last batch that is sent. */
 static void tell(struct fgpu_stream *stream, const struct fgpu_buffer *buffer)
 {
     int64_t batch_samples = fgpu_batch_samples(stream->output), end_samples = 0;

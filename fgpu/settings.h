@@ -44,7 +44,7 @@ struct fgpu_command {
 int fgpu_settings_create(const struct fgpu_config *config, const struct engine *engine, struct fgpu_settings **settings,
                          char *why, size_t why_bytes);
 
-/* Before the worker starts: what configuration and kept files say holds from the first spectrum on. */
+/* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
 /* Posts a snapshot of the delay models, or of the gains.  'request' comes back in the command.  Returns false while no

@@ -14,7 +14,7 @@
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
 
-/* What a look finds beside powers. */
+/* The result of one look, without the powers. */
 struct sample {
     int64_t timestamp_samples; /* of the first spectrum; -1: nothing yet */
     size_t n_spectra;
@@ -158,7 +158,7 @@ static double band_hz(const struct fgpu_status *status, const struct fgpu_config
     return timebase_decimal_to_double(status->config->time.adc_sample_rate_hz) / 2 / (double)fgpu_decimation(output);
 }
 
-/* Of channel 0, in the digitiser's band. */
+/* Frequency of channel 0 in the digitiser's band. */
 static double first_hz(const struct fgpu_status *status, const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)

@@ -2,16 +2,16 @@
  *
  * The correlator's sums of integers are exact, so they can be checked bit for bit while it runs.  For each accumulation
  * a number of (baseline, channel) pairs is drawn; their four products are summed here from the chunks as received, and
- * compared with the dump when it has been downloaded.  What lies between (upload, device memory, kernels, download)
- * thus has nowhere to corrupt data silently: an error that touches a fraction f of the products stays unseen for n
- * dumps with probability (1 - f)^(n * samples).
+ * compared with the dump when it has been downloaded.  The comparison covers upload, device memory, kernels and
+ * download.  An error that touches a fraction f of the products stays unseen for n dumps with probability
+ * (1 - f)^(n * samples).
  *
  * Half floats: products are exact on both sides; sums are double here and on the device float32 over at most
  * CORRELATE_FLOAT_SPECTRA spectra, of all launches together, before they are added to double ones.  Tensor cores take 8
- * spectra at once: 16 products and the sum so far, each cut off at 2^-23 of the largest of them or better.  So they
- * differ by at most 17 * 2^-23 a step of the magnitudes summed so far: AUDIT_TOLERANCE of the sum of the products'
- * magnitudes, beside which the rounding of a launch's sums, at 2^-24, when they are added to memory is little.  An error
- * below that is not seen.
+ * spectra at once: 16 products and the sum so far, each truncated at 2^-23 of the largest of them or better.  In each
+ * step the two sums come to differ by at most 17 * 2^-23 of the magnitudes summed so far.  The difference stays below
+ * AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums are rounded at 2^-24 when they are added to
+ * memory, which is little compared with this tolerance.  An error below the tolerance is not seen.
  * Threads: the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H

@@ -91,7 +91,7 @@ struct xbgpu_config_detected {
     int64_t n_buffers; /* 0: see xbgpu_detected_sizes() */
 };
 
-/* What all beams share. */
+/* Parameters that all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
     bool antenna_mask;    /* heaps have the bitmap of the antennas that came */

@@ -20,16 +20,16 @@ struct xbgpu_detected;
 struct xbgpu_control;
 struct labels;
 
-/* Posts what was kept, which the worker so applies before it sees any data; the engine's channel has slots of struct
- * xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Posts the kept settings as commands, so that the worker applies them before the first data.  The engine's channel has
+ * slots of struct xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes);
 
-/* What requests are answered. */
+/* Sets the requests that 'device' answers. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);
 
-/* Writes what is to be kept.  The worker has ended, and nobody waits for an answer any more.  NULL is accepted. */
+/* Writes the settings to be kept.  The worker has ended, and no request waits for an answer.  NULL is accepted. */
 void xbgpu_control_destroy(struct xbgpu_control *control);
 
 #endif

@@ -18,7 +18,7 @@
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
 
-/* What is told of each F-engine under these names. */
+/* The counts of each F-engine, with the names of their metrics and sensors. */
 static const struct {
     const char *metric, *sensor, *help;
 } counts[XBGPU_FENG_N_COUNTS] = {

@@ -54,12 +54,12 @@ struct xbgpu_fengs {
     uint8_t *changed, *moved; /* [n] [main] of one look */
 };
 
-/* Makes the counters, their metrics and sensors, and begins to look.  Silent is who has not been heard for 'silent_ns'.
- * 'labels' must outlive it.  Returns 0 or -ENOMEM; fini follows in either case. */
+/* Makes the counters, their metrics and sensors, and begins to look.  An F-engine is silent if nothing has come from it
+ * for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
 int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
-/* Looks at all counters; 'now_ns' is monotonic.  What the timer does. */
+/* Reads all counters and updates the states; the timer calls this function, too.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
 /* Adds states, and labels of the inputs, to the section 'fengs' of /status.json, which has the metrics, in the same order. */

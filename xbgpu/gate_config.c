@@ -150,7 +150,7 @@ static bool is_used(const struct xbgpu_config *config, const char *name)
     return false;
 }
 
-/* What a gate says by itself. */
+/* Checks one gate without regard to the other gates and the outputs. */
 static void check_gate(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     if (gate->kind == XBGPU_GATE_PHASE)

@@ -56,10 +56,10 @@ struct xbgpu_inputs {
     struct timebase timebase;
     bool readable; /* [const] by the host: chunks */
     bool began;    /* there was a set */
-    /* Of the last input, for the next one's history. */
+    /* The last input, as history for the next one. */
     bool have_last;
-    struct input *last; /* not home yet; NULL without history */
-    int64_t next_batch; /* the one behind its last */
+    struct input *last; /* not returned yet; NULL without history */
+    int64_t next_batch; /* the batch after its last one */
     size_t n_last_batches;
     struct chunk **held; /* [n_history][n_members] sets before the current one, the youngest first */
     /* The set that the matcher gave last. */
@@ -85,7 +85,7 @@ static void put_set(struct xbgpu_inputs *x, struct chunk **set)
     }
 }
 
-/* What comes next has no history. */
+/* Drops the history: the next input starts without one. */
 static void forget_last(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -525,7 +525,7 @@ static int create_input(struct xbgpu_inputs *x, struct input *in)
     return lane_add_input(&x->lane, &in->base);
 }
 
-/* What shifting takes beside the inputs themselves. */
+/* Creates the buffer, the delays and the kernel for shifting.  The inputs have buffers of their own. */
 static int create_shift(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;

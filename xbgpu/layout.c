@@ -30,8 +30,8 @@
 #define N_SPARE_COMMANDS 16 /* that may wait for the worker, beside one for each thing that is kept */
 
 #define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
-/* What a gate takes is correlated in heaps of so many spectra, so that a window's last, padded one costs little.  To be
- * measured: 32, 64, 128, 256. */
+/* Spectra of a batch in which the spectra selected by a gate are correlated.  The last batch of a window is padded, and
+ * short batches need little padding.  To be measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
 /* Output buffers of beams bridge this time, in which a host may not run, within bounds for the memory. */
 #define BUFFERS_S   0.05
@@ -260,7 +260,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* What gates, and shifts of outputs, take beside the outputs' dumps. */
+/* Adds the memory of gates and of outputs' own shifts, without the outputs' dumps. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
@@ -295,7 +295,7 @@ bool xbgpu_can_read(const struct xbgpu_config *config)
     return !config->recv.base.direct && !config->recv.base.gpudirect;
 }
 
-/* What beams take (beams.c). */
+/* Adds the memory of the beams (beams.c). */
 static void add_beams(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_beams = config->beams.n, n_heaps = l->n_batches * n_beams, saturated = n_heaps * sizeof(uint32_t);
@@ -334,7 +334,7 @@ static void add_detected(struct xbgpu_layout *l, const struct xbgpu_config *conf
     xbgpu_detected_audit_add_memory(l, config, on_gpu, i);
 }
 
-/* What an output takes: its dumps (send.c), sums and counts (output.c). */
+/* Adds the memory of an output: dumps (send.c), sums and counts (output.c). */
 static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu,
                        const struct xbgpu_config_output *output)
 {
@@ -356,7 +356,7 @@ static void add_output(struct xbgpu_layout *l, const struct xbgpu_config *config
         bytes_add(&l->memory.host_bytes, 1, xbgpu_weights_bytes(l, config, output));
 }
 
-/* What voltages come into (recv.c, input.c). */
+/* Adds the memory of the receive chunks and the inputs (recv.c, input.c). */
 static void add_inputs(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu, size_t mtu)
 {
     const struct xbgpu_config_recv *recv = &config->recv;
@@ -503,7 +503,7 @@ static bool check_shifts(const struct xbgpu_config *config, struct config *error
     return ok;
 }
 
-/* What shifts of outputs cost, for each of them and once. */
+/* Warns of the cost of outputs' own shifts: one copy of all voltages for each output, and one shared buffer. */
 static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct config *errors)
 {
     double chunk_mib = (double)layout->n_batches * (double)layout->n_ants * (double)layout->heap_bytes / (1 << 20);
@@ -595,7 +595,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->base.n_chunks);
 }
 
-/* What chunks have that the host cannot read, it cannot sum again. */
+/* The audit sums voltages out of the chunks again.  If the host cannot read the chunks, there is no audit. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
     if (xbgpu_can_read(config))

@@ -66,7 +66,7 @@ struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const st
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
-/* Spectra by which an input that is shifted by so many is later than the foremost that may be: shift and lag. */
+/* Delay in spectra of an input with this shift: shift + lag.  The lag of n_lag batches keeps delays >= 0. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
 /* Whether the host can read the voltages that came. */
@@ -97,11 +97,11 @@ size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgp
 size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                         const struct xbgpu_config_output *output);
 
-/* Of an output: the number of its gate, and how many rows of counts it has: 1, or one per channel.  -1 and 0 without. */
+/* Number of the output's gate, -1 without; and rows of the gate's counts: 1, or one per channel, 0 without a gate. */
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Of an output: the number of its set of shifts; 0 is recv's. */
+/* Number of the output's set of shifts; set 0 is recv's. */
 size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Bytes of the weights that such an output sends: of each baseline, for each row; 0 where it sends none. */

@@ -331,7 +331,7 @@ static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* Of batches [next, next + n): the most that the gate takes of any channel. */
+/* The largest number of spectra that the gate takes from any one channel in batches [next, next + n). */
 static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output_sums *gate, size_t n)
 {
     size_t most = 0;
@@ -343,8 +343,8 @@ static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output
     return most;
 }
 
-/* Queues the selection of what the gate takes of batches [next, next + n), or of all of them, with the output's own shifts,
- * and has that correlated instead of them. */
+/* Queues the selection of the gate's spectra from batches [next, next + n), with the output's own shifts.  Without a
+ * gate all spectra are selected.  'correlate' then takes the selected spectra instead of the batches. */
 static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
                          struct correlate_args *correlate)
 {

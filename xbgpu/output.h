@@ -19,15 +19,15 @@
 
 struct device_stream;
 
-/* What a gate takes of the batches being correlated: as xbgpu_gate_list() (gate.h) writes it, in host memory and on the
- * device. */
+/* The spectra that a gate takes from the batches being correlated, as xbgpu_gate_list() (gate.h) writes them.  The
+ * lists are in host memory and on the device. */
 struct xbgpu_output_sums {
     size_t n_rows, row_pitch, ends_pitch;
     uint32_t *spectra, *ends;
     uint32_t *device_spectra, *device_ends;
 };
 
-/* What is known of the batches being correlated. */
+/* The batches being correlated. */
 struct xbgpu_output_input {
     int64_t first_batch;           /* number of batch 0: its timestamp / samples of a batch */
     size_t begin;                  /* the batch to begin with: 0 or 1 */

@@ -9,7 +9,7 @@
 /* Whether there is a free slot; else fails the call. */
 bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *call);
 
-/* A slot; nobody waits for the command where 'call' is NULL. */
+/* Takes a slot for a command.  'call' is the request that waits for the command, or NULL. */
 struct xbgpu_command *xbgpu_take_command(struct command_channel *channel, enum xbgpu_command_what what,
                                          struct katcp_call *call);
 

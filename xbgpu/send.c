@@ -149,7 +149,7 @@ static void create_job(struct xbgpu_send *send, struct xbgpu_dump *dump)
     dump->job = (struct send_job){.ref = &dump->base.ref, .groups = &dump->group, .n_groups = 1};
 }
 
-/* What lies behind the visibilities. */
+/* Sets the pointers to the weights and counts, which follow the visibilities. */
 static void place_counts(struct xbgpu_send *send, struct xbgpu_dump *dump)
 {
     const struct xbgpu_config_output *output = dump->stream->output;

@@ -100,7 +100,8 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* What is read goes here first, since a gate has several rows, and what is wrong with one is wrong with all. */
+/* The file is read into 'found' before any setting changes.  A gate has several rows, and an error in one row spoils
+ * the gate. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;
@@ -245,7 +246,7 @@ int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool 
     r.gate_spoilt = calloc(settings->layout->n_gates + 1, sizeof(*r.gate_spoilt));
     if (!err && (!r.gate_spoilt || !sync_time))
         err = -ENOMEM;
-    /* Of epochs the text has one, and the other may be in the YAML. */
+    /* The file has either the epoch or the epoch time of a gate.  The YAML may have the other, so both are cleared. */
     for (size_t g = 0; !err && g < settings->layout->n_gates; g++) {
         r.found.gates[g].gate.epoch_samples = 0;
         r.found.gates[g].gate.epoch_time_s.mantissa = 0;

@@ -43,9 +43,9 @@ struct xbgpu_command {
     uint32_t *delays;               /* shifts: [ant][pol], of the slot */
     struct beam_steering *steering; /* beam: [ant], of the slot */
     float *calibration;             /* complex [chan], of the slot */
-    struct xbgpu_gate *gate;        /* gate: what it is to be; back: what is to be destroyed, or NULL */
+    struct xbgpu_gate *gate;        /* gate: the new one; back: one to be destroyed, or NULL */
     int64_t effective_samples;      /* back: data with this timestamp or a later one reflect it */
-    struct katcp_call *call;        /* [main] who waits for it, or NULL */
+    struct katcp_call *call;        /* [main] the request that waits for it, or NULL */
 };
 
 struct xbgpu_settings {

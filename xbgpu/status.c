@@ -23,7 +23,7 @@ struct pair {
     size_t ant1, ant2; /* ant1 <= ant2 */
 };
 
-/* What is shown of a baseline's product. */
+/* The curves shown for one product of a baseline. */
 struct curve {
     float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* of the magnitudes */
     float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* of a cross product */

@@ -83,7 +83,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
     return n_beams + 2 * (BEAM_GROUP_BEAMS - 1);
 }
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAMFORM_N_CONSTANTS 8
 #define BEAMFORM_SLOT_BYTES  32 /* in shared memory */
 #define BEAMFORM_TILE_GROUPS 2  /* of a block that does not hold its voltages (beamform_held.h) */

@@ -42,7 +42,7 @@ struct checksum_args {
 
 extern const struct kernel checksum_kernel;
 
-/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
+/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
  * batch. */
 #define CHECKSUM_N_CONSTANTS  8
 #define CHECKSUM_SLICE_ANTS   80  /* of which a block keeps the voltages; 16 warps of 5.  To be measured: 32, 64, 128 */

@@ -43,7 +43,7 @@ union partial {
     double real[N_SUMS];
 };
 
-/* Of every pair of two blocks: [second][first]. */
+/* Sums of every pair of antennas of two blocks: [second][first]. */
 struct partial_sums {
     union partial sums[BLOCK_ANTS][BLOCK_ANTS];
 };

@@ -4,11 +4,11 @@
  * each warp takes from there what its tile needs, and multiplies it on the tensor cores (mma.sync) into sums in
  * registers; these are added to memory at the end.
  *
- * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order, and lane (g, t) =
- * lane / 4, lane % 4 reads the 16 of antenna g that begin with 16 t: all polarisations and parts of a few spectra.  Of
- * these it makes the registers that the instruction wants from it: rows g (polarisation 0) and g + 8 (polarisation 1) of
- * a 16 x k matrix, or column g of four k x 8 ones.  In which order the k values come does not matter as long as rows and
- * columns have the same.
+ * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order.  Lane (g, t) =
+ * lane / 4, lane % 4 reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and parts of a few
+ * spectra.  The lane makes its operands of the instruction from these bytes: rows g (polarisation 0) and g + 8
+ * (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free, as long
+ * as rows and columns have the same order.
  *
  * A row has (re, im) of the second antenna of the baseline, e2; columns have of the first, e1, for each polarisation
  *     plain (re, im):     re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
@@ -17,12 +17,13 @@
  * im e2, a sum for each row which is made along with them.  All of it fits into int32 where the result does.
  * 4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
  *
- * Memory: what a block has of a row of 8 x 8 antennas is 256 consecutive bytes, and four lanes have it.  Where the
- * launch is not split over time, no other block adds to these sums: lanes exchange theirs until each has 16 bytes of 64
- * at a time, which are loaded, added to and stored; they are fetched into the second-level cache while the last slices
- * are multiplied.  Else, or if the shape says so, blocks add with atomics, which leave the multiprocessor at once and
- * are done in the second-level cache: lanes exchange their sums so that eight have 32 consecutive bytes, a sector.
- * Integers come out the same in any order; of half floats the last bits may differ from run to run, where time is split.
+ * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes have these sums.  If the
+ * launch is not split over time, no other block adds to them.  The lanes then exchange sums until each has 16 bytes of
+ * 64 at a time; these are loaded, added to and stored.  The sums in memory are fetched into the second-level cache
+ * while the last slices are multiplied.  Otherwise, or if the shape says so, blocks add with atomics, which leave the
+ * multiprocessor at once and are done in the second-level cache.  The lanes then exchange sums so that eight lanes have
+ * 32 consecutive bytes, a sector.  Integers come out the same in any order.  With half floats the last bits may differ
+ * from run to run if time is split.
  *
  * Constants: those of create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"
@@ -54,7 +55,8 @@ typedef int32_t sum_type;
 typedef int4 sums_16_bytes;
 #endif
 
-/* Of 8 antennas, both polarisations: registers [polarisation + 2 * half of the k values] of one instruction. */
+/* Operands of 8 antennas, both polarisations: registers [polarisation + 2 * half of the k values] of each
+ * instruction. */
 #define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* that 64 bytes are enough for */
 struct fragment {
     uint32_t r[INSTRUCTIONS][4];
@@ -70,8 +72,9 @@ struct tile {
     int32_t row_im[ROW_EIGHTS][2]; /* this lane's share of the sums of im e2, by polarisation */
 };
 
-/* What a block and a warp are for.  In shared memory an antenna has a slot: the antennas from first_row on come first,
- * and in squares off the diagonal BLOCK_ROWS * ROWS slots later those from first_column on. */
+/* The antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
+ * first_row on have the first slots.  In squares off the diagonal, the antennas from first_column on have the slots
+ * from BLOCK_ROWS * ROWS on. */
 struct place {
     uint32_t n_slots, first_row, first_column;
     uint32_t row, column; /* first antennas of the warp's tile */
@@ -222,7 +225,7 @@ static __device__ __forceinline__ uint32_t antenna_at(const struct place &p, uin
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
-/* Begins to copy slice 'slice' of the launch's batches; what is beyond their end is zero. */
+/* Begins to copy slice 'slice' of the launch's batches.  Voltages beyond their end are zeros. */
 static __device__ __forceinline__ void load_slice(const struct correlate_args &args, const struct place &place,
                                                   uint32_t chan, uint32_t slice, uint8_t *stage)
 {
@@ -327,8 +330,8 @@ static __device__ __forceinline__ void join_warps(struct tile &tile)
     }
 }
 
-/* Of sums of 8 x 8 antennas this lane's 16: of row g those of columns 2 t and 2 t + 1, all products p1 + 2 p2 and parts,
- * in their order in memory.  'im': the row's sums of im e2. */
+/* The i-th of this lane's 16 sums of 8 x 8 antennas, in the order of memory.  The lane has row g with columns 2 t and
+ * 2 t + 1, all products p1 + 2 p2 and both parts.  'im': the row's sums of im e2. */
 static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, const uint32_t (&im)[2], int i)
 {
     int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;

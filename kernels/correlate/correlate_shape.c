@@ -15,16 +15,16 @@
 #define OTHER_REGISTERS   56 /* of a thread, beside the sums, without which the assembler spills */
 #define MAX_PARTS         64
 
-/* Of both kernels on wgmma. */
+/* Sizes of both kernels on wgmma. */
 #define WGMMA_THREADS 512 /* of a block */
 #define WGMMA_SLICE   256 /* bytes of an antenna that a stage takes; 128 of 4 bits */
 #define WGMMA_SHARE   8   /* stages of a block at least, as far as they go round */
 #define WGMMA_ANTS    64  /* of a block of antennas, where not all are in one */
 
-/* Of correlate_wgmma.cu. */
+/* Sizes of correlate_wgmma.cu. */
 #define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 
-/* Of correlate_whole.cu. */
+/* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 4096 /* of a stage */
 #define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */

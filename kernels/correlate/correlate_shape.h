@@ -30,7 +30,8 @@ struct correlate_shape {
                            * correlate_wgmma.cu, too; all else above is ignored */
 };
 
-/* What tiles of mma.sync an array's sizes in 'args' (n_ants, n_chan, n_spectra and format) need: pure arithmetic. */
+/* Blocks, threads and shared memory of the kernel on mma.sync for the sizes in 'args': n_ants, n_chan, n_spectra and
+ * format.  A pure function. */
 struct correlate_plan {
     uint32_t n_blocks;   /* of a channel */
     uint32_t tile_warps; /* of a block, at most */
@@ -56,8 +57,8 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 /* Whether 'device' can run the variant on wgmma. */
 bool correlate_has_wgmma(const struct device *device);
 
-/* What is best on 'device': where the GPU has wgmma that for 17 antennas and more, else the default; all 0 where it compiles
- * nothing. */
+/* The best shape on 'device': wgmma for 17 antennas and more if the GPU has wgmma, else the default shape.  All 0 if
+ * the device compiles nothing. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);
 
 /* The kernels of a shape, each of which has some of the baselines, made for one set of sizes. */
@@ -70,8 +71,8 @@ struct correlate_kernels {
     struct device_kernel *kernels[CORRELATE_MAX_KERNELS];
 };
 
-/* Of the sizes in 'args' and the shape; of a device that compiles nothing the twin, whatever the shape.  Returns 0 or
- * negative errno, and then there is nothing to destroy. */
+/* Creates the kernels for the sizes in 'args' and the shape.  On a device that compiles nothing, creates the twin,
+ * whatever the shape.  Returns 0, or negative errno with nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
 /* Zeroed ones may be destroyed, too. */

@@ -17,15 +17,14 @@
  * order of the columns is free too: the antenna modulo 8 comes first, so that a thread ends up with whole baselines,
  * and what a warp writes to shared memory does not collide.
  *
- * All loads are for a warp's next stage.  A warp that waits for one load waits for all that it has asked for, in a
- * loop at least (the assembler counts them together), so who is to be further ahead needs more warps: hence two
- * producers, each with two stages' time for one.  The groups leave the matrix unit to each other while they prepare
- * their rows.
+ * All loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads, because
+ * the assembler counts them together.  So loads that are further ahead need more warps: hence two producers, each with
+ * two stages' time for one stage.  While a group prepares its rows, the other group has the matrix unit.
  *
- * Integers: 'turned' has ~re = -re - 1 in place of -re, for which -128 has no room; what that lacks, the sum of im of
- *           the column, the producers add up beside and the groups add at the end.  4 bits are widened to 16 times
- *           their value: sums are 256 times too large, and shifted back at the end.  Partial sums in int32 hold 65 535
- *           spectra of full scale.
+ * Integers: 'turned' has ~re = -re - 1 in place of -re, because the negative of -128 would overflow.  So the sums lack
+ *           the sum of im of the column.  The producers add up this sum, and the groups add it at the end.  4 bits are
+ *           widened to 16 times their value: sums are 256 times too large, and shifted back at the end.  Partial sums
+ *           in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.
@@ -76,12 +75,12 @@ static __device__ __forceinline__ uint32_t thread_row(void)
     return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
 }
 
-/* Of a stage, for each operation pol 0, pol 1 of its first 16 bytes, and of its second. */
+/* A thread's rows in a stage: [operation][half * 2 + polarisation], where a half of an operation is 16 bytes. */
 struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* What has been loaded for rows, and what is known of its stage. */
+/* A thread's loads for the rows of a stage.  'there' is false for spectra beyond the end of the launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
     bool there[N_LOADS];
@@ -132,7 +131,7 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
     return ant < N_ANTS;
 }
 
-/* What a group has of an item. */
+/* A thread's sums of an item, as the matrix unit leaves them. */
 struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
@@ -150,7 +149,7 @@ static __device__ __forceinline__ void find_column_sums(shared_address shared, u
                                    (unsigned)load_int(sum_slot(shared, last_slot - 1) + at + pol * 4));
 }
 
-/* What a thread adds to baseline i of its row antenna. */
+/* The amount that a thread adds to sum 'value' of its i-th baseline. */
 static __device__ __forceinline__ partial find_product(const struct products *products, const int (&column_sums)[2],
                                                        int i, int value)
 {
@@ -194,8 +193,8 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
     }
 }
 
-/* What a group works with all the time: 'at' is the stage to multiply, whose rows are 'rows', and 'ahead' the one that
- * 'loads' are of, behind that. */
+/* A group's state.  'at' is the stage to multiply, and 'rows' are the rows of this stage.  'ahead' is a later stage,
+ * and 'loads' are the loads of that later stage. */
 struct group {
     struct cursor at, ahead;
     struct rows rows;

@@ -1,12 +1,12 @@
-/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it behind its sizes: what the producers do, which is
- * to bring columns from memory to shared memory. */
+/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it after its sizes.  The producers' part: columns
+ * are copied from memory to shared memory. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 
-/* Antennas come in groups of 4, of which a warp has one in every 16, so that few antennas are few groups for each of
- * the four warps.  Of a group's antennas 128 bytes are loaded at a time: eight lanes, two loads each of a quarter.
- * Which antennas a group has is so chosen that what a warp writes does not collide.  Columns: [antenna /
- * 8][pol][antenna % 8]; the 16-byte chunks of a column are swizzled by its number modulo 8. */
+/* Antennas come in groups of 4.  Each of the four warps has one group of every 16 antennas, so that few antennas are
+ * few groups for each warp.  Eight lanes load 128 bytes of an antenna at a time: 16 bytes a lane, two lanes for each
+ * quarter.  The antennas of a group are chosen so that a warp's stores meet different banks.  Columns: [antenna /
+ * 8][pol][antenna % 8]; the 16-byte chunks of a column are swizzled by the column's number modulo 8. */
 #define EIGHT_COLUMNS 16 /* of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
@@ -74,7 +74,7 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* What a producer has on its way of a stage, and the sums of what it has put of an item. */
+/* A producer's loads of a stage that are on their way, and the sums of im over the columns of an item stored so far. */
 struct columns {
     uint4 loads[N_TILES][N_TASKS];
     uint32_t n_groups;

@@ -52,7 +52,7 @@ typedef float partial;
 typedef int partial;
 #endif
 
-/* Of a load's 16 bytes the registers of a piece: 2 spectra (of half floats one) of either polarisation. */
+/* Makes the registers of one piece out of a load's 16 bytes: 2 spectra (1 of half floats) of each polarisation. */
 static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
 {
     const uint32_t words[4] = {load.x, load.y, load.z, load.w};

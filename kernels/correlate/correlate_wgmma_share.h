@@ -5,9 +5,9 @@
 
 #define N_ITEMS (N_CHAN * N_BLOCKS)
 
-/* A place in a block's share: first as many whole items as every block has, one of each round, so that blocks beside
- * each other have the same voltages at the same time; then a part of what is left.  Of stages there are always two,
- * one of either producer. */
+/* A place in a block's share of the work.  The share begins with whole items, one of each round; every block has as
+ * many.  In a round, neighbouring blocks use the same voltages at the same time.  The share ends with a part of the
+ * items that are left.  Stages come in pairs, one stage for each producer. */
 struct cursor {
     const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
     uint32_t n_units, n_stages; /* of the launch */
@@ -183,8 +183,8 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
     return places;
 }
 
-/* Loads them, of N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  What there is of antennas that are not there is
- * not kept, so nothing is loaded. */
+/* Loads the voltages at 'places' for N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  Antennas beyond N_ANTS are not
+ * loaded, because their products are not kept. */
 template <int N, int N_ROWS, int ROW_DISTANCE>
 static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
                                                      uint4 (&loads)[N_ROWS][N])

@@ -68,8 +68,8 @@ template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Registers go from the producing warps, which need few, to those that hold sums.  There are no more than those that a
- * block begins with: who asked for more would wait for ever. */
+/* Registers go from the producing warps, which need few, to the warps that hold sums.  A block has only the registers
+ * that it begins with.  A warp that asked for more would wait for ever. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));

@@ -292,8 +292,9 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* What a thread of four has of four antennas of columns, as the matrix unit leaves it: of one row, two antennas and the
- * polarisation 'column_pol' of columns; and what it adds to memory of that: one part, of all four antennas. */
+/* A thread's part of the sums of one row with four column antennas, which four threads share.  The matrix unit leaves
+ * the thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
+ * imaginary, of all four antennas to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
 };
@@ -344,8 +345,8 @@ struct target {
     shared_address column_sums, more; /* of the last two slots */
 };
 
-/* Adds the sums of tile TILE of N to memory.  The memory adds: nobody waits for what there was, though mostly no other block
- * has sums of this item. */
+/* Adds the sums of tile TILE of N to memory by atomics, though mostly no other block has sums of this item.  So no
+ * thread waits for the old sums. */
 template <unsigned N, unsigned TILE>
 static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
 {

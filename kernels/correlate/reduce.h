@@ -47,7 +47,8 @@ struct reduce_args {
 
 extern const struct kernel reduce_kernel;
 
-/* What the CUDA variant is compiled with, and the shape of a launch.  'sums', 'totals' and 'out' aligned to 16 bytes. */
+/* Constants of the CUDA variant, and the grid of a launch.  The variant needs 'sums', 'totals' and 'out' aligned to 16
+ * bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
 #define REDUCE_ITEMS       4 /* that a thread loads before it stores any.  To be measured: 1, 2, 4, 8 */

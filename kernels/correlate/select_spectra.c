@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* What is wanted of one channel: 'n' spectra, in list[0 .. n) or from 'first' on. */
+/* The spectra to select from one channel: 'n' spectra, listed in list[0 .. n), or from 'first' on if 'list' is NULL. */
 struct wanted {
     const uint32_t *list;
     size_t first, n;

@@ -44,7 +44,7 @@ struct select_spectra_args {
 
 extern const struct kernel select_spectra_kernel;
 
-/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
+/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
  * batch out. */
 #define SELECT_SPECTRA_N_CONSTANTS 4
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants);

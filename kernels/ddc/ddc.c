@@ -170,8 +170,9 @@ size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *sh
     return n_steps_of(args, shape) * STEP_HALVES * sizeof(uint16_t);
 }
 
-/* What multiplies the sample in 'column' of the row 'shift' after that of the outputs, for output 'out' of these: the
- * rotation from the row's first output to this one, e^{2 pi i f A out}, is in it, so that rows turn as a whole. */
+/* The weight of a sample for output 'out' of a row of outputs.  The sample is in 'column' of the row 'shift' rows after
+ * the outputs' row.  The weight includes the rotation from the row's first output to this output, e^{2 pi i f A out}.
+ * So one rotation serves a whole row of outputs. */
 static double complex row_weight(const struct ddc_args *args, const float *filter, const struct mixer *mixer,
                                  uint32_t shift, uint32_t column, uint32_t out)
 {
@@ -264,7 +265,7 @@ void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, s
     memcpy(constants, all, sizeof(all));
 }
 
-/* What a block has of packed samples, as in ddc.cu. */
+/* Bytes of a block's packed samples in shared memory, as in ddc.cu. */
 static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     bool is_cut = n_chunks_of(args, shape) > 1;
@@ -274,7 +275,7 @@ static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape
     return (is_cut ? n_rows : 1) * DDC_SEGMENT_QUADS(segment * args->sample_bits) * 16;
 }
 
-/* The larger of packed and unpacked ones if they are in one place. */
+/* Bytes of a block's packed and unpacked samples; the larger of the two if they share their memory. */
 static uint32_t samples_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t plane = n_load_rows_of(args, shape) * (shape->columns + 8) * 2, packed = packed_bytes(args, shape);

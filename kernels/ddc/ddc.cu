@@ -117,8 +117,8 @@ static __device__ __forceinline__ uint32_t bit_of(const struct source &source, u
     return source.first_bit + (row * ROW_SAMPLES + column) * SAMPLE_BITS;
 }
 
-/* Begins to copy columns [column, column + COLUMNS) of all rows, packed.  What lies after the last sample is taken from
- * there instead: it is multiplied by zeros, or for outputs that are not stored. */
+/* Begins to copy columns [column, column + COLUMNS) of all rows, packed.  Beyond the last sample, the last 16 bytes are
+ * copied again.  These values are multiplied by zeros, or belong to outputs that are not stored. */
 static __device__ __forceinline__ void fetch_columns(const struct source &source, uint32_t column, uint4 *quads)
 {
     if (N_SEGMENTS == 1 && source.last_quad >= N_QUADS) {
@@ -173,8 +173,8 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
 #define HALF_256 0x5c005c00u
 #define MINUS(n) ((0xe400u + (n)) * 0x10001u) /* -(1024 + n), n < 1024 */
 
-/* Samples 2 i and 2 i + 1 of a group.  Of 12 bits the upper 6, times 64, plus the lower; of 16 bits, whose upper and lower
- * 8 have a plane each, those of 'plane'. */
+/* Unpacks samples 2 i and 2 i + 1 of a group.  A 12-bit sample is 64 times its upper 6 bits, plus its lower 6 bits.
+ * 16-bit samples have two planes, for the upper and the lower 8 bits; 'plane' selects one of them. */
 static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[STREAM + 1], int i, int plane)
 {
     const int position = 2 * i * SAMPLE_BITS;
@@ -229,8 +229,8 @@ static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WOR
         }
 }
 
-/* What was fetched.  Eight lanes store to eight rows, which lie in different banks.  Beyond a row's end are the next one's
- * samples, whose weights are 0. */
+/* Unpacks the columns that fetch_columns() has copied.  Eight lanes store to eight rows, which lie in different banks.
+ * Beyond a row's end are the next row's samples, whose weights are 0. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
                                                       uint16_t *rows)

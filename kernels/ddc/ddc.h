@@ -61,18 +61,19 @@ struct ddc_shape {
  * segments lie in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
-/* What is good for these sizes: n_taps, subsampling and sample_bits of 'args' count here and below. */
+/* The default shape for the sizes in 'args'.  Only n_taps, subsampling and sample_bits of 'args' count,
+ * here and below. */
 struct ddc_shape ddc_default_shape(const struct ddc_args *args);
 
-/* The weights in the order and precision of the device's variant ('compiles' as of device_compiles()). */
+/* Bytes of the weights in the order and precision of the device's variant ('compiles' as of device_compiles()). */
 size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles);
 
-/* Writes them, of the filter h[n_taps], to host memory.  Returns the arguments' 'scale'. */
+/* Writes the weights of the filter h[n_taps] to host memory.  Returns the arguments' 'scale'. */
 struct mixer;
 float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
                   const struct mixer *mixer, void *weights);
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one output. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one output. */
 #define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);

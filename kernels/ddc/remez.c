@@ -1,9 +1,10 @@
 /* remez.c - used once per output, by design_ddc.c.
  *
- * The response of a symmetric filter is a polynomial in cos(2 pi f), times cos(pi f) if the number of taps is even; that
- * factor goes into desired response and weight.  Of n coefficients the best polynomial has an error that reaches its
+ * The response of a symmetric filter is a polynomial in cos(2 pi f), times cos(pi f) if the number of taps is even.
+ * This factor goes into desired response and weight.  The error of the best polynomial with n coefficients reaches its
  * largest size, with alternating sign, at n + 1 frequencies (the alternation theorem).  The exchange: assume n + 1
- * frequencies, find the polynomial whose error alternates there, take where its error is largest instead, and again.
+ * frequencies, find the polynomial whose error alternates there, move the frequencies to where the error is largest,
+ * and repeat.
  * Sources: McClellan and Parks, IEEE Trans. Circuit Theory 20, 697 (1973); Berrut and Trefethen, "Barycentric Lagrange
  * interpolation", SIAM Review 46, 501 (2004), for the polynomial's values; Filip, ACM TOMS 43, 7 (2016), for the sums of
  * logarithms. */
@@ -174,7 +175,7 @@ static void find_errors(struct exchange *e)
         e->error[j] = e->weight[j] * (e->desired[j] - e->error[j]);
 }
 
-/* Of each run of one sign the largest error: found[0..] alternate.  Returns how many there are. */
+/* Finds the largest error of each run of one sign; the errors at found[0..] alternate.  Returns the number of runs. */
 static size_t find_extrema(struct exchange *e)
 {
     size_t n_found = 0;

@@ -52,7 +52,7 @@ static size_t weights_bytes(const struct channelise_config *config)
     return channelise_window_samples(config) * sizeof(float);
 }
 
-/* Of the filtered samples, and again of their transforms. */
+/* Bytes of the filtered samples of a buffer.  The transforms have as many bytes. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
     size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
@@ -115,7 +115,8 @@ static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
     return config->n_chan <= MAX_FFT_POINTS ? 1 : config->n_chan / MAX_FFT_POINTS;
 }
 
-/* Of 'n' spectra of one polarisation, for the buffer's spectra from 'row' on, [pol][n_spectra]. */
+/* Arguments for the filtering of 'n' spectra of one polarisation.  'row' is the first of these spectra in the buffer,
+ * [pol][n_spectra]. */
 static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *input, size_t row, int64_t offset,
                                     size_t n)
 {
@@ -146,7 +147,7 @@ static struct pfb_fir_complex_args complex_args(const struct channelise *c, cons
     };
 }
 
-/* Of the whole buffer; but for where and when. */
+/* Arguments for a whole buffer, without the buffer's addresses, the gains and the time. */
 static struct postproc_args post_args(const struct channelise *c)
 {
     return (struct postproc_args){

@@ -27,8 +27,8 @@ enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 struct channelise_shape;
 struct channelise_narrow_shape;
 
-/* Of an output buffer, where CUDA variants run: a launch has 65535 blocks at most one way, and a block 4 spectra at
- * least. */
+/* Spectra of an output buffer at most, where CUDA variants run.  A launch has at most 65535 blocks in one dimension,
+ * and a block has at least 4 spectra. */
 #define CHANNELISE_CUDA_SPECTRA (4 * 65535)
 
 struct channelise_config {

@@ -77,7 +77,7 @@ static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words
 
 #define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* from channel to channel of a heap */
 
-/* Of the output, where channel k has spectrum 'first'. */
+/* The byte of the output at which channel k has spectrum 'first'. */
 static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
 {
     uint32_t batch = first / SPECTRA_PER_HEAP;
@@ -133,7 +133,8 @@ static __device__ __forceinline__ void add_clipped(const struct channelise_back_
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-/* What a thread has of one row of the tile: its channels are row + M1 k2.  Made once for all of them, and kept. */
+/* A row of the tile, as a thread uses it.  The row's channels are row + M1 k2.  Computed once for all these channels,
+ * and kept. */
 struct row {
     uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
     uint32_t row;
@@ -205,7 +206,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
 #define N_ROWS         ((PAIRS * 2 + ROW_STEP - 1) / ROW_STEP)
 #define ROW_CHANNELS   (N_SIDE_BY_SIDE > M2 / 2 ? 1 : M2 / 2 / N_SIDE_BY_SIDE)
 
-/* What a thread needs besides the points. */
+/* A thread's rows, channels and spectra of the tile, and the rotations of these spectra. */
 struct task {
     unsigned first_row, first_k2, s;
     float2 rotations[2][N_TOGETHER];
@@ -222,7 +223,7 @@ static __device__ __forceinline__ struct task begin_task()
     return task;
 }
 
-/* Of the tile's spectra, of each polarisation n_spectra behind the one before. */
+/* 'rotations' begins with the tile's first spectrum, polarisation 0.  Polarisation 1 follows n_spectra later. */
 static __device__ __forceinline__ void load_rotations(struct task &task, const float2 *rotations, uint32_t n_spectra)
 {
 #pragma unroll
@@ -250,8 +251,8 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
 #define ALL_CHUNKS    (TILES * TILE_CHUNKS)
 #define WARP_CHANNELS (32 / TILE_CHUNKS)
 
-/* What a lane stores when its warp has quantised the same channels in all tiles: neighbours store neighbouring chunks.
- * Made once for a tile, and kept. */
+/* Where a lane loads and stores chunks when its warp has quantised the same channels in all tiles.  Neighbouring lanes
+ * store neighbouring chunks.  Computed once for a tile, and kept. */
 struct delivery {
     uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
     uint32_t ahead; /* of the lane's own channel, or behind it: modulo 2^32, as channels are */

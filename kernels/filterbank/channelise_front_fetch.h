@@ -49,7 +49,7 @@ static __device__ __forceinline__ uint32_t first_bit(const struct channelise_fro
 }
 
 #ifdef EMULATE_CUDA
-/* What is on its way to each slot. */
+/* The box on its way to each slot. */
 static struct {
     bool any;
     int32_t row;
@@ -187,9 +187,9 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
-/* Of a row and polarisation there are N_CHUNKS aligned 16 bytes of each piece; the pieces' first chunks lie side by side,
- * then their second ones, so that the lanes of a warp meet different banks.  A lane fetches the same chunk of every
- * ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
+/* A stage has N_CHUNKS chunks of each piece of a row, for each polarisation; a chunk is 16 aligned bytes.  The first
+ * chunks of all pieces lie side by side, then the second chunks, and so on.  So the lanes of a warp meet different
+ * banks.  A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
 #define N_RINGS     N_WARPS
 #define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
 #define ROW_CHUNKS  (2 * N_CHUNKS * WARP_PIECES)
@@ -211,8 +211,8 @@ static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
     return (first * SAMPLE_BITS + bits) / 128;
 }
 
-/* What this lane fetches: 'from' in 'row', which is counted from the first of the window; to[] of the stage; and whether
- * it fetches at all. */
+/* The chunks that this lane fetches: their addresses 'from' in 'row', and their place 'to' in the stage.  'row' is
+ * counted from the first row of the window.  Steps that are not 'active' fetch nothing. */
 struct fetcher {
     struct stage *stages;
     const uint4 *from[N_STEPS];

@@ -14,8 +14,8 @@
 #define MAX_SECTION   (1 << 20)
 #define LEAST_SECTION 16 /* spectra, that may be asked for: of CHANNELISE_CUDA_SPECTRA 16384 sections */
 #define START_ROWS    16 /* that a block could have filtered while it starts, about */
-/* What blocks may have on large GPUs from compute capability 9.0 on, which have tensors and bulk copies, and on none that has
- * not. */
+/* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
+ * GPUs without tensors and bulk copies give a block less. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
@@ -58,7 +58,7 @@ static uint32_t back_points(const struct channelise_config *config, const struct
     return 2 * config->n_chan / s->front_rows;
 }
 
-/* Of a row, pieces of front_columns that a warp has. */
+/* Pieces of a row that a warp has.  A piece is front_columns. */
 static uint32_t front_warp_pieces(const struct channelise_shape *s)
 {
     return 32 * s->front_per_thread / s->front_columns;
@@ -85,7 +85,7 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
-    /* Of a polarisation: of a block, or with N_RINGS rings of a warp. */
+    /* Bytes of one polarisation in a stage: a block's with tensors, else a warp's, because each warp has a ring. */
     int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
                     (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
@@ -416,8 +416,8 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Of all lengths of a section the one with which all blocks are done first: they come in waves, as many as fit at a
- * time, and each begins with rows that the section before has filtered, too. */
+/* The length of a section with which all blocks are done first.  Blocks run in waves, as many at a time as fit.  Each
+ * block begins with rows that the preceding section has filtered, too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;

@@ -134,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BLOCKS_WANTED)
         rotation[i / BLOCK_SPECTRA][i % BLOCK_SPECTRA] =
             ((const float2 *)
                  args.rotation)[i / BLOCK_SPECTRA * args.n_spectra + blockIdx.y * BLOCK_SPECTRA + i % BLOCK_SPECTRA];
-    /* Of the row's bins, k1 + M1 k2, the channels are the first and the last. */
+    /* The row's bins are k1 + M1 k2.  The channels are the first and the last of these bins. */
     for (uint32_t q = threadIdx.x; q < N_KEPT; q += N_THREADS) {
         uint32_t k2 = q < N_KEPT / 2 ? q : q + M2 - N_KEPT, bin = blockIdx.x + M1 * k2;
         uint32_t k = (bin + N_CHAN / 2) & (N_BINS - 1), words[BLOCK_SPECTRA];

@@ -1,7 +1,7 @@
 /* channelise_tuner - the candidate shapes of channelise's CUDA kernels (common/device/tuner.h).
  *
- * The front and the back of a wide band are measured one without the other: they have front_rows in common, which, like
- * the radices, decides the order of sums and so is the same in all candidates.  Of a narrow band only the front has
+ * The front and the back of a wide band are measured one without the other.  Both depend on front_rows.  front_rows and
+ * the radices decide the order of sums, so they are the same in all candidates.  In a narrow band only the front has
  * different ways to cut its work.  The stages have none. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_TUNER_H
 #define KERNELS_FILTERBANK_CHANNELISE_TUNER_H

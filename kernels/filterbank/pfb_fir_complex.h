@@ -25,8 +25,9 @@ struct pfb_fir_complex_args {
 
 extern const struct kernel pfb_fir_complex_kernel;
 
-/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch of at least one
- * spectrum, in sections of 'section_spectra' each or, if that is 0, so many as keep a large GPU busy. */
+/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
+ * spectrum.  A block has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections
+ * to keep a large GPU busy. */
 #define PFB_FIR_COMPLEX_N_CONSTANTS 3
 void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_complex_grid(const struct pfb_fir_complex_args *args, uint32_t section_spectra);

@@ -23,7 +23,7 @@ struct complex_block {
     float im[BLOCK_CHANS];
 };
 
-/* What depends on the channel only. */
+/* Factors that depend on the channel only. */
 struct channel_tables {
     size_t first, n;
     struct complex_block unzip[MAX_UNZIP]; /* [r]: e^{-2 pi j r k / n_chan} */
@@ -297,8 +297,8 @@ const struct kernel postproc_kernel = {
 
 #define N_THREADS 256 /* of a block */
 
-/* What a block works on.  It takes 34 KiB of shared memory or less, so that several share a multiprocessor, and reads
- * runs of 128 bytes at least, where there are so many channels. */
+/* The tile of a block.  The tile takes 34 KiB of shared memory or less, so that several blocks share a multiprocessor.
+ * A block reads runs of at least 128 bytes if there are enough channels. */
 struct tile {
     uint32_t slots, spectra;
 };

@@ -192,7 +192,7 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
 
 /* ---- Steps 2 and 3 ----------------------------------------------------------------------------------------------- */
 
-/* What a thread keeps: where its pair of spectra is, and how they are rotated. */
+/* A thread's pair of spectra: the pair's positions and rotations, the same for all channels. */
 struct pair {
     uint64_t index;        /* half of the absolute index of its spectra */
     int64_t heap_spectrum; /* of channel 0 in the heaps: [batch][chan][spectrum] */

@@ -50,7 +50,7 @@ struct postproc_args {
 
 extern const struct kernel postproc_kernel;
 
-/* For the CUDA variant, of the sizes in 'args': what it is compiled with, and the shape of a launch. */
+/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch. */
 #define POSTPROC_N_CONSTANTS 9
 void postproc_constants(const struct postproc_args *args, struct kernel_constant *constants);
 struct kernel_grid postproc_grid(const struct postproc_args *args);

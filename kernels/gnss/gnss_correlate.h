@@ -88,7 +88,7 @@ struct gnss_correlate_args {
     uint32_t n_taps;
 };
 
-/* Makes a piece begin 'n' samples later: what is left of it behind its first 'n' samples. */
+/* Removes the first 'n' samples of a piece; the rest keeps its phases. */
 static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips, uint32_t n)
 {
     piece->code_phase = gnss_code_at(piece->code_phase, piece->code_step, n, n_subchips);

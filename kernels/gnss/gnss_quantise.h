@@ -42,7 +42,7 @@ struct gnss_quantise_args {
 
 extern const struct kernel gnss_quantise_kernel;
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one sample. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one sample. */
 #define GNSS_QUANTISE_N_CONSTANTS 1
 void gnss_quantise_constants(struct kernel_constant *constants);
 struct kernel_grid gnss_quantise_grid(const struct gnss_quantise_args *args);

@@ -49,7 +49,7 @@ static __device__ __forceinline__ void replica_next(struct replica &r)
     r.carrier += r.carrier_step;
 }
 
-/* Copies the carrier's table to shared memory; who reads it waits for the block first. */
+/* Copies the carrier's table to shared memory.  A thread must wait for the block before it reads the table. */
 static __device__ __forceinline__ void copy_carrier(const struct gnss_correlate_args &args, char2 *carrier)
 {
     for (uint32_t i = threadIdx.x; i < GNSS_CARRIER_ENTRIES; i += N_THREADS)

@@ -1,11 +1,12 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
- * A barrier opens when as many threads have arrived as it was made for, and the bytes have come that they expected with
- * it; then for as many again, and so on.  Those who wait need not be those who arrive: they say for which opening, 0 for
- * the first, and it must be the last or the next one.  What was written before an arrival is seen behind the wait.
+ * A barrier opens when the number of threads given to barrier_init() have arrived, and the bytes that they expected
+ * have come.  Then the barrier counts anew for the next opening, and so on.  The threads that wait may be others than
+ * those that arrive.  A thread that waits gives the number of an opening, 0 for the first.  This must be the last
+ * opening or the next one.  Data written before an arrival are visible after the wait.
  *
- * Every lane arrives that has read or written what the barrier guards: one of a warp would do behind a __syncwarp(), is
- * no faster, and racecheck could not tell. */
+ * Every lane arrives that has read or written the data that the barrier guards.  A single lane of a warp would suffice
+ * after a __syncwarp(), but is no faster, and racecheck could not check it. */
 #ifndef KERNELS_UTIL_BARRIER_H
 #define KERNELS_UTIL_BARRIER_H
 

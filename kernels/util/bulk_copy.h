@@ -25,7 +25,8 @@ static __device__ __forceinline__ bool elect_lane(void)
 
 #ifdef EMULATE_CUDA
 
-/* What is on its way; it comes when it is waited for, and of the time between nobody knows. */
+/* Copies on their way.  The emulator copies the data when a thread waits for them.  Until then the destination is
+ * poisoned. */
 static struct {
     void *to;
     const void *from;

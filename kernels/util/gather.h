@@ -23,7 +23,7 @@ struct gather_args {
 
 extern const struct kernel gather_kernel;
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one piece. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one piece. */
 #define GATHER_N_CONSTANTS 1
 void gather_constants(struct kernel_constant *constants);
 struct kernel_grid gather_grid(const struct gather_args *args);

@@ -20,7 +20,7 @@ struct power_args {
 
 extern const struct kernel power_kernel;
 
-/* For the CUDA variant: what it is compiled with, and the shape of a launch of at least one sample. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one sample. */
 #define POWER_N_CONSTANTS 2
 void power_constants(const struct power_args *args, struct kernel_constant *constants);
 struct kernel_grid power_grid(const struct power_args *args);

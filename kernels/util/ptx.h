@@ -21,8 +21,8 @@ static __device__ __forceinline__ shared_address shared_address_of(const void *s
 #endif
 }
 
-/* The same number, of which the compiler knows nothing: what follows from it is not worked out before it is needed, and
- * kept in registers that are wanted for sums. */
+/* Returns 'x', hidden from the compiler.  So the compiler does not compute values from it early, and keep them in
+ * registers that are needed for sums. */
 static __device__ __forceinline__ uint32_t opaque(uint32_t x)
 {
 #ifndef EMULATE_CUDA
