@@ -14,6 +14,7 @@ LOCKED, HALF_TURN = 3, 4  # flags of a record
 TRACKING = 3  # stage
 LOCK_LIMIT_S = 10.0
 CODE_LIMIT, CARRIER_LIMIT = 0.02, 5.0  # chips, degrees; both rms
+SETTLE_S = 1.0  # after lock: the phase loop turns a pilot's replica by half a turn once its secondary code is known
 SLIP = 0.25  # turns from the median
 PARTS = {"L1": ("L1CA", "E1B", "E1C"), "L5": ("L5I", "L5Q")}
 BANDS = {"L1": Band(8e6, 1575.32e6), "L5": Band(21e6, 1176.35e6)}
@@ -75,13 +76,14 @@ def compare(records, band, satellite, part, end):
     name = f"{part}-{satellite.prn}"
     mine = records_of(records, part, satellite.prn)
     mine = mine[mine["timestamp"] < end]
-    # A pilot's replica turns by half a turn once when its secondary code is known: before, it is not locked for good.
     wanted = LOCKED | (0 if part in gnss_sky.SYMBOL_PERIODS else HALF_TURN)
     good = (mine["stage"] == TRACKING) & (mine["flags"] & wanted == LOCKED)
     if not len(mine) or not good[-1]:
         return Found(name, int(mine["n_starts"].max(initial=0)), np.inf, 0, 1, *[np.nan] * 6)
     n_starts, mine = int(mine["n_starts"].max()), mine[np.flatnonzero(~good).max(initial=-1) + 1:]
     t, period_s = band.seconds(mine), satellite.n_chips / satellite.code.chip_rate
+    lock_s, n_expected, n_records = t[0], round((t[-1] - t[0]) / period_s) + 1, len(mine)
+    mine, t = mine[t > lock_s + SETTLE_S], t[t > lock_s + SETTLE_S]
     code = wrapped(mine["code_phase"] - satellite.chips(t) % satellite.n_chips, satellite.n_chips)
     replica, sums = phases(mine, band, satellite, part)
     n = round(BLOCK_S / period_s)
@@ -94,7 +96,7 @@ def compare(records, band, satellite, part, end):
     def rms_degrees(turns):
         return 360 * np.sqrt(np.mean((turns - period * np.rint(np.median(turns) / period))**2))
 
-    return Found(name, n_starts, t[0], len(mine), round((t[-1] - t[0]) / period_s) + 1, np.sqrt(np.mean(code**2)),
+    return Found(name, n_starts, lock_s, n_records, n_expected, np.sqrt(np.mean(code**2)),
                  rms_degrees(carrier), rms_degrees(replica), slip,
                  np.sqrt(np.mean((mine["doppler"] - satellite.doppler(t))**2)), float(np.mean(mine["cn0"][-1000:, 0])))
 
