@@ -58,12 +58,13 @@ def run(work, program, config):
 
 
 def play(work, band, recording, noise):
-    """dsim's capture of a recording whose noise has 'noise' steps, the same for both polarisations."""
+    """dsim's capture of a recording of two polarisations, whose noise has 'noise' steps."""
     return run(work, "dsim", {
         "time": band.clock,
         "digitiser": {"packet_samples": PACKET, "sample_bits": 8, "loop": False,
                       "first_timestamp": FIRST_PACKET * PACKET},
-        "recordings": [{"kind": "ci16", "file": str(recording), "scale": DIGITISER_NOISE / noise}],
+        "recordings": [{"kind": "ci16", "file": str(recording), "scale": DIGITISER_NOISE / noise, "columns": 2, "column": pol}
+                       for pol in range(2)],
         "antennas": feeds(digitiser_id=0), "send": {"pcap_file": str(work / "in.pcap")}})
 
 

@@ -14,6 +14,7 @@ LOCKED, HALF_TURN = 3, 4  # flags of a record
 TRACKING = 3  # stage
 LOCK_LIMIT_S = 10.0
 CODE_LIMIT, CARRIER_LIMIT = 0.02, 5.0  # chips, degrees; both rms
+END_S = 0.1  # before the end of the recording: the last chunks cut integrations
 SETTLE_S = 1.0  # after lock: the phase loop turns a pilot's replica by half a turn once its secondary code is known
 SLIP = 0.25  # turns from the median
 PARTS = {"L1": ("L1CA", "E1B", "E1C"), "L5": ("L5I", "L5Q")}
@@ -111,23 +112,21 @@ def table(found):
     return "\n".join(lines) + "\n"
 
 
-def rows_of(part, found, false):
-    n_followed = sum(f.is_followed for f in found)
-    code, carrier, replica = (max(getattr(f, key) for f in found) for key in ("code", "carrier", "replica"))
-    n_slips = sum(not f.slip < SLIP for f in found)
-    return [Row(part, "satellites locked within 10 s and followed without a gap to the end, of those in the sky", "all",
+def rows_of(part, found, n_false):
+    n_followed, n_slips = sum(f.is_followed for f in found), sum(not f.slip < SLIP for f in found)
+    code, carrier, replica = (np.max([getattr(f, key) for f in found]) for key in ("code", "carrier", "replica"))
+    return [Row(part, f"satellites locked within {LOCK_LIMIT_S:.0f} s and followed without a gap to the end", "all",
                 f"{n_followed} of {len(found)}", n_followed == len(found)),
             Row(part, "satellites with a cycle slip", "0", f"{n_slips}", n_slips == 0),
-            Row(part, "code phase of the replica, worst satellite, chips rms", f"<= {CODE_LIMIT}", f"{code:.4f}",
-                code <= CODE_LIMIT),
+            Row(part, "code phase, worst satellite, chips rms", f"<= {CODE_LIMIT}", f"{code:.4f}", code <= CODE_LIMIT),
             Row(part, "carrier phase of 20 ms, worst satellite, degrees rms", f"<= {CARRIER_LIMIT:.0f}",
                 f"{carrier:.2f}", carrier <= CARRIER_LIMIT),
             Row(part, "carrier phase of the replica alone, worst satellite, degrees rms", "", f"{replica:.2f}"),
-            Row(part, "records of satellites that are not there", "0", f"{false}", false == 0)]
+            Row(part, "records of satellites that are not there", "0", f"{n_false}", n_false == 0)]
 
 
-def measure(band_name, seconds, n_satellites, work, seed=1):
-    """(rows, table of the satellites, seconds that each step took)"""
+def observe(band_name, seconds, n_satellites, work, seed=1):
+    """(sky, fgpu's records of it, seconds that each step took)"""
     band, took = BANDS[band_name], {}
     sky, wanted = make_sky(band_name, n_satellites, work, seed)
     began = time.monotonic()
@@ -139,11 +138,22 @@ def measure(band_name, seconds, n_satellites, work, seed=1):
     remove(work / "in.pcap")
     records = read_records(work)
     remove(work / "out.pcap")
-    end = FIRST_PACKET * PACKET + (seconds - 0.1) * band.adc_hz  # the last chunks' integrations are cut
-    by_part = {part: [compare(records, band, satellite, part, end) for satellite in sky if part in satellite.codes]
-               for part in PARTS[band_name]}
-    rows = []
-    for part, found in by_part.items():
-        false = sum(len(records_of(records, part, prn)) for prn in ABSENT[band_name].get(part, []))
-        rows += rows_of(part, found, false)
-    return rows, table(sum(by_part.values(), [])), took
+    return sky, records, took
+
+
+def judge(band_name, seconds, sky, records):
+    """(rows, table of the satellites)"""
+    band, rows, all_found = BANDS[band_name], [], []
+    end = FIRST_PACKET * PACKET + (seconds - END_S) * band.adc_hz
+    for part in PARTS[band_name]:
+        found = [compare(records, band, satellite, part, end) for satellite in sky if part in satellite.codes]
+        n_false = sum(len(records_of(records, part, prn)) for prn in ABSENT[band_name].get(part, []))
+        rows += rows_of(part, found, n_false) if found else []
+        all_found += found
+    return rows, table(all_found)
+
+
+def measure(band_name, seconds, n_satellites, work):
+    """(rows, table of the satellites, seconds that each step took)"""
+    sky, records, took = observe(band_name, seconds, n_satellites, work)
+    return *judge(band_name, seconds, sky, records), took

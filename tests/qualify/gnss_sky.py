@@ -123,21 +123,24 @@ class Source:
 
 
 def write(path, satellites, rate_hz, seconds, zero_hz, seed):
-    """A SigMF recording of complex 16-bit samples: path.sigmf-data and path.sigmf-meta.  'zero_hz' is the sky's
-    frequency at 0 Hz.  Returns the path of the data."""
+    """A SigMF recording of complex 16-bit samples of two polarisations, [sample][pol][re, im]: path.sigmf-data and
+    path.sigmf-meta.  Each polarisation has noise of its own, and the same satellites.  'zero_hz' is the sky's frequency at
+    0 Hz.  Returns the path of the data."""
     rng = np.random.default_rng(seed)
     sources = [Source(satellite, rate_hz, zero_hz) for satellite in satellites]
     data = path.with_suffix(".sigmf-data")
     with open(data, "wb") as file:
         for first in range(0, int(rate_hz * seconds), BLOCK):
-            x = rng.standard_normal(2 * BLOCK, np.float32)
-            x *= np.float32(NOISE)
-            samples = x.view(np.complex64)
+            sky = np.zeros(BLOCK, np.complex64)
             for source in sources:
-                source.add(first, samples)
+                source.add(first, sky)
+            x = rng.standard_normal((BLOCK, 2, 2), np.float32)
+            x *= np.float32(NOISE)
+            x += sky.view(np.float32).reshape(BLOCK, 1, 2)
             np.rint(x, out=x)
-            file.write(np.clip(x, -32768, 32767).astype("<i2"))
-    meta = {"global": {"core:datatype": "ci16_le", "core:sample_rate": rate_hz, "core:version": "1.0.0"},
+            file.write(np.clip(x, -32768, 32767, out=x).astype("<i2"))
+    meta = {"global": {"core:datatype": "ci16_le", "core:sample_rate": rate_hz, "core:num_channels": 2,
+                       "core:version": "1.0.0"},
             "captures": [{"core:sample_start": 0, "core:frequency": zero_hz}], "annotations": []}
     path.with_suffix(".sigmf-meta").write_text(json.dumps(meta, indent=1))
     return data
