@@ -17,7 +17,9 @@ PACKET = 4096  # ADC samples
 CHUNK_S = 0.01  # about: that of an array
 SYNC_S = 1700000000
 DIGITISER_NOISE = 20.0  # steps of 8 bits
-N_TAPS = 64  # of the stream's filter
+# Of the stream's filter: 32 ADC samples late, so fgpu's samples are those of the recording.  Chips are not filtered before
+# the recording samples them.  Between its samples their aliases look early or late: 64 taps would move L5 by 0.025 chip.
+N_TAPS = 65
 PASS = 0.85  # of the recording's rate; dsim's interpolation is exact in 0.9 of it
 TIMEOUT_S = 3600
 SIGNALS = ["L1CA", "L5I", "L5Q", "E1B", "E1C"]  # as records number them

@@ -1,5 +1,5 @@
-"""Twelve satellites with Dopplers, Doppler rates, data and secondary codes, followed for a minute: fgpu's records against
-the sky's model."""
+"""Satellites with Dopplers, Doppler rates, data and secondary codes, followed for a minute: fgpu's records against the
+sky's model."""
 import time
 from dataclasses import dataclass
 

@@ -20,7 +20,7 @@ TEXT = """# Qualification of satellites
 
 ```sh
 make qualify-gnss                                # measures, prints, writes this page; needs 16 GB in /tmp
-make qualify-gnss QUALIFY_GNSS_FLAGS=--quick     # three minutes, prints only: shows that it works
+make qualify-gnss QUALIFY_GNSS_FLAGS=--quick     # six minutes, prints only: shows that it works
 ```
 
 Measured on {date} with commit {commit}, device {device}, {cores} cores, in {seconds} s. The exit status says whether every row
@@ -41,6 +41,9 @@ are removed from the sums. Thermal noise of 20 ms alone is 1.6° at 45 dB-Hz, an
 where the record's flag says so. A *cycle slip* is a replica or a phase of 20 ms more than a quarter of a turn from its median.
 Doppler and C/N0 are the fields `doppler` and `cn0`. C/N0 is below {cn0} dB-Hz as the other satellites count as noise. A band of
 6.8 MHz and a replica of BOC(1,1) take more of E1, and a band of 17.9 MHz some of L5.
+
+`ddc_taps` is 65. Chips of the file are not filtered before they are sampled, as a receiver's are. With 65 taps the stream has the
+samples of the file. With 64 or 66 it has samples between, where aliases of the chips move the code of L5 by +0.025 or −0.025 chip.
 
 {followed}
 {times}
