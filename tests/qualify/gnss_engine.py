@@ -17,8 +17,9 @@ PACKET = 4096  # ADC samples
 CHUNK_S = 0.01  # about: that of an array
 SYNC_S = 1700000000
 DIGITISER_NOISE = 20.0  # steps of 8 bits
-# Of the stream's filter: 32 ADC samples late, so fgpu's samples are those of the recording.  Chips are not filtered before
-# the recording samples them.  Between its samples their aliases look early or late: 64 taps would move L5 by 0.025 chip.
+# Of the stream's filter: 32 ADC samples late, so fgpu's samples are those of the recording.  Chips are not filtered
+# before the recording samples them.  Between its samples their aliases look early or late: 64 taps would move L5 by
+# 0.025 chip.
 N_TAPS = 65
 PASS = 0.85  # of the recording's rate; dsim's interpolation is exact in 0.9 of it
 TIMEOUT_S = 3600
@@ -65,8 +66,8 @@ def play(work, band, recording, noise):
         "time": band.clock,
         "digitiser": {"packet_samples": PACKET, "sample_bits": 8, "loop": False,
                       "first_timestamp": FIRST_PACKET * PACKET},
-        "recordings": [{"kind": "ci16", "file": str(recording), "scale": DIGITISER_NOISE / noise, "columns": 2, "column": pol}
-                       for pol in range(2)],
+        "recordings": [{"kind": "ci16", "file": str(recording), "scale": DIGITISER_NOISE / noise, "columns": 2,
+                        "column": pol} for pol in range(2)],
         "antennas": feeds(digitiser_id=0), "send": {"pcap_file": str(work / "in.pcap")}})
 
 

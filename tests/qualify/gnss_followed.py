@@ -51,13 +51,14 @@ def make_sky(band_name, n, work, seed):
     dopplers = np.linspace(-4000, 4000, n) + rng.uniform(-200, 200, n)
     rates = np.linspace(-1, 1, n)
     rng.shuffle(rates)
-    sky = [gnss_sky.Satellite(systems[i % len(systems)], prn, CN0, rng.uniform(0, 0.004), np.clip(dopplers[i], -4000, 4000),
-                              rates[i], memory) for i, prn in enumerate(prns)]
+    sky = [gnss_sky.Satellite(systems[i % len(systems)], prn, CN0, rng.uniform(0, 0.004),
+                              np.clip(dopplers[i], -4000, 4000), rates[i], memory) for i, prn in enumerate(prns)]
     wanted = {part: list(ABSENT[band_name].get(part, [])) for part in PARTS[band_name]}
     for satellite in sky:
         for part in satellite.codes:
             wanted[part].append(satellite.prn)
-    return sky, [{"signal": part, "prns": numbers, "doppler_range": 4500} for part, numbers in wanted.items() if numbers]
+    return sky, [{"signal": part, "prns": numbers, "doppler_range": 4500}
+                 for part, numbers in wanted.items() if numbers]
 
 
 def phases(records, band, satellite, part):

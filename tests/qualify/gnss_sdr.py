@@ -1,7 +1,7 @@
 """gnss-sdr (Debian's package) acquires the satellites that dsim sends: a judge that has never seen our codes.
 
-numpy makes complex samples of dsim's real ones, without delay.  gnss-sdr then runs once for each satellite there is, and
-its acquisition writes what it found.  E1 is left out: gnss-sdr knows the true codes, and dsim would need them.
+numpy makes complex samples of dsim's real ones, without delay.  gnss-sdr then runs once for each satellite there is,
+and its acquisition writes what it found.  E1 is left out: gnss-sdr knows the true codes, and dsim would need them.
 """
 import re
 import shutil
@@ -119,8 +119,8 @@ def acquire(work, system, prn):
         rate=round(band.rate_hz), signal=signal, prn=prn, blocks=blocks, pfa=FALSE_ALARM, doppler_max=DOPPLER_MAX,
         doppler_step=DOPPLER_STEP, n_dwells=N_DWELLS, acquisition="GPS_L5i" if system == "L5" else blocks,
         telemetry=blocks))
-    done = subprocess.run([PROGRAM, "--config_file=gnss-sdr.conf", "--log_dir=."], cwd=work, capture_output=True, text=True,
-                          timeout=TIMEOUT_S, check=False)
+    done = subprocess.run([PROGRAM, "--config_file=gnss-sdr.conf", "--log_dir=."], cwd=work, capture_output=True,
+                          text=True, timeout=TIMEOUT_S, check=False)
     (work / "gnss-sdr.txt").write_text(done.stdout + done.stderr)
     dumps = sorted(work.glob(f"acquired*_sat_{prn}.mat"))
     if not dumps:
@@ -143,7 +143,8 @@ def measure(system, work, seed=1):
     remove(work / "in.pcap")
     found = {prn: acquire(work, system, prn) for prn in prns}
     acquired = {prn: where for prn, where in found.items() if where}
-    lines, dopplers, codes = ["| satellite | Doppler, gnss-sdr minus dsim | code, samples |", "|---|---|---|"], [0.0], [0.0]
+    lines = ["| satellite | Doppler, gnss-sdr minus dsim | code, samples |", "|---|---|---|"]
+    dopplers, codes = [0.0], [0.0]
     for prn, (sample, delay, doppler) in acquired.items():
         if prn not in sky:
             lines.append(f"| {system}-{prn} | **not there** | |")

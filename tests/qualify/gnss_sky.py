@@ -1,7 +1,7 @@
 """A sky of navigation satellites in numpy: its samples in a SigMF file, its phases as functions of time in float64.
 
-Codes come from the model of test_dsim_gnss.py, by other columns of the interface documents than the programs have.  Times
-T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of T - delay.
+Codes come from the model of test_dsim_gnss.py, by other columns of the interface documents than the programs have.
+Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of T - delay.
 """
 import json
 from dataclasses import dataclass, field
@@ -124,8 +124,8 @@ class Source:
 
 def write(path, satellites, rate_hz, seconds, zero_hz, seed):
     """A SigMF recording of complex 16-bit samples of two polarisations, [sample][pol][re, im]: path.sigmf-data and
-    path.sigmf-meta.  Each polarisation has noise of its own, and the same satellites.  'zero_hz' is the sky's frequency at
-    0 Hz.  Returns the path of the data."""
+    path.sigmf-meta.  Each polarisation has noise of its own, and the same satellites.  'zero_hz' is the sky's frequency
+    at 0 Hz.  Returns the path of the data."""
     rng = np.random.default_rng(seed)
     sources = [Source(satellite, rate_hz, zero_hz) for satellite in satellites]
     data = path.with_suffix(".sigmf-data")

@@ -1,4 +1,4 @@
-"""Statements of the F-engine's qualification that need no measurement; those of beams and of satellites, with little data."""
+"""Statements of the F-engine's qualification that need no measurement; those of beams and satellites, with little data."""
 from fractions import Fraction
 from types import SimpleNamespace
 
