@@ -135,6 +135,12 @@ qualify-b: ## measures beams against the acceptance catalogue; writes docs/quali
 	@$(SUBMAKE) all
 	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_b.py $(QUALIFY_B_FLAGS)
 
+QUALIFY_GNSS_FLAGS ?= --output docs/qualification-gnss.md
+qualify-gnss: ## satellites of simulated skies against their model, and by gnss-sdr; writes docs/qualification-gnss.md
+	@scripts/setup check
+	@$(SUBMAKE) all
+	@CBF_BUILD=$(BUILD) .venv/bin/python tests/qualify/qualify_gnss.py $(QUALIFY_GNSS_FLAGS)
+
 check-systemd: ## installs the packages in a container with a real systemd, and runs them (5 minutes)
 	@scripts/check-systemd
 
@@ -146,5 +152,5 @@ gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine wit
 	@scripts/setup check
 	@scripts/gpu pack
 
-.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b
+.PHONY: unit-programs unit-tests check check-unit check-engine check-all coverage fake-verbs fuzz fuzz-targets check-fuzz check-compile qualify-f qualify-b qualify-gnss
 .PHONY: check-systemd check-gpu gpu-pack

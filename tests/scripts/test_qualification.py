@@ -1,9 +1,11 @@
-"""Statements of the F-engine's qualification that need no measurement; that of beams, with little data."""
+"""Statements of the F-engine's qualification that need no measurement; those of beams and satellites, with little data."""
 from fractions import Fraction
 from types import SimpleNamespace
 
 import pytest
 
+import gnss_followed
+import harness
 import qualify_b
 from harness import ROOT
 from phases import evaluation_row
@@ -33,3 +35,20 @@ def test_beams():
     """Every figure is within its limit."""
     bands, others = qualify_b.measure(quick=True)
     assert not unexpected(sum([*bands.values(), *others.values()], []))
+
+
+@pytest.mark.skipif(harness.SANITIZED, reason="6 s of processor time become minutes")
+def test_satellites(tmp_path):
+    """A satellite is followed as the sky's model has it, and another sky is noticed."""
+    seconds = 4
+    sky, records, _ = gnss_followed.observe("L1", seconds, 1, tmp_path)
+    rows, _ = gnss_followed.judge("L1", seconds, sky, records)
+    assert len(rows) == 6 and not unexpected(rows), rows
+    chip_s = 1 / sky[0].code.chip_rate
+    sky[0].delay_s += 0.03 * chip_s
+    rows, _ = gnss_followed.judge("L1", seconds, sky, records)
+    assert [row.what for row in unexpected(rows)] == ["code phase, worst satellite, chips rms"]
+    sky[0].delay_s -= 0.03 * chip_s
+    sky[0].rate_hz_s += 0.5
+    rows, _ = gnss_followed.judge("L1", seconds, sky, records)
+    assert any("cycle slip" in row.what for row in unexpected(rows))

@@ -1,0 +1,151 @@
+"""Qualifies the satellites of fgpu and dsim on simulated skies, prints rows and tables, and writes them as a document.
+Run it with `make qualify-gnss`; the device is CBF_TEST_DEVICE (cpu, cuda), as in the engine tests."""
+import argparse
+import datetime
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gnss_followed
+import gnss_sdr
+import gnss_weak
+from fengine import harness
+from qualify_f import commit, device
+from report import Row, table, unexpected
+
+TEXT = """# Qualification of satellites
+
+```sh
+make qualify-gnss                                # measures, prints, writes this page; needs 16 GB in /tmp
+make qualify-gnss QUALIFY_GNSS_FLAGS=--quick     # six minutes, prints only: shows that it works
+```
+
+Measured on {date} with commit {commit}, device {device}, {cores} cores, in {seconds} s. The exit status says whether
+every row passes. A row that was not run says so, and does not count as a pass.
+
+{rows}
+## How it is measured
+
+**A sky for a minute.** numpy makes complex samples of 16 bits in a SigMF file. The sky has 12 satellites, with {cn0} dB-Hz
+in each part of a signal. Dopplers are within ±4 kHz, Doppler rates within ±1 Hz/s. There are data and secondary codes.
+L1 has 6 of L1CA and 6 of E1B and E1C at 8 MS/s; codes of E1 are random. L5 has 12 of L5I and L5Q at 21 MS/s. Both
+polarisations have the same satellites, each with noise of its own. `dsim` plays the file to a capture of 8 bits. `fgpu`
+replays it. Its records are compared with the model's phases, functions of time in float64, from 1 s after lock to the
+end.
+
+* *Code phase* is the replica's, field `code_phase`.
+* *Carrier phase of 20 ms* is the replica's phase plus the angle of the prompt sum, summed over 20 ms. Users of the
+  records take it, and `gnsscal` does. The model's data and secondary code are removed from the sums. Thermal noise is
+  1.6° in 20 ms at 45 dB-Hz, and 7° in a record of 1 ms. Errors are absolute. Half a turn is free where the record's
+  flag says so.
+* A *cycle slip* is a phase, of the replica or of 20 ms, more than a quarter of a turn from its median.
+* C/N0 is less than {cn0} dB-Hz: other satellites count as noise, the band of E1 is 6.8 MHz wide with a replica of
+  BOC(1,1), and that of L5 is 17.9 MHz wide.
+
+`ddc_taps` is 65. A receiver filters chips before it samples them; the file's chips are not filtered. With 65 taps the
+stream has the samples of the file. With 64 or 66 it has samples between, where aliases of the chips move the code of L5
+by +0.025 or −0.025 chip.
+
+{followed}
+{times}
+
+**30 dB-Hz.** There are {n_weak} satellites of L1CA at 4 MS/s. `fgpu` also searches for {n_absent} that are not in the sky, with
+`acquire_periods: 20` and `acquire_blocks: 50` within ±500 Hz. Satellites take turns, so the order of starts shows which
+search has found them. The errors are those of the first record.
+
+{weak}
+**gnss-sdr.** `dsim` sends its own satellites of {sdr_cn0} dB-Hz, with data, for 0.4 s. numpy makes complex samples of
+the capture. gnss-sdr {version} has its own codes. It searches for PRNs 1 to 32 of L1CA and 1 to 12 of L5I, with 8 code
+periods and steps of 250 Hz. It finds a code one sample late; the table has this sample taken off. A correlation in numpy of
+the same file finds the code where `dsim` has put it.
+
+{sdr}
+**Four antennas.** `scripts/demo_gnss` gives them delays of ±30 µs and compares what `gnsscal` finds:
+
+```
+{array}
+```
+"""
+
+
+def antennas(work):
+    """(row, what demo_gnss prints)"""
+    done = subprocess.run([sys.executable, harness.ROOT / "scripts" / "demo_gnss"], cwd=work, capture_output=True,
+                          text=True, check=False, env=os.environ | {"BUILD": str(harness.BUILD)})
+    what = "differential delays of ±30 us found by gnsscal to 0.1 sample, phases to 2 degrees"
+    return [Row("4 antennas", what, "all", "all" if done.returncode == 0 else "not all", done.returncode == 0)], \
+        (done.stdout + done.stderr).strip()
+
+
+def by_gnss_sdr(work):
+    """(rows, tables)"""
+    rows, tables = [], []
+    for system in gnss_sdr.SYSTEMS:
+        if gnss_sdr.version() is None:
+            rows.append(Row(f"{system} by gnss-sdr", "satellites of dsim that gnss-sdr acquires", "all",
+                            "not run: gnss-sdr is not installed"))
+            continue
+        found, lines = gnss_sdr.measure(system, work)
+        rows += found
+        tables.append(lines)
+    return rows, "\n".join(tables)
+
+
+def timed(title, part, *arguments):
+    """What a part finds in a directory of its own, printed."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="cbf-qualify-") as work:
+        found = part(*arguments, Path(work))
+    print(f"{title}, {time.monotonic() - began:.0f} s", flush=True)
+    for row in found[0]:
+        verdict = {None: "    ", True: "pass", False: "FAIL"}[row.ok]
+        print(f"  {verdict} {row.requirement:17} {row.what}: {row.figure} ({row.criterion})", flush=True)
+    print(f"\n{found[1]}", flush=True)
+    return found
+
+
+def measure(quick):
+    """Rows, and the parts of the document."""
+    seconds, n_satellites = (8, 4) if quick else (60, 12)
+    rows, tables, times = [], [], ["| run | numpy makes the file | dsim | fgpu |", "|---|---|---|---|"]
+    for band in gnss_followed.BANDS:
+        found, lines, took = timed(f"{n_satellites} satellites of {band} for {seconds} s", gnss_followed.measure, band,
+                                   seconds, n_satellites)
+        rows += found
+        tables.append(lines)
+        times.append(f"| {band}, {gnss_followed.BANDS[band].rate_hz / 1e6:.0f} MS/s, {seconds} s | "
+                     + " | ".join(f"{took[step]:.0f} s" for step in ("numpy", "dsim", "fgpu")) + " |")
+    parts = {"followed": "\n".join(tables), "times": "\n".join(times)}
+    for key, title, part in (("weak", "satellites of 30 dB-Hz", gnss_weak.measure), ("sdr", "gnss-sdr", by_gnss_sdr),
+                             ("array", "four antennas", antennas)):
+        found, parts[key] = timed(title, part)
+        rows += found
+    return rows, parts
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="8 s and 4 satellites in place of 60 s and 12")
+    parser.add_argument("--output", type=Path, help="the document to write (none)")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    rows, parts = measure(arguments.quick)
+    seconds, n_failed = round(time.monotonic() - began), len(unexpected(rows))
+    n_left_out = sum("not run" in row.figure for row in rows)
+    print(table({"figure": rows}))
+    print(f"{sum(row.ok is True for row in rows)} figures pass, {n_failed} fail, {n_left_out} not run; {seconds} s on "
+          f"{device()}")
+    if arguments.output:
+        arguments.output.write_text(TEXT.format(
+            rows=table({"figure": rows}), date=datetime.date.today().isoformat(), commit=commit(), device=device(),
+            cores=os.cpu_count(), seconds=seconds, cn0=gnss_followed.CN0, n_weak=gnss_weak.N_SATELLITES,
+            n_absent=gnss_weak.N_ABSENT, sdr_cn0=gnss_sdr.CN0, version=gnss_sdr.version() or "(not installed)",
+            **parts))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
