@@ -10,6 +10,7 @@ from a queue pair or a socket, to queue pairs that have a flow for it and to soc
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -105,6 +106,12 @@ def namespace():
             _call(LIBC.setns, before.fileno(), CLONE_NEWNET)
 
 
+def _is_up(interface):
+    """Whether the kernel passes packets to it: after `ip link set up` of the other end it does so a moment later."""
+    done = subprocess.run(["ip", "-json", "link", "show", "dev", interface], check=True, capture_output=True)
+    return json.loads(done.stdout)[0]["operstate"] == "UP"
+
+
 @contextlib.contextmanager
 def fake_wire(mtu=MTU, limits="", fail="", may_complain=False):
     """The two ends.  'limits' and 'fail' are what README.md says, of both; change an end's env for one.  What programs
@@ -130,5 +137,6 @@ def fake_wire(mtu=MTU, limits="", fail="", may_complain=False):
                 "CBF_FAKE_VERBS_LIMITS": f"poison=1,delay_us=200,{limits}",
                 "CBF_FAKE_VERBS_FAIL": fail,
             }
+        harness.until(lambda: all(_is_up(end.interface) for end in ends), "both ends are up")
         yield ends
         assert may_complain or not any(end.complaints for end in ends), [end.complaints for end in ends]
