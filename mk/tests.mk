@@ -75,6 +75,7 @@ unit-tests: unit-programs $(KERNEL_STAMPS)
 check:
 	@scripts/setup check
 	@scripts/check-layers
+	@scripts/check-words
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 

@@ -1,7 +1,7 @@
 /* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
  * memory to shared memory, a ring of STAGES stages of STEP_SPECTRA rows, and where they are then.
  *
- * Of a row and polarisation a block has M1 pieces, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
+ * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
  * on) one lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1
  * cache; otherwise each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H

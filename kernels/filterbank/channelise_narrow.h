@@ -1,6 +1,6 @@
 /* channelise_narrow - channels of complex samples in two CUDA kernels, with one pass through device memory in between.
  *
- * Of each polarisation, z_j = the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2 and
+ * For each polarisation, z_j = the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2 and
  * k = k1 + M1 k2 (Cooley and Tukey, 1965):
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} -> between [pol][spectrum][k1][j2]
  *   back    for each k1 the transform over j2; of that the n_chan bins in the middle, and steps 2 and 3 of postproc.h

@@ -1,6 +1,6 @@
 /* quantise.h - the last steps of a value on a GPU, for the CUDA kernels: rotation, dither, rounding, packing.
  *
- * What they compute is in postproc.h, steps 2 and 3.  Takes the constant OUT_BITS. */
+ * postproc.h has the mathematics, steps 2 and 3.  Takes the constant OUT_BITS. */
 #ifndef KERNELS_FILTERBANK_QUANTISE_H
 #define KERNELS_FILTERBANK_QUANTISE_H
 

@@ -1,6 +1,7 @@
 /* nics.c - the network cards that the configurations name: there, up, wide enough, and set for streams.
  *
- * What sysfs tells is read below the root; what only the driver tells (ethtool's ioctls) is asked of this machine. */
+ * Properties in sysfs are read below the root.  Properties that only the driver has (ethtool's ioctls) are those of this
+ * machine. */
 #include "tools/doctor/nic.h"
 
 #include "common/base/units.h"

@@ -5,7 +5,7 @@
  * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated
  * on the way, as docs/visibilities.md explains.
  *
- * What is absent (a heap, or a baseline that the X-engine marked) is flagged, has zero for data and no samples. */
+ * Absent data (a heap, or a baseline that the X-engine marked) are flagged, zero, and have no samples. */
 #ifndef TOOLS_VISREC_DUMP_H
 #define TOOLS_VISREC_DUMP_H
 

@@ -1,8 +1,7 @@
 /* nvrtc.h - NVIDIA's run-time compiler: texts of kernels to code for a GPU.
  *
- * What a text can include: "kernels/X.h" and whatever else of kernels/ was embedded (texts.h); "common/device/device.h" is
- * there a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a
- * kernel.
+ * A text can include "kernels/X.h" and all other embedded files of kernels/ (texts.h).  There "common/device/device.h" is
+ * a few lines with the fixed-width integers and 'struct kernel', so that one header serves both variants of a kernel.
  * Nothing comes from the disk.  Options: C++17, every function for the device, FMA contraction as CUDA has it by
  * default, no fast-math; line numbers, for profilers and compute-sanitizer, which change no code. */
 #ifndef COMMON_DEVICE_CUDA_NVRTC_H
