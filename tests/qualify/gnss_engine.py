@@ -17,9 +17,8 @@ PACKET = 4096  # ADC samples
 CHUNK_S = 0.01  # about: that of an array
 SYNC_S = 1700000000
 DIGITISER_NOISE = 20.0  # steps of 8 bits
-# Of the stream's filter: 32 ADC samples late, so fgpu's samples are those of the recording.  Chips are not filtered
-# before the recording samples them.  Between its samples their aliases look early or late: 64 taps would move L5 by
-# 0.025 chip.
+# The stream's filter is 32 ADC samples late, so fgpu's samples are those of the recording.  The recording has
+# unfiltered chips.  Between its samples the chips' aliases look early or late: 64 taps would move L5 by 0.025 chip.
 N_TAPS = 65
 PASS = 0.85  # of the recording's rate; dsim's interpolation is exact in 0.9 of it
 TIMEOUT_S = 3600
