@@ -33,7 +33,7 @@ $(FAKE_VERBS_DIR)/%.so.1:
 fake-verbs: $(FAKE_VERBS)
 VERBS_TESTS := $(addprefix $(BUILD)/tests/check_,fake_verbs source_verbs)
 $(VERBS_TESTS): $(FAKE_VERBS)
-$(VERBS_TESTS): LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
+$(VERBS_TESTS): override LDFLAGS += -Wl,-rpath,'$$ORIGIN/fake_verbs'
 
 # Libraries that are preloaded, or opened in place of the real ones.
 define fake
