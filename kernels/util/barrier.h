@@ -1,9 +1,9 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
  * A barrier opens when the number of threads given to barrier_init() have arrived, and the bytes that they expected
- * have come.  Then the barrier counts anew for the next opening, and so on.  The threads that wait may be others than
- * those that arrive.  A thread that waits gives the number of an opening, 0 for the first.  This must be the last
- * opening or the next one.  Data written before an arrival are visible after the wait.
+ * have come.  Then the barrier counts anew for the next opening, and so on.  A waiting thread need not
+ * arrive.  A waiting thread gives the number of an opening, 0 for the first: the last opening or the next one.  Data
+ * written before an arrival are visible after the wait.
  *
  * Every lane arrives that has read or written the data that the barrier guards.  A single lane of a warp would suffice
  * after a __syncwarp(), but is no faster, and racecheck could not check it. */

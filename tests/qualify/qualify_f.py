@@ -16,7 +16,7 @@ import narrow
 import phases
 import tones
 from plan import Plan
-from report import table, unexpected
+from report import line, table, unexpected
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,8 +63,7 @@ def qualify(title, plan, parts):
         rows += found
         print(f"{title}: {part.__module__}, {time.monotonic() - began:.1f} s", flush=True)
         for row in found:
-            verdict = {None: "    ", True: "pass", False: "FAIL"}[row.ok]
-            print(f"  {verdict} {row.requirement:10} {row.what}: {row.figure} ({row.criterion})", flush=True)
+            print(line(row), flush=True)
     shutil.rmtree(work)
     return rows, plots
 

@@ -14,7 +14,7 @@ import gnss_sdr
 import gnss_weak
 from fengine import harness
 from qualify_f import commit, device
-from report import Row, table, unexpected
+from report import Row, line, table, unexpected
 
 TEXT = """# Qualification of satellites
 
@@ -101,8 +101,7 @@ def timed(title, part, *arguments):
         found = part(*arguments, Path(work))
     print(f"{title}, {time.monotonic() - began:.0f} s", flush=True)
     for row in found[0]:
-        verdict = {None: "    ", True: "pass", False: "FAIL"}[row.ok]
-        print(f"  {verdict} {row.requirement:17} {row.what}: {row.figure} ({row.criterion})", flush=True)
+        print(line(row), flush=True)
     print(f"\n{found[1]}", flush=True)
     return found
 

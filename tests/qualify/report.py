@@ -26,6 +26,12 @@ def verdict(oks):
     return "" if not oks else "pass" if all(oks) else "**FAIL**"
 
 
+def line(row):
+    """A row as text, for a terminal."""
+    mark = {None: "    ", True: "pass", False: "FAIL"}[row.ok]
+    return f"  {mark} {row.requirement:17} {row.what}: {row.figure} ({row.criterion})"
+
+
 def unexpected(rows):
     return [row for row in rows if row.ok is False and not row.known]
 
