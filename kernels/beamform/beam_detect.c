@@ -42,9 +42,9 @@ static void detect(const struct beam_detect_args *a, const struct beamform_sums 
             window = (spectrum - a->first) / a->window_spectra;
         }
         for (int pol = 0; pol < N_POLS; pol++) {
-            float factor = beamform_factor(exponents[pol], factors ? factors[pol] : 1);
-            parts[pol][0] = beam_detect_round((float)sums[pol].re[s] * factor, &clipped[pol]);
-            parts[pol][1] = beam_detect_round((float)sums[pol].im[s] * factor, &clipped[pol]);
+            float scale = beamform_scale(exponents[pol]), factor = factors ? factors[pol] : 1;
+            parts[pol][0] = beam_detect_round((float)sums[pol].re[s] * scale * factor, &clipped[pol]);
+            parts[pol][1] = beam_detect_round((float)sums[pol].im[s] * scale * factor, &clipped[pol]);
         }
         beam_detect_add(a->products, parts[0], parts[1], powers);
         n_clipped += clipped[0] + clipped[1];

@@ -76,23 +76,15 @@ static __device__ __forceinline__ struct span find_span(const struct beam_detect
 }
 
 /* Rounds the lane's 8 spectra of a group.  Returns how many samples of the span were clipped. */
-static __device__ __forceinline__ uint32_t round_samples(const struct span &span, float factor,
+static __device__ __forceinline__ uint32_t round_samples(const struct span &span, const struct slot &slot,
                                                          const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
     float parts[LANE_SPECTRA][2];
     uint32_t n_clipped = 0;
-    bool clipped = false;
 
-#pragma unroll
-    for (int i = 0; i < LANE_SPECTRA; i++)
-#pragma unroll
-        for (int part = 0; part < 2; part++) {
-            const int at = 2 * part + i / 4;
-            parts[i][part] = BEAM_TIMES(total_of(sums[0][i % 4][at], sums[1][i % 4][at]), factor);
-            clipped |= !(fabsf(parts[i][part]) <= BEAM_DETECT_LIMIT);
-        }
-    if (clipped)
-        n_clipped = clip(parts, BEAM_DETECT_LIMIT, ((1u << span.end) - 1) & ~0u << span.begin);
+    make_parts(slot, BEAM_DETECT_STEPS, sums, parts);
+    if (!all_within(parts, BEAM_DETECT_LIMIT))
+        n_clipped = clip(parts, -BEAM_DETECT_LIMIT, BEAM_DETECT_LIMIT, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
         words[i] = __byte_perm(__float_as_uint(BEAM_PLUS(parts[i][0], TO_INTEGER)),
@@ -223,7 +215,7 @@ static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 static __device__ __forceinline__ uint32_t round_group(const struct span &span, uint32_t group,
                                                        const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
-    return round_samples(span, BEAM_TIMES(slot_of(group).factor, BEAM_DETECT_STEPS), sums, words);
+    return round_samples(span, slot_of(group), sums, words);
 }
 
 #if HOLDS

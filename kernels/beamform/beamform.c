@@ -8,11 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-static int8_t quantise(float v, bool *clipped)
+static float clip(float v, float least, float most, float zero, bool *clipped)
 {
-    *clipped = *clipped || !(fabsf(v) <= BEAMFORM_LIMIT);
-    v = v == v ? v : 0;
-    return (int8_t)lrintf(v < -BEAMFORM_LIMIT ? -BEAMFORM_LIMIT : v > BEAMFORM_LIMIT ? BEAMFORM_LIMIT : v);
+    *clipped = *clipped || !(v >= least && v <= most);
+    return v < least ? least : v > most ? most : v == v ? v : zero;
+}
+
+static int8_t round_even(float v, bool *clipped)
+{
+    return (int8_t)lrintf(clip(v, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0, clipped));
+}
+
+/* 'half' is the dither's of beamform_dither(). */
+static int8_t round_dithered(float v, uint32_t half, bool *clipped)
+{
+    v += 128 + (float)(half | 1) / 65536;
+    return (int8_t)((int)clip(v, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, clipped) - 128);
 }
 
 /* Quantises 'n' spectra of a batch from 'first' on.  Returns how many samples were clipped. */
@@ -21,22 +32,18 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
 {
     const struct beam *of = &a->beams[beam];
     float renormalise = a->renormalise ? a->renormalise[batch * a->n_beams + beam] : 1;
-    float factor = beamform_factor(a->exponents[(size_t)chan * a->n_beams + beam], renormalise);
+    float scale = beamform_scale(a->exponents[(size_t)chan * a->n_beams + beam]);
     uint64_t spectrum = a->first_spectrum + batch * a->n_spectra + first;
     int8_t *out = a->out + (((batch * a->n_beams + beam) * a->n_chan + chan) * a->n_spectra + first) * 2;
     uint32_t bits[4] = {0}, n_clipped = 0;
 
     for (size_t s = 0; s < n; s++) {
-        struct beam_complex v = {(float)sums->re[s] * factor, (float)sums->im[s] * factor};
+        float re = (float)sums->re[s] * scale * renormalise, im = (float)sums->im[s] * scale * renormalise;
         bool clipped = false;
         if (of->dither && s % 4 == 0)
             beamform_dither(of->seed, a->chan_offset + chan, (spectrum + s) / 4, bits);
-        if (of->dither) {
-            v.re += philox_dither(bits[s % 4], 0);
-            v.im += philox_dither(bits[s % 4], 1);
-        }
-        out[2 * s] = quantise(v.re, &clipped);
-        out[2 * s + 1] = quantise(v.im, &clipped);
+        out[2 * s] = of->dither ? round_dithered(re, bits[s % 4] & 0xffff, &clipped) : round_even(re, &clipped);
+        out[2 * s + 1] = of->dither ? round_dithered(im, bits[s % 4] >> 16, &clipped) : round_even(im, &clipped);
         n_clipped += clipped;
     }
     return n_clipped;

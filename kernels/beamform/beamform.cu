@@ -6,8 +6,6 @@
 #define FRAGMENT_GROUPS 2 /* of a tile; or of a turn and of the next one */
 #include "kernels/beamform/beamform_tile.h"
 
-#define NO_DITHER 0x80008000u /* prepared */
-
 #if HOLDS
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
@@ -15,72 +13,110 @@
 #define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
 #endif
 
-/* Random bits of both parts as 2^16 (1/2 + dither) each. */
-static __device__ __forceinline__ uint32_t prepare(uint32_t bits)
-{
-    return (bits | 0x00010001u) ^ 0x80008000u;
-}
+#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* no dither lifts a part within it above the limit */
 
-/* philox_dither() of prepared bits: they are the last ones of a number from 128 on, whose steps are 2^-16. */
-static __device__ __forceinline__ float dither_of(uint32_t prepared, int part)
-{
-    return BEAM_PLUS(__uint_as_float(__byte_perm(prepared, 0x4300u, part ? 0x5432 : 0x5410)), -128.5f);
-}
-
-/* The dither of 8 spectra, prepared. */
+/* The dither's bits of 8 spectra, as the last 16 of 128.5 + dither: two parts in a word. */
 static __device__ __forceinline__ void make_dither(const struct beamform_args &args, const struct beam &beam,
-                                                   uint32_t chan, uint64_t four, uint32_t (&prepared)[LANE_SPECTRA])
+                                                   uint32_t chan, uint64_t four, uint32_t (&words)[LANE_SPECTRA])
 {
-#pragma unroll
-    for (int s = 0; s < LANE_SPECTRA; s++)
-        prepared[s] = NO_DITHER;
-    if (!beam.dither)
-        return;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         uint32_t bits[4];
         beamform_dither(beam.seed, args.chan_offset + chan, four + half, bits);
 #pragma unroll
         for (int j = 0; j < 4; j++)
-            prepared[4 * half + j] = prepare(bits[j]);
+            words[4 * half + j] = bits[j] | 0x00010001u;
     }
 }
 
-/* The low bytes of the integers next to two numbers.  A sum with 1.5 * 2^23 has no bits behind the point, and is rounded half to
- * even. */
-static __device__ __forceinline__ uint32_t round_two(const float (&parts)[2])
+/* 128.5 + dither of a part: a number from 128 on, whose last bits are half of the word. */
+static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 {
-    const uint32_t re = __float_as_uint(BEAM_PLUS(parts[0], 12582912.0f));
-    const uint32_t im = __float_as_uint(BEAM_PLUS(parts[1], 12582912.0f));
-
-    return __byte_perm(re, im, 0x0040);
+    return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
 }
 
-/* Quantises and stores 8 spectra of a slot's beam, from 's' of the batch on.  Returns how many samples were clipped. */
-static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
-                                                  const struct slot &slot, uint32_t s, const int (&sums)[2][4][4])
+/* Rounds 8 dithered spectra to the low bytes of the parts. */
+static __device__ __forceinline__ uint32_t round_dithered(float (&parts)[LANE_SPECTRA][2],
+                                                          const uint32_t (&dither)[LANE_SPECTRA])
 {
-    const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + s) / 4;
-    uint32_t prepared[LANE_SPECTRA], words[LANE_SPECTRA / 2], n_clipped = 0;
-    float parts[LANE_SPECTRA][2];
-    bool clipped = false;
+    const bool within = all_within(parts, QUICK_LIMIT);
+    uint32_t n_clipped = 0;
 
-    make_dither(args, slot.parameters, place.chan, four, prepared);
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
 #pragma unroll
-        for (int part = 0; part < 2; part++) {
-            const int at = 2 * part + i / 4;
-            const float sum = total_of(sums[0][i % 4][at], sums[1][i % 4][at]);
-            parts[i][part] = BEAM_PLUS(BEAM_TIMES(sum, slot.factor), dither_of(prepared[i], part));
-            clipped |= !(fabsf(parts[i][part]) <= BEAMFORM_LIMIT);
-        }
-    if (clipped)
-        n_clipped = clip(parts, BEAMFORM_LIMIT, 0xffu);
+        for (int part = 0; part < 2; part++)
+            parts[i][part] = BEAM_PLUS(parts[i][part], dither_of(dither[i], part));
+    if (!within)
+        n_clipped = clip(parts, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, 0xffu);
 #pragma unroll
-    for (int i = 0; i < LANE_SPECTRA / 2; i++)
-        words[i] = __byte_perm(round_two(parts[2 * i]), round_two(parts[2 * i + 1]), 0x5410);
-    *(uint4 *)(args.out + 2 * (slot.row * args.n_spectra + s)) = make_uint4(words[0], words[1], words[2], words[3]);
+    for (int i = 0; i < LANE_SPECTRA; i++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+            parts[i][part] = __fadd_rd(parts[i][part], 12582912.0f - 128.0f);
+    return n_clipped;
+}
+
+/* Rounds 8 spectra without a dither: half to even, since a sum with 1.5 * 2^23 has no bits behind the point. */
+static __device__ __forceinline__ uint32_t round_even(float (&parts)[LANE_SPECTRA][2])
+{
+    uint32_t n_clipped = 0;
+
+    if (!all_within(parts, BEAMFORM_LIMIT))
+        n_clipped = clip(parts, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0.0f, 0xffu);
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA; i++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+            parts[i][part] = BEAM_PLUS(parts[i][part], 12582912.0f);
+    return n_clipped;
+}
+
+/* The low bytes of four numbers. */
+static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float (&b)[2])
+{
+    return __byte_perm(__byte_perm(__float_as_uint(a[0]), __float_as_uint(a[1]), 0x0040),
+                       __byte_perm(__float_as_uint(b[0]), __float_as_uint(b[1]), 0x0040), 0x5410);
+}
+
+/* The lane's 8 spectra of a piece. */
+struct lane {
+    uint64_t four; /* of beamform_dither() */
+    uint32_t first;
+    bool is_inside; /* the batch */
+};
+
+static __device__ __forceinline__ struct lane find_lane(const struct beamform_args &args, const struct place &place,
+                                                        uint32_t piece)
+{
+    struct lane lane;
+
+    lane.first = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+    lane.is_inside = lane.first < args.n_spectra;
+    const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / 4;
+    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* once for all groups */
+    return lane;
+}
+
+/* Quantises and stores the lane's spectra of a slot's beam.  Returns how many samples were clipped. */
+static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
+                                                  const struct slot &slot, const struct lane &lane,
+                                                  const int (&sums)[2][4][4])
+{
+    uint4 *to = (uint4 *)(args.out + slot.offset + 2 * lane.first);
+    float parts[LANE_SPECTRA][2];
+    uint32_t n_clipped;
+
+    make_parts(slot, 1.0f, sums, parts);
+    if (slot.parameters.dither) {
+        uint32_t dither[LANE_SPECTRA];
+        make_dither(args, slot.parameters, place.chan, lane.four, dither);
+        n_clipped = round_dithered(parts, dither);
+    } else {
+        n_clipped = round_even(parts);
+    }
+    *to = make_uint4(pack(parts[0], parts[1]), pack(parts[2], parts[3]), pack(parts[4], parts[5]),
+                     pack(parts[6], parts[7]));
     return n_clipped;
 }
 
@@ -96,15 +132,15 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-/* Finishes a group of the block: 's' is the lane's first spectrum of the batch. */
+/* Finishes a group of the block. */
 static __device__ __forceinline__ void finish_group(const struct beamform_args &args, const struct place &place,
-                                                    uint32_t group, uint32_t s, const int (&sums)[2][4][4])
+                                                    uint32_t group, const struct lane &lane, const int (&sums)[2][4][4])
 {
     const struct slot &slot = shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
     uint32_t n_clipped = 0;
 
-    if (slot.beam != BEAMFORM_NO_BEAM && s < args.n_spectra)
-        n_clipped = finish(args, place, slot, s, sums);
+    if (slot.beam != BEAMFORM_NO_BEAM && lane.is_inside)
+        n_clipped = finish(args, place, slot, lane, sums);
     count_clipped(args, place, slot.beam, n_clipped);
 }
 
@@ -128,7 +164,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     load_slots(args, place);
     copy_groups<1>(args, place, 0, turn);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+        const struct lane lane = find_lane(args, place, piece);
         struct held held;
         hold(args, place, piece, held);
 #pragma unroll 1
@@ -139,7 +175,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
             copy_groups<1>(args, place, group + 1 < n_groups ? group + 1 : 0, (turn + 1) % 2);
             begin_sums(sums);
             sum_held(held, group, turn % 2, sums);
-            finish_group(args, place, group, s, sums);
+            finish_group(args, place, group, lane, sums);
         }
     }
     copies_wait_all();
@@ -154,7 +190,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     load_next(args, place, cursor, v);
     load_slots(args, place);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
-        const uint32_t s = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+        const struct lane lane = find_lane(args, place, piece);
         int sums[BLOCK_GROUPS][2][4][4];
 #pragma unroll
         for (int g = 0; g < BLOCK_GROUPS; g++)
@@ -162,7 +198,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
         sum_antennas(args, place, piece, cursor, v, sums);
 #pragma unroll
         for (int g = 0; g < BLOCK_GROUPS; g++)
-            finish_group(args, place, g, s, sums[g]);
+            finish_group(args, place, g, lane, sums[g]);
     }
 }
 #endif

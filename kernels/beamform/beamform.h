@@ -12,11 +12,11 @@
  * For each part: v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise, then
  *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the number of the
  *      spectrum (philox.h); a whole number stays itself;
- *   2. v is clipped to +-127, and rounded half to even; 0 if it is not a number.
+ *   2. v is clipped to +-127, and rounded: half to even, or half up behind a dither; 0 if it is not a number.
  * A complex sample of which any part was clipped, by however little, counts in 'saturated'.
  *
  * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
- *            precision once, scaled exactly, and rounded again by 'renormalise' and by the dither.
+ *            precision once, scaled exactly, and rounded again by 'renormalise' and by the sum with 128.5 + dither.
  * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out
  *            aligned to 16 bytes.
  * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  Up to 96 antennas,
@@ -32,6 +32,12 @@
 
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
+
+/* A dithered part is v + 128.5 + dither.  These are its limits, and the number for a part that is not a number.  The integer
+ * below it, less 128, is the output. */
+#define BEAMFORM_LEAST 1.5f
+#define BEAMFORM_MOST  255.5f
+#define BEAMFORM_ZERO  128.0f
 
 #define BEAMFORM_NO_BEAM 0xffffffffu /* a slot without a beam */
 
@@ -57,13 +63,14 @@ struct beamform_args {
     uint32_t n_batches;
 };
 
-/* 2^-exponent * renormalise, which is exact.  Times a sum in single precision it is a part before the dither. */
-static inline float beamform_factor(int32_t exponent, float renormalise)
+/* 2^-exponent, or 2^64, by which every sum but 0 is far above the limit. */
+static inline float beamform_scale(int32_t exponent)
 {
-    return BEAM_TIMES(beam_power_of_two(-exponent), renormalise);
+    return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* The dither's bits of spectra 4 i to 4 i + 3 of a channel of the band: philox_dither(bits[s], part). */
+/* The dither's bits of spectra 4 i to 4 i + 3 of a channel of the band.  A half h of bits[s] is the dither of a part:
+ * (h | 1) / 65536 - 1/2.  The lower half is that of the real part. */
 static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, uint32_t bits[4])
 {
     const uint32_t counter[4] = {chan, (uint32_t)four, (uint32_t)(four >> 32), 0};
@@ -85,7 +92,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 
 /* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAMFORM_N_CONSTANTS 8
-#define BEAMFORM_SLOT_BYTES  32 /* in shared memory */
+#define BEAMFORM_SLOT_BYTES  40 /* in shared memory */
 #define BEAMFORM_TILE_GROUPS 2  /* of a block that does not hold its voltages (beamform_held.h) */
 bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);

@@ -50,9 +50,11 @@ struct voltages {
 /* A slot of the block, in its batch. */
 struct slot {
     uint32_t beam; /* or BEAMFORM_NO_BEAM */
-    float factor;  /* of total_of() */
+    float scale;   /* of part_of(): a power of two */
     struct beam parameters;
-    uint64_t row; /* of 'out', [batch][beam][chan] */
+    uint64_t offset; /* of the channel in 'out', in bytes */
+    float renormalise;
+    uint32_t unused;
 };
 
 struct shared {
@@ -103,11 +105,11 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
         slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
         if (slot.beam != BEAMFORM_NO_BEAM) {
             const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
-            slot.factor = beamform_factor(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam],
-                                          args.renormalise ? args.renormalise[heap] : 1.0f) /
-                          (1 << VOLTAGE_SHIFT);
+            slot.scale = beamform_scale(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam]) /
+                         (1 << VOLTAGE_SHIFT);
+            slot.renormalise = args.renormalise ? args.renormalise[heap] : 1.0f;
             slot.parameters = args.beams[slot.beam];
-            slot.row = heap * args.n_chan + place.chan;
+            slot.offset = (heap * args.n_chan + place.chan) * args.n_spectra * 2;
         }
         shared_of_block()->slots[i] = slot;
     }
@@ -244,19 +246,51 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
-static __device__ __forceinline__ float total_of(int high, int low)
+/* (256 high + low) scale, rounded once.  The inner sum of floats is (256 high - 12582912) scale, which is exact. */
+static __device__ __forceinline__ float part_of(int high, int low, float scale)
 {
 #if FLOAT_SUMS
-    return BEAM_PLUS(__uint_as_float((uint32_t)high) * 256.0f - (256.0f + 1.0f) * 12582912.0f,
-                     __uint_as_float((uint32_t)low));
+    const float exact = fmaf(__uint_as_float((uint32_t)high), scale * 256.0f, scale * (-257.0f * 12582912.0f));
+    return fmaf(__uint_as_float((uint32_t)low), scale, exact);
 #else
-    return (float)(((total)high << 8) + low);
+    return BEAM_TIMES((float)(((total)high << 8) + low), scale);
 #endif
 }
 
-/* Clips as beamform.h says.  Returns how many samples of those in 'counted', a bit each, were clipped. */
-static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2], float limit, uint32_t counted)
+/* The lane's 8 spectra of a group, times 'steps', a power of two: [spectrum][re, im]. */
+static __device__ __forceinline__ void make_parts(const struct slot &slot, float steps, const int (&sums)[2][4][4],
+                                                  float (&parts)[LANE_SPECTRA][2])
+{
+    const float scale = slot.scale * steps, renormalise = slot.renormalise;
+
+#pragma unroll
+    for (int i = 0; i < 2 * LANE_SPECTRA; i++) {
+        const int at = i % 2 * 2 + i / 8;
+        parts[i / 2][i % 2] = part_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at], scale);
+    }
+    if (renormalise != 1.0f)
+#pragma unroll
+        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
+            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], renormalise);
+}
+
+/* No part is above the limit, nor is it not a number. */
+static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
+{
+    bool within[4] = {true, true, true, true}; /* four chains of comparisons */
+
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA; i++)
+#pragma unroll
+        for (int part = 0; part < 2; part++)
+            within[i % 4] &= fabsf(parts[i][part]) <= limit;
+    return (within[0] && within[1]) && (within[2] && within[3]);
+}
+
+/* Clips to [least, most]; a part that is not a number becomes 'zero'.  Returns how many samples of those in 'counted', a bit
+ * each, were clipped. */
+static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2], float least, float most, float zero,
+                                                uint32_t counted)
 {
     uint32_t n_clipped = 0;
 
@@ -266,8 +300,8 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
 #pragma unroll
         for (int part = 0; part < 2; part++) {
             const float v = parts[s][part];
-            clipped = clipped || !(fabsf(v) <= limit);
-            parts[s][part] = v == v ? fminf(fmaxf(v, -limit), limit) : 0.0f;
+            clipped = clipped || !(v >= least && v <= most);
+            parts[s][part] = v == v ? fminf(fmaxf(v, least), most) : zero;
         }
         n_clipped += clipped && (counted >> s & 1);
     }

@@ -45,7 +45,7 @@ def dither(config, seed, first_spectrum, n_spectra):
     words = np.stack(fsimmodel.philox([chan, spectrum // 4 & 0xFFFFFFFF, spectrum // 4 >> 32, 0], seed), -1)
     word = np.take_along_axis(words, (spectrum % 4)[..., None] + np.zeros_like(words[..., :1], np.int64), -1)[..., 0]
     halves = np.stack([word & np.uint64(0xFFFF), word >> np.uint64(16)], -1).astype(np.int64) | 1
-    return np.where(halves >= 2**15, halves - 2**16, halves) / 2**16
+    return halves / 2**16 - 0.5
 
 
 def renormalisation(weights, present):

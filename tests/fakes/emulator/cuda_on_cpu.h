@@ -325,6 +325,15 @@ static inline int emulate_to_int(float x)
 
 #define __float2int_rn(x) emulate_to_int(rintf(x))
 
+/* a + b rounded down, where double precision holds the sum. */
+static inline float __fadd_rd(float a, float b)
+{
+    double sum = (double)a + (double)b;
+    float rounded = (float)sum;
+
+    return (double)rounded > sum ? nextafterf(rounded, -INFINITY) : rounded;
+}
+
 static inline void sincospif(float x, float *sine, float *cosine)
 {
     double turn = remainder((double)x, 2);

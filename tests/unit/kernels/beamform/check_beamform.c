@@ -128,7 +128,7 @@ static double dither(const struct work *w, size_t batch, size_t beam, size_t cha
     uint32_t words[4];
 
     philox4x32(counter, key, words);
-    return w->beams[beam].dither ? (double)philox_dither(words[spectrum % 4], part) : 0;
+    return w->beams[beam].dither ? (double)(words[spectrum % 4] >> (16 * part) & 0xffff | 1) / 65536 - 0.5 : 0;
 }
 
 /* What a heap has; counts samples that are clipped for certain, and those that may be. */
