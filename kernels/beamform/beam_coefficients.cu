@@ -3,8 +3,8 @@
  * A block has some beams in BEAM_COEFFICIENTS_WARPS channels, one for each warp.  Lanes 4 i to 4 i + 3 of a warp have one beam
  * and take a step of 16 antennas at a time, as beam_fragments.h deals them.  With many antennas, 2, 4 or 8 such fours have a
  * beam and take steps side by side.
- * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  Steering at the time of a part lies in shared
- * memory, and its coefficients in registers.  All parts are evaluated for the largest coefficient, and then all but the last one
+ * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  Steering of a part and its coefficients lie
+ * in shared memory: in registers they would need more instructions than the cache of instructions holds.  All parts are evaluated for the largest coefficient, and then all but the last one
  * once more, backwards.
  * 'fragments' is not NULL here. */
 #include "kernels/beamform/beam_coefficients.h"
@@ -18,6 +18,7 @@
 struct shared {
     uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
     float amplitudes[N_ENTRIES];
+    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* of each thread alone */
 };
 static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "as beam_coefficients_grid() has it");
 
@@ -43,7 +44,7 @@ static __device__ __forceinline__ struct place find_place(const struct beam_coef
     const uint32_t n_units = beam_coefficients_units(&args), four = threadIdx.x % 32 / 4;
     struct place place;
 
-    place.spread = beam_coefficients_spread(args.n_ants);
+    place.spread = beam_coefficients_spread(&args);
     place.unit = blockIdx.x % n_units;
     place.chan = blockIdx.x / n_units * BEAM_COEFFICIENTS_WARPS + threadIdx.x / 32;
     place.first = four % place.spread;
@@ -59,42 +60,48 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Puts a part's steering into shared memory: zeros without a beam or an antenna. */
+/* Puts a part's steering into shared memory: zeros behind the last antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)
 {
-    const uint32_t n_ants = ROUNDS * place.spread * BEAM_STEP_ANTS; /* of a part */
+    const uint32_t part_steps = ROUNDS * place.spread, first = part * part_steps;
+    const uint32_t n_ants = min(beam_fragments_steps(args.n_ants) - first, part_steps) * BEAM_STEP_ANTS;
+    const uint32_t unit_beams = 8 / place.spread, first_beam = place.unit * unit_beams;
+    const uint32_t n_beams = min(beam_coefficients_n(&args) - first_beam, unit_beams);
     struct shared *shared = shared_of_block();
 
 #pragma unroll 1
-    for (uint32_t k = threadIdx.x; k < N_ENTRIES; k += N_THREADS) {
+    for (uint32_t k = threadIdx.x; k < n_beams * n_ants; k += N_THREADS) {
         const uint32_t in_unit = k / n_ants, ant = k % n_ants, step = ant / BEAM_STEP_ANTS;
-        const uint32_t i = place.unit * (8 / place.spread) + in_unit;
         const uint32_t lane = (in_unit * place.spread + step % place.spread) * 4 + ant % 8 / 2;
         const uint32_t at = (step / place.spread * LANE_ANTS + ant % 16 / 8 * 2 + ant % 2) * 32 + lane;
+        const uint32_t of_all = first * BEAM_STEP_ANTS + ant;
         struct beam_steered steered = {0, 0, 0};
-        if (i < beam_coefficients_n(&args) && part * n_ants + ant < args.n_ants)
+        if (of_all < args.n_ants)
             steered = beam_steer(
-                &args, &beam_coefficients_model(&args, beam_coefficients_beam(&args, i))[part * n_ants + ant]);
+                &args, &beam_coefficients_model(&args, beam_coefficients_beam(&args, first_beam + in_unit))[of_all]);
         shared->phases[at] = steered.phase;
         shared->slopes[at] = steered.slope;
         shared->amplitudes[at] = steered.amplitude;
     }
 }
 
-/* Evaluates a step's coefficients: zeros behind the last antenna. */
-static __device__ __forceinline__ void evaluate(const struct beam_coefficients_args &args, const struct place &place,
-                                                uint32_t step, uint32_t round, struct beam_complex (&out)[LANE_ANTS])
+/* Evaluates a step's coefficients: zeros behind the last antenna.  Returns the larger of 'most' and their parts. */
+static __device__ __forceinline__ float evaluate(const struct beam_coefficients_args &args, const struct place &place,
+                                                 uint32_t step, uint32_t round, float most)
 {
     const uint32_t lane = threadIdx.x % 32;
-    const struct shared *shared = shared_of_block();
+    struct shared *shared = shared_of_block();
 
 #pragma unroll
     for (uint32_t i = 0; i < LANE_ANTS; i++) {
         const uint32_t at = (round * LANE_ANTS + i) * 32 + lane, ant = ant_of(step, i);
         const struct beam_steered steered = {shared->phases[at], shared->slopes[at], shared->amplitudes[at]};
-        out[i] = beam_coefficient(&args, &steered, place.beam, min(ant, args.n_ants - 1), place.chan);
+        const struct beam_complex c = beam_coefficient(&args, &steered, place.beam, min(ant, args.n_ants - 1), place.chan);
+        shared->coefficients[round][i][threadIdx.x] = c;
+        most = fmaxf(most, fmaxf(fabsf(c.re), fabsf(c.im)));
     }
+    return most;
 }
 
 /* The bytes 'byte' of the pairs (a, b) and (c, d). */
@@ -123,7 +130,7 @@ static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS],
 
 /* Scales, rounds and stores a step's coefficients. */
 static __device__ __forceinline__ void store(const struct beam_coefficients_args &args, const struct place &place,
-                                             uint32_t step, float scale, const struct beam_complex (&c)[LANE_ANTS])
+                                             uint32_t step, uint32_t round, float scale)
 {
     const uint32_t slot = args.slot_of[place.beam];
     const uint64_t row = (uint64_t)place.chan * args.n_beams + place.beam;
@@ -134,9 +141,10 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
 
 #pragma unroll
     for (uint32_t i = 0; i < LANE_ANTS; i++) {
+        const struct beam_complex c = shared_of_block()->coefficients[round][i][threadIdx.x];
         const uint32_t ant = ant_of(step, i);
-        re[i] = __float2int_rn(c[i].re * scale);
-        im[i] = __float2int_rn(c[i].im * scale);
+        re[i] = __float2int_rn(c.re * scale);
+        im[i] = __float2int_rn(c.im * scale);
         if (ant < args.n_ants)
             ((short2 *)args.coefficients)[row * args.n_ants + ant] = make_short2((short)re[i], (short)im[i]);
     }
@@ -152,13 +160,12 @@ static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
     return most;
 }
 
-extern "C" __global__ void __launch_bounds__(N_THREADS, 2) beam_coefficients(const struct beam_coefficients_args args)
+extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(const struct beam_coefficients_args args)
 {
     const struct place place = find_place(args);
     const uint32_t n_steps = beam_fragments_steps(args.n_ants), part_steps = ROUNDS * place.spread;
     const uint32_t n_parts = (n_steps + part_steps - 1) / part_steps;
     const bool is_there = place.has_beam && place.chan < args.n_chan;
-    struct beam_complex c[ROUNDS][LANE_ANTS];
     float most = 0, scale = 0;
 
     for (uint32_t turn = 0; turn < 2 * n_parts - 1; turn++) {
@@ -167,23 +174,19 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 2) beam_coefficients(con
         __syncthreads(); /* All have evaluated the part before. */
         load_part(args, place, part);
         __syncthreads();
-#pragma unroll
+#pragma unroll 1
         for (uint32_t round = 0; round < ROUNDS; round++)
-            if (is_there && first + round * place.spread < n_steps) {
-                evaluate(args, place, first + round * place.spread, round, c[round]);
-#pragma unroll
-                for (uint32_t i = 0; i < LANE_ANTS; i++)
-                    most = fmaxf(most, fmaxf(fabsf(c[round][i].re), fabsf(c[round][i].im)));
-            }
+            if (is_there && first + round * place.spread < n_steps)
+                most = evaluate(args, place, first + round * place.spread, round, most);
         if (turn == n_parts - 1) {
             const int32_t exponent = beam_exponent(largest(most, 4 * place.spread));
             scale = beam_power_of_two(exponent);
             if (is_there && threadIdx.x % (4 * place.spread) == 0)
                 args.exponents[(uint64_t)place.chan * args.n_beams + place.beam] = exponent;
         }
-#pragma unroll
+#pragma unroll 1
         for (uint32_t round = 0; round < ROUNDS; round++)
             if (turn >= n_parts - 1 && is_there && first + round * place.spread < n_steps)
-                store(args, place, first + round * place.spread, scale, c[round]);
+                store(args, place, first + round * place.spread, round, scale);
     }
 }

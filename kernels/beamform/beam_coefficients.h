@@ -155,21 +155,24 @@ extern const struct kernel beam_coefficients_kernel;
 
 /* For the CUDA variant: the shape of a launch. */
 #define BEAM_COEFFICIENTS_WARPS        8 /* of a block: channels */
-#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of antennas whose coefficients a lane holds */
-#define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * 20)
+#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of antennas of a part, for each lane */
+#define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * (20 + 8 * BEAM_COEFFICIENTS_WARPS))
 
 /* Steps of antennas that a warp takes side by side, for each of 8 / spread beams: 1, 2, 4 or 8. */
-static inline uint32_t beam_coefficients_spread(uint32_t n_ants)
+static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_args *args)
 {
-    uint32_t n_rounds = (beam_fragments_steps(n_ants) + BEAM_COEFFICIENTS_ROUNDS - 1) / BEAM_COEFFICIENTS_ROUNDS;
+    uint32_t n_steps = beam_fragments_steps(args->n_ants),
+             spread = n_steps > 1 && beam_coefficients_n(args) <= 4 ? 2 : 1;
 
-    return n_rounds <= 1 ? 1 : n_rounds <= 2 ? 2 : n_rounds <= 4 ? 4 : 8;
+    while (spread < 8 && spread * BEAM_COEFFICIENTS_ROUNDS < n_steps)
+        spread *= 2;
+    return spread;
 }
 
 /* How many times 8 / spread beams there are. */
 static inline uint32_t beam_coefficients_units(const struct beam_coefficients_args *args)
 {
-    uint32_t unit_beams = 8 / beam_coefficients_spread(args->n_ants);
+    uint32_t unit_beams = 8 / beam_coefficients_spread(args);
 
     return (beam_coefficients_n(args) + unit_beams - 1) / unit_beams;
 }

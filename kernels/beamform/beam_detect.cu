@@ -265,9 +265,7 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
     struct voltages v;
     struct cursor cursor;
 
-    begin_piece(args.form, place, 0, cursor);
-    load_next(args.form, place, cursor, v);
-    load_slots(args.form, place);
+    begin_block(args.form, place, cursor, v);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
         const struct span span = find_span(args, place.batch, begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA);
         int sums[TILE_GROUPS][2][4][4];

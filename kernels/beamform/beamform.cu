@@ -186,9 +186,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     struct voltages v;
     struct cursor cursor;
 
-    begin_piece(args, place, 0, cursor);
-    load_next(args, place, cursor, v);
-    load_slots(args, place);
+    begin_block(args, place, cursor, v);
     for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
         const struct lane lane = find_lane(args, place, piece);
         int sums[BLOCK_GROUPS][2][4][4];

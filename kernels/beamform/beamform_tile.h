@@ -105,8 +105,8 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
         slot.beam = at < args.n_slots ? args.slots[at] : BEAMFORM_NO_BEAM;
         if (slot.beam != BEAMFORM_NO_BEAM) {
             const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
-            slot.scale = beamform_scale(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam]) /
-                         (1 << VOLTAGE_SHIFT);
+            slot.scale =
+                beamform_scale(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam]) / (1 << VOLTAGE_SHIFT);
             slot.renormalise = args.renormalise ? args.renormalise[heap] : 1.0f;
             slot.parameters = args.beams[slot.beam];
             slot.offset = (heap * args.n_chan + place.chan) * args.n_spectra * 2;
@@ -180,8 +180,8 @@ static __device__ __forceinline__ void load_next(const struct beamform_args &arg
         begin_piece(args, place, cursor.piece + 1, cursor);
 }
 
-/* Puts the fragments of steps [first, first + n) into shared memory. */
-static __device__ __forceinline__ void load_fragments(const struct beamform_args &args, const struct place &place,
+/* Starts to copy the fragments of steps [first, first + n) into shared memory. */
+static __device__ __forceinline__ void copy_fragments(const struct beamform_args &args, const struct place &place,
                                                       uint32_t first, uint32_t n)
 {
     const int8_t *of_chan = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, N_ANTS);
@@ -194,7 +194,16 @@ static __device__ __forceinline__ void load_fragments(const struct beamform_args
         for (uint32_t i = threadIdx.x; i < n * 64; i += N_THREADS)
             copy_async(to + i, from + first * BEAM_STEP_BYTES + i * 16);
     }
-    copies_wait_all();
+}
+
+/* Begins the block: loads the first voltages, and starts to copy the first fragments. */
+static __device__ __forceinline__ void begin_block(const struct beamform_args &args, const struct place &place,
+                                                   struct cursor &cursor, struct voltages &v)
+{
+    copy_fragments(args, place, 0, min((uint32_t)N_STEPS, (uint32_t)BLOCK_STEPS));
+    begin_piece(args, place, 0, cursor);
+    load_next(args, place, cursor, v);
+    load_slots(args, place);
 }
 
 /* The second operands [group][j] of a step: words of the group's polarisation. */
@@ -319,9 +328,13 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
 
     for (uint32_t first = 0; first < N_STEPS; first += BLOCK_STEPS) {
         const uint32_t n = min(N_STEPS - first, (uint32_t)BLOCK_STEPS);
-        if (piece == 0 || N_STEPS > BLOCK_STEPS) {
+        const bool is_begun = piece == 0 && first == 0; /* by begin_block() */
+        if (N_STEPS > BLOCK_STEPS && !is_begun) {
             __syncthreads();
-            load_fragments(args, place, first, n);
+            copy_fragments(args, place, first, n);
+        }
+        if (N_STEPS > BLOCK_STEPS || is_begun) {
+            copies_wait_all();
             __syncthreads();
         }
 #pragma unroll

@@ -128,7 +128,8 @@ static double dither(const struct work *w, size_t batch, size_t beam, size_t cha
     uint32_t words[4];
 
     philox4x32(counter, key, words);
-    return w->beams[beam].dither ? (double)(words[spectrum % 4] >> (16 * part) & 0xffff | 1) / 65536 - 0.5 : 0;
+    uint32_t half = (words[spectrum % 4] >> (16 * part) & 0xffff) | 1;
+    return w->beams[beam].dither ? half / 65536.0 - 0.5 : 0;
 }
 
 /* What a heap has; counts samples that are clipped for certain, and those that may be. */
