@@ -131,6 +131,13 @@ const char *device_model(const struct device *device)
     return device->model;
 }
 
+bool device_has_wgmma(const struct device *device)
+{
+    const char *model = device_model(device);
+
+    return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
+}
+
 size_t device_n_threads(const struct device *device)
 {
     return device->n_threads;

@@ -101,6 +101,9 @@ unsigned device_multiprocessors(const struct device *device);
 const char *device_cache_directory(const struct device *device);
 /* Text of the properties that decide the speed of kernels: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);
+
+/* Whether kernels may use PTX's wgmma: compute capability 9.0. */
+bool device_has_wgmma(const struct device *device);
 /* Threads of this host that the kernels of one stream run on, its own included; 0 of a GPU. */
 size_t device_n_threads(const struct device *device);
 

@@ -3,9 +3,9 @@
  * A block has some beams in BEAM_COEFFICIENTS_WARPS channels, one for each warp.  Lanes 4 i to 4 i + 3 of a warp have one beam
  * and take a step of 16 antennas at a time, as beam_fragments.h deals them.  With many antennas, 2, 4 or 8 such fours have a
  * beam and take steps side by side.
- * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  Steering of a part and its coefficients lie
- * in shared memory: in registers they would need more instructions than the cache of instructions holds.  All parts are evaluated for the largest coefficient, and then all but the last one
- * once more, backwards.
+ * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  The steering of a part and its
+ * coefficients lie in shared memory.  Coefficients in registers need an unrolled loop, whose instructions do not fit their
+ * cache.  All parts are evaluated for the largest coefficient, and then all but the last one once more, backwards.
  * 'fragments' is not NULL here. */
 #include "kernels/beamform/beam_coefficients.h"
 

@@ -100,14 +100,19 @@ const struct kernel beam_detect_kernel = {
 
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
 {
-    beamform_constants(&args->form, constants);
+    struct beamform_args form = args->form;
+
+    form.wgmma = 0;
+    beamform_constants(&form, constants);
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
 /* Where voltages are held, shared memory has a pair of groups for each turn. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
-    struct kernel_grid grid = beamform_grid(&args->form);
+    struct beamform_args form = args->form;
+    form.wgmma = 0;
+    struct kernel_grid grid = beamform_grid(&form);
 
     if (beamform_holds(&args->form))
         grid.shared_bytes += BEAMFORM_TILE_GROUPS * (uint32_t)beam_fragments_group_bytes(args->form.n_ants);

@@ -98,6 +98,12 @@ const struct kernel beamform_kernel = {
 #define HELD_STEPS  6   /* whose voltages fit a warp's registers */
 #define HELD_GROUPS 32  /* of a block that holds them, at most: slots are in shared memory */
 
+/* Of beamform_whole.h. */
+#define WHOLE_WARPS   8
+#define WHOLE_SPECTRA 256 /* in shared memory */
+#define WHOLE_BYTES   4   /* of an antenna and spectrum */
+#define WHOLE_GROUPS  5   /* at least: fewer leave warps without a group */
+
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
     uint32_t next[N_POLS] = {0, 0}, n = 0;
@@ -122,6 +128,12 @@ uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *sl
 static uint32_t n_groups(const struct beamform_args *args)
 {
     return args->n_slots / BEAM_GROUP_BEAMS;
+}
+
+/* The variant on wgmma. */
+static bool is_whole(const struct beamform_args *args)
+{
+    return args->wgmma && n_groups(args) >= WHOLE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
 }
 
 bool beamform_holds(const struct beamform_args *args)
@@ -156,12 +168,13 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
     const struct kernel_constant all[BEAMFORM_N_CONSTANTS] = {
         {"SAMPLE_BYTES", voltage_bytes(args->format)},
         {"FLIP", voltage_zero(args->format)},
-        {"N_WARPS", N_WARPS},
+        {"N_WARPS", is_whole(args) ? WHOLE_WARPS : N_WARPS},
         {"BLOCK_GROUPS", block_groups(args)},
         {"BLOCK_STEPS", block_steps(args)},
         {"N_TILES", n_tiles(args)},
         {"N_ANTS", args->n_ants},
         {"WIDE", args->n_ants > NARROW_ANTS},
+        {"WHOLE", is_whole(args)},
     };
 
     memcpy(constants, all, sizeof(all));
@@ -169,8 +182,17 @@ void beamform_constants(const struct beamform_args *args, struct kernel_constant
 
 struct kernel_grid beamform_grid(const struct beamform_args *args)
 {
-    return (struct kernel_grid){.blocks = {args->n_chan * args->n_batches * n_tiles(args), 1, 1},
+    uint32_t slots_bytes = block_groups(args) * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES;
+    uint32_t n_blocks = args->n_chan * args->n_batches * n_tiles(args);
+    uint32_t n_ants = beam_fragments_steps(args->n_ants) * BEAM_STEP_ANTS;
+
+    if (is_whole(args))
+        return (struct kernel_grid){
+            .blocks = {n_blocks * ((args->n_spectra + WHOLE_SPECTRA - 1) / WHOLE_SPECTRA), 1, 1},
+            .threads = 32 * WHOLE_WARPS,
+            .shared_bytes = WHOLE_SPECTRA * WHOLE_BYTES * n_ants + slots_bytes};
+    return (struct kernel_grid){.blocks = {n_blocks, 1, 1},
                                 .threads = 32 * N_WARPS,
-                                .shared_bytes = BEAMFORM_TILE_GROUPS * block_steps(args) * BEAM_STEP_BYTES +
-                                                block_groups(args) * BEAM_GROUP_BEAMS * BEAMFORM_SLOT_BYTES};
+                                .shared_bytes =
+                                    BEAMFORM_TILE_GROUPS * block_steps(args) * BEAM_STEP_BYTES + slots_bytes};
 }

@@ -1,12 +1,15 @@
-/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h.  A lane stores
- * the 8 spectra that it has of a beam by one store of 16 bytes.
+/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h or
+ * beamform_whole.h.  A lane stores the 8 spectra that it has of a beam by one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
- * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits). */
+ * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (the sums of beamform_whole.h). */
 #define FRAGMENT_GROUPS 2 /* of a tile; or of a turn and of the next one */
 #include "kernels/beamform/beamform_tile.h"
 
-#if HOLDS
+#if WHOLE
+#include "kernels/beamform/beamform_whole.h"
+#define BLOCKS_PER_SM 2
+#elif HOLDS
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
@@ -36,17 +39,17 @@ static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 }
 
 /* Rounds 8 dithered spectra to the low bytes of the parts. */
-static __device__ __forceinline__ uint32_t round_dithered(float (&parts)[LANE_SPECTRA][2],
+static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
                                                           const uint32_t (&dither)[LANE_SPECTRA])
 {
-    const bool within = all_within(parts, QUICK_LIMIT);
+    const bool within = all_within(parts, QUICK_LIMIT * slot.inverse);
     uint32_t n_clipped = 0;
 
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
 #pragma unroll
         for (int part = 0; part < 2; part++)
-            parts[i][part] = BEAM_PLUS(parts[i][part], dither_of(dither[i], part));
+            parts[i][part] = fmaf(parts[i][part], slot.scale, dither_of(dither[i], part));
     if (!within)
         n_clipped = clip(parts, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, 0xffu);
 #pragma unroll
@@ -58,17 +61,18 @@ static __device__ __forceinline__ uint32_t round_dithered(float (&parts)[LANE_SP
 }
 
 /* Rounds 8 spectra without a dither: half to even, since a sum with 1.5 * 2^23 has no bits behind the point. */
-static __device__ __forceinline__ uint32_t round_even(float (&parts)[LANE_SPECTRA][2])
+static __device__ __forceinline__ uint32_t round_even(const struct slot &slot, float (&parts)[LANE_SPECTRA][2])
 {
+    const float limit = BEAMFORM_LIMIT * slot.inverse;
     uint32_t n_clipped = 0;
 
-    if (!all_within(parts, BEAMFORM_LIMIT))
-        n_clipped = clip(parts, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0.0f, 0xffu);
+    if (!all_within(parts, limit))
+        n_clipped = clip(parts, -limit, limit, 0.0f, 0xffu);
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
 #pragma unroll
         for (int part = 0; part < 2; part++)
-            parts[i][part] = BEAM_PLUS(parts[i][part], 12582912.0f);
+            parts[i][part] = fmaf(parts[i][part], slot.scale, 12582912.0f);
     return n_clipped;
 }
 
@@ -91,7 +95,7 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
 {
     struct lane lane;
 
-    lane.first = begin_of(piece) + threadIdx.x % 4 * LANE_SPECTRA;
+    lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
     const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / 4;
     lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* once for all groups */
@@ -107,13 +111,13 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     float parts[LANE_SPECTRA][2];
     uint32_t n_clipped;
 
-    make_parts(slot, 1.0f, sums, parts);
+    make_parts(slot, sums, parts);
     if (slot.parameters.dither) {
         uint32_t dither[LANE_SPECTRA];
         make_dither(args, slot.parameters, place.chan, lane.four, dither);
-        n_clipped = round_dithered(parts, dither);
+        n_clipped = round_dithered(slot, parts, dither);
     } else {
-        n_clipped = round_even(parts);
+        n_clipped = round_even(slot, parts);
     }
     *to = make_uint4(pack(parts[0], parts[1]), pack(parts[2], parts[3]), pack(parts[4], parts[5]),
                      pack(parts[6], parts[7]));
@@ -132,19 +136,63 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-/* Finishes a group of the block. */
-static __device__ __forceinline__ void finish_group(const struct beamform_args &args, const struct place &place,
-                                                    uint32_t group, const struct lane &lane, const int (&sums)[2][4][4])
+/* Finishes a group of the block.  Returns how many samples the lane has clipped. */
+static __device__ __forceinline__ uint32_t finish_group(const struct beamform_args &args, const struct place &place,
+                                                        const struct slot &slot, const struct lane &lane,
+                                                        const int (&sums)[2][4][4])
 {
-    const struct slot &slot = shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
-    uint32_t n_clipped = 0;
+    return slot.beam != BEAMFORM_NO_BEAM && lane.is_inside ? finish(args, place, slot, lane, sums) : 0;
+}
 
-    if (slot.beam != BEAMFORM_NO_BEAM && lane.is_inside)
-        n_clipped = finish(args, place, slot, lane, sums);
+/* The lane's slot of a group of the block. */
+static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
+{
+    return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
+}
+
+#if WHOLE
+/* Makes the beams of a group, or none if 'is_there' is false: the warps of a warpgroup take each piece together.  'pol' is the
+ * same for all lanes, and the compiler knows it. */
+static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
+                                                  uint32_t pol, uint32_t group, bool is_there)
+{
+    const shared_address columns = opaque_address(shared_address_of(shared_of_block()->columns[0][0]));
+    const struct slot slot = slot_of(group);
+    const bool has_beam = is_there && slot.beam != BEAMFORM_NO_BEAM;
+    struct lane lane = find_lane(args, place, 0);
+    uint32_t n_clipped = 0;
+    struct rows rows;
+
+    load_rows(args, place, group, rows);
+#pragma unroll 1
+    for (uint32_t piece = 0; piece < place.n_pieces; piece++) {
+        int sums[2][4][4];
+        sum_columns(rows, columns + (pol * WHOLE_PIECES + piece) * (N_STEPS * WHOLE_STEP_BYTES), sums);
+        if (has_beam && lane.first < args.n_spectra)
+            n_clipped += finish(args, place, slot, lane, sums);
+        lane.first += WARP_SPECTRA;
+        lane.four += WARP_SPECTRA / 4;
+    }
     count_clipped(args, place, slot.beam, n_clipped);
 }
 
-#if HOLDS
+static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
+{
+    load_slots(args, place);
+    load_columns(args, place);
+    fence_proxy_async();
+    __syncthreads();
+
+    const struct turns turns = count_turns(args, place);
+#pragma unroll 1
+    for (uint32_t turn = threadIdx.x / (32 * WARPGROUP_WARPS); turn < turns.n[0] + turns.n[1]; turn += N_WARPGROUPS) {
+        const uint32_t pol = __any_sync(0xffffffffu, turn >= turns.n[0]);
+        const uint32_t i = (turn - (pol ? turns.n[0] : 0)) * WARPGROUP_WARPS + threadIdx.x / 32 % WARPGROUP_WARPS;
+        const bool is_there = i < turns.n_groups[pol];
+        form_group(args, place, pol, is_there ? group_of(turns, pol, i) : 0, is_there);
+    }
+}
+#elif HOLDS
 /* Sums all antennas for a group of the block, whose fragments are in place 'at' of shared memory. */
 static __device__ __forceinline__ void sum_held(const struct held &held, uint32_t group, uint32_t at,
                                                 int (&sums)[2][4][4])
@@ -175,7 +223,8 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
             copy_groups<1>(args, place, group + 1 < n_groups ? group + 1 : 0, (turn + 1) % 2);
             begin_sums(sums);
             sum_held(held, group, turn % 2, sums);
-            finish_group(args, place, group, lane, sums);
+            const uint32_t n_clipped = finish_group(args, place, slot_of(group), lane, sums);
+            count_clipped(args, place, slot_of(group).beam, n_clipped);
         }
     }
     copies_wait_all();
@@ -195,8 +244,10 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
             begin_sums(sums[g]);
         sum_antennas(args, place, piece, cursor, v, sums);
 #pragma unroll
-        for (int g = 0; g < BLOCK_GROUPS; g++)
-            finish_group(args, place, g, lane, sums[g]);
+        for (int g = 0; g < BLOCK_GROUPS; g++) {
+            const uint32_t n_clipped = finish_group(args, place, slot_of(g), lane, sums[g]);
+            count_clipped(args, place, slot_of(g).beam, n_clipped);
+        }
     }
 }
 #endif

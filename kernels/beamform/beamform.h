@@ -19,8 +19,8 @@
  *            precision once, scaled exactly, and rounded again by 'renormalise' and by the sum with 128.5 + dither.
  * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out
  *            aligned to 16 bytes.
- * Bound by:  CUDA: memory, for few beams: voltages are read once for each 16 beams of both polarisations.  Up to 96 antennas,
- *            they are read once for 256 beams: instructions, of which most round and store the beams.  The twin: 8 integer
+ * Bound by:  CUDA: memory, for up to 16 beams: voltages are read once for each 16 beams of both polarisations.  Up to 96
+ *            antennas, they are read once for 256 beams: the instructions that make the dither and round.  The twin: 8 integer
  *            multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
@@ -61,6 +61,7 @@ struct beamform_args {
     uint32_t chan_offset; /* in the band, of channel 0 */
     uint32_t first_batch;
     uint32_t n_batches;
+    uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
 };
 
 /* 2^-exponent, or 2^64, by which every sum but 0 is far above the limit. */
@@ -91,7 +92,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 }
 
 /* Constants that the CUDA variant is compiled with, and the grid of a launch. */
-#define BEAMFORM_N_CONSTANTS 8
+#define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* in shared memory */
 #define BEAMFORM_TILE_GROUPS 2  /* of a block that does not hold its voltages (beamform_held.h) */
 bool beamform_holds(const struct beamform_args *args);

@@ -34,7 +34,11 @@
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
-#define HOLDS         (BLOCK_GROUPS > TILE_GROUPS) /* voltages: beamform_held.h */
+#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* voltages: beamform_held.h */
+
+#define PART_SPECTRA     256u /* of a batch, in the shared memory of a block (beamform_whole.h) */
+#define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
+#define WHOLE_STEP_BYTES 1024 /* of a piece and polarisation */
 
 #if WIDE
 typedef int64_t total;
@@ -50,15 +54,19 @@ struct voltages {
 /* A slot of the block, in its batch. */
 struct slot {
     uint32_t beam; /* or BEAMFORM_NO_BEAM */
-    float scale;   /* of part_of(): a power of two */
+    float scale;   /* of sums: a power of two */
     struct beam parameters;
     uint64_t offset; /* of the channel in 'out', in bytes */
     float renormalise;
-    uint32_t unused;
+    float inverse; /* 1 / scale */
 };
 
 struct shared {
+#if WHOLE
+    uint8_t columns[2][WHOLE_PIECES][N_STEPS * WHOLE_STEP_BYTES]; /* [pol][piece] of beamform_whole.h */
+#else
     uint4 fragments[FRAGMENT_GROUPS][BLOCK_STEPS][2][32]; /* [group][step][high, low][lane] */
+#endif
     struct slot slots[BLOCK_SLOTS];
 };
 static_assert(sizeof(struct slot) == BEAMFORM_SLOT_BYTES, "as beamform_grid() has it");
@@ -74,18 +82,22 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
 struct place {
     uint32_t group; /* the first one of the block */
     uint32_t chan, batch;
+    uint32_t first; /* spectrum of the batch */
     uint32_t n_pieces;
 };
 
 static __device__ __forceinline__ struct place find_place(const struct beamform_args &args)
 {
-    const uint32_t run = blockIdx.x / N_TILES, chan = run / args.n_batches;
+    const uint32_t n_parts = (args.n_spectra + PART_SPECTRA - 1) / PART_SPECTRA, run = blockIdx.x / N_TILES;
+    const uint32_t part = WHOLE ? run % n_parts : 0, row = WHOLE ? run / n_parts : run, chan = row / args.n_batches;
     struct place place;
 
     place.group = blockIdx.x % N_TILES * BLOCK_GROUPS;
     place.chan = chan;
-    place.batch = args.first_batch + run - chan * args.n_batches;
-    place.n_pieces = (args.n_spectra + PIECE_SPECTRA - 1) / PIECE_SPECTRA;
+    place.batch = args.first_batch + row - chan * args.n_batches;
+    place.first = part * PART_SPECTRA;
+    place.n_pieces = WHOLE ? (min(args.n_spectra - place.first, PART_SPECTRA) + WARP_SPECTRA - 1) / WARP_SPECTRA
+                           : (args.n_spectra + PIECE_SPECTRA - 1) / PIECE_SPECTRA;
     return place;
 }
 
@@ -107,6 +119,7 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
             const uint64_t heap = (uint64_t)place.batch * args.n_beams + slot.beam;
             slot.scale =
                 beamform_scale(args.exponents[(uint64_t)place.chan * args.n_beams + slot.beam]) / (1 << VOLTAGE_SHIFT);
+            slot.inverse = 1.0f / slot.scale;
             slot.renormalise = args.renormalise ? args.renormalise[heap] : 1.0f;
             slot.parameters = args.beams[slot.beam];
             slot.offset = (heap * args.n_chan + place.chan) * args.n_spectra * 2;
@@ -115,6 +128,7 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
     }
 }
 
+#if !WHOLE
 /* Where the warp's next voltages are. */
 struct cursor {
     const uint8_t *in;    /* the step's first antenna */
@@ -243,9 +257,11 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
         }
 }
 
+#endif
+
 /* Sums begin with these bits.  Up to 127 antennas a slice's sum is below 2^22: the sum is then the last bits of a float
  * from 2^23 to 2^24, and needs no conversion. */
-#define FLOAT_SUMS (N_ANTS * 2 * 128 * 128 < 1 << 22)
+#define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
 
 static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
@@ -255,32 +271,29 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* (256 high + low) scale, rounded once.  The inner sum of floats is (256 high - 12582912) scale, which is exact. */
-static __device__ __forceinline__ float part_of(int high, int low, float scale)
+/* 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
+static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
-    const float exact = fmaf(__uint_as_float((uint32_t)high), scale * 256.0f, scale * (-257.0f * 12582912.0f));
-    return fmaf(__uint_as_float((uint32_t)low), scale, exact);
+    return BEAM_PLUS(fmaf(__uint_as_float((uint32_t)high), 256.0f, -257.0f * 12582912.0f), __uint_as_float((uint32_t)low));
 #else
-    return BEAM_TIMES((float)(((total)high << 8) + low), scale);
+    return (float)(((total)high << 8) + low);
 #endif
 }
 
-/* The lane's 8 spectra of a group, times 'steps', a power of two: [spectrum][re, im]. */
-static __device__ __forceinline__ void make_parts(const struct slot &slot, float steps, const int (&sums)[2][4][4],
+/* The lane's 8 spectra of a group, before they are scaled: [spectrum][re, im]. */
+static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
                                                   float (&parts)[LANE_SPECTRA][2])
 {
-    const float scale = slot.scale * steps, renormalise = slot.renormalise;
-
 #pragma unroll
     for (int i = 0; i < 2 * LANE_SPECTRA; i++) {
         const int at = i % 2 * 2 + i / 8;
-        parts[i / 2][i % 2] = part_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at], scale);
+        parts[i / 2][i % 2] = total_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at]);
     }
-    if (renormalise != 1.0f)
+    if (slot.renormalise != 1.0f)
 #pragma unroll
         for (int i = 0; i < 2 * LANE_SPECTRA; i++)
-            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], renormalise);
+            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
 /* No part is above the limit, nor is it not a number. */
@@ -317,8 +330,9 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
     return n_clipped;
 }
 
-/* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with those of
- * the next piece. */
+#if !WHOLE
+/* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with
+ * those of the next piece. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[TILE_GROUPS][2][4][4])
@@ -354,5 +368,6 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         }
     }
 }
+#endif
 
 #endif

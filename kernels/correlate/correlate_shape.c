@@ -221,13 +221,6 @@ void correlate_shape_format(const struct correlate_shape *shape, char *text, siz
 
 /* ---- Making and launching ---------------------------------------------------------------------------------------- */
 
-bool correlate_has_wgmma(const struct device *device)
-{
-    const char *model = device_model(device);
-
-    return strstr(model, "compute capability 9.0") != NULL || strcmp(model, "emulated") == 0;
-}
-
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device)
 {
     const struct correlate_shape wgmma = {.wgmma = true};
@@ -235,7 +228,7 @@ struct correlate_shape correlate_device_shape(const struct correlate_args *args,
 
     if (!device_compiles(device))
         return (struct correlate_shape){0};
-    return correlate_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes)
+    return device_has_wgmma(device) && correlate_shape_valid(args, &wgmma, shared_bytes)
                ? wgmma
                : correlate_default_shape(args, shared_bytes);
 }

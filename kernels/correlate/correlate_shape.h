@@ -54,9 +54,6 @@ size_t correlate_candidates(const struct correlate_args *args, size_t shared_byt
 /* "tiles 4 x 2, squares 2 x 4, ...", for people. */
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
-/* Whether 'device' can run the variant on wgmma. */
-bool correlate_has_wgmma(const struct device *device);
-
 /* The best shape on 'device': wgmma for 17 antennas and more if the GPU has wgmma, else the default shape.  All 0 if
  * the device compiles nothing. */
 struct correlate_shape correlate_device_shape(const struct correlate_args *args, const struct device *device);

@@ -31,6 +31,15 @@ static __device__ __forceinline__ uint32_t opaque(uint32_t x)
     return x;
 }
 
+static __device__ __forceinline__ shared_address opaque_address(shared_address address)
+{
+#ifdef EMULATE_CUDA
+    return address;
+#else
+    return opaque(address);
+#endif
+}
+
 /* ---- Copies to shared memory: cp.async --------------------------------------------------------------------------- */
 
 /* Copies 16 bytes. */

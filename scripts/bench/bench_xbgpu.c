@@ -412,7 +412,7 @@ static size_t find_shapes(const struct options *options, const struct bed *bed, 
         return 1;
     }
     n = correlate_candidates(a, shared, options->shapes ? MAX_SHAPES : 1, shapes);
-    if (correlate_has_wgmma(bed->device) && correlate_shape_valid(a, &wgmma, shared))
+    if (device_has_wgmma(bed->device) && correlate_shape_valid(a, &wgmma, shared))
         shapes[n++] = wgmma;
     return n;
 }

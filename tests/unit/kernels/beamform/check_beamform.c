@@ -14,7 +14,8 @@
 #define N_BATCHES 3
 #define NEAR_HALF 1e-4 /* of a step: the model may round to either side */
 
-/* 24, 40 and 300 beams: warps hold their voltages; the last in two blocks.  33 beams have too many antennas for that. */
+/* 24, 40 and 300 beams: blocks hold their voltages; the last in two blocks.  33 beams have too many antennas for that.
+ * 40 and 300 beams are enough for wgmma. */
 static const struct {
     uint32_t n_beams, n_ants, n_chan, n_spectra;
 } sizes[] = {{1, 1, 1, 16},    {4, 2, 3, 32},   {5, 3, 2, 144},   {1, 5, 4, 16},    {9, 16, 2, 64},
@@ -250,6 +251,7 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     free(slots);
     args.out = test_upload(d, w->out, w->n_out + 1, w->n_out + 1);
     args.saturated = test_upload(d, w->saturated, saturated_bytes, saturated_bytes);
+    args.wgmma = w->args.wgmma && device_has_wgmma(d->device);
     beamform_constants(&args, constants);
     ck_assert_int_eq(device_kernel_create(d->device, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, &kernel), 0);
     struct kernel_grid grid = beamform_grid(&args);
@@ -267,14 +269,16 @@ static void run_cuda(const struct test_device *d, const struct work *w, int8_t *
     device_free(d->device, args.saturated);
 }
 
-TEST(cuda, .end = 3 * ARRAY_LEN(sizes))
+/* Both variants for each size: i / 6 is the size, i / 2 % 3 the format. */
+TEST(cuda, .end = 6 * ARRAY_LEN(sizes))
 {
     struct test_device d;
     struct work w;
 
     if (!test_device_open(&d))
         return;
-    work_init(&w, (size_t)_i / 3, formats[_i % 3], _i % 2);
+    work_init(&w, (size_t)_i / 6, formats[_i / 2 % 3], random_below(2));
+    w.args.wgmma = _i % 2;
     int8_t *out = malloc(w.n_out + 1);
     uint32_t *saturated = malloc((w.n_saturated + 1) * sizeof(*saturated));
     run_cuda(&d, &w, out, saturated);

@@ -477,7 +477,7 @@ static void compare_formats(struct test_device *d, int number, uint32_t n_ants, 
 {
     static const uint32_t n_spectra[] = {16, 48, 32, 64, 80, 128, 192};
 
-    for (size_t f = 0; correlate_has_wgmma(d->device) && f < ARRAY_LEN(formats); f++) {
+    for (size_t f = 0; device_has_wgmma(d->device) && f < ARRAY_LEN(formats); f++) {
         struct correlate_args args = {.format = formats[(f + (size_t)number) % ARRAY_LEN(formats)],
                                       .n_ants = n_ants,
                                       .n_chan = on_a_gpu(d) ? 5 : 2,
@@ -550,7 +550,7 @@ TEST_ON_DEVICE(cuda_full_scale, .end = 4, .group = "cuda_shapes")
     const struct correlate_shape wgmma = {.wgmma = true};
 
     compare_full_scale(d, _i, 2, NULL);
-    if (on_a_gpu(d) && correlate_has_wgmma(d->device)) {
+    if (on_a_gpu(d) && device_has_wgmma(d->device)) {
         compare_full_scale(d, _i, 19, &wgmma);
         compare_full_scale(d, _i, 82, &wgmma);
     }
@@ -581,7 +581,7 @@ TEST_ON_DEVICE(cuda_4096_antennas, .end = ARRAY_LEN(formats), .group = "cuda_lar
 
     if (on_a_gpu(d))
         compare_random(d, &args, 1, NULL, 0);
-    if (on_a_gpu(d) && correlate_has_wgmma(d->device))
+    if (on_a_gpu(d) && device_has_wgmma(d->device))
         compare_random(d, &args, 1, &wgmma, 0);
 }
 

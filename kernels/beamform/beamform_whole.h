@@ -1,0 +1,161 @@
+/* beamform_whole.h - see beamform.cu, which includes it: sums for many beams on the warpgroup instructions of the tensor cores
+ * (PTX's wgmma, compute capability 9.0), of up to 96 antennas.
+ *
+ * A block has the voltages of WHOLE_SPECTRA spectra of a channel and batch in shared memory, both polarisations.  An operation
+ * has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments in registers
+ * (beam_fragments.h: the same as those of mma).  The columns are the 32 spectra of a piece; operand B of a step is
+ *     [half of K][j][column][16 bytes]       8 antennas of two parts; column c of j is spectrum 4 c + j of the piece
+ * so that a lane ends with 8 consecutive spectra of one beam, as in beamform_tile.h.
+ *
+ * A turn is four groups.  Warpgroups take turns by turns: those of polarisation 0 first.  A warp loads the fragments of its
+ * group once for all pieces. */
+#ifndef KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
+#define KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
+
+#include "kernels/beamform/beamform_tile.h"
+
+#define WARPGROUP_WARPS 4
+#define N_WARPGROUPS    (N_WARPS / WARPGROUP_WARPS)
+#define HALF_BYTES      (WHOLE_STEP_BYTES / 2)
+#define CORE_BYTES      128 /* 8 columns of 16 bytes */
+
+static_assert(WHOLE_PIECES == N_WARPS, "a warp loads a piece");
+
+/* Rows of a group, for all steps: [step][high, low][register]. */
+struct rows {
+    uint32_t words[N_STEPS][2][4];
+};
+
+/* The groups of the block. */
+struct turns {
+    uint32_t n_groups[2]; /* of each polarisation */
+    uint32_t n[2];        /* turns of each polarisation */
+};
+
+/* A warp has a piece: puts its columns into shared memory.  Lanes 4 q to 4 q + 3 have spectra 4 q to 4 q + 3 of the piece, and
+ * lane l the antennas 2 (l % 4) and the next one of each half of a step.  Antennas behind the last one are the last one. */
+static __device__ __forceinline__ void load_columns(const struct beamform_args &args, const struct place &place)
+{
+    const uint32_t lane = threadIdx.x % 32, piece = threadIdx.x / 32;
+    const uint32_t spectrum = place.first + piece * WARP_SPECTRA + lane / 4 * 4;
+    const uint64_t ant_bytes = (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
+    const uint64_t run = (uint64_t)place.batch * N_ANTS * args.n_chan + place.chan;
+    const uint8_t *in = (const uint8_t *)args.voltages +
+                        (run * args.n_spectra + min(spectrum, args.n_spectra - 4)) * 2 * SAMPLE_BYTES;
+    uint8_t *to = &shared_of_block()->columns[0][piece][lane / 4 * 16 + lane % 4 * 4];
+
+    if (place.first + piece * WARP_SPECTRA >= args.n_spectra)
+        return;
+#pragma unroll
+    for (uint32_t half = 0; half < 2 * N_STEPS; half++) {
+        uint32_t words[2][4];
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++)
+            load_spectra(in + min(half * 8 + lane % 4 * 2 + i, N_ANTS - 1u) * ant_bytes, words[i]);
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++)
+#pragma unroll
+            for (uint32_t pol = 0; pol < 2; pol++)
+                *(uint32_t *)(to + pol * sizeof(shared_of_block()->columns[0]) + half * HALF_BYTES + j * CORE_BYTES) =
+                    __byte_perm(words[0][j], words[1][j], pol ? 0x7632 : 0x5410);
+    }
+}
+
+/* Counts the block's groups; slots are in shared memory. */
+static __device__ __forceinline__ struct turns count_turns(const struct beamform_args &args, const struct place &place)
+{
+    const uint32_t n = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
+    struct turns turns;
+
+    turns.n_groups[0] = 0;
+    for (uint32_t group = 0; group < n; group++)
+        turns.n_groups[0] += shared_of_block()->slots[group * GROUP_BEAMS].parameters.pol == 0;
+    turns.n_groups[1] = n - turns.n_groups[0];
+    for (uint32_t pol = 0; pol < 2; pol++)
+        turns.n[pol] = (turns.n_groups[pol] + WARPGROUP_WARPS - 1) / WARPGROUP_WARPS;
+    return turns;
+}
+
+/* The i-th group of a polarisation: groups alternate as long as there are both. */
+static __device__ __forceinline__ uint32_t group_of(const struct turns &turns, uint32_t pol, uint32_t i)
+{
+    const uint32_t n_pairs = min(turns.n_groups[0], turns.n_groups[1]);
+
+    return i < n_pairs ? 2 * i + pol : n_pairs + i;
+}
+
+static __device__ __forceinline__ void load_rows(const struct beamform_args &args, const struct place &place,
+                                                 uint32_t group, struct rows &rows)
+{
+    const int8_t *from = args.fragments + place.chan * beam_fragments_chan_bytes(args.n_slots, N_ANTS) +
+                         (place.group + group) * beam_fragments_group_bytes(N_ANTS) + threadIdx.x % 32 * 16;
+
+#pragma unroll
+    for (int i = 0; i < 2 * N_STEPS; i++) {
+        const uint4 four = *(const uint4 *)(from + i * BEAM_SLICE_BYTES);
+        rows.words[i / 2][i % 2][0] = four.x;
+        rows.words[i / 2][i % 2][1] = four.y;
+        rows.words[i / 2][i % 2][2] = four.z;
+        rows.words[i / 2][i % 2][3] = four.w;
+    }
+}
+
+#ifdef EMULATE_CUDA
+/* A step of a slice: sums[j][row i of c, row i + 8][column % 2] as mma's, one product for each j. */
+static void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b, uint32_t step)
+{
+    const uint32_t lane = threadIdx.x % 32;
+
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint8_t *column = b + step * WHOLE_STEP_BYTES + j * CORE_BYTES + lane / 4 * 16 + lane % 4 * 4;
+        if (step == 0)
+            for (uint32_t i = 0; i < 4; i++)
+                sums[j][i] = 0;
+        multiply_add(sums[j], a, *(const uint32_t *)column, *(const uint32_t *)(column + HALF_BYTES));
+    }
+}
+#else
+/* The descriptor of operand B: K-major, not swizzled, 8 columns of 16 bytes side by side; from a step on. */
+static __device__ __forceinline__ uint64_t describe(shared_address b, uint32_t step)
+{
+    const uint32_t low = (b >> 4 & 0x3fff) | HALF_BYTES >> 4 << 16, high = CORE_BYTES >> 4;
+
+    return low + (step * WHOLE_STEP_BYTES >> 4) | (uint64_t)high << 32;
+}
+
+#define SUMS_4(s) "+r"(s[0]), "+r"(s[1]), "+r"(s[2]), "+r"(s[3])
+#define MULTIPLY(adds)                                                                                                 \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, " \
+                 "%12, %13, %14, %15}, {%16, %17, %18, %19}, %20, " #adds ";"                                          \
+                 : SUMS_4(sums[0]), SUMS_4(sums[1]), SUMS_4(sums[2]), SUMS_4(sums[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(describe(b, step)))
+
+/* A step of a slice for the four groups of a warpgroup.  The sums are there after the wait. */
+static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b,
+                                                        uint32_t step)
+{
+    if (step == 0)
+        MULTIPLY(0);
+    else
+        MULTIPLY(1);
+}
+#endif
+
+/* Sums all antennas, for the 32 spectra whose columns begin at 'b'. */
+static __device__ __forceinline__ void sum_columns(const struct rows &rows, shared_address b, int (&sums)[2][4][4])
+{
+#ifndef EMULATE_CUDA
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+#pragma unroll
+    for (uint32_t step = 0; step < N_STEPS; step++)
+#pragma unroll
+        for (uint32_t part = 0; part < 2; part++)
+            multiply_columns(sums[part], rows.words[step][part], b, step);
+#ifndef EMULATE_CUDA
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
+}
+
+#endif
