@@ -37,6 +37,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(docdir)/docs
 	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/docs/reference
 	install -m 644 $(wildcard docs/images/*) $(DESTDIR)$(docdir)/docs/images
+	install -Dm 644 -t $(DESTDIR)$(docdir)/docs/decisions $(wildcard docs/decisions/*.md)
 
 deb: ## Debian packages of the tree as it is, in build-deb; docs/operation.md
 	@scripts/setup deb

@@ -135,7 +135,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
-/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
+/* On an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows the block reads long pieces and the
  * front has one pass; but the back has no more than two of radix 32, and with radix 16 it has more warps, or more spectra.
  * Boxes cost the front no more with many rows than with few. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)

@@ -17,7 +17,7 @@
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
  * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
- *            polarisations; and by the issue of instructions: docs/performance.md counts them. */
+ *            polarisations; and by the issue of instructions: docs/decisions/f-two-kernels.md counts them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 #define KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 

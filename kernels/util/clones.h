@@ -2,7 +2,7 @@
  * program starts.  The results are the same bits: the order of sums is fixed in the source, and there is no contraction
  * to FMA.  Mark the functions that have the loops: what they call is compiled for AVX2 only if it is inlined.
  *
- * docs/performance.md has what it gains.  Not for sanitizers, whose set-up the choice would precede. */
+ * docs/decisions/cpu-clones.md has what it gains.  Not for sanitizers, whose set-up the choice would precede. */
 #ifndef KERNELS_UTIL_CLONES_H
 #define KERNELS_UTIL_CLONES_H
 
