@@ -6,8 +6,8 @@ from facts import in_source, metric
 HIGH, GAP, TOP = 46, 12, 104
 # Each stage: its name, and the metrics of fgpu, xbgpu and visrec.  A metric may have a reason.
 STAGES = [
-    ("network", "to this host", ["fgpu_input_missing_heaps_total", "the only trace"], ["xbgpu_input_missing_heaps_total", "the only trace"],
-     ["visrec_missing_heaps_total", "the only trace"]),
+    ("network", "to this host", ["fgpu_input_missing_heaps_total", "the only counter"], ["xbgpu_input_missing_heaps_total", "the only counter"],
+     ["visrec_missing_heaps_total", "the only counter"]),
     ("socket or NIC", "full: drops packets", ["fgpu_input_kernel_drops"], ["xbgpu_input_kernel_drops"], ["visrec_kernel_drops"]),
     ("receive thread", "refuses a packet", ["fgpu_input_rejected_packets_total", "fgpu_input_too_old_heaps_total", "fgpu_input_bad_timestamp_heaps_total"],
      ["xbgpu_input_rejected_packets_total"], ["visrec_rejected_packets_total"]),
@@ -47,13 +47,13 @@ def draw():
         p.text(14, y + 35, detail, "d")
         for metrics, (_, _, x, _) in zip(columns, PROGRAMS):
             if metrics:
-                p.arrow([(x + 14, y + HIGH / 2), (x + 34, y + HIGH / 2)], "lost")
+                p.arrow([(x + 14, y + HIGH / 2), (x + 30, y + HIGH / 2)], "lost")
                 for i, text in enumerate(metrics):
                     at = y + HIGH / 2 + 4 + 14 * (i - (len(metrics) - 1) / 2)
                     if " " in text:
-                        p.text(x + 40, at, text, "d")
+                        p.text(x + 35, at, text, "d")
                     else:
-                        p.text(x + 40, at, metric(text), "e", ink="lostink")
+                        p.text(x + 35, at, metric(text), "e", ink="lostink")
     first, last = TOP, TOP + 5 * (HIGH + GAP) - GAP
     for name, colour, x, out in PROGRAMS:
         p.line([(x + 252, first + 4), (x + 258, first + 4), (x + 258, last), (x + 252, last)], "lost")
