@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/images/corner-turn.svg: who sends to whom in the array of config/array/array.yaml, as scripts/array deals it."""
+"""docs/images/corner-turn.svg: the streams of the array of config/array/array.yaml, with the addresses that scripts/array deals."""
 import sys
 
 import yaml
@@ -11,7 +11,7 @@ import array_plan  # noqa: E402
 
 
 class Section(dict):
-    """As array_file.Section, as far as the plan wants it."""
+    """The part of array_file.Section that the plan uses."""
 
     def mark_at(self, key):
         return None
@@ -49,7 +49,8 @@ def draw():
     x_engines = [e for e in made.engines if e.kind == "xbgpu"]
     n_groups, = {len(array_plan.parse_feed(a[pol])) for a in array["antennas"] for pol in ("pol0", "pol1")}
     n_antennas, top, bottom = len(array["antennas"]), 104, 524
-    p = Picture("corner-turn", "The corner turn of an array: every F-engine sends to the multicast group of every channel slice", 1000, 590)
+    p = Picture("corner-turn", "The corner turn of an array: every F-engine sends to the multicast group of every channel slice",
+                1000, 592)
     p.text(14, 24, "An array and its corner turn: data arrive by antenna and leave by channel", "h1")
     p.text(14, 43, f"config/array/array.yaml: {n_antennas} antennas, {len(f_engines)} fgpu, {len(x_engines)} xbgpu, "
                    f"{len(array['hosts'])} hosts. Addresses and names are those that scripts/array deals.", "d")
@@ -75,7 +76,8 @@ def draw():
         width = stream["channels"] // stream["substreams"]
         first = engine.substream * width
         address = made.f_groups[stream["name"]][engine.substream]
-        p.box(390, y - 25, 130, 50, [(address, "s"), (f"{stream['name']}, channels", "xs"), (f"{first} to {first + width - 1}", "xs")], "net")
+        p.box(390, y - 25, 130, 50,
+              [(address, "s"), (f"{stream['name']}, channels", "xs"), (f"{first} to {first + width - 1}", "xs")], "net")
         for e in range(len(f_engines)):
             at = middle(top, bottom, e, len(f_engines)) + 6 * (k - (len(x_engines) - 1) / 2)
             to = y + 7 * (e - (len(f_engines) - 1) / 2)
@@ -99,8 +101,10 @@ def draw():
             at = middle(top, bottom, k, len(x_engines)) + 9 * (i - 1)
             to = y + 10 * (rank - (len(sources) - 1) / 2)
             p.arrow([(732, at), (750, at), (812, to), (828, to)], "rec")
-    p.text(14, 556, "Each fgpu sends one heap of each batch of each antenna to each group. Each xbgpu joins one group and gets the same channels of all antennas.", "s")
-    p.text(14, 574, "Each xbgpu sends its slice of the visibilities and of each beam to an address of its own. A recorder joins all of them.", "s")
+    p.notes(552, "Each fgpu sends one heap of each batch of each antenna to each group.",
+            "Each xbgpu joins one group and gets the same channels of all antennas.",
+            "Each xbgpu sends its slice of the visibilities and of each beam to an address of its own.",
+            "A recorder joins all of these addresses.")
     return p
 
 

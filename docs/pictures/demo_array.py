@@ -42,9 +42,11 @@ def engine(p, x, y, name, what, colour):
 
 
 def draw():
-    p = Picture("demo-array", "The programs of make demo: dsim, two F-engines, two X-engines and a recorder, with their addresses", 1000, 372)
+    p = Picture("demo-array", "The programs of make demo: dsim, two F-engines, two X-engines and a recorder, with their addresses",
+                1000, 372)
     p.text(14, 24, "make demo: one simulated array on the loopback interface", "h1")
-    p.text(14, 43, "All arrows are SPEAD over UDP multicast on lo with a TTL of 0. Files: config/demo. make demo KEEP=1 keeps the programs running.", "d")
+    p.notes(43, "All arrows are SPEAD over UDP multicast on lo with a TTL of 0. Files: config/demo.",
+            "make demo KEEP=1 keeps the programs running.")
     of_dsim, groups = antennas("dsim"), endpoints(find("fgpu0", r"destinations: (\S+)"))
     dumps = endpoints(find("visrec", r"sources: (\S+)"))
     f_at, x_at = [86, 226], [86, 226]
@@ -53,7 +55,7 @@ def draw():
                              (katcp("dsim"), "xs")], "tool")
     for i, name in enumerate(("fgpu0", "fgpu1")):
         mine = antennas(name)
-        if not all(antenna in of_dsim for antenna in mine) or find(name, r"destinations: (\S+)") != find("fgpu0", r"destinations: (\S+)"):
+        if not all(antenna in of_dsim for antenna in mine) or endpoints(find(name, r"destinations: (\S+)")) != groups:
             raise ValueError(f"config/demo/{name}.yaml and dsim.yaml differ")
         engine(p, 270, f_at[i], name, "F-engine of " + " and ".join(antenna[0] for antenna in mine), "f")
         y = f_at[i] + 43
@@ -74,8 +76,8 @@ def draw():
         p.text(541, (86, 338)[i], f"half {i + 1} of the band", "d", "middle")
         p.arrow([(816, x_at[i] + 43), (836, x_at[i] + 43), (836, 196 + (-24, 24)[i]), (858, 196 + (-24, 24)[i])], "net")
         p.text(826, (100, 324)[i], dumps[i], "xs")
-    p.box(858, 140, 128, 116, [("visrec", "h"), ("recorder", "s"), (f"{find('visrec', r'max_dumps: (.+)')} dumps", "s"), ("page", "xs"),
-                              (f"http://{page('visrec')}/", "xs")], "rec")
+    p.box(858, 140, 128, 116, [("visrec", "h"), ("recorder", "s"), (f"{find('visrec', r'max_dumps: (.+)')} dumps", "s"),
+                              ("page", "xs"), (f"http://{page('visrec')}/", "xs")], "rec")
     p.arrow([(962, 256), (962, 334)], "rec")
     p.text(986, 350, find("visrec", r"file: (\S+)"), "s", "end")
     p.text(986, 364, "→ table and pictures", "d", "end")

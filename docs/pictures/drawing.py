@@ -1,6 +1,6 @@
-"""What the programs of docs/pictures draw with: boxes, arrows and texts as SVG, readable on light and dark pages.
+"""Boxes, arrows and texts as SVG, readable on light and dark pages, for the programs of docs/pictures.
 
-A picture is text by text the same on each run.  Texts stay texts, so a search finds them.  A text that does not fit its
+A program writes the same bytes on each run.  Texts stay texts, so a search finds them.  A text that does not fit its
 box is an error, by an estimate with the widths of DejaVu Sans, which is wider than most fonts.
 """
 from pathlib import Path
@@ -22,8 +22,8 @@ COLOURS = {
 TEXTS = {"h1": 16, "h": 13, "t": 12, "s": 11, "xs": 10, "d": 11, "c": 11, "e": 10}  # sizes; d is dim, c and e are monospaced
 INK, DIM = ("#1f2328", "#e6edf3"), ("#59636e", "#9198a1")
 MONO = 0.603
-WIDTHS = {0.28: "'ijlIJ", 0.35: " ,./:;\\|f-", 0.4: "()[]t!r²", 0.53: '"*_`sz?c–', 0.6: "LFkvxyPTYao", 0.64: "ebdghnpquES$0123456789{}KµΣ",
-          0.73: "AVBRXZCU", 0.8: "HNDG&OQw", 0.86: "#+<=>^~M×→±≥−", 1.0: "%mW@…"}
+WIDTHS = {0.28: "'ijlIJ", 0.35: " ,./:;\\|f-", 0.4: "()[]t!r²", 0.53: '"*_`sz?c–', 0.6: "LFkvxyPTYao",
+          0.64: "ebdghnpquES$0123456789{}KµΣ", 0.73: "AVBRXZCU", 0.8: "HNDG&OQw", 0.86: "#+<=>^~M×→±≥−", 1.0: "%mW@…"}
 ADVANCE = {c: width for width, cs in WIDTHS.items() for c in cs}
 
 
@@ -52,7 +52,8 @@ def style_sheet():
 
     sizes = "".join(f".{style}{{font-size:{size}px}}" for style, size in TEXTS.items())
     return (f"text{{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;stroke:none}}{sizes}.h,.h1{{font-weight:bold}}"
-            f".c,.e{{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}}rect,path{{stroke-width:1.2}}.dash{{stroke-dasharray:4 3}}\n"
+            f".c,.e{{font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}}rect,path{{stroke-width:1.2}}"
+            ".dash{stroke-dasharray:4 3}\n"
             + "\n".join(rules(0)) + "\n@media (prefers-color-scheme:dark){\n" + "\n".join(rules(1)) + "\n}")
 
 
@@ -76,6 +77,16 @@ class Picture:
         ink = ink or ("dim" if style == "d" else "ink")
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self.parts.append(f'<text class="{style} {ink}" x="{number(x)}" y="{number(y)}"{where}>{escape(text)}</text>')
+
+    def notes(self, y, *sentences, style="d"):
+        """A paragraph as wide as the picture, whose first baseline is at y."""
+        line = ""
+        for word in " ".join(sentences).split():
+            if line and text_width(f"{line} {word}", style) > self.width - 28:
+                self.text(14, y, line, style)
+                line, y = "", y + TEXTS[style] + 5
+            line = f"{line} {word}".strip()
+        self.text(14, y, line, style)
 
     def box(self, x, y, width, height, lines, colour="tool", more=""):
         """Lines are texts, or (text, style); they stand in the middle."""

@@ -1,5 +1,5 @@
 """Sizes and names that pictures show, from where the programs have them: example files with their defaults, headers, and
-the lists of metrics.  A name that is not there any more is an error, so a picture cannot keep it."""
+the lists of metrics.  A name that the code has no longer is an error, so no picture keeps such a name."""
 import functools
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ def source(path):
 
 
 def defaults(program):
-    """{"section.key": value} of config/PROGRAM.yaml: as given, or the default behind '#'.  Of a list the last item."""
+    """{"section.key": value} of config/PROGRAM.yaml: as given, or the default behind '#'.  A list gives its last item."""
     found, section = {}, None
     for line in source(f"config/{program}.yaml").splitlines():
         if match := re.match(r"(\w+):$", line):
@@ -74,7 +74,7 @@ def heap_items(path, after):
 
 
 class Sizes:
-    """Of config/fgpu.yaml and config/xbgpu.yaml, which are a chain: times in ADC samples, lengths in bytes."""
+    """The sizes of config/fgpu.yaml and config/xbgpu.yaml, which are a chain: times in ADC samples, lengths in bytes."""
 
     def __init__(self):
         f, x = defaults("fgpu"), defaults("xbgpu")
@@ -102,8 +102,8 @@ class Sizes:
         self.dump = self.dump_batches * self.batch
         self.baselines = self.antennas * (self.antennas + 1) // 2
         self.dump_bytes = self.slice * self.baselines * 4 * 2 * 4
-        same = {"recv.channels": self.channels, "recv.samples_between_spectra": self.spectrum, "recv.spectra_per_heap": self.spectra,
-                "time.adc_sample_rate": self.rate_hz, "recv.sample_bits": f["outputs.sample_bits"]}
+        same = {"recv.channels": self.channels, "recv.samples_between_spectra": self.spectrum,
+                "recv.spectra_per_heap": self.spectra, "time.adc_sample_rate": self.rate_hz, "recv.sample_bits": f["outputs.sample_bits"]}
         for key, value in same.items():
             if x[key] != value:
                 raise ValueError(f"config/xbgpu.yaml: {key} is {x[key]}, but fgpu.yaml makes {value}")

@@ -16,9 +16,12 @@ SATELLITES = [("L1CA-5", 0.3), ("L1CA-7", 0.75), ("L1CA-13", 0.05)]
 def flow(p, rate_hz, baseband_hz, n_taps):
     y, wide, high, step = 66, 142, 76, 166
     stages = [("device input", "tool", ["samples of both", "polarisations", f"{rate_hz / 1e6:g} MS/s"]),
-              (in_source("kernels/ddc/ddc.h", "ddc"), "f", ["mixer and filter", "complex float [pol]", f"{baseband_hz / 1e6:g} MS/s"]),
-              (in_source("kernels/gnss/gnss_quantise.h", "gnss_quantise"), "f", ["int8 [pol][sample][re, im]", "scale: a power of two", "missing packets: zeros"]),
-              (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f", ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "both polarisations"]),
+              (in_source("kernels/ddc/ddc.h", "ddc"), "f",
+               ["mixer and filter", "complex float [pol]", f"{baseband_hz / 1e6:g} MS/s"]),
+              (in_source("kernels/gnss/gnss_quantise.h", "gnss_quantise"), "f",
+               ["int8 [pol][sample][re, im]", "scale: a power of two", "missing packets: zeros"]),
+              (in_source("kernels/gnss/gnss_correlate.h", "gnss_correlate"), "f",
+               ["one launch for a chunk:", f"all satellites, {n_taps} taps,", "both polarisations"]),
               ("sums", "net", ["int64", "[piece][tap][pol][re, im]", "downloaded"]),
               (in_source("fgpu/gnss.h", "gnss_track.c").removesuffix(".c"), "f", ["loops of code,", "Doppler and phase"])]
     for i, (name, colour, lines) in enumerate(stages):
@@ -58,7 +61,8 @@ def draw():
     rate_hz, chunk = s.rate_hz / per_sample, s.chunk // per_sample
     period = round(array_plan.GNSS_PERIODS_S["L1CA"] * rate_hz)
     n_taps, n_chunks = constant("fgpu/gnss_track.h", "FGPU_GNSS_N_TAPS"), 3
-    p = Picture("gnss-pass", "One pass of satellites' signals: samples, replicas, sums and loops, and the pieces of a chunk", 1000, 536)
+    p = Picture("gnss-pass", "One pass of satellites' signals: samples, replicas, sums and loops, and the pieces of a chunk",
+                1000, 536)
     p.text(14, 24, "One pass of gnss_correlate", "h1")
 
     def at(sample):
@@ -87,16 +91,18 @@ def draw():
     y = top + 38 + 34 * len(SATELLITES) + 6
     p.text(LEFT - 10, y + 16, "heaps", "s", "end")
     for k in range(n_chunks):
-        n = sum(ends for _, phase in SATELLITES for of, *_, ends in pieces(round((phase - 1) * period), period, chunk, n_chunks) if of == k)
+        n = sum(ends for _, phase in SATELLITES
+                for of, *_, ends in pieces(round((phase - 1) * period), period, chunk, n_chunks) if of == k)
         middle = (at(k * chunk) + at((k + 1) * chunk)) / 2
         p.box(middle - 100, y, 200, 26, [(f"{n} records: integrations that ended", "xs")], "net")
         p.line([(at(k * chunk), top - 6), (at(k * chunk), y + 32)], "tool", "dash")
     p.line([(RIGHT, top - 6), (RIGHT, y + 32)], "tool", "dash")
-    for i, line in enumerate((
-            f"An integration is one code period: {period} samples of L1CA. It begins with the code. Where a chunk ends within it (dashed), the rest is a piece of the",
-            "next chunk and has the exact phases of its first sample. A satellite's replica is code × carrier, from 64-bit phases. The taps are early, prompt and late.",
-            "The loops close once a chunk. A correction is relative to the replica of its own integration, so the delay of the sums does not change the loops' stability.")):
-        p.text(14, y + 52 + 16 * i, line, "d")
+    p.notes(y + 52, f"An integration is one code period, {period} samples of L1CA, and begins with the code.",
+            "The end of a chunk cuts an integration into two pieces (dashed).",
+            "The second piece has the exact phases of its first sample.",
+            "A replica is code × carrier, from 64-bit phases. The taps are early, prompt and late. The loops close once a chunk.",
+            "A correction is relative to the replica of its own integration,",
+            "so the delay of the sums does not change the loops' stability.")
     return p
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/images/ownership.svg: which thread holds a receive chunk, a device input and an output buffer, from state to state."""
+"""docs/images/ownership.svg: the owner of a receive chunk, a device input and an output buffer in each state."""
 from drawing import Picture
 from facts import constant, defaults, in_source
 
@@ -30,10 +30,11 @@ def draw():
     n_inputs = constant("common/engine/lane.h", "LANE_N_INPUTS")
     n_chunks = defaults("fgpu")["recv.chunks"]
 
-    p = Picture("ownership", "Who holds a receive chunk, a device input and an output buffer, from state to state", 1010, 604)
-    p.text(14, 24, "Each buffer has one owner at a time, and returns to its free list", "h1")
-    p.text(14, 43, "A row is a thread or the device. An arrow hands the buffer on; the name at the arrow is the function, or the item in the worker's inbox.", "d")
-    for row, lines in {"receive": ("receive", "thread"), "worker": ("worker",), "device": ("device", "streams"), "send": ("send", "thread")}.items():
+    p = Picture("ownership", "The owner of a receive chunk, a device input and an output buffer in each state", 1010, 604)
+    p.text(14, 24, "Each buffer has one owner or a count of readers, and returns to its free list", "h1")
+    p.notes(43, "A row is a thread or the device. An arrow hands the buffer on.",
+            "The name at an arrow is a function, or an item in the worker's inbox.")
+    for row, lines in zip(ROWS, (("receive", "thread"), ("worker",), ("device", "streams"), ("send", "thread"))):
         p.rect(8, ROWS[row] - 16, 994, HIGH + 32, "zoom")
         for i, line in enumerate(lines):
             p.text(16, ROWS[row] + 32 - 8 * (len(lines) - 1) + 16 * i, line, "h")
@@ -58,8 +59,9 @@ def draw():
                 "bottom": (x + WIDE / 2 + shift, y + HIGH)}[which]
 
     p.arrow([side(0, "receive", "right"), side(1, "receive", "left")], "f")
-    p.arrow([side(1, "receive", "right"), (side(2, "worker", "top")[0], side(1, "receive", "right")[1]), side(2, "worker", "top")], "f")
-    p.text(side(2, "worker", "top")[0] + 8, ROWS["receive"] + 78, chunk, "e")
+    (x, y), full = side(1, "receive", "right"), side(2, "worker", "top")
+    p.arrow([(x, y), (full[0], y), full], "f")
+    p.text(full[0] + 8, ROWS["receive"] + 78, chunk, "e")
     x, y = side(2, "worker", "bottom")
     p.arrow([(x, y), (x, side(3, "device", "left", -12)[1]), side(3, "device", "left", -12)], "f")
     x, y = side(3, "device", "left", 12)
@@ -91,16 +93,15 @@ def draw():
     p.arrow([(x, y), (x + 12, y), (x + 12, turn), (free[0], turn), free], "x")
     p.text(free[0] + 10, turn + 14, f"{sent}: {give}, after the last packet", "e")
 
-    for i, (colour, name) in enumerate((("f", f"receive chunk: recv.chunks ({n_chunks}) for each member"), ("net", f"device input: {n_inputs} for each lane"),
-                                        ("x", "output buffer: batches or a dump"))):
-        p.rect((150, 494, 694)[i], 62, 14, 14, colour)
-        p.text((150, 494, 694)[i] + 20, 73, name, "s")
-    y = ROWS["send"] + 98
-    for i, line in enumerate((
-            "fgpu returns a chunk when its upload is done. xbgpu returns a chunk when its input has been processed, since the host's audit reads the chunk.",
-            "No free chunk: a network source refuses the packets and counts them (no_chunk). No free output buffer: the batch or dump is dropped and counted.",
-            "An output buffer with several shares returns after the last share. The worker never waits for the device, except at shutdown.")):
-        p.text(14, y + 17 * i, line, "d")
+    for x, colour, name in ((150, "f", f"receive chunk: recv.chunks ({n_chunks}) for each member"),
+                            (494, "net", f"device input: {n_inputs} for each lane"), (694, "x", "output buffer: batches or a dump")):
+        p.rect(x, 62, 14, 14, colour)
+        p.text(x + 20, 73, name, "s")
+    p.notes(ROWS["send"] + 98, "fgpu returns a chunk when its upload is done.",
+            "xbgpu returns a chunk when its input has been processed, since the host's audit reads the chunk.",
+            "If no chunk is free, a network source refuses the packets and counts them (no_chunk).",
+            "If no output buffer is free, the batch or dump is dropped and counted.",
+            "An output buffer with several shares returns after the last share. The worker never waits for the device, except at shutdown.")
     return p
 
 

@@ -72,7 +72,8 @@ def draw():
     for i in range(s.x_batches):
         p.arrow([(middle.at((i + 0.5) * s.batch), y + 74), (middle.at((i + 0.5) * s.batch), y + 116)], "net")
         p.text(middle.at((i + 0.5) * s.batch) + 5, y + 99, f"{s.substreams} heaps", "d")
-    middle.row(y + 120, "chunk of xbgpu", f"{s.x_batches} batches, {bytes_of(s.x_chunk_bytes)}, {s.time(s.x_chunk)}", "x", s.x_chunk,
+    middle.row(y + 120, "chunk of xbgpu", f"{s.x_batches} batches, {bytes_of(s.x_chunk_bytes)}, {s.time(s.x_chunk)}", "x",
+               s.x_chunk,
                label=lambda i: f"{s.x_batches} batches × {s.antennas} antennas × 1 heap: one substream, {s.slice} channels")
     middle.axis(y + 166, [i * s.chunk for i in range(1, 5)], s.time)
 

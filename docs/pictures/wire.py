@@ -18,11 +18,13 @@ def headers(p, top):
     """Returns the bytes of a header of channelised voltages."""
     left, width, high, ids, found = 146, 84, 34, spead_ids(), {}
     p.text(14, top, "The header of each packet, to scale: one box is 8 bytes", "h")
-    p.text(14, top + 17, "A box with a full edge has a value of 48 bits. A box with a dashed edge says where in the payload the item begins.", "d")
+    p.notes(top + 17, "A box with a full edge has a value of 48 bits.",
+            "A box with a dashed edge says where in the payload the item begins.")
     y, all_rows = top + 30, (high + 5) * len(HEAPS) - 5
     p.box(left, y, width, all_rows, [("SPEAD 64-48", "xs"), ("0x53, version,", "xs"), ("number of", "xs"), ("items", "xs")], "net")
     for i, name in enumerate(STANDARD, 1):
-        p.box(left + i * width, y, width, all_rows, [*((word, "xs") for word in name.lower().split("_")), (f"0x{ids[name]:02x}", "e")], "net")
+        words = name.lower().replace("payload_", "payload_ ").split()
+        p.box(left + i * width, y, width, all_rows, [*((word, "xs") for word in words), (f"0x{ids[name]:02x}", "e")], "net")
     for row, (name, colour, place, left_out) in enumerate(HEAPS):
         at = y + row * (high + 5)
         items = [item for item in heap_items(*place) if item[0] not in left_out]
@@ -49,8 +51,8 @@ def packets(p, top, s, header):
     p.area([(left, top + 39), (right, top + 39), (left + width, top + 58), (left, top + 58)], "zoom")
     for i in range(n):
         p.rect(left + i * width, top + 58, width, 26, "f")
-    p.text(left, top + 99, f"{n} packets, {bytes_of(s.heap_bytes)} of payload. Each packet repeats the header with its own payload_offset. "
-                           "Packets of a batch's heaps are interleaved.", "d")
+    p.text(left, top + 99, f"{n} packets, {bytes_of(s.heap_bytes)} of payload. Each packet repeats the header with its own "
+                           "payload_offset. Packets of a batch's heaps are interleaved.", "d")
 
 
 class Column:
@@ -69,8 +71,11 @@ class Column:
         if self.last:
             left, right = self.last
             p.area([(left, self.y - 34), (right, self.y - 34), (self.x + self.width, self.y), (self.x, self.y)], "zoom")
-        p.text(self.x + self.width / 2, self.y - 9, axis, "d", "middle") if self.last else p.text(self.x, self.y + 10, axis, "d")
-        y = self.y if self.last else self.y + 16
+            p.text(self.x + self.width / 2, self.y - 9, axis, "d", "middle")
+            y = self.y
+        else:
+            p.text(self.x, self.y + 10, axis, "d")
+            y = self.y + 16
         for i, label in enumerate(labels):
             p.box(self.x + i * step, y, step, 24, [(label, "xs")], self.colour)
         self.last = self.x + opened * step, self.x + (opened + 1) * step
@@ -115,12 +120,13 @@ def orders(p, top, s):
 
 def draw():
     s = Sizes()
-    p = Picture("wire", "Headers and payloads of all heaps on the wire: which items they have, and in which order values lie", 1000, 790)
+    p = Picture("wire", "Headers and payloads of all heaps on the wire: the items that they have, and the order of values", 1000, 790)
     p.text(14, 24, "Heaps on the wire", "h1")
     header = headers(p, 50)
     packets(p, 336, s, header)
     orders(p, 466, s)
-    p.text(14, 778, "Sizes: config/fgpu.yaml and config/xbgpu.yaml. Integers and floats of these payloads are little-endian; SPEAD headers are big-endian.", "d")
+    p.notes(778, "Sizes: config/fgpu.yaml and config/xbgpu.yaml.",
+            "SPEAD headers are big-endian; integers and floats of these payloads are little-endian.")
     return p
 
 
