@@ -103,7 +103,8 @@ class Sizes:
         self.baselines = self.antennas * (self.antennas + 1) // 2
         self.dump_bytes = self.slice * self.baselines * 4 * 2 * 4
         same = {"recv.channels": self.channels, "recv.samples_between_spectra": self.spectrum,
-                "recv.spectra_per_heap": self.spectra, "time.adc_sample_rate": self.rate_hz, "recv.sample_bits": f["outputs.sample_bits"]}
+                "recv.spectra_per_heap": self.spectra,
+                "time.adc_sample_rate": self.rate_hz, "recv.sample_bits": f["outputs.sample_bits"]}
         for key, value in same.items():
             if x[key] != value:
                 raise ValueError(f"config/xbgpu.yaml: {key} is {x[key]}, but fgpu.yaml makes {value}")

@@ -101,7 +101,8 @@ def draw():
             "xbgpu returns a chunk when its input has been processed, since the host's audit reads the chunk.",
             "If no chunk is free, a network source refuses the packets and counts them (no_chunk).",
             "If no output buffer is free, the batch or dump is dropped and counted.",
-            "An output buffer with several shares returns after the last share. The worker never waits for the device, except at shutdown.")
+            "An output buffer with several shares returns after the last share.",
+            "The worker never waits for the device, except at shutdown.")
     return p
 
 

@@ -6,7 +6,7 @@ from facts import Sizes, bytes_of, heap_items, spead_ids
 WORD = 8  # bytes
 STANDARD = ("HEAP_CNT", "HEAP_LENGTH", "PAYLOAD_OFFSET", "PAYLOAD_LENGTH")
 # Name, colour, where the heap gets its items, and the items that it has only with other settings than the defaults.
-HEAPS = [("digitiser samples", "tool", ("tools/dsim/send.c", "items[SIM_SENDER_N_ITEMS]"), ()),
+HEAPS = [("samples of dsim", "tool", ("tools/dsim/send.c", "items[SIM_SENDER_N_ITEMS]"), ()),
          ("channelised voltages", "f", ("fgpu/send.c", ".payload_bytes = heap_bytes"), ()),
          ("satellites' sums", "f", ("fgpu/gnss_stream.c", ".items"), ()),
          ("visibilities", "x", ("xbgpu/send.c", ".payload_bytes = xbgpu_dump_bytes"), ()),
