@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """docs/images/timeline.svg: heap, spectrum, batch, chunk and dump on one time axis, with the sizes of the example files."""
-from drawing import Picture
+from drawing import Picture, text_width
 from facts import Sizes, bytes_of
 
 LEFT, RIGHT = 236, 968
@@ -23,7 +23,7 @@ class Band:
         n = -(-self.samples // step)
         for i in range(n):
             width = self.at(min((i + 1) * step, self.samples)) - self.at(i * step)
-            if label and width > 30:
+            if label and text_width(label(i), "s") < width - 4:
                 p.box(self.at(i * step), y, width, high, [(label(i), "s")], colour, more)
             else:
                 p.rect(self.at(i * step), y, width, high, colour, more)
