@@ -46,8 +46,8 @@ static inline uint32_t beam_n_products(enum beam_products products)
 
 struct beam_detect_args {
     struct beamform_args form;
-    int64_t *powers;
-    uint64_t first; /* number of the spectrum with which window 0 begins */
+    int64_t *powers; /* [window][beam][product][group] */
+    uint64_t first;  /* number of the spectrum with which window 0 begins */
     enum beam_products products;
     uint32_t n_windows;
     uint32_t window_spectra;

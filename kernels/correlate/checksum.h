@@ -1,11 +1,12 @@
-/* checksum - each input's correlation with the sum of all inputs: what the sums of correlate must add up to.
+/* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must add up to the same
+ * numbers.
  *   voltages  as correlate.h's
  *   rows      int64 [chan][ant][pol][re, im], of half floats double [chan][ant][pol][re, im, magnitude];   added to
  *
  * With S = sum over all inputs j of e(j), in each channel:
  *     rows[i] += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(i) * conj(S)
  * and of half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
- * So rows are one more antenna of the array.  checksum_dump.h compares them with what correlate made.
+ * So rows are one more antenna of the array.  checksum_dump.h compares them with the sums of correlate.
  *
  * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs, so 64 bits hold 2^32
  *            spectra of 2^15 inputs.  Half floats: S is summed in float32 on CUDA, products of at most
@@ -30,8 +31,8 @@ union checksum_rows {
 };
 
 struct checksum_args {
-    const void *voltages;
-    union checksum_rows rows;
+    const void *voltages;     /* [batch][ant][chan][spectrum][pol][re, im] */
+    union checksum_rows rows; /* [chan][ant][pol][part] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;

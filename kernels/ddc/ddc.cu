@@ -1,18 +1,18 @@
 /* ddc.cu - see ddc.h.
  *
- * The filter is a product of matrices, for the matrix unit.  Eight consecutive outputs are a row; they look at n_taps +
- * 7 A samples, from 8 A further on in each row, and their weights are the same but for their place.  So
+ * The filter is a product of matrices, for the tensor cores (mma.m16n8k16).  Eight consecutive outputs are a row.  A
+ * row looks at n_taps + 7 A samples; the next row looks at samples 8 A further on.  All rows have the same weights.  So
  *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights, shifted
  *     by A from output to output)
- * has zeros for 7 of 23 products with 16 A taps, and each sample is multiplied by what is needed for all eight outputs
- * once it is in registers.  Samples of up to 12 bits are exact in half precision (of 16 bits: two terms); weights are the
- * sum of two half floats, each of which is multiplied: 92 products of the matrix unit per sample, whatever A is.
+ * has zeros for 7 of 23 products with 16 A taps.  A sample in registers is multiplied by all its weights for all eight
+ * outputs.  Samples of up to 12 bits are exact in half precision; samples of 16 bits are two terms.  A weight is the
+ * sum of two half floats, each of which is multiplied: 92 products of the tensor cores per sample, whatever A is.
  *
- * Windows overlap, so a row of the matrix is one of memory, 8 A samples, and what follows it: the samples lie in shared
- * memory as rows of 8 A, unpacked once; those that 'shift' rows on are the same memory again.  Where a row is long, a piece
- * of its columns is taken at a time, of all rows of the block.
+ * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows behind it.  The samples lie in
+ * shared memory as rows of 8 A, unpacked once; the samples 'shift' rows on are the same memory again.  Where a row is
+ * long, a chunk of its columns is taken at a time, of all rows of the block.  kernels/README.md has a picture.
  *
- * Accuracy: the unit's sums, which it truncates, are taken over one such piece, and those are added in float32.
+ * Accuracy: the tensor cores truncate their sums.  Their sums are taken over one such chunk, and added up in float32.
  *
  * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
  * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS, IN_PLACE. */
@@ -48,6 +48,8 @@
 #define SEGMENT_QUADS DDC_SEGMENT_QUADS(SEGMENT *SAMPLE_BITS)
 #define N_QUADS       (N_SEGMENTS * SEGMENT_QUADS)
 
+/* float2 [2 * N_TILES] rotations; then uint4 [N_QUADS] packed samples and, behind them or IN_PLACE of them, half floats
+ * [N_PLANES][LOAD_ROWS][PITCH]. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Pairs of half floats ---------------------------------------------------------------------------------------- */
@@ -167,7 +169,7 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
     return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
-/* Half floats, twice: 1, 64 and 256, and minus 1024 and what the flipped sign bit adds. */
+/* Half floats, twice: 1, 64 and 256; and minus the sum of 1024 and the flipped sign bit's value. */
 #define HALF_1   0x3c003c00u
 #define HALF_64  0x54005400u
 #define HALF_256 0x5c005c00u
@@ -280,10 +282,12 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
 
 /* ---- Sums --------------------------------------------------------------------------------------------------------- */
 
-/* [tile][output of a pair][row i and i + 8, part], as the unit has them: lane / 4 is the row, lane % 4 the pair. */
+/* A lane's sums as mma leaves them: [tile][output of a pair][row i, row i + 8; re, im].  The row i is lane / 4, the
+ * pair of outputs is lane % 4. */
 typedef float block_sums[N_TILES][2][4];
 
-/* Adds what the columns in shared memory contribute.  'row' is that of the warp's first row which this lane addresses. */
+/* Adds the products of the columns in shared memory.  'row' is the row of the warp's first tile that this lane
+ * addresses for ldmatrix.  weights: [shift][step][high, low][lane]. */
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
@@ -334,7 +338,7 @@ static __device__ __forceinline__ void store_pair(float *to, int n, float2 first
         __stcs((float2 *)to, first);
 }
 
-/* rotations[i]: of 8 i rows, times 'scale'. */
+/* Stores the warp's outputs.  rotations[i]: by 8 i rows, times 'scale'. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)

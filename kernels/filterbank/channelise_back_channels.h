@@ -1,5 +1,6 @@
-/* channelise_back_channels.h - see channelise_back.cu, which includes it behind its sizes: from the points of a tile to
- * quantised channels. */
+/* channelise_back_channels.h - from the points of a tile to quantised channels.
+ *
+ * channelise_back.cu includes it after its sizes (kernels/README.md lists them). */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 #define KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 
@@ -50,7 +51,7 @@ static __device__ __forceinline__ bool is_clipped(float2 v)
     return !(fabsf(v.x) <= QUANTISE_LIMIT) | !(fabsf(v.y) <= QUANTISE_LIMIT); /* no branches */
 }
 
-/* 0 for what is not a number. */
+/* Clips; not-a-number becomes 0. */
 static __device__ __forceinline__ float2 clip(float2 v)
 {
     const float limit = QUANTISE_LIMIT;
@@ -85,8 +86,9 @@ static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
     return (uint64_t)(batch * N_CHAN + k) * CHANNEL_BYTES + first % SPECTRA_PER_HEAP * (OUT_BITS / 2);
 }
 
-/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
- * side by side, so that loads meet different banks, and the halves of a warp store what lies side by side, if they can. */
+/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half
+ * warps side by side, so that loads meet different banks, and the halves of a warp store bytes that lie side by side,
+ * if they can. */
 static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
 {
     if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
@@ -209,7 +211,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
 /* A thread's rows, channels and spectra of the tile, and the rotations of these spectra. */
 struct task {
     unsigned first_row, first_k2, s;
-    float2 rotations[2][N_TOGETHER];
+    float2 rotations[2][N_TOGETHER]; /* [pol][spectrum]: (fine delay, phase) */
 };
 
 static __device__ __forceinline__ struct task begin_task()

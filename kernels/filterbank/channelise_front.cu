@@ -1,4 +1,5 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
+ * kernels/README.md has a picture, and a timeline of the barriers.
  *
  * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
  * buffer.  With two passes the first half of the warps does the first pass before it filters, and the second half does
@@ -92,7 +93,7 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THR
             }
 }
 
-/* Adds what the warp's lanes found of a polarisation. */
+/* Adds the squares that the warp's lanes found for a polarisation. */
 static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
 {
 #pragma unroll
@@ -108,9 +109,9 @@ struct __align__(2 * THREAD_COLUMNS * 4) weights
     float of[2][THREAD_COLUMNS];
 };
 
-/* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
- * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
- * weights pass by once, ROWS of them at a time. */
+/* Puts ROWS rows of samples, x[row][pol][column], through the filters.  sums[tap][pol][column]: sums[i] lacks i + 1
+ * rows, of which x[r] comes with weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all
+ * others move down by ROWS places; the weights pass by once, ROWS of them at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
@@ -231,11 +232,11 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
 /* Shared memory of the block, behind its points. */
 struct tables {
-    struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    float2 outer[M1][COLUMNS];
-    float2 inner[M1];
-    /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
-     * the stages. */
+    struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
+    float2 outer[M1][COLUMNS];                           /* [k1][c] */
+    float2 inner[M1];                                    /* [jb][ka] */
+    /* Barriers of the two buffers.  filtered: N_THREADS have filtered into it.  passed: N_TEAM have done the first
+     * pass.  taken: N_LAST have taken all points.  landed: the boxes of a stage have come. */
     uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
     struct stage stages[N_RINGS][STAGES];
 };

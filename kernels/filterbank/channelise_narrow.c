@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* of the front: about twice what an H200 runs at once of the largest */
+#define MANY_BLOCKS  256 /* of the front: about twice as many as an H200 runs at once, of the largest blocks */
 #define MIN_SECTION  64  /* spectra; a section takes n_taps - 1 rows more */
 
 const struct kernel channelise_narrow_front_kernel = {

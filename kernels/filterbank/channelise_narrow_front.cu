@@ -21,6 +21,7 @@
     ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA *                                                                  \
      STEP_SPECTRA) /* rows before the first spectrum is done, a whole number of groups */
 
+/* float2 [2][STEP_SPECTRA][SPECTRUM]: points of two buffers; then [M1][COLUMNS]: outer factors. */
 extern __shared__ float4 shared_memory[];
 
 /* Rows [row, row + STEP_SPECTRA); instead of those that no spectrum of the section looks at, any. */
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void first_pass(float2 *points)
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
  * 'step' is e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * COLUMNS]. */
 static __device__ __forceinline__ void last_pass(const float2 *points, float2 step, const float2 *outer,
                                                  const float2 (&kept)[RADIX], float2 *out, int n)

@@ -42,8 +42,8 @@ static uint32_t registers(uint32_t threads, uint32_t blocks)
     return REGISTERS / (threads * blocks);
 }
 
-/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  More registers than
- * twice what it needs are blocks that are not there. */
+/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  Registers beyond twice
+ * its need would be better spent on more blocks. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;

@@ -93,7 +93,7 @@ static __device__ __forceinline__ uint32_t square(float2 x)
     return (uint32_t)(a * a) + (uint32_t)(b * b);
 }
 
-/* Adds what the warp's threads have, with one atomic. */
+/* Adds the sums of the warp's threads, with one atomic. */
 static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
 {
 #pragma unroll

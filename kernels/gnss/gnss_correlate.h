@@ -74,14 +74,14 @@ struct gnss_piece {
 };
 
 struct gnss_correlate_args {
-    const int8_t *samples;
-    uint64_t pitch_samples; /* from one polarisation of an antenna to the next */
-    const int8_t *carrier;
-    const int8_t *codes;
-    const struct gnss_satellite *satellites;
-    const int32_t *offsets;
-    const struct gnss_piece *pieces;
-    int64_t *sums;
+    const int8_t *samples;                   /* [ant][pol][sample][re, im] */
+    uint64_t pitch_samples;                  /* from one polarisation of an antenna to the next */
+    const int8_t *carrier;                   /* [GNSS_CARRIER_ENTRIES][re, im] */
+    const int8_t *codes;                     /* tables of sub-chips */
+    const struct gnss_satellite *satellites; /* [satellite] */
+    const int32_t *offsets;                  /* [satellite][ant] */
+    const struct gnss_piece *pieces;         /* [n_pieces] */
+    int64_t *sums;                           /* [integration][tap][ant][pol][re, im] */
     uint32_t n_pieces;
     uint32_t max_samples; /* of a piece */
     uint32_t n_ants;

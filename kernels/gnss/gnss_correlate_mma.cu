@@ -1,12 +1,12 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
  * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared
- * memory once: of each antenna a window that has what its pieces ask for.  Pieces whose begins are too far apart go one
- * behind the other, each with windows of its own.
- * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
- * the replica of a chunk for all taps, two columns of bytes for each tap; then they multiply the inputs' samples with
- * them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
- * (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block a chunk is enough.
+ * memory once: a window of each antenna that has all samples of its pieces.  Pieces whose begins are too far apart go
+ * one behind the other, each with windows of its own.  kernels/README.md has a picture.  SATELLITES pieces go at a
+ * time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make the replica of a chunk for
+ * all taps, two columns of bytes for each tap; then they multiply the inputs' samples with them.  A sample (x, y) of an
+ * input times the columns (a, b) and (-b, a) is the real and the imaginary part of (x + iy) (a - ib).  There is memory
+ * for two chunks, so one barrier of the block a chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
  *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the
@@ -40,7 +40,7 @@
 
 extern __shared__ float4 shared_memory[];
 
-/* [row][WINDOW_BYTES], [2][piece][COLUMNS_BYTES], and the head. */
+/* Shared memory: windows [input][WINDOW_BYTES], columns [2][piece][COLUMNS_BYTES], and the head (gnss_mma.h). */
 static __device__ __forceinline__ uint8_t *windows(void)
 {
     return (uint8_t *)shared_memory;
@@ -135,8 +135,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep what is
- * there; their sums are dropped. */
+/* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep old
+ * bytes; their sums are dropped. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -278,7 +278,8 @@ static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct wi
     return to;
 }
 
-/* Copies the windows of all rows: what the first chunks of all pieces ask for, or the rest. */
+/* Copies the windows of all rows: the samples for the first chunks of all pieces, or with 'is_rest' the other
+ * samples. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {

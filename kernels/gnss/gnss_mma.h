@@ -1,4 +1,4 @@
-/* gnss_mma.h - what gnss_correlate_mma and its host code share: sizes, and the head of a block's shared memory.
+/* gnss_mma.h - sizes that gnss_correlate_mma and its host code share, and the head of a block's shared memory.
  *
  * Uses no constants of the compilation.  CUDA kernels include this too. */
 #ifndef KERNELS_GNSS_GNSS_MMA_H

@@ -5,7 +5,7 @@
  *
  * Each component is v = in * scale[pol], the imaginary one times im_sign, rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
  * to even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts
- * once.  'squares' adds up re^2 + im^2 of what is written.
+ * once.  'squares' adds up re^2 + im^2 of the written samples.
  *
  * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It
  *             doubles or halves the scale, so sums before and behind a change differ by an exact power of two.
@@ -31,13 +31,13 @@ struct gnss_level {
 };
 
 struct gnss_quantise_args {
-    const float *in[2]; /* [pol] */
-    int8_t *out;
-    uint64_t pitch_samples; /* from one polarisation to the next */
-    struct gnss_level *levels;
-    uint64_t n_samples; /* of each polarisation */
-    float scale[2];     /* [pol] */
-    float im_sign;      /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
+    const float *in[2];        /* [pol]: complex [sample] */
+    int8_t *out;               /* [pol][sample][re, im] */
+    uint64_t pitch_samples;    /* from one polarisation to the next */
+    struct gnss_level *levels; /* [pol] */
+    uint64_t n_samples;        /* of each polarisation */
+    float scale[2];            /* [pol] */
+    float im_sign;             /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
 };
 
 extern const struct kernel gnss_quantise_kernel;
