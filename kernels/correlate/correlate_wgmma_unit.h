@@ -94,14 +94,14 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #if HALVES
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
 #define SCALES       ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
-#define SUM          "+f"
+#define SUM_OPERAND  "+f"
 #else
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
 #define SCALES       ", 1;"
-#define SUM          "+r"
+#define SUM_OPERAND  "+r"
 #endif
 
-#define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
+#define SUMS_4(s, i)   SUM_OPERAND(s[i]), SUM_OPERAND(s[i + 1]), SUM_OPERAND(s[i + 2]), SUM_OPERAND(s[i + 3])
 #define SUMS_16(s, i)  SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
 #define SUMS_32(s)     SUMS_16(s, 0), SUMS_16(s, 16)
 #define SUMS_48(s)     SUMS_32(s), SUMS_16(s, 32)

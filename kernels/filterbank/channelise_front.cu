@@ -43,8 +43,8 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Column i of a thread has its samples AT(i) bits up, and its weights so much less. */
-#define AT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
+/* Column i of a thread has its samples SAMPLE_SHIFT(i) bits up, and its weights so much less. */
+#define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
  * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
@@ -54,7 +54,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
 {
 #pragma unroll
     for (int i = 0; i < THREAD_COLUMNS; i++) {
-        const uint32_t sign = 1u << (AT(i) + SAMPLE_BITS - 1);
+        const uint32_t sign = 1u << (SAMPLE_SHIFT(i) + SAMPLE_BITS - 1);
 
         if (FITS_FLOAT)
             x[i] = __uint_as_float((bytes >> shift & masks[i]) ^ (0x4B000000u | sign)) - (8388608.0f + (float)sign);
@@ -88,7 +88,7 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THR
         if (row + r >= 0 && row + r < n_rows)
 #pragma unroll
             for (int i = 0; i < 2 * THREAD_COLUMNS; i++) {
-                int value = (int)x[r][i / THREAD_COLUMNS][i % THREAD_COLUMNS] / (1 << AT(i % THREAD_COLUMNS));
+                int value = (int)x[r][i / THREAD_COLUMNS][i % THREAD_COLUMNS] / (1 << SAMPLE_SHIFT(i % THREAD_COLUMNS));
                 power[i / THREAD_COLUMNS] += (uint64_t)((int64_t)value * value);
             }
 }
@@ -164,11 +164,11 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][THREA
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
 /* Threads of a pass, and how many of its spectra they have at a time. */
-#define N_TEAM            (N_THREADS / 2)
-#define N_LAST            (TWO_PASSES ? N_TEAM : N_THREADS)
-#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*COLUMNS))
-#define ROUNDS(at_once)   (((STEP_SPECTRA) + (at_once)-1) / (at_once))
-#define HAS(at_once, s)   (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
+#define N_TEAM                 (N_THREADS / 2)
+#define N_LAST                 (TWO_PASSES ? N_TEAM : N_THREADS)
+#define AT_ONCE(radix, n)      ((n) / (M1 / (radix)*COLUMNS))
+#define ROUNDS(at_once)        (((STEP_SPECTRA) + (at_once)-1) / (at_once))
+#define IS_OF_STEP(at_once, s) (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
 
 /* The first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a
  * team. */
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
     for (int round = 0; round < ROUNDS(at_once); round++) {
         int s = t / n_rest + round * at_once;
         float2 *at = points + s * (M1 * COLUMNS) + column, v[RADIX_A];
-        if (!HAS(at_once, s))
+        if (!IS_OF_STEP(at_once, s))
             break;
 #pragma unroll
         for (int i = 0; i < RADIX_A; i++)
@@ -215,7 +215,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
         int s = t / (n_first * COLUMNS) + round * at_once;
         const float2 *at = points + (s * M1 + ka * RADIX_LAST) * COLUMNS + c;
         float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX_LAST];
-        if (!HAS(at_once, s))
+        if (!IS_OF_STEP(at_once, s))
             break;
 #pragma unroll
         for (int i = 0; i < RADIX_LAST; i++)
@@ -250,7 +250,7 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
     for (int i = 0; i < (N_TAPS + 1) / 2 * 2; i++)
         for (int c = 0; c < THREAD_COLUMNS; c++)
             tables->weights[i / 2][threadIdx.x].of[i % 2][c] =
-                i < N_TAPS ? mine[(N_TAPS - 1 - i) * POINTS + c] / (float)(1 << AT(c)) : 0.0f;
+                i < N_TAPS ? mine[(N_TAPS - 1 - i) * POINTS + c] / (float)(1 << SAMPLE_SHIFT(c)) : 0.0f;
     for (unsigned i = threadIdx.x; i < M1 * COLUMNS; i += N_THREADS)
         tables->outer[i / COLUMNS][i % COLUMNS] =
             ((const float2 *)args.outer)[i / COLUMNS * M2 + blockIdx.x * COLUMNS + i % COLUMNS];
@@ -321,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 
 #pragma unroll
     for (int c = 0; c < THREAD_COLUMNS; c++)
-        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
+        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << SAMPLE_SHIFT(c));
     struct fetcher fetcher =
         begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
     begin_section(args, begin, places, sums);
