@@ -17,8 +17,8 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
 }
 
 /* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
- * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
-#define BEFORE (DITHER ? 128.5f : 0.0f)
+ * 1/65536 each, are DITHER_BEFORE more than it.  So much less comes out of the last multiplication. */
+#define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
 {
@@ -28,10 +28,10 @@ static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint3
                        v.y + __uint_as_float(__byte_perm(im, exponent, select)));
 }
 
-/* a b, less by BEFORE. */
+/* a b, less by DITHER_BEFORE. */
 static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
 {
-    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -DITHER_BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -DITHER_BEFORE)));
 }
 
 /* Rounded half to even, in two's complement in the lower bits; where |v| <= QUANTISE_LIMIT. */
