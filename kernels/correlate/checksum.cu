@@ -2,14 +2,14 @@
  *
  * A block has a slice of the antennas of one channel and a part of time, which it takes in steps.  In a step each warp
  * loads its antennas, a lane 8 bytes of each: 1, 2 or 4 spectra that are the lane's own.  It keeps them in registers and
- * adds them to S in shared memory, as it does with antennas of other slices, which it does not keep.  Behind a barrier
+ * adds them to S in shared memory, as it does with antennas of other slices, which it does not keep.  After a barrier
  * every lane has S of its spectra, and multiplies.  Products are summed by lane to the end of the part.  Then each lane
  * has one sum of all lanes: 31 shuffles instead of 5 for each sum.
  *
  * Integers: S has three places, which the steps use in rotation.  The place of the step before, which all have read
  * when the barrier opens, is cleared for the step after the next.  So a step has one barrier.  Where both parts of S
  * fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no addition of floats.  Each warp
- * writes its sums, and behind a barrier a few warps add them up.  A second barrier opens when S is there.
+ * writes its sums, and after a barrier a few warps add them up.  A second barrier opens when S is there.
  *
  * Two blocks of 16 warps are on a multiprocessor, so that one multiplies while the other loads: 64 registers a thread.
  *
@@ -276,7 +276,7 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* The bytes that a lane loads in one step: where antenna 0 has them. */
 struct place {
-    const uint8_t *at; /* NULL: behind the end */
+    const uint8_t *at; /* NULL: beyond the end */
     uint64_t ant_bytes;
 };
 

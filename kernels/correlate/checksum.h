@@ -46,7 +46,7 @@ extern const struct kernel checksum_kernel;
 /* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
  * batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* of which a block keeps the voltages; 16 warps of 5.  To be measured: 32, 64, 128 */
+#define CHECKSUM_SLICE_ANTS   80  /* whose voltages a block keeps; 16 warps of 5.  To be measured: 32, 64, 128 */
 #define CHECKSUM_STEP_SPECTRA 240 /* of a thread at most: its 32-bit sums hold 255 */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);

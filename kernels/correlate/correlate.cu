@@ -87,7 +87,7 @@ struct place {
 
 static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
 
-/* uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES]; with several TIME_WARPS, behind that, join_warps()'s sums of 32
+/* uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES]; with several TIME_WARPS, after that, join_warps()'s sums of 32
  * lanes: [TILE_WARPS][words of struct tile][32]. */
 extern __shared__ float4 shared_memory[];
 
@@ -362,7 +362,7 @@ static __device__ __forceinline__ bool is_baseline(uint32_t row, uint32_t column
     return row < N_ANTS && column <= row;
 }
 
-/* Adds sums of 8 x 8 antennas, of which there is only this block's share. */
+/* Adds sums of 8 x 8 antennas.  No other block has a share of them. */
 static __device__ __forceinline__ void add_owned(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                  uint32_t column, sum_type *memory)
 {
@@ -392,8 +392,8 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds them where other blocks have shares.  After the transpositions four lanes have a row's sums 16 s + 4 m + t; with
- * those of the next row, which have as many, they exchange half. */
+/* Adds sums of 8 x 8 antennas where other blocks have shares.  After the transpositions four lanes have a row's sums 16
+ * s + 4 m + t; with those of the next row, which have as many, they exchange half. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

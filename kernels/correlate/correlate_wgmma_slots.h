@@ -91,7 +91,7 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
 /* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
 /* A slot of shared memory holds a stage.  The threads of one producer fill it, the threads of all consumers empty it.
- * Each place has two barriers behind the column sums: 0, full (GROUP_THREADS arrivals), and 1, empty (N_GROUPS *
+ * Each place has two barriers after the column sums: 0, full (GROUP_THREADS arrivals), and 1, empty (N_GROUPS *
  * GROUP_THREADS arrivals). */
 static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {

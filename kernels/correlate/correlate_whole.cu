@@ -272,8 +272,8 @@ static __device__ __forceinline__ uint32_t find_row(void)
     return warp * SWIZZLE_ATOM_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
-/* Multiplies the rows of 16 antennas with the columns of N antennas, the same and those behind, for half a stage.  Both
- * begin at byte 'at' of the stage.  sums: [column / 8][row i, row i + 8][column % 2]. */
+/* Multiplies the rows of 16 antennas with the columns of N antennas, the same antennas and later ones, for half a
+ * stage.  Both begin at byte 'at' of the stage.  sums: [column / 8][row i, row i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply_half(partial *sums, shared_address stage, unsigned at, uint32_t row,
                                                      unsigned half)
@@ -401,7 +401,7 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
 }
 
 /* A consumer's part of an item of N tiles, or of the block's share of it.  'slot' is the item's first slot.  Returns
- * the slot behind the last one. */
+ * the slot after the last one. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, partial *sums)

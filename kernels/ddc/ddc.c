@@ -238,7 +238,7 @@ static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_sha
     return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
 }
 
-/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are so many
+/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are enough
  * registers and every thread has the same place in several rows. */
 static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
 {

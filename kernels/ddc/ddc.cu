@@ -8,7 +8,7 @@
  * outputs.  Samples of up to 12 bits are exact in half precision; samples of 16 bits are two terms.  A weight is the
  * sum of two half floats, each of which is multiplied: 92 products of the tensor cores per sample, whatever A is.
  *
- * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows behind it.  The samples lie in
+ * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows after it.  The samples lie in
  * shared memory as rows of 8 A, unpacked once; the samples 'shift' rows on are the same memory again.  Where a row is
  * long, a chunk of its columns is taken at a time, of all rows of the block.  kernels/README.md has a picture.
  *
@@ -49,7 +49,7 @@
 #define SEGMENT_QUADS   DDC_SEGMENT_QUADS(SEGMENT_SAMPLES *SAMPLE_BITS)
 #define N_QUADS         (N_SEGMENTS * SEGMENT_QUADS)
 
-/* float2 [2 * N_TILES] rotations; then uint4 [N_QUADS] packed samples and, behind them or IN_PLACE of them, half floats
+/* float2 [2 * N_TILES] rotations; then uint4 [N_QUADS] packed samples and, after them or IN_PLACE of them, half floats
  * [N_PLANES][LOAD_ROWS][PITCH]. */
 extern __shared__ float4 shared_memory[];
 

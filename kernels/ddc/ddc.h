@@ -12,7 +12,7 @@
  * It depends on nothing but the input around it, so outputs of several launches on one grid of A samples join.
  *
  * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
- *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable behind the samples that are looked at; 'out'
+ *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the samples that are looked at; 'out'
  *           aligned to 16 bytes; n_taps <= 64 A.
  * Exactness: the twin multiplies and adds in float32, all other steps are in double.  CUDA: samples are exact, weights
  *           are exact to 2^-22 of themselves, and the tensor cores truncate sums to float32.  Both are
@@ -57,8 +57,8 @@ struct ddc_shape {
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Units of 16 bytes that have so many bits in a row, wherever these begin, and the word behind them.  Odd, so that eight such
- * segments lie in different banks. */
+/* Units of 16 bytes that have n_bits consecutive bits, wherever they begin, and the word after them.  Odd, so that
+ * eight such segments lie in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* The default shape for the sizes in 'args'.  Only n_taps, subsampling and sample_bits of 'args' count,

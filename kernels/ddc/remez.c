@@ -25,7 +25,7 @@
 #define MAX_ITERATIONS 250
 #define CONVERGED      1e-7 /* by how much the largest error may exceed the alternating error, relatively */
 #define N_REFINEMENTS  2    /* of the taps */
-#define BLOCK          64   /* grid points of which the error is computed together */
+#define BLOCK          64   /* grid points whose error is computed together */
 
 struct exchange {
     size_t n; /* coefficients; n + 1 extrema */

@@ -22,8 +22,8 @@ struct remez_band {
 };
 
 /* Writes taps[n_taps], symmetric to the bit.  n_taps >= 4, 1 <= n_bands <= REMEZ_MAX_BANDS.  Returns 0, -ENOMEM, or
- * -EDOM: so many taps cannot be had for such bands in double precision (usually, there are far more than the bands
- * need). */
+ * -EDOM: a filter of n_taps cannot be had for such bands in double precision (usually, there are far more than the
+ * bands need). */
 int remez(size_t n_taps, const struct remez_band *bands, size_t n_bands, double *taps);
 
 #endif

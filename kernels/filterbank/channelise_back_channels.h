@@ -156,7 +156,7 @@ static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned
             keep(row_of(pair, which) * (M2 / 2))};
 }
 
-/* Channel k2 of the row in N_TOGETHER spectra, of which 'spectrum' is the absolute index of the first. */
+/* Channel k2 of the row in N_TOGETHER spectra.  'spectrum' is the absolute index of the first one. */
 static __device__ __forceinline__ struct chunk quantise_channel(const struct channelise_back_args &args,
                                                                 const float2 *lines, const struct row &row, unsigned k2,
                                                                 uint64_t spectrum, float4 gain,
@@ -201,8 +201,8 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
     return pack_chunk(words);
 }
 
-/* Threads side by side have neighbours of a row, or of several rows; so many rows after each other, and so many channels
- * of each. */
+/* Threads side by side have neighbouring channels of a row, or of ROW_STEP rows.  A thread has N_ROWS rows, one after
+ * the other, and ROW_CHANNELS channels of each. */
 #define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
 #define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
 #define N_ROWS         ((PAIRS * 2 + ROW_STEP - 1) / ROW_STEP)
@@ -257,7 +257,7 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
  * store neighbouring chunks.  Computed once for a tile, and kept. */
 struct delivery {
     uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
-    uint32_t ahead; /* of the lane's own channel, or behind it: modulo 2^32, as channels are */
+    uint32_t ahead; /* channels from the lane's own to the one that it stores, modulo 2^32 */
     uint64_t to;    /* the byte of the output, in channel 0 */
 };
 

@@ -230,7 +230,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
 /* ---- The block --------------------------------------------------------------------------------------------------- */
 
-/* Shared memory of the block, behind its points. */
+/* Shared memory of the block, after its points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
     float2 outer[M1][COLUMNS];                           /* [k1][c] */

@@ -5,7 +5,7 @@
  *
  * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
  * on) one lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1
- * cache; otherwise each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
+ * cache; otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -101,8 +101,8 @@ static __device__ __forceinline__ void fetch_boxes(const struct channelise_front
         }
 }
 
-/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot', of which all threads
- * have read the stage before. */
+/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot'.  All threads
+ * have read the stage that was in the slot. */
 static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
                                                    const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
 {
@@ -207,7 +207,7 @@ struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
+/* The number of the aligned 16 bytes in which sample 'first' begins, or the bit 'bits' bits after its begin. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;

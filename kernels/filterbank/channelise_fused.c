@@ -81,7 +81,7 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* As struct tables of channelise_front.cu, behind the points. */
+/* The points, and after them struct tables of channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;

@@ -91,7 +91,7 @@ struct channelise_fused;
 
 /* The shape for these sizes that is used without tuning, where a block may have 'shared_bytes' of shared memory. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes);
-/* The same, but with so many front_rows (a power of two, 8 .. min(256, n_chan / 8)); it need not be
+/* The same, but with front_rows = 'rows' (a power of two, 8 .. min(256, n_chan / 8)); it need not be
  * valid. */
 struct channelise_shape channelise_shape_of_rows(const struct channelise_config *config, uint32_t rows,
                                                  size_t shared_bytes);

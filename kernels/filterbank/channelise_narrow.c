@@ -39,7 +39,7 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* More taps take more registers, of which threads have as many only in small blocks. */
+/* More taps take more registers.  Threads have as many registers only in small blocks. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 

@@ -36,7 +36,7 @@ static const struct axis groups[][MAX_AXES] = {
     {{NUMBER(back_tiles), 2, {1, 2}}, {NUMBER(back_bulk), 2, {0, 1}}},
 };
 
-/* Registers per thread that let so many blocks reside on a multiprocessor. */
+/* Registers per thread that let 'blocks' blocks reside on a multiprocessor. */
 static uint32_t registers(uint32_t threads, uint32_t blocks)
 {
     return REGISTERS / (threads * blocks);

@@ -37,7 +37,7 @@ static __device__ __forceinline__ struct place make_place(const uint8_t *in, int
     return place;
 }
 
-/* The next ROWS_AHEAD rows, of which 'n' are there: others are zeros, which add nothing. */
+/* The next ROWS_AHEAD rows.  Only 'n' are there; the others are zeros, which add nothing. */
 static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[ROWS_AHEAD])
 {
 #pragma unroll

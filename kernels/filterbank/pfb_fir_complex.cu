@@ -9,7 +9,7 @@
 
 #define ROWS_AHEAD 4 /* rows that are loaded while as many are worked on */
 
-/* Rows [row, row + ROWS_AHEAD), of which those from n_rows on are not there: zeros, which add nothing. */
+/* Rows [row, row + ROWS_AHEAD).  Rows from n_rows on are not there; they are zeros, which add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
 {
 #pragma unroll

@@ -48,7 +48,7 @@ void gnss_code_generate(enum gnss_signal signal, unsigned prn, int8_t *chips);
 
 /* Reads the chips of a memory code from a file in the ICD's form: a line "E1B Code No 7" (or "E1-B Code No 7"), then the
  * code's hexadecimal digits, four chips each and the first chip first, on one or more lines.  Lines of dashes separate codes;
- * blanks between digits and text behind '#' do not count.
+ * blanks between digits and text after '#' do not count.
  * Returns 0, or negative errno with a sentence in 'why'; -ENOENT as well where the file has no such code. */
 int gnss_code_read(const char *path, enum gnss_signal signal, unsigned prn, int8_t *chips, char *why, size_t why_bytes);
 

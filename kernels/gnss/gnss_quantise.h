@@ -8,7 +8,7 @@
  * once.  'squares' adds up re^2 + im^2 of the written samples.
  *
  * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It
- *             doubles or halves the scale, so sums before and behind a change differ by an exact power of two.
+ *             doubles or halves the scale, so sums before and after a change differ by an exact power of two.
  * Loss:       of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the noise):
  *                 rms   2        8        16       32       48       64 steps
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047

@@ -32,7 +32,7 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* Waits in a loop.  The compiler does not move earlier instructions behind the loop. */
+/* Waits in a loop.  The compiler does not move earlier instructions to after the loop. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t opening)
 {
     uint32_t open;

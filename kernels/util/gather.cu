@@ -1,7 +1,7 @@
 /* gather.cu - see gather.h.
  *
  * A block takes a piece, and then the piece gridDim.x further on.  Its threads take alternate vectors of the piece, as
- * wide as both ends allow.  The bytes before the first whole vector and behind the last one are copied one by one.
+ * wide as both ends allow.  The bytes before the first whole vector and after the last one are copied one by one.
  * Packets are read once, and chunks are not read again soon, so loads and stores of vectors are marked as not used
  * again.
  *

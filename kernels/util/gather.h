@@ -17,7 +17,7 @@ struct gather_piece {
 };
 
 struct gather_args {
-    const struct gather_piece *pieces;
+    const struct gather_piece *pieces; /* [n_pieces] */
     uint64_t n_pieces;
 };
 
