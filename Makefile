@@ -24,7 +24,7 @@ demo: ## the demonstration: a simulated array to fringes, in a minute; KEEP=1: t
 check: ## unit and engine tests (15 minutes at most)
 check-all: ## what is slow: other compilers, sanitizers, fuzz corpora, both Debian releases
 
-include mk/flags.mk mk/programs.mk mk/cuda.mk mk/tests.mk mk/bench.mk mk/install.mk
+include mk/flags.mk mk/programs.mk mk/cuda.mk mk/tests.mk mk/bench.mk mk/install.mk mk/docs.mk
 
 setup: ## installs what building and testing need
 	@scripts/setup check

@@ -5,7 +5,7 @@
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
  * Ends:      a stream starts with the first heap that each polarisation has in their first common chunk, and ends with
- *            the last: what lies outside is not skipped but was never expected.
+ *            the last.  Heaps outside these ends do not count as skipped, because the stream never expected them.
  * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history
  *            has been copied out of it; an output buffer when sent.
  * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is
@@ -39,7 +39,7 @@ void fgpu_antenna_apply(struct engine *engine, struct command *command);
 /* [any] One output of an antenna. */
 struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 
-/* An output buffer is in host memory: what it says of the inputs is taken note of. */
+/* Takes the inputs' power from an output buffer that has reached host memory. */
 void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
 /* Logs how many chunks were of no use, and the inputs' power. */

@@ -1,5 +1,5 @@
 /* baseband.h - a narrow band of one antenna, mixed to frequency 0, filtered and with fewer samples, as long as a device
- * input: what a narrowband output channelises.
+ * input.  A narrowband output channelises these samples.
  *
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
  * Grid:      samples have timestamps that are multiples of the subsampling A, whenever the process was started; each is

@@ -89,8 +89,8 @@ const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, s
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The start is an integer, in the bits of the first number; what follows is in the order of enum delay_number, and as
- * the reference computes it. */
+/* The start is an integer, in the bits of the first number.  The other numbers are in the order of enum delay_number,
+ * computed as the reference computes them. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a model must fit a reading");
 
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,

@@ -17,8 +17,8 @@
 
 #include <stdio.h>
 
-/* Sets all of the model but its start; the phase is wrapped.  Returns NULL or, with the model as it was, what is wrong:
- * a limit of delay.h, or a number that is not finite. */
+/* Sets all of the model but its start; the phase is wrapped.  Returns NULL, or leaves the model as it was and
+ * returns the fault: a limit of delay.h, or a number that is not finite. */
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
@@ -34,15 +34,15 @@ struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *mod
                                               int64_t since_samples);
 void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
 
-/* A file of an antenna's models: what is known before the start, and what is kept across restarts.
+/* A file of an antenna's models: those known before the start, and those kept across restarts.
  *
  *     # start      pol  delay     rate     phase  phase rate  [acceleration [phase acceleration]]
  *     # UNIX s          s         s/s      rad    rad/s        s/s^2         rad/s^2
  *     1760000000   0    1.25e-6   2.1e-9   0      0
  *     1760000060.5 1    1.37e-6   2.1e-9   0.1    -3e-4       4e-14
  *
- * One model a line, those of a polarisation in order of start; what follows a '#' is a comment.  The start has at most
- * nine decimals and is rounded to the nearest sample, half to even; the phase is wrapped. */
+ * Each line has one model.  The models of a polarisation are in order of start.  A '#' begins a comment.  The start has
+ * at most nine decimals and is rounded to the nearest sample, half to even.  The phase is wrapped. */
 
 /* Reads the queues of both polarisations.  The first model of each queue is zero, as in a new queue.  A delay beyond
  * recv.max_delay, either way, is refused.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */

@@ -1,4 +1,5 @@
-/* gain_file.c - read once, before the start; what it gives goes the way of every other command. */
+/* gain_file.c - the file is read once, before the start.  Its gains reach the worker as commands, like all other
+ * gains. */
 #include "fgpu/gain_file.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* level.c - beside the output: what a finished buffer says of the input's power. */
+/* level.c - beside the output: the input's power, from finished buffers. */
 #include "fgpu/level.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* monitor.c - beside the first stage: what is known of an input without computing anything. */
+/* monitor.c - beside the first stage: facts about an input that need no computation. */
 #include "fgpu/monitor.h"
 
 #include "common/base/clock.h"

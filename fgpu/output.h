@@ -1,7 +1,7 @@
 /* output.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
  * buffer is ready.
  *
- * Flow:      device input (of a narrow band: what baseband.c makes of it) --> spectra whose windows, shifted by their
+ * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
  * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  Where input is not there for the next
  *            spectrum any more (a gap; a delay that grew by more than the history holds) the output starts again at the

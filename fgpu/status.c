@@ -1,4 +1,4 @@
-/* status.c - beside the output: what people want to see of it. */
+/* status.c - beside the output: figures and spectra of the output for people. */
 #include "fgpu/status.h"
 
 #include "common/base/clock.h"

@@ -3,13 +3,15 @@ unitdir   ?= $(prefix)/lib/systemd/system
 docdir    ?= $(prefix)/share/doc/cbf
 sysconfdir = $(if $(filter /usr,$(prefix)),/etc,$(prefix)/etc)
 INTO       = $(DESTDIR)$(prefix)
-INSTALLED_DOCS = s|docs/\([a-z-]*\.md\)|$(docdir)/docs/\1|g
+INSTALLED_DOCS = s|docs/\([a-z_-]*\.md\)|$(docdir)/docs/\1|g
+DOCUMENTS  = README.md HACKING.md CHANGELOG.md LICENSE kernels/README.md \
+             $(wildcard docs/*.md docs/decisions/*.md docs/reference/*.txt docs/images/*)
 unit       = sed '$(INSTALLED_DOCS); s|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
 
 install: all man ## make install DESTDIR= prefix=/usr/local
 	install -d $(INTO)/bin $(INTO)/share/cbf/config/demo $(INTO)/share/cbf/config/array $(INTO)/share/cbf/scripts $(INTO)/share/cbf/systemd \
-		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) $(DESTDIR)$(docdir)/docs/reference \
-		$(DESTDIR)$(docdir)/docs/images $(INTO)/lib/sysusers.d $(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
+		$(INTO)/share/man/man1 $(INTO)/share/man/man5 $(DESTDIR)$(unitdir) \
+		$(INTO)/lib/sysusers.d $(DESTDIR)$(sysconfdir)/sysctl.d $(DESTDIR)$(sysconfdir)/security/limits.d
 	install -m 755 $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS)) $(INTO)/bin
 	install -d $(INTO)/lib/cbf
 	install -m 755 $(BUILD)/clock-state $(INTO)/lib/cbf
@@ -33,10 +35,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 systemd/sysusers.conf $(INTO)/lib/sysusers.d/gpucbf.conf
 	sed '$(INSTALLED_DOCS)' systemd/sysctl.conf > $(DESTDIR)$(sysconfdir)/sysctl.d/60-gpucbf.conf
 	install -m 644 systemd/limits.conf $(DESTDIR)$(sysconfdir)/security/limits.d/60-gpucbf.conf
-	install -m 644 README.md LICENSE $(DESTDIR)$(docdir)
-	install -m 644 CHANGELOG.md $(wildcard docs/*.md) $(DESTDIR)$(docdir)/docs
-	install -m 644 $(wildcard docs/reference/*.txt) $(DESTDIR)$(docdir)/docs/reference
-	install -m 644 $(wildcard docs/images/*) $(DESTDIR)$(docdir)/docs/images
+	for file in $(DOCUMENTS); do install -D -m 644 $$file $(DESTDIR)$(docdir)/$$file || exit 1; done
 
 deb: ## Debian packages of the tree as it is, in build-deb; docs/operation.md
 	@scripts/setup deb

@@ -76,6 +76,7 @@ check:
 	@scripts/setup check
 	@scripts/check-layers
 	@scripts/check-words
+	@scripts/check-links
 	@$(SUBMAKE) $(ALL_CORES) all unit-tests
 	@$(SUBMAKE) check-unit check-engine
 

@@ -1,6 +1,7 @@
-/* beam_control.h - what can be asked of beams over KATCP, what of it is kept, and how it gets to the worker (control.h).
+/* beam_control.h - the KATCP requests for beams: their checks, their kept settings, and their way to the worker
+ * (control.h).
  *
- * State:     what was set is kept in the file "beams" of the state directory; calibrations as calibration.h says.
+ * State:     settings are kept in the file "beams" of the state directory, calibrations as calibration.h says.
  * Threads:   main. */
 #ifndef XBGPU_BEAM_CONTROL_H
 #define XBGPU_BEAM_CONTROL_H

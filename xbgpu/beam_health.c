@@ -1,4 +1,4 @@
-/* beam_health.c - beside the heaps of beams: what people want to know of them. */
+/* beam_health.c - beside the heaps of beams: their figures for people. */
 #include "xbgpu/beam_health.h"
 
 #include "common/base/clock.h"

@@ -8,8 +8,8 @@
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
  * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
- * 2^-63 turns.  A model with a load time has both at that time, and rates; what is without a load time holds at once.
- * The text that is kept has rows for each beam that was set:
+ * 2^-63 turns.  A model with a load time has both at that time, and rates.  A model without a load time holds at once.
+ * The kept text has rows for each beam that was set:
  *
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
@@ -84,7 +84,8 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
                                struct beam_steering *steering);
 
-/* Sets the sensors: what is set holds from 'samples' on, at 'unix_ns', or from the load time of the newest model on. */
+/* Sets the sensors.  The settings hold from 'samples' on, at 'unix_ns', or from the load time of the newest model
+ * on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
 /* All beams of an engine. */

@@ -1,4 +1,5 @@
-/* checksums.c - beside output.c: what is queued with every correlate and before every dump, and the host's part. */
+/* checksums.c - beside output.c: the kernels that are queued with every correlate and before every dump, and the host's
+ * part. */
 #include "xbgpu/checksums.h"
 
 #include "common/device/device.h"

@@ -32,7 +32,8 @@ int xbgpu_checksums_init(struct xbgpu_checksums *checksums, const struct xbgpu_l
 /* Zeroed ones are accepted. */
 void xbgpu_checksums_fini(struct xbgpu_checksums *checksums);
 
-/* Queue: rows of zero; what is correlated by 'args'; before reduce gets 'args', the checks of what it will make. */
+/* Each queues a kernel.  clear: sets the rows to zero.  add: adds the voltages that correlate takes with the same
+ * 'args'.  finish: makes the checks of the dump that reduce will make of 'args'; call it before reduce. */
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream);
 void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
                          const struct correlate_args *args);

@@ -78,7 +78,7 @@ static void on_answer(void *arg, struct command *base)
                                                                                        : command->effective_samples);
 }
 
-/* ---- Setting: what has been checked is posted, and kept; there is a slot ----------------------------------------- */
+/* ---- Setting: a checked request is posted and kept; there is a free command slot --------------------------------- */
 
 static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
 {

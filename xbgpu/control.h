@@ -1,8 +1,8 @@
-/* control.h - what can be asked of a running xbgpu over KATCP, what of it is kept, and how it gets to the worker.
+/* control.h - the KATCP requests of a running xbgpu: their checks, their kept settings, and their way to the worker.
  *
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
  *            so that steady-state-timestamp is true when the reply comes.  Where the data's time goes back, so does it.
- * State:     what was set is kept in the file "control" of the state directory, and comes first at the next start.
+ * State:     settings are kept in the file "control" of the state directory, and come first at the next start.
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],

@@ -1,4 +1,4 @@
-/* detected_health.c - beside the heaps of detected beams: what people want to know of them. */
+/* detected_health.c - beside the heaps of detected beams: their figures for people. */
 #include "xbgpu/detected_health.h"
 
 #include "common/base/units.h"

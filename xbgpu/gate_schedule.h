@@ -1,11 +1,13 @@
-/* gate_schedule.h - the gates of a running xbgpu: what each was, is and will be, and lists of what they take of device inputs.
+/* gate_schedule.h - the gates of a running xbgpu: each gate's past, present and future, and lists of the spectra that
+ * gates take of device inputs.
  *
  * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and device --> output.c
  * Changes:   a set of gates in order of time, from which every spectrum chooses by its timestamp: so time may jump
  *            ahead and back, and the same gates decide as before.  A new change takes the place of those that begin at
  *            its time or later, and of one that waits for its time.  The last GATING_MAX_CHANGES are kept.  The oldest
- *            of them decides of what is before, too.  Gates are exchanged, not copied, so that nothing is allocated
- *            here: who sets one gets another back, to be freed where that may be.
+ *            of them decides for all earlier spectra, too.  Gates are exchanged, not copied, so that nothing is
+ *            allocated here.  The caller that sets a gate gets another gate back, and frees it where it may free
+ *            memory.
  * Threads:   the worker only, but for init and fini.   Blocking: never. */
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H

@@ -10,10 +10,10 @@
  *            of one output each, which has select_spectra shift the batches that it takes (output.c).
  * History:   after an upload the last n_history batches of the device input before it are copied in front of it on the
  *            device, presence likewise; absent if the chunk before it is missing.  No chunk waits for the next: only the
- *            lag's batch does, and what is behind it is absent where no chunk follows.
- *            Batches are correlated that belong to chunks of which something came, and no others: what shifts would take
- *            from such a chunk into a missing one has no place to go.
- * Missing:   absent heaps are zero in what is correlated, so they add nothing.
+ *            lag's batch does, and the batches behind it are absent where no chunk follows.
+ *            A batch is correlated only if any heap of its chunk came.  So spectra that a shift would move from such a
+ *            chunk into a missing chunk are lost.
+ * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk goes back to its receiver when its upload is done and neither outputs nor the audit will look at it
  *            again, which with history is n_history sets later; a device input when its last reader is done.
  *            A chunk that the host cannot read is never looked at again.

@@ -1,4 +1,4 @@
-/* status.c - beside the dumps: what people want to see of them. */
+/* status.c - beside the dumps: figures and spectra of the dumps for people. */
 #include "xbgpu/status.h"
 
 #include "common/base/clock.h"

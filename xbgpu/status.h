@@ -6,7 +6,7 @@
  *            the product of up to XBGPU_N_VIEWS pairs of antennas, and averages all antennas' autocorrelations over at
  *            most XBGPU_PREVIEW_LEVELS of their channels: some milliseconds of the worker in the largest array
  *            (xbgpu_look_seconds).  It holds no dump and delays none but by that.
- * Values:    divided by the spectra that went into them; what is flagged is not known.
+ * Values:    divided by the spectra that went into them.  Flagged values are not known.
  * Threads:   xbgpu_status_sample() is the worker's, xbgpu_status_describe() HTTP's. */
 #ifndef XBGPU_STATUS_H
 #define XBGPU_STATUS_H

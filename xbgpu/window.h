@@ -1,5 +1,5 @@
-/* window.h - the accumulation window of one output: which batches belong to it, who was there, what its baselines
- * weigh.
+/* window.h - the accumulation window of one output: its batches, the antennas that were present, and the weights of its
+ * baselines.
  *
  * Windows lie on a 64-bit grid: window w is batches [w * length, (w + 1) * length), a batch's number being its
  * timestamp divided by the samples of a batch.  A window was observed if any heap of it arrived.

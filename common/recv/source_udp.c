@@ -8,7 +8,7 @@
  * Where the kernel joins packets into a message (UDP_GRO), their way through it costs once for all of them.  Such
  * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
  * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
- * (docs/performance.md). */
+ * (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/why.h"

@@ -12,7 +12,7 @@
  * time (pace.h).  Neither late pieces nor a faster hand-over shorten the gap.  A piece leaves SENDER_AHEAD_NS early at
  * most.  A wait of less than SENDER_SPIN_NS is a busy wait, as a sleep costs as much.  During such a wait the thread
  * sends early any packet that may leave early.  If a piece lasts less than a sleep and its wake-up, one sleep is for
- * several pieces, which still leave apart.  docs/performance.md has the costs.
+ * several pieces, which still leave apart.  docs/decisions/pacing-pieces.md has the costs.
  * A stream that had nothing to send goes on at its rate (which is above real time) and does not catch up faster.  The
  * stream makes up only for a late wake-up of its thread, SENDER_LATE_MAX_NS at most.  Rate 0: unpaced.
  * After sender_set_deadline() or sender_stop(), a stream may need longer than SENDER_DRAIN_MAX_NS for the heaps left.

@@ -25,7 +25,7 @@
 #define PARTS_PER_PACKET 2
 #define DATAGRAM_MAX     65507 /* a joined message may not be longer either */
 #define NO_MESSAGE       UINT_MAX
-#define GATHERED_MAX     1280 /* bytes of a packet, header included, that is gathered here (docs/performance.md) */
+#define GATHERED_MAX     1280 /* bytes of a packet with its header (docs/decisions/send-gather-small.md) */
 /* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100

@@ -1,4 +1,4 @@
-/* beam_coefficients - what each antenna's voltages are multiplied by, for each beam and channel, as 16-bit integers.
+/* beam_coefficients - the factors of each antenna's voltages, for each beam and channel, as 16-bit integers.
  *   steering      [beam][model][ant]           phase, its slope over channels, their rates, amplitude (weight times gain)
  *   starts        int64 [beam][model]          when models start, in order; the last one that has started by 'at' is used,
  *                                              or model 0
@@ -50,17 +50,17 @@ struct beam {
 };
 
 struct beam_coefficients_args {
-    const struct beam_steering *steering;
-    const int64_t *starts;
-    const struct beam *beams;
-    const float *calibration;
-    const uint32_t *listed;
-    int16_t *coefficients;
-    int32_t *exponents;
-    int8_t *fragments;
-    const uint32_t *slot_of;
-    uint64_t time; /* in the units of the rates; before 0 it wraps */
-    int64_t at;    /* in the units of 'starts' */
+    const struct beam_steering *steering; /* [beam][model][ant] */
+    const int64_t *starts;                /* [beam][model] */
+    const struct beam *beams;             /* [beam] */
+    const float *calibration;             /* [ant][pol][chan][re, im]; NULL: 1 */
+    const uint32_t *listed;               /* [n_listed]; NULL: all */
+    int16_t *coefficients;                /* [chan][beam][ant][re, im] */
+    int32_t *exponents;                   /* [chan][beam] */
+    int8_t *fragments;                    /* beam_fragments.h; NULL: not made */
+    const uint32_t *slot_of;              /* [beam] */
+    uint64_t time;                        /* in the units of the rates; before 0 it wraps */
+    int64_t at;                           /* in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;

@@ -5,11 +5,11 @@
  *   powers      int64 [window][beam][product][group]   added to
  *
  * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
- * [g n, (g + 1) n), n = group_channels.  Spectra behind the last window and before the first one are left out.
+ * [g n, (g + 1) n), n = group_channels.  Spectra before the first window and after the last one are left out.
  *
  * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767
  * and rounded half to even; 0 if it is not a number.  So a power counts (1/256 of a step of the voltage beam)^2.  A
- * complex sample of which any part was clipped counts in 'saturated'.  X is polarisation 0, Y polarisation 1:
+ * complex sample counts in 'saturated' if any part was clipped.  X is polarisation 0, Y polarisation 1:
  *     BEAM_POWER_0   |X|^2
  *     BEAM_POWER_1   |Y|^2
  *     BEAM_TOTAL     |X|^2 + |Y|^2
@@ -46,8 +46,8 @@ static inline uint32_t beam_n_products(enum beam_products products)
 
 struct beam_detect_args {
     struct beamform_args form;
-    int64_t *powers;
-    uint64_t first; /* number of the spectrum with which window 0 begins */
+    int64_t *powers; /* [window][beam][product][group] */
+    uint64_t first;  /* number of the spectrum with which window 0 begins */
     enum beam_products products;
     uint32_t n_windows;
     uint32_t window_spectra;
@@ -57,7 +57,7 @@ struct beam_detect_args {
 /* A part that the voltage beam would have as v, as an integer. */
 static inline int32_t beam_detect_round(float v, uint32_t *clipped)
 {
-    const float to_integer = 12582912.0f; /* 1.5 * 2^23: the sum has no bits behind the point */
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: the sum has no fraction bits */
 
     v = BEAM_TIMES(v, BEAM_DETECT_STEPS);
     *clipped |= !(v >= -BEAM_DETECT_LIMIT && v <= BEAM_DETECT_LIMIT);

@@ -24,10 +24,10 @@
 #define BEAM_FINISH_BITS  54 /* of differences that BEAM_FINISH_STEPS multiply: 2 * 255 * 2^54 fits 63 bits */
 
 struct beam_finish_args {
-    const int64_t *powers;
-    void *out;
-    float *offsets; /* NULL: 'out' is float */
-    float *scales;
+    const int64_t *powers; /* [window][beam][cell] */
+    void *out;             /* [beam][window][cell] */
+    float *offsets;        /* [beam][cell]; NULL: 'out' is float */
+    float *scales;         /* [beam][cell] */
     uint32_t n_windows;
     uint32_t n_beams;
     uint32_t n_cells;

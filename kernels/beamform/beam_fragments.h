@@ -7,7 +7,7 @@
  * and their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and that antenna
  * have lane = 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of an imaginary one.
  *
- * Antennas behind the last one have zeros.  The bytes of slots without a beam have no meaning. */
+ * Antennas beyond the last one have zeros.  The bytes of slots without a beam have no meaning. */
 #ifndef KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 #define KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 
@@ -45,7 +45,7 @@ static inline void beam_fragments_put_pair(int8_t *at, int32_t a, int32_t b)
     *(uint16_t *)(at + BEAM_SLICE_BYTES) = (uint16_t)low;
 }
 
-/* Puts the coefficient of an antenna, which may be behind the last one, into the bytes of a channel. */
+/* Puts the coefficient of an antenna, which may be beyond the last one, into the bytes of a channel. */
 static inline void beam_fragments_put(int8_t *of_chan, uint32_t n_ants, uint32_t slot, uint32_t ant, int32_t re,
                                       int32_t im)
 {

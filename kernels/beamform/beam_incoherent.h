@@ -28,11 +28,11 @@ struct beam_incoherent_weights {
 };
 
 struct beam_incoherent_args {
-    const void *voltages;
-    const struct beam_incoherent_weights *weights;
-    int64_t *powers;
-    uint64_t first_spectrum; /* number of spectrum 0 of batch 0 of 'voltages' */
-    uint64_t first;          /* number of the spectrum with which window 0 begins */
+    const void *voltages;                          /* [batch][ant][chan][spectrum][pol][re, im] */
+    const struct beam_incoherent_weights *weights; /* [ant] */
+    int64_t *powers;                               /* [window][product][group] */
+    uint64_t first_spectrum;                       /* number of spectrum 0 of batch 0 of 'voltages' */
+    uint64_t first;                                /* number of the spectrum with which window 0 begins */
     enum voltage_format format;
     enum beam_products products;
     uint32_t n_ants;

@@ -26,7 +26,7 @@ struct beamform_sums {
 void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n, int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA]);
 
 /* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
- * of the batch on.  'block' is the thread's, and begins as zeros.  Spectra behind the batch's end have no meaning. */
+ * of the batch on.  'block' is the thread's, and begins as zeros.  Spectra beyond the batch's end have no meaning. */
 void beamform_sum_block(const struct beamform_args *args, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                         uint32_t n_beams, struct beamform_widened *block, struct beamform_sums *sums);
 

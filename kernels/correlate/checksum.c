@@ -102,7 +102,7 @@ static void sum_integers(const struct block *b, size_t first_ant, size_t end_ant
     arrange(&inputs, b->n, sum);
 }
 
-/* All four sums in one pass, so that what is loaded is used four times. */
+/* All four sums in one pass, so that each loaded value is used four times. */
 KERNEL_CLONES static void multiply_integers(const int16_t *e, const struct integer_sum *sum, size_t n, int64_t *row)
 {
     int32_t re0 = 0, im0 = 0, re1 = 0, im1 = 0;

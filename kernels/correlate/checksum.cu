@@ -2,15 +2,14 @@
  *
  * A block has a slice of the antennas of one channel and a part of time, which it takes in steps.  In a step each warp
  * loads its antennas, a lane 8 bytes of each: 1, 2 or 4 spectra that are the lane's own.  It keeps them in registers and
- * adds them to S in shared memory, as it does with antennas of other slices, which it does not keep.  Behind a barrier
+ * adds them to S in shared memory, as it does with antennas of other slices, which it does not keep.  After a barrier
  * every lane has S of its spectra, and multiplies.  Products are summed by lane to the end of the part.  Then each lane
  * has one sum of all lanes: 31 shuffles instead of 5 for each sum.
  *
- * Integers: there are three places for S, taken by turns.  The place of the step before, which all have read when the
- * barrier opens, is cleared for the step after the next.  So a step has one barrier.  Where both parts of S fit in 16
- * bits, they are added as re + 2^16 im.
- * Half floats: shared memory has no addition of floats.  Each warp writes its sums, and behind a barrier a few warps add
- * them up.  A second barrier opens when S is there.
+ * Integers: S has three places, which the steps use in rotation.  The place of the step before, which all have read
+ * when the barrier opens, is cleared for the step after the next.  So a step has one barrier.  Where both parts of S
+ * fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no addition of floats.  Each warp
+ * writes its sums, and after a barrier a few warps add them up.  A second barrier opens when S is there.
  *
  * Two blocks of 16 warps are on a multiprocessor, so that one multiplies while the other loads: 64 registers a thread.
  *
@@ -27,7 +26,7 @@
 #define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, both polarisations */
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
-#define ZERO_VOLTAGES        (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
+#define ZERO_VOLTAGES  (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
 #define N_PARTS        (HALVES ? 3 : 2)                       /* of a value of S, and of an input's row */
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
@@ -43,7 +42,8 @@ typedef int partial;
 typedef long long total;
 #endif
 
-extern __shared__ float4 shared_memory[]; /* partial [3][N_PLACES][32]; of half floats [1 + N_WARPS][N_PLACES][32] */
+/* S: partial [step % 3][N_PLACES][lane]; of half floats [all, then each warp][N_PLACES][lane]. */
+extern __shared__ float4 shared_memory[];
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
@@ -276,7 +276,7 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* The bytes that a lane loads in one step: where antenna 0 has them. */
 struct place {
-    const uint8_t *at; /* NULL: behind the end */
+    const uint8_t *at; /* NULL: beyond the end */
     uint64_t ant_bytes;
 };
 
@@ -301,7 +301,7 @@ static __device__ __forceinline__ uint2 load(const struct place &place, uint32_t
                                 : make_uint2(ZERO_VOLTAGES, ZERO_VOLTAGES);
 }
 
-/* Antennas of other slices, of which only S is wanted. */
+/* Adds antennas of other slices, which only S needs. */
 static __device__ __forceinline__ void add_others(const struct place &place, uint32_t slice,
                                                   partial (&values)[N_VALUES])
 {

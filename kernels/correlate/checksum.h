@@ -1,11 +1,12 @@
-/* checksum - each input's correlation with the sum of all inputs: what the sums of correlate must add up to.
+/* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must add up to the same
+ * numbers.
  *   voltages  as correlate.h's
  *   rows      int64 [chan][ant][pol][re, im], of half floats double [chan][ant][pol][re, im, magnitude];   added to
  *
  * With S = sum over all inputs j of e(j), in each channel:
  *     rows[i] += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(i) * conj(S)
  * and of half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
- * So rows are one more antenna of the array.  checksum_dump.h compares them with what correlate made.
+ * So rows are one more antenna of the array.  checksum_dump.h compares them with the sums of correlate.
  *
  * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs, so 64 bits hold 2^32
  *            spectra of 2^15 inputs.  Half floats: S is summed in float32 on CUDA, products of at most
@@ -30,8 +31,8 @@ union checksum_rows {
 };
 
 struct checksum_args {
-    const void *voltages;
-    union checksum_rows rows;
+    const void *voltages;     /* [batch][ant][chan][spectrum][pol][re, im] */
+    union checksum_rows rows; /* [chan][ant][pol][part] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
@@ -45,7 +46,7 @@ extern const struct kernel checksum_kernel;
 /* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
  * batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* of which a block keeps the voltages; 16 warps of 5.  To be measured: 32, 64, 128 */
+#define CHECKSUM_SLICE_ANTS   80  /* whose voltages a block keeps; 16 warps of 5.  To be measured: 32, 64, 128 */
 #define CHECKSUM_STEP_SPECTRA 240 /* of a thread at most: its 32-bit sums hold 255 */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);

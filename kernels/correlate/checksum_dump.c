@@ -45,7 +45,7 @@ void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool rea
         sum_integers(words, first, n, sums);
 }
 
-/* ---- A channel: what correlate made is taken off the rows, of which nothing must be left --------------------------- */
+/* ---- A channel: the sums of correlate are taken off the rows, and must leave zeros ------------------------------- */
 
 /* A baseline, and where its sums and the rows of its antennas are. */
 struct baseline {

@@ -1,8 +1,8 @@
 /* checksum_dump.cu - see checksum_dump.h.
  *
- * A warp has the two rows of one antenna in one channel: its lanes take the baselines with every other antenna, 32 bytes
- * of sums each, those with the antennas before it from its own stretch of memory, those behind from theirs.  It adds up
- * the words of the former.
+ * A warp has the two rows of one antenna in one channel.  Its lanes take the baselines with all antennas, 32 bytes of
+ * sums each.  Baselines with earlier antennas are consecutive in memory; those with later antennas lie in the stretches
+ * of the later antennas.  The warp adds up the words of the former.
  *
  * Constants: those of checksum_dump_constants(). */
 #include "kernels/correlate/checksum_dump.h"

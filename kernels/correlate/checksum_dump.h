@@ -1,10 +1,10 @@
-/* checksum_dump - whether the sums of an accumulation add up to what checksum.h made of the same voltages, and what words
- * reduce must make of them.  Before reduce, which zeroes the sums.
+/* checksum_dump - compares the sums of an accumulation with the rows that checksum.h made of the same voltages, and
+ * finds the words that reduce must make of the sums.  It runs before reduce, which zeroes the sums.
  *   sums, totals  as reduce.h's; totals NULL where there are none; not changed
  *   rows          as checksum.h's; read, then zeroed
  *   weights       uint32 [baseline]
  *   verdict       uint64 [3]: rows that agree, added to; the smallest number of one that does not, (chan * n_ants + ant) * 2
- *                 + pol, kept if it is smaller already; what reduce must add to n_saturated, added to
+ *                 + pol, kept if it is smaller already; the number that reduce must add to n_saturated, added to
  *   words         uint64 [chan][2]; added to
  *
  * Rows: with X(a1, p1, a2, p2) = sums + totals of baseline (a1, a2), product p1 + 2 p2, the row of input (a, p) is
@@ -13,8 +13,8 @@
  * of an autocorrelation in one, with a factor of 1 or -1: so no single part can be wrong without a row that disagrees.
  * Half floats agree to within CHECKSUM_TOLERANCE of the row's magnitude; where that is not finite, nothing is said.
  *
- * Words: a dump's parts as 32-bit words w(k), k = 0, 1, ... within each channel, are what reduce.h says, clipped and
- * flagged; one that is not a number counts as REDUCE_MISSING_NAN.
+ * Words: a dump's parts are 32-bit words w(k), k = 0, 1, ... within each channel, clipped and flagged as reduce.h says.
+ * A part that is not a number counts as REDUCE_MISSING_NAN.
  *     words[chan] += {sum of w(k), sum of (k + 1) w(k)}     modulo 2^64
  * checksum_dump_words() makes the same of a dump in host memory.  One wrong word changes the first sum, two that have changed
  * places change the second.
@@ -28,16 +28,17 @@
 /* Places in the verdict. */
 enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGTH };
 
-/* Twice what the sums of correlate may lose (xbgpu/audit.h), as those of checksum and the conversion lose a little. */
+/* Twice the loss that the sums of correlate may have (xbgpu/audit.h), as checksum's sums and the conversion lose a
+ * little. */
 #define CHECKSUM_TOLERANCE 0x1p-9
 
 struct checksum_dump_args {
-    union correlate_sums sums;
-    union reduce_totals totals;
-    union checksum_rows rows;
-    const uint32_t *weights;
-    uint64_t *verdict;
-    uint64_t *words;
+    union correlate_sums sums;  /* [chan][baseline][product][re, im] */
+    union reduce_totals totals; /* the same, or NULL */
+    union checksum_rows rows;   /* [chan][ant][pol][part] */
+    const uint32_t *weights;    /* [baseline] */
+    uint64_t *verdict;          /* [VERDICT_LENGTH] */
+    uint64_t *words;            /* [chan][2] */
     enum voltage_format format; /* that the sums are of */
     uint32_t min_weight;
     uint32_t n_ants;

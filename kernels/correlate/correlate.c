@@ -1,7 +1,7 @@
 /* correlate.c - plain C twin of correlate: each batch that reaches the X-engine, before reduce.c.
  *
- * Antennas are taken in blocks of BLOCK_ANTS against each other, and spectra in blocks, so that what is multiplied is
- * small enough for the L1 cache however large the array.  In a block the pairs of components are widened, integers to
+ * Antennas are taken in blocks of BLOCK_ANTS against each other, and spectra in blocks, so that the operands
+ * fit the L1 cache however large the array.  In a block the pairs of components are widened, integers to
  * int16 and half floats to float, in two forms: 'plain' (re, im) and 'turned' (im, -re), with which both parts of
  * e1 conj(e2) are plain dot products:
  *     re = r1 r2 + i1 i2 = plain1 . plain2          im = i1 r2 - r1 i2 = turned1 . plain2
@@ -23,8 +23,8 @@
 /* A block of spectra of one antenna: 2 or 4 KiB of it is used. */
 union widened {
     struct {
-        int16_t plain[N_POLS][2 * BLOCK_SPECTRA];
-        int16_t turned[N_POLS][2 * BLOCK_SPECTRA];
+        int16_t plain[N_POLS][2 * BLOCK_SPECTRA];  /* [pol][spectrum][re, im] */
+        int16_t turned[N_POLS][2 * BLOCK_SPECTRA]; /* [pol][spectrum][im, -re] */
     } integer;
     struct {
         float plain[N_POLS][2 * BLOCK_SPECTRA];
@@ -115,7 +115,8 @@ static void widen_block(const struct correlate_args *a, size_t batch, size_t cha
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* Adds the four products of antennas e1, e2; all eight sums in one pass, so that what is loaded is used four times. */
+/* Adds the four products of antennas e1, e2; all eight sums in one pass, so that each loaded value is used four
+ * times. */
 KERNEL_CLONES static void multiply_integer(const union widened *e1, const union widened *e2, size_t n_spectra,
                                            int32_t *sums)
 {

@@ -1,29 +1,33 @@
-/* correlate.cu - see correlate.h, and correlate_shape.h for how the work is cut.
+/* correlate.cu - see correlate.h for the sums, and correlate_shape.h for the tiles and blocks.  kernels/README.md has a
+ * picture.
  *
- * Flow of a block: slices of all its antennas' spectra go into shared memory by asynchronous copies, STAGES - 1 ahead;
- * each warp takes from there what its tile needs, and multiplies it on the tensor cores (mma.sync) into sums in
- * registers; these are added to memory at the end.
+ * Operands: rows, operand A:     second antennas a2 of baselines, plain (re, im)
+ *           columns, operand B:  first antennas a1, plain (re, im) and turned (im, -re)
+ *           (correlate_wgmma.cu and correlate_whole.cu: rows are first antennas)
+ *           row x plain column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
+ *           row x turned column:  im e1 re e2 - re e1 im e2 = the imaginary part
+ *
+ * Flow of a block: all threads copy slices of all the block's antennas to shared memory (cp.async), STAGES - 1 slices
+ * ahead.  Each warp takes the voltages of its tile from there and multiplies them on the tensor cores (mma.sync) into
+ * sums in registers.  At the end the block adds the sums to memory.
  *
  * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order.  Lane (g, t) =
  * lane / 4, lane % 4 reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and parts of a few
- * spectra.  The lane makes its operands of the instruction from these bytes: rows g (polarisation 0) and g + 8
+ * spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0) and g + 8
  * (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free, as long
  * as rows and columns have the same order.
  *
- * A row has (re, im) of the second antenna of the baseline, e2; columns have of the first, e1, for each polarisation
- *     plain (re, im):     re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
- *     turned (im, -re):   im e1 re e2 - re e1 im e2 = the imaginary part
- * Negation of -128 would overflow, so integers are turned to (im, ~re), as ~x = -x - 1; the sums then lack the sum of
- * im e2, a sum for each row which is made along with them.  All of it fits into int32 where the result does.
- * 4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
+ * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re), as ~x = -x - 1.  The sums then
+ * lack the sum of im e2.  That is a sum for each row, which is made along with the others.  All of it fits into int32
+ * where the result does.  4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
  *
  * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes have these sums.  If the
  * launch is not split over time, no other block adds to them.  The lanes then exchange sums until each has 16 bytes of
- * 64 at a time; these are loaded, added to and stored.  The sums in memory are fetched into the second-level cache
- * while the last slices are multiplied.  Otherwise, or if the shape says so, blocks add with atomics, which leave the
- * multiprocessor at once and are done in the second-level cache.  The lanes then exchange sums so that eight lanes have
- * 32 consecutive bytes, a sector.  Integers come out the same in any order.  With half floats the last bits may differ
- * from run to run if time is split.
+ * 64 at a time; these are loaded, added to and stored.  The sums in memory are fetched into the L2 cache while the last
+ * slices are multiplied.  Otherwise, or if the shape says so, blocks add with atomics, which leave the multiprocessor
+ * at once and are done in the L2 cache.  The lanes then exchange sums so that eight lanes have 32 consecutive bytes, a
+ * sector.  Integers come out the same in any order.  With half floats the last bits may differ from run to run if time
+ * is split.
  *
  * Constants: those of create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"
@@ -55,21 +59,21 @@ typedef int32_t sum_type;
 typedef int4 sums_16_bytes;
 #endif
 
-/* Operands of 8 antennas, both polarisations: registers [polarisation + 2 * half of the k values] of each
- * instruction. */
+/* A lane's fragment of 8 antennas, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
 #define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* that 64 bytes are enough for */
 struct fragment {
     uint32_t r[INSTRUCTIONS][4];
 };
 
-/* 8 x 8 antennas: [polarisation of the column][part][polarisation of the row * 2 + column 2 t or 2 t + 1]. */
+/* A lane's sums of 8 x 8 antennas: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2 + column 2 t
+ * or 2 t + 1], for row g. */
 struct sums {
     sum_type v[2][PARTS][4];
 };
 
 struct tile {
-    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS];
-    int32_t row_im[ROW_EIGHTS][2]; /* this lane's share of the sums of im e2, by polarisation */
+    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* [eight of rows][eight of columns] */
+    int32_t row_im[ROW_EIGHTS][2];               /* [eight of rows][pol]: this lane's share of the sums of im e2 */
 };
 
 /* The antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
@@ -83,9 +87,11 @@ struct place {
 
 static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
 
+/* uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES]; with several TIME_WARPS, after that, join_warps()'s sums of 32
+ * lanes: [TILE_WARPS][words of struct tile][32]. */
 extern __shared__ float4 shared_memory[];
 
-/* ---- Registers from what is on the wire -------------------------------------------------------------------------- */
+/* ---- Fragments from the bytes on the wire ------------------------------------------------------------------------ */
 
 #if BITS == 4
 /* 16 times the real parts, and the imaginary ones, of the four bytes. */
@@ -356,7 +362,7 @@ static __device__ __forceinline__ bool is_baseline(uint32_t row, uint32_t column
     return row < N_ANTS && column <= row;
 }
 
-/* Adds sums of 8 x 8 antennas, of which there is only this block's share. */
+/* Adds sums of 8 x 8 antennas.  No other block has a share of them. */
 static __device__ __forceinline__ void add_owned(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                  uint32_t column, sum_type *memory)
 {
@@ -386,8 +392,8 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds them where other blocks have shares.  After the transpositions four lanes have a row's sums 16 s + 4 m + t; with
- * those of the next row, which have as many, they exchange half. */
+/* Adds sums of 8 x 8 antennas where other blocks have shares.  After the transpositions four lanes have a row's sums 16
+ * s + 4 m + t; with those of the next row, which have as many, they exchange half. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {
@@ -420,7 +426,7 @@ static __device__ __forceinline__ sum_type *find_memory(const struct correlate_a
     return (sum_type *)args.sums.integer + opaque(chan) * ((uint64_t)correlate_n_baselines(N_ANTS) * 8);
 }
 
-/* Has what add_owned() will load of a tile fetched into the second-level cache. */
+/* Fetches into the L2 cache the sums that add_owned() will load for a tile. */
 static __device__ __forceinline__ void fetch_owned(const struct correlate_args &args, const struct place &place,
                                                    uint32_t chan)
 {

@@ -21,7 +21,7 @@
 #include "kernels/util/voltages.h"
 
 #define CORRELATE_INT_SPECTRA   65535 /* of products of full scale in an int32: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* of half floats in a float32; xbgpu/audit.h has what that costs */
+#define CORRELATE_FLOAT_SPECTRA 8192  /* of half floats in a float32; xbgpu/audit.h says how much that loses */
 
 /* Where sums are kept, 4 bytes a part: which type they have follows from the format of the voltages. */
 union correlate_sums {
@@ -41,8 +41,8 @@ static inline uint32_t correlate_max_spectra(enum voltage_format format)
 }
 
 struct correlate_args {
-    const void *voltages;
-    union correlate_sums sums;
+    const void *voltages;      /* [batch][ant][chan][spectrum][pol][re, im] */
+    union correlate_sums sums; /* [chan][baseline][product][re, im] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;

@@ -321,7 +321,7 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Into how many parts the time is best split: blocks run in rounds, of which each has the 'room' of the device.  A block
+/* Into how many parts the time is best split.  Blocks run in rounds; a round fills the 'room' of the device.  A block
  * adds its sums to memory at its end, which takes about as long as 'overhead' slices. */
 static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {

@@ -1,8 +1,9 @@
 /* correlate_shape - how the CUDA variants of correlate cut their work, for array sizes, formats and GPUs.
  *
  * A warp has a tile of sums in registers: row_eights * 8 antennas against column_eights * 8, both polarisations each.
- * Rows are the second antennas of baselines, columns the first, so only tiles that reach below the diagonal are there.
- * A block has several tiles, whose antennas share what is in shared memory, in one of two arrangements:
+ * In correlate.cu rows are the second antennas of baselines and columns the first antennas.  In correlate_wgmma.cu and
+ * correlate_whole.cu rows are the first antennas.  Only tiles that reach below the diagonal are there.  The antennas of
+ * a block's tiles share the copies in shared memory.  The tiles of a block have one of two arrangements:
  *
  *   runs    (n_runs > 0)    all tiles of the triangle, strip by strip of rows, are cut into n_runs runs of equal length;
  *                           a block has a run, and reads all antennas up to its last row.  One run is the whole
@@ -10,8 +11,8 @@
  *   squares (n_runs == 0)   a block has block_rows x block_columns tiles; blocks that reach below the diagonal are
  *                           there, and in those on it some warps are idle.
  *
- * In either there may be 'time_warps' sets of warps that have the same tiles and take the spectra by turns: for arrays
- * so small that memory is what limits. */
+ * In either there may be 'time_warps' sets of warps that have the same tiles and take alternate spectra: for arrays so
+ * small that memory limits. */
 #ifndef KERNELS_CORRELATE_CORRELATE_SHAPE_H
 #define KERNELS_CORRELATE_CORRELATE_SHAPE_H
 

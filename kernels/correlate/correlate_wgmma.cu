@@ -1,30 +1,38 @@
-/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a, whose matrix unit works for 128 threads at a time, and more
- * than 80 antennas; the baselines between their blocks of 64, as correlate_whole.cu has those within them.
+/* correlate_wgmma.cu - see correlate.h: the variant for sm_90a and more than 80 antennas, with the tensor cores'
+ * warpgroup instructions (wgmma).  It computes the baselines between blocks of 64 antennas; correlate_whole.cu computes
+ * the baselines within these blocks.  kernels/README.md has a picture, and says which sizes must agree.
  *
- * An item of work is the products of the ROW_ANTS antennas of a block (the first of a baseline) with the COL_ANTS of a
- * later one (the second) in one channel, in stages of STAGE_SPECTRA spectra.  Blocks stay, and take one item after the
- * other; the last ones, too few for all of them, are shared stage by stage, and added to memory by atomics.
+ * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
+ *           columns, operand B:  second antennas a2, plain (re, im)
+ *           (correlate.cu: rows are second antennas)
+ *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
+ *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of the
- * columns and lay them out in shared memory as the matrix unit wants its second operand: a column for each input.  Two
- * groups of four warps have 32 row antennas each.  They load those voltages straight into registers, which is where
- * the matrix unit takes its first operand from, twice: 'plain' (re, im) and 'turned' (im, -re), whose dot products
- * with a column are the real and the imaginary part of e1 conj(e2).  The registers of a piece for the two
- * polarisations are rows i and i + 8 of what a warp multiplies.
+ * Work:     an item (a work tile) is the products of the ROW_ANTS first antennas of a block with the COL_ANTS second
+ *           antennas of a later block, in one channel.  It is taken in stages of STAGE_SPECTRA spectra.  A block of
+ *           threads stays on its multiprocessor, and takes one item after the other.  The last items are too few for
+ *           all blocks of threads; these share them stage by stage, and add to memory with atomics.
  *
- * Which spectra stand side by side in an operation is free, as long as rows and columns agree: thread t of four has 16
- * bytes of an antenna as they lie in memory, which are its part of 'pieces', half operations, one after another.  The
- * order of the columns is free too: the antenna modulo 8 comes first, so that a thread ends up with whole baselines,
- * and what a warp writes to shared memory does not collide.
+ * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  They load the voltages of these
+ *           antennas from memory straight into registers, from where wgmma takes operand A.  The registers of a piece
+ *           for the two polarisations are rows i and i + 8 of the 16 rows that a warp multiplies.  Warpgroups 2 and 3,
+ *           the producers, take alternate stages.  They load the voltages of the column antennas, and lay them out in
+ *           shared memory as wgmma wants operand B: a column for each input.
  *
- * All loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads, because
- * the assembler counts them together.  So loads that are further ahead need more warps: hence two producers, each with
- * two stages' time for one stage.  While a group prepares its rows, the other group has the matrix unit.
+ * Order:    the order of spectra within an operation is free, as long as rows and columns have the same order.  Thread
+ *           t of four has 16 consecutive bytes of an antenna.  They are its part of successive 'pieces', half
+ *           operations.  The order of the columns is free too: the antenna modulo 8 comes first.  So a thread ends up
+ *           with whole baselines, and the stores of a warp to shared memory meet different banks.
  *
- * Integers: 'turned' has ~re = -re - 1 in place of -re, because the negative of -128 would overflow.  So the sums lack
- *           the sum of im of the column.  The producers add up this sum, and the groups add it at the end.  4 bits are
- *           widened to 16 times their value: sums are 256 times too large, and shifted back at the end.  Partial sums
- *           in int32 hold 65 535 spectra of full scale.
+ * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
+ *           because the assembler counts them together.  So loads that are further ahead need more warps: hence two
+ *           producers, each with the time of two stages for one stage.  While one consumer prepares its rows, the other
+ *           consumer has the tensor cores.
+ *
+ * Integers: turned rows have ~re = -re - 1 in place of -re, because the negative of -128 would overflow.  So the sums
+ *           lack the sum of im of the column.  The producers add up this sum, and the consumers add it at the end.
+ *           4 bits are widened to 16 times their value: sums are 256 times too large, and shifted back at the end.
+ *           Partial sums in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.
@@ -40,12 +48,12 @@
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
 
-/* These have what the sizes above say, in this order. */
+/* These headers use the sizes above, and each uses the headers before it (kernels/README.md lists the names). */
 #include "kernels/correlate/correlate_wgmma_slots.h"
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* The antennas' blocks of rows, x, and of columns, y. */
+/* Item 'number' of a channel: the block of row antennas, x, and the block of column antennas, y > x. */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     uint2 block = {number, 1};
@@ -59,7 +67,7 @@ static __device__ __forceinline__ uint2 find_block(uint32_t number)
 
 /* ---- Columns ----------------------------------------------------------------------------------------------------- */
 
-/* A baseline's sums in memory: [product][re, im]. */
+/* The sums of a baseline in memory: [product][re, im]. */
 struct __align__(16) baseline
 {
     partial sums[8];
@@ -75,12 +83,14 @@ static __device__ __forceinline__ uint32_t thread_row(void)
     return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
 }
 
-/* A thread's rows in a stage: [operation][half * 2 + polarisation], where a half of an operation is 16 bytes. */
+/* A thread's fragments of operand A in a stage: [operation][half * 2 + polarisation], where a half of an operation is
+ * 16 bytes. */
 struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* A thread's loads for the rows of a stage.  'there' is false for spectra beyond the end of the launch. */
+/* A thread's loads for the rows of a stage, loads[1][load] and there[load].  'there' is false for spectra beyond the
+ * end of the launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
     bool there[N_LOADS];
@@ -131,12 +141,12 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
     return ant < N_ANTS;
 }
 
-/* A thread's sums of an item, as the matrix unit leaves them. */
+/* A thread's sums of an item as wgmma leaves them, re and im: [column antenna / 8][p2][p1][column antenna % 2]. */
 struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
 
-/* The sum of im of the columns that baseline i of a thread has; of two stages' producers. */
+/* The sum of im of the two columns of a thread's i-th baseline, over the stages of both producers: sums[p2]. */
 static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, int i,
                                                         int (&sums)[2])
 {
@@ -159,7 +169,7 @@ static __device__ __forceinline__ partial find_product(const struct products *pr
     return finish(turned ? products->turned[at] : products->plain[at], turned ? column_sums[pol2] : 0);
 }
 
-/* Where a group's sums go. */
+/* Where a consumer's sums go. */
 struct target {
     struct baseline *sums; /* of the channel */
     uint32_t row_ant, column_ant;
@@ -193,7 +203,7 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
     }
 }
 
-/* A group's state.  'at' is the stage to multiply, and 'rows' are the rows of this stage.  'ahead' is a later stage,
+/* A consumer's state.  'at' is the stage to multiply, and 'rows' are the rows of this stage.  'ahead' is a later stage,
  * and 'loads' are the loads of that later stage. */
 struct group {
     struct cursor at, ahead;
@@ -236,7 +246,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, share
     return ended;
 }
 
-/* A group's part of an item, or of the block's share of it. */
+/* A consumer's part of an item, or of the block's share of it. */
 template <unsigned N>
 static __device__ __forceinline__ void consume(struct group *group, shared_address shared, struct baseline *sums)
 {
@@ -252,12 +262,12 @@ static __device__ __forceinline__ void consume(struct group *group, shared_addre
     target.column_ant = began.column_ant;
     target.last_slot = group->slot - 1;
     target.alone = began.stage == 0 && began.n_left >= began.n_stages;
-    /* Once in an item: nothing that comes of this is worth a register meanwhile. */
+    /* Once in an item: these values are not worth registers meanwhile. */
     asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant));
     add_sums<N>(&target, shared, &products);
 }
 
-/* How many column antennas a group multiplies in an item, in steps of 16. */
+/* How many column antennas a consumer multiplies in an item, in steps of 16. */
 static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
@@ -265,7 +275,7 @@ static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 * 16 : COL_ANTS;
 }
 
-/* A group's share of the work. */
+/* A consumer's share of the work. */
 static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {
     struct baseline *sums = (struct baseline *)args->sums.integer;

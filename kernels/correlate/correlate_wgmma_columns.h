@@ -1,5 +1,6 @@
-/* correlate_wgmma_columns.h - see correlate_wgmma.cu, which includes it after its sizes.  The producers' part: columns
- * are copied from memory to shared memory. */
+/* correlate_wgmma_columns.h - the producers of correlate_wgmma.cu: they copy columns from memory to shared memory.
+ *
+ * Include it after the other correlate_wgmma headers and struct baseline. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 
@@ -30,7 +31,7 @@ static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_TILES;
 }
 
-/* Where a thread writes in a stage: the first chunk of the first group. */
+/* Where a thread writes in a stage: the first 16-byte chunk of its first group. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
@@ -39,7 +40,7 @@ static __device__ __forceinline__ uint32_t find_place(void)
     return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
 }
 
-/* 'sums': of im of the antenna's two columns. */
+/* Stores one load of a group.  'sums': [pol], of im of the antenna's two columns. */
 static __device__ __forceinline__ void put_task(shared_address stage, uint32_t place, uint32_t group, int task,
                                                 uint4 load, int (&sums)[2])
 {
@@ -58,7 +59,8 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
     }
 }
 
-/* An item's sums, so that they are near when they are added to: of each column antenna the rows' lie side by side. */
+/* Fetches an item's sums into the L2 cache, before they are added to.  The sums of a column antenna with all row
+ * antennas lie side by side. */
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
@@ -76,9 +78,9 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
 
 /* A producer's loads of a stage that are on their way, and the sums of im over the columns of an item stored so far. */
 struct columns {
-    uint4 loads[N_TILES][N_TASKS];
+    uint4 loads[N_TILES][N_TASKS]; /* [group of 4 antennas][load] */
     uint32_t n_groups;
-    int sums[N_TILES][2];
+    int sums[N_TILES][2]; /* [group][pol] */
 };
 
 static __device__ __forceinline__ void fetch_columns(const struct cursor *c, struct columns *columns)
@@ -102,7 +104,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-/* With the last of a producer's stages of an item go the sums of its columns, [antenna][pol], which begin anew. */
+/* Stores the sums of the columns, [antenna][pol], with a producer's last stage of an item, and sets them to zero. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -118,7 +120,7 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
         }
 }
 
-/* As advance(); when an item's last stages have been asked for, its sums are, too. */
+/* As advance().  When all stages of an item have been asked for, fetches its sums, too. */
 static __device__ __forceinline__ void advance_prefetching(struct cursor *c, const struct baseline *sums)
 {
     uint32_t chan = c->chan, row_ant = c->row_ant, column_ant = c->column_ant;

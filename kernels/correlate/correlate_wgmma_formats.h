@@ -1,19 +1,25 @@
-/* correlate_wgmma_formats.h - what the kernels on wgmma have in common of the formats of voltages: their sizes, in memory
- * and in a stage, the sizes of stages, and how bytes of memory become the operands of the matrix unit. */
+/* correlate_wgmma_formats.h - the formats of voltages, for correlate_wgmma.cu and correlate_whole.cu: sizes in memory,
+ * sizes of a stage in shared memory, and the bytes of memory as operands of wgmma.
+ *
+ * Include it after N_TILES, N_STAGES and COL_ANTS.  Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
 
 #define GROUP_THREADS 128
-#define N_GROUPS      2 /* that multiply */
-#define N_PRODUCERS   2
+#define N_GROUPS      2 /* consumer warpgroups, which multiply */
+#define N_PRODUCERS   2 /* producer warpgroups */
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
-#define TILE_ANTS     16 /* 64 rows, 32 columns */
-#define COLUMN_BYTES  128
+#define TILE_ANTS     16  /* 64 rows, 32 columns */
+#define COLUMN_BYTES  128 /* of an input in a stage */
 #define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES   (N_TILES * TILE_BYTES)
 
-/* Shared memory: the stages, then what has been summed of columns, then barriers.  Sums of a slot have been read when
- * the slot N_STAGES later is free, before a producer comes to the one 2 * N_STAGES later. */
+/* Shared memory:
+ *     stages       uint8 [N_STAGES][STAGE_BYTES]            columns of operand B, swizzled
+ *     column sums  int32 [N_SUM_SLOTS][2 * COL_ANTS]        of im of each column
+ *     barriers     uint64 [N_STAGES][full, empty]
+ * The sums of a slot have been read when the slot N_STAGES later is free, before a producer comes to the slot 2 *
+ * N_STAGES later. */
 #define N_SUM_SLOTS    (2 * N_STAGES)
 #define SUM_SLOT_BYTES (COL_ANTS * 8)
 #define SUMS_AT        (N_STAGES * STAGE_BYTES)
@@ -30,8 +36,8 @@
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
-#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* of a thread; four lie side by side */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* 4 bytes of either polarisation: half of an operation's of a thread */
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* in the 16 bytes of a thread's load; four loads lie side by side */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* of a load: 4 bytes of either polarisation, half of a thread's operation */
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
 #define N_TASKS      (N_LOADS / 2) /* of a producer's thread, of an antenna */
 
@@ -79,7 +85,7 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 #endif
 }
 
-/* A sum, with what it lacks as ~re stood for -re. */
+/* A sum plus 'lacking', which is missing because ~re stood for -re. */
 static __device__ __forceinline__ partial finish(partial sum, int lacking)
 {
 #if HALVES

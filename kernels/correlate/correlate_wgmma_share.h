@@ -1,5 +1,7 @@
-/* correlate_wgmma_share.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes and
- * find_block(): which stages of which items are a block's, and where their voltages are. */
+/* correlate_wgmma_share.h - the share of the work that a block of correlate_wgmma.cu or correlate_whole.cu has: stages
+ * of items, and where their voltages are.
+ *
+ * Include it after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block(). */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 
@@ -45,7 +47,7 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* The first pair of stages of those left over, of all items, that is this block's or one behind it. */
+/* The number of pairs of stages that blocks before 'block' have, in the items that are left over after all rounds. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
@@ -117,7 +119,7 @@ static __device__ __forceinline__ void advance_producer(struct cursor *c)
     c->stage += number;
 }
 
-/* Past what the block has of the item. */
+/* Goes past all stages that the block has in the item. */
 static __device__ __forceinline__ void next_item(struct cursor *c)
 {
     uint32_t n = c->n_stages - c->stage;
@@ -143,8 +145,8 @@ static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uin
     return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }
 
-/* Where an antenna's spectra of that unit are, for the thread that has those from 'lane' on; of the last unit where
- * there is none, because what one adds that is not there is not kept. */
+/* Where an antenna's spectra of that unit are, for the thread that has the spectra from 'lane' on.  Units beyond the
+ * end give the last unit.  Its products do not count, because rows or columns become ZERO_VOLTAGES. */
 static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
                                                                uint32_t lane)
 {

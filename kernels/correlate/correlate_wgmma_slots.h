@@ -1,5 +1,7 @@
-/* correlate_wgmma_slots.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: shared
- * memory, and how the producers' warps and the groups that multiply hand its slots to each other. */
+/* correlate_wgmma_slots.h - shared memory of correlate_wgmma.cu and correlate_whole.cu, and the barriers at which
+ * producer and consumer warpgroups hand over its slots.
+ *
+ * Include it after correlate_wgmma_formats.h. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H
 
@@ -80,16 +82,17 @@ static __device__ __forceinline__ uint64_t *find_barrier(shared_address at)
 }
 #endif
 
-/* Where the sums of columns are that go with a slot. */
+/* Where the sums of columns of a slot are: int32 [ant][pol] (correlate_wgmma.cu) or [pol][ant] (correlate_whole.cu). */
 static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
 {
     return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
 }
 
-/* ---- What threads do together ------------------------------------------------------------------------------------ */
+/* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
-/* A slot of shared memory holds a stage: the threads of a producer fill it, those of all groups empty it.  Behind the sums
- * it has a barrier that says that it is full, and one that it is empty. */
+/* A slot of shared memory holds a stage.  The threads of one producer fill it, the threads of all consumers empty it.
+ * Each place has two barriers after the column sums: 0, full (GROUP_THREADS arrivals), and 1, empty (N_GROUPS *
+ * GROUP_THREADS arrivals). */
 static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {
     return find_barrier(shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8);
@@ -115,10 +118,10 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
     barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
 }
 
-/* By every thread that has read of it, or sums of columns of slots before. */
+/* Every consumer thread calls it when it has read the stage, and the column sums of slots before. */
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
-    if (slot + N_STAGES < n_slots) /* else nobody waits for it */
+    if (slot + N_STAGES < n_slots) /* else no thread waits for it */
         barrier_arrive(slot_barrier(shared, slot, 1));
 }
 

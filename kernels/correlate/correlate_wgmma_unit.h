@@ -1,10 +1,12 @@
-/* correlate_wgmma_unit.h - see correlate_wgmma.cu and correlate_whole.cu, which include it behind their sizes: the matrix
- * unit of compute capability 9.0, what PTX calls wgmma, and what stands for it where kernels are emulated. */
+/* correlate_wgmma_unit.h - the warpgroup instructions of the tensor cores (PTX's wgmma, compute capability 9.0), and
+ * their emulation.
+ *
+ * Include it after correlate_wgmma_formats.h and correlate_wgmma_slots.h. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 
-/* The second operand, in shared memory, is rows of K (its columns): 128 bytes of an input, of which a step has 32; their
- * 16-byte chunks are swizzled by the row's number modulo 8. */
+/* Operand B, in shared memory, is [column][K]: 128 bytes of an input, of which a step has 32.  The 16-byte chunks of a
+ * column are swizzled by the column's number modulo 8.  PTX calls a column a row of K. */
 #define SWIZZLE_ATOM_BYTES (8 * COLUMN_BYTES)
 #define STEP_BYTES         32
 
@@ -16,7 +18,7 @@ static uint32_t emulated_word(const uint8_t *operand, unsigned row, unsigned ste
     return *(const uint32_t *)(operand + row * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
 }
 
-/* sums += a thread's rows i and i + 8 times columns of 'b'. */
+/* sums[column / 8][row i, row i + 8][column % 2] += rows[row i, row i + 8][word of K] times the columns of 'b'. */
 static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uint8_t *b, unsigned step,
                              unsigned n_columns)
 {
@@ -56,20 +58,20 @@ static __device__ __forceinline__ void matrix_begin(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* Ends what has been begun. */
+/* Ends a group of operations: commit_group. */
 static __device__ __forceinline__ void matrix_end(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Until the matrix unit has done all that has been begun, but for what the last N matrix_end() are of. */
+/* Waits until the tensor cores have done all operations but those of the last N groups that matrix_end() has ended. */
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Registers go from the producing warps, which need few, to the warps that hold sums.  A block has only the registers
- * that it begins with.  A warp that asked for more would wait for ever. */
+/* Registers go from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has only
+ * the registers that it begins with.  A warp that asked for more would wait for ever. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -80,7 +82,7 @@ template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* Where an operand lies (PTX ISA, "matrix descriptor"): K-major, rows of 128 bytes, swizzled, from byte 'at' of 'operand' on.
+/* The matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled, from byte 'at' of 'operand' on.
  * The addition is the last one, so that the rest is done once for all constant 'at'. */
 static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
@@ -92,14 +94,14 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #if HALVES
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32.f16.f16 "
 #define SCALES       ", 1, 1, 1, 0;" /* add to the sums, negate nothing, columns K-major */
-#define SUM          "+f"
+#define SUM_OPERAND  "+f"
 #else
 #define OPERATION(n) "wgmma.mma_async.sync.aligned.m64n" #n "k32.s32.s8.s8 "
 #define SCALES       ", 1;"
-#define SUM          "+r"
+#define SUM_OPERAND  "+r"
 #endif
 
-#define SUMS_4(s, i)   SUM(s[i]), SUM(s[i + 1]), SUM(s[i + 2]), SUM(s[i + 3])
+#define SUMS_4(s, i)   SUM_OPERAND(s[i]), SUM_OPERAND(s[i + 1]), SUM_OPERAND(s[i + 2]), SUM_OPERAND(s[i + 3])
 #define SUMS_16(s, i)  SUMS_4(s, i), SUMS_4(s, i + 4), SUMS_4(s, i + 8), SUMS_4(s, i + 12)
 #define SUMS_32(s)     SUMS_16(s, 0), SUMS_16(s, 16)
 #define SUMS_48(s)     SUMS_32(s), SUMS_16(s, 32)
@@ -113,8 +115,9 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
-/* The unit works for a group on 64 rows, of which each thread has its part of a step in registers, and N columns from byte
- * 'at' of 'columns' on, in shared memory.  A thread's sums: [column / 8][row i, row i + 8][column % 2]. */
+/* Multiplies 64 rows of a warpgroup with N columns, for one step.  Each thread has its fragment of the rows in
+ * registers, a[half of K * 2 + (row i, row i + 8)].  The columns begin at byte 'at' of 'columns', in shared memory.  A
+ * thread's sums: [column / 8][row i, row i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply(partial *sums, const uint32_t (&a)[4], shared_address columns,
                                                 unsigned at, unsigned step)

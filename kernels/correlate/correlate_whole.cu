@@ -1,24 +1,34 @@
-/* correlate_whole.cu - see correlate.h: the variant for sm_90a, all baselines of 17 to 80 antennas; and of more those within
- * each of their blocks of 64, beside correlate_wgmma.cu, which has the others.
+/* correlate_whole.cu - see correlate.h: the variant for sm_90a and 17 to 80 antennas, with the tensor cores' warpgroup
+ * instructions (wgmma).  It computes all their baselines.  For more antennas it computes the baselines within each
+ * block of 64 antennas, and correlate_wgmma.cu computes the others.  kernels/README.md has a picture.
  *
- * An item of work is the triangle of all products of a block in one channel, in stages of STAGE_SPECTRA spectra.  Blocks of
- * threads stay, and take one item after the other; the last ones, too few for all of them, are shared stage by stage
- * (correlate_wgmma_share.h).
+ * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
+ *           columns, operand B:  second antennas a2, plain (re, im)
+ *           (correlate.cu: rows are second antennas)
+ *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
+ *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * The second half of a block's warps, two producers of four which take the stages in turns, fetch the voltages of its
- * antennas, once, and lay them out in shared memory as the matrix unit wants its second operand: for each input a column of
- * 128 bytes, in eights of four antennas, [pol][antenna % 4].  Which spectra stand side by side is free, as all inputs agree:
- * 16 bytes are what a thread has loaded of an input.
+ * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  It is taken
+ *           in stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and takes one item
+ *           after the other.  The last items are too few for all blocks of threads; these share them stage by stage
+ *           (correlate_wgmma_share.h).
  *
- * Two groups of four warps multiply.  A tile of rows are 16 antennas, the first of baselines, and its columns those from
- * them on, so that there is nothing above the diagonal but within tiles of 16 x 16; of the tiles each group has about half
- * of the products.  A warp has an eight of the tile's inputs, twice: as rows 'plain' (re, im) and 'turned' (im, -re), whose
- * dot products with a column are the real and the imaginary part of e1 conj(e2).  It reads the plain ones from among the
- * columns into registers, turns them there, and the matrix unit takes both from them; so shared memory, which has about as
- * much to do as the matrix unit, neither takes nor gives turned ones.  Two lanes exchange parts, so that a lane ends up with
- * the real or the imaginary part of one product of polarisations, and a warp's lanes with 128 bytes of memory side by side.
+ * Roles:    warpgroups 2 and 3, the producers, take alternate stages.  They load the voltages of the block's antennas,
+ *           once, and lay them out in shared memory as wgmma wants operand B: for each input a column of 128 bytes, in
+ *           eights of four antennas, [pol][antenna % 4].  The order of spectra is free, as long as all inputs have the
+ *           same order: the 16 bytes that a thread has loaded of an input stay together.  Warpgroups 0 and 1, the
+ *           consumers ('groups'), multiply.  A tile has 16 row antennas.  Its columns are the antennas from its first
+ *           row on, so nothing above the diagonal is computed but within tiles of 16 x 16.  Each consumer has some of
+ *           the tiles, with about half of the products.  A warp has an eight of the tile's inputs twice, as plain rows
+ *           and as turned rows.
  *
- * Integers and floats: as correlate_wgmma.cu has them.
+ * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma takes
+ *           both from registers.  Shared memory has about as much to do as the tensor cores, so turned rows are neither
+ *           stored in it nor read from it.
+ * Sums:     two lanes exchange parts.  Then a lane has the real or the imaginary part of one product of polarisations,
+ *           and the lanes of a warp have 128 consecutive bytes of memory.
+ *
+ * Integers and floats: as in correlate_wgmma.cu.
  *
  * Blocks: x: shares of the work.
  * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
@@ -34,12 +44,12 @@
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
 
-/* These have what the sizes above say, in this order. */
+/* These headers use the sizes above, and each uses the headers before it (kernels/README.md lists the names). */
 #include "kernels/correlate/correlate_wgmma_slots.h"
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* The antennas' blocks of rows, x, and of columns, y. */
+/* Item 'number' of a channel: the block of row antennas, x, and the block of column antennas, y: the same. */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     return {number, number};
@@ -55,14 +65,14 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
 
 /* ---- The producers ----------------------------------------------------------------------------------------------- */
 
-/* A thread has, of every tile of 16 antennas, one sixteenth of one antenna's bytes of a stage: eight lanes have 128 bytes
- * that lie side by side in memory, once or twice. */
+/* In every tile of 16 antennas a thread has some 16 bytes of one antenna, once or twice in a stage.  Eight lanes have
+ * 128 consecutive bytes of memory. */
 
 struct columns {
-    uint4 loads[N_TILES][N_TASKS];
+    uint4 loads[N_TILES][N_TASKS]; /* [tile][load] */
     uint32_t n_tiles;
-    bool there[N_TASKS];
-    int sums[N_TILES][2]; /* of im of what has been put of an item, for either polarisation */
+    bool there[N_TASKS];  /* [load] */
+    int sums[N_TILES][2]; /* [tile][pol]: of im, over the stages of an item so far */
 };
 
 /* A thread's antenna of a tile. */
@@ -130,7 +140,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
             put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
-/* With the last of a producer's stages of an item go the sums of its columns, [pol][antenna], which begin anew. */
+/* Stores the sums of the columns, [pol][antenna], with a producer's last stage of an item, and sets them to zero. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -149,8 +159,8 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Where an item's sums are, of its first antenna's baseline with itself; and from there those of antenna a1 with a2 of the
- * block. */
+/* Where an item's sums begin: the first antenna's baseline with itself.  find_baseline() counts from there: antennas a1
+ * and a2 of the block. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
     return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
@@ -161,7 +171,7 @@ static __device__ __forceinline__ uint32_t find_baseline(uint32_t row_ant, uint3
     return (a2 * (a2 + 1) / 2 + a2 * row_ant + a1) * BASELINE_SUMS;
 }
 
-/* An item's sums, so that they are near when they are added to. */
+/* Fetches an item's sums into the L2 cache, before they are added to. */
 static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const partial *sums)
 {
     const uint32_t line = 128 / (BASELINE_SUMS * sizeof(*sums)), n_lines = ROW_ANTS / line;
@@ -209,7 +219,8 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Which group has a tile of rows of n_tiles: each goes to the group that has fewer products yet, the long ones first. */
+/* Which consumer has tile 'tile' of n_tiles.  Each tile goes to the consumer that has fewer products so far, the long
+ * tiles first. */
 static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
@@ -221,7 +232,8 @@ static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
     return group;
 }
 
-/* Where a group has the sums of a tile of n_tiles, behind those of its tiles before; of n_tiles how many sums it has. */
+/* Where the sums of tile 'tile' begin among those of a consumer.  With tile = n_tiles: how many sums the consumer
+ * has. */
 static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, unsigned n_tiles)
 {
     unsigned n = 0;
@@ -232,7 +244,7 @@ static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, un
     return n;
 }
 
-/* How many of n_tiles a group has. */
+/* How many of n_tiles a consumer has. */
 static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned n_tiles)
 {
     unsigned n = 0;
@@ -242,8 +254,9 @@ static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned 
     return n;
 }
 
-/* Rows of half a stage at a time, two steps, of one tile, are in registers; how many such, of which the matrix unit has all
- * but those that are being loaded.  Halves of a stage are a multiple of it, or the assembler would need more registers. */
+/* How many sets of rows are in registers: a set is the rows of one tile for half a stage, two steps.  The tensor cores
+ * work on all sets but the one that is being loaded.  The halves of a stage are a multiple of the number, or the
+ * assembler would need more registers. */
 static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
 {
     unsigned n = count_group_tiles(group, n_tiles);
@@ -251,7 +264,7 @@ static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tile
     return n == 3 ? 3 : 2 * n;
 }
 
-/* Where, from a tile on, a lane finds the row that it is to load for its warp: of the first half of a stage. */
+/* Where the row is that a lane loads for its warp, counted from the begin of a tile: in the first half of a stage. */
 static __device__ __forceinline__ uint32_t find_row(void)
 {
     uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
@@ -259,7 +272,8 @@ static __device__ __forceinline__ uint32_t find_row(void)
     return warp * SWIZZLE_ATOM_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
-/* Half a stage of 16 antennas, rows, times columns of N, from them on: both from byte 'at' of the stage on. */
+/* Multiplies the rows of 16 antennas with the columns of N antennas, the same antennas and later ones, for half a
+ * stage.  Both begin at byte 'at' of the stage.  sums: [column / 8][row i, row i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply_half(partial *sums, shared_address stage, unsigned at, uint32_t row,
                                                      unsigned half)
@@ -279,7 +293,7 @@ static __device__ __forceinline__ void multiply_half(partial *sums, shared_addre
     matrix_end();
 }
 
-/* Half a stage of a group's tiles of N, from TILE on, each with the columns from its antennas on. */
+/* Multiplies half a stage for a consumer's tiles of N, from TILE on, each with the columns from its antennas on. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
 {
@@ -292,7 +306,7 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* A thread's part of the sums of one row with four column antennas, which four threads share.  The matrix unit leaves
+/* A thread's part of the sums of one row with four column antennas, which four threads share.  wgmma leaves
  * the thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
  * imaginary, of all four antennas to memory. */
 struct quarter {
@@ -307,7 +321,7 @@ static __device__ __forceinline__ struct quarter find_quarter(void)
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* The sums of im of a thread's two columns of these antennas, which 'turned' lacks; of two producers. */
+/* The sums of im of a thread's two columns of these antennas, over both producers: the turned products lack them. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {
@@ -321,8 +335,8 @@ static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarte
 #endif
 }
 
-/* From [row i, row i + 8][column % 2] of two threads to one part of each of four antennas: the first thread has the real
- * ones, the second the imaginary ones.  So what a warp adds at once lies side by side. */
+/* Exchanges [row i, row i + 8][column % 2] of two threads for one part of each of four antennas.  The first thread gets
+ * the real parts, the second the imaginary ones.  So the sums that a warp adds at once lie side by side in memory. */
 static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
 {
     partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};
@@ -338,7 +352,7 @@ static __device__ __forceinline__ void exchange(const partial *sums, int2 lackin
 
 #define EIGHTS_AT_ONCE 4 /* of columns: antennas by fours */
 
-/* Where a group's sums of an item go. */
+/* Where a consumer's sums of an item go. */
 struct target {
     partial *corner; /* the sums of the block's first baseline */
     uint32_t row_ant;
@@ -375,7 +389,7 @@ static __device__ __forceinline__ void add_tile(const struct target *target, con
     }
 }
 
-/* Adds the sums of a group's tiles of N, from TILE on, to memory. */
+/* Adds the sums of a consumer's tiles of N, from TILE on, to memory. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void add_tiles(const struct target *target, const partial *sums)
 {
@@ -386,7 +400,8 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
     }
 }
 
-/* A group's part of an item of N tiles, or of the block's share of it.  'slot' is its first slot; returns that behind it. */
+/* A consumer's part of an item of N tiles, or of the block's share of it.  'slot' is the item's first slot.  Returns
+ * the slot after the last one. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, partial *sums)
@@ -402,7 +417,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
 #pragma unroll
         for (unsigned half = 0; half < 2; half++)
             multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
-        if (slot > first) /* the matrix unit has ended the stage before */
+        if (slot > first) /* the tensor cores have ended the stage before */
             release_slot(shared, slot - 1, n_slots);
     }
     matrix_wait();
@@ -412,7 +427,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     return end;
 }
 
-/* A group's share of the work. */
+/* A consumer's share of the work. */
 template <unsigned GROUP>
 static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {

@@ -1,8 +1,9 @@
 /* reduce.cu - see reduce.h.
  *
- * An item is what a lane loads at a time, and next to it what the next lane does: without totals two visibilities, 16
- * bytes of sums; with totals one, whose totals are 16 bytes.  A thread loads all its items before it stores any.
- * A dump's stores are marked as not used again: with three streams of them the L2 cache is otherwise three times slower.
+ * An item is one load of a lane; the next lane's item is next to it.  Without totals an item is two visibilities, 16
+ * bytes of sums.  With totals an item is one visibility, whose totals are 16 bytes.  A thread loads all its items
+ * before it stores any.  A dump's stores are marked as not used again: with three streams of them the L2 cache is
+ * otherwise three times slower.
  *
  * Constants: those of reduce_constants(). */
 #include "kernels/correlate/reduce.h"
@@ -51,7 +52,7 @@ static __device__ __forceinline__ wide add(wide total, int2 sum)
 
 /* ---- A thread's items -------------------------------------------------------------------------------------------- */
 
-/* Every REDUCE_THREADS-th of its block's. */
+/* A thread has every REDUCE_THREADS-th item of its block. */
 struct items {
     uint64_t first, n; /* its first one, and how many there are in all */
     uint32_t chan_n;   /* of a channel */
@@ -89,7 +90,7 @@ static __device__ __forceinline__ uint32_t load_weight(const struct reduce_args 
     return args.weights[in_chan / baseline_items];
 }
 
-/* ---- What is done with them -------------------------------------------------------------------------------------- */
+/* ---- Totals and dumps -------------------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ void add_to_totals(const struct reduce_args &args)
 {

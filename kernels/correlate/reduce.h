@@ -7,7 +7,7 @@
  *   n_saturated  uint64 [1]                             complex visibilities with a part clipped; added to
  *
  * Without 'out' (totals there must be), totals += sums; weights and n_saturated are not looked at.
- * With it, what is dumped is totals + sums, and totals are zeroed as well:
+ * With 'out', a dump is totals + sums, and totals are zeroed as well:
  * Integers: a baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products
  * and never counts.  Else each part is clipped to +-(2^31 - 1).
  * Half floats: such a baseline is not a number, in both parts.  Nothing is clipped, nothing counts.
@@ -34,11 +34,11 @@ union reduce_out {
 };
 
 struct reduce_args {
-    union correlate_sums sums;
-    union reduce_totals totals;
-    const uint32_t *weights;
-    union reduce_out out;
-    uint64_t *n_saturated;
+    union correlate_sums sums;  /* [chan][baseline][product][re, im] */
+    union reduce_totals totals; /* the same, or NULL */
+    const uint32_t *weights;    /* [baseline] */
+    union reduce_out out;       /* [chan][baseline][product][re, im], or NULL */
+    uint64_t *n_saturated;      /* [1] */
     enum voltage_format format; /* that the sums are of */
     uint32_t min_weight;
     uint32_t n_baselines;

@@ -60,7 +60,7 @@ static size_t find_run(const struct select_spectra_args *a, const struct wanted 
     return run;
 }
 
-/* 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant to whoever inlines this. */
+/* 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant in each inlined copy. */
 static inline void copy_run(const struct select_spectra_args *a, size_t t, size_t ant, size_t chan, size_t n,
                             size_t bytes, uint8_t *out)
 {
@@ -120,7 +120,7 @@ const struct kernel select_spectra_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS 256 /* of a block; to be measured: 64, 128, 256, 512 */
-#define BLOCK_ANTS  8   /* that share what is looked up of a spectrum; to be measured: 1, 4, 8, 16 */
+#define BLOCK_ANTS  8   /* that share one look-up of a spectrum; to be measured: 1, 4, 8, 16 */
 
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants)
 {

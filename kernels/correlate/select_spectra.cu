@@ -1,9 +1,9 @@
 /* select_spectra.cu - see select_spectra.h.
  *
- * A block has a stretch of spectra of what is written and, one after the other, the antennas of its group; the grid's
- * third axis is channels.  A thread has one spectrum: it looks up which one is wanted, then moves both polarisations of
- * each antenna.  So what a warp writes is contiguous as far as a heap goes, and what it reads where spectra in a row are
- * wanted.
+ * A block has a stretch of output spectra and, one after the other, the antennas of its group.  The grid's third axis
+ * is channels.  A thread has one output spectrum: it looks up which spectrum is wanted, then moves both polarisations
+ * of each antenna.  So a warp's stores are contiguous as far as a heap goes, and its loads where consecutive spectra
+ * are wanted.
  *
  * Constants: SAMPLE_BYTES 1, 2 or 4; ZERO the byte of zeros; N_SPECTRA, N_OUT_SPECTRA. */
 #include "kernels/correlate/select_spectra.h"
@@ -43,7 +43,7 @@ static __device__ __forceinline__ pair load(const struct select_spectra_args &a,
                      __ldg(samples + N_POLS * place(a, from - __ldg(a.delays + N_POLS * ant + 1), ant, chan) + 1));
 }
 
-/* Spectrum 'j' of what is written, of the block's antennas. */
+/* Writes output spectrum 'j' of the block's antennas. */
 static __device__ __forceinline__ void move_spectrum(const struct select_spectra_args &a, uint32_t j, uint32_t chan)
 {
     const sample zero = (sample)(ZERO * 0x01010101u);

@@ -1,33 +1,33 @@
-/* select_spectra - voltages shifted in time, and of them the spectra that are wanted, one after the other.
+/* select_spectra - shifts voltages in time, and copies the wanted spectra of them, one after the other.
  *   in       [n_history + batch][ant][chan][spectrum][pol]        in one of the formats of voltages.h
  *   delays   uint32 [ant][pol]                                    spectra; NULL: none
  *   present  uint8 [batch][ant]                                   0 or 1; NULL: all 1
  *   spectra  uint32 [row][row_pitch]                              wanted, in order: spectra counted from batch 0's first
- *   ends     uint32 [row][ends_pitch]                             ends[b]: how many of them belong to batches before b
+ *   ends     uint32 [row][ends_pitch]                             ends[b]: how many wanted spectra lie before batch b
  *   out      [out batch][ant][chan][out spectrum][pol]            in the same format; all of it is written
  *
- * What is wanted of batches [first_batch, first_batch + n_batches) is listed in row 0 for all channels, or with
- * n_rows = n_chan in a row for each; without 'spectra' it is all of them.  The j-th wanted spectrum t of a channel is, for
- * each input, in batch b = t / n_spectra,
+ * The wanted spectra of batches [first_batch, first_batch + n_batches) are listed in row 0 for all channels, or with
+ * n_rows = n_chan in a row for each channel.  Without 'spectra' all spectra are wanted.  The j-th wanted spectrum t of
+ * a channel is, for each input, in batch b = t / n_spectra,
  *     out[j / n_out_spectra][ant][chan][j % n_out_spectra][pol] = present[b][ant] ? in[t - delays[ant][pol]] : 0
  * where in[.] counts spectra from batch 0, through batches and back into the history.  Behind the last one are zeros.
  *
- * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds what is wanted of every channel; 'in' and
- *           'out' do not overlap.
- * Bound by: memory; what is wanted is read once and written once.  On a GPU runs of wanted spectra shorter than 32 bytes
- *           cost 32. */
+ * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds the wanted spectra of every channel;
+ *           'in' and 'out' do not overlap.
+ * Bound by: memory; wanted spectra are read once and written once.  On a GPU runs of wanted spectra shorter than 32
+ *           bytes cost 32 bytes. */
 #ifndef KERNELS_CORRELATE_SELECT_SPECTRA_H
 #define KERNELS_CORRELATE_SELECT_SPECTRA_H
 
 #include "kernels/util/voltages.h"
 
 struct select_spectra_args {
-    const void *in;
-    void *out;
-    const uint32_t *delays;
-    const uint8_t *present;
-    const uint32_t *spectra;
-    const uint32_t *ends;
+    const void *in;          /* [n_history + batch][ant][chan][spectrum][pol] */
+    void *out;               /* [out batch][ant][chan][out spectrum][pol] */
+    const uint32_t *delays;  /* [ant][pol]; NULL: none */
+    const uint8_t *present;  /* [batch][ant]; NULL: all 1 */
+    const uint32_t *spectra; /* [row][row_pitch]; NULL: all */
+    const uint32_t *ends;    /* [row][ends_pitch] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;

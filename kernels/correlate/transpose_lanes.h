@@ -1,9 +1,10 @@
-/* transpose_lanes.h - numbers exchanged between four lanes, so that what one lane has of several places in memory becomes
- * what four lanes have of one: 32 bytes of 8 each. */
+/* transpose_lanes.h - exchanges numbers between four lanes.  Before, one lane has 8 bytes of each of several places in
+ * memory.  After, four lanes have 32 bytes of one place. */
 #ifndef KERNELS_CORRELATE_TRANSPOSE_LANES_H
 #define KERNELS_CORRELATE_TRANSPOSE_LANES_H
 
-/* In lane t of four (threadIdx.x % 4), value i becomes what was value t of lane i.  All lanes of the warp must come. */
+/* In lane t of four (threadIdx.x % 4), value i becomes the former value t of lane i.  All lanes of the warp must
+ * come. */
 template <typename T> static __device__ __forceinline__ void transpose_lanes(T (&values)[4])
 {
 #pragma unroll

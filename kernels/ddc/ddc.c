@@ -1,8 +1,8 @@
 /* ddc.c - plain C twin of ddc: the first step of a narrowband output, before the polyphase filter bank.
  *
- * A block of outputs is taken through the samples one residue modulo A at a time: those samples, unpacked into a column,
- * are what the taps of the same residue slide over, one sample per output and tap.  So the innermost loops go along the
- * outputs, and each sample is unpacked once for a block. */
+ * A block of outputs is taken through the samples one residue modulo A at a time.  The samples of a residue are
+ * unpacked into a column.  The taps of the same residue slide over this column, one sample per output and tap.  So the
+ * innermost loops go along the outputs, and each sample is unpacked once for a block. */
 #include "kernels/ddc/ddc.h"
 
 #include "common/base/units.h"
@@ -122,7 +122,7 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT       0x1p14 /* of what is stored; half floats go to 65504 */
+#define MAX_WEIGHT       0x1p14 /* of stored weights; half floats go to 65504 */
 #define MAX_PACKED_WORDS 56     /* that a thread may have in registers, before it has sums */
 
 static uint32_t round_up_16(uint32_t n)
@@ -155,7 +155,8 @@ static uint32_t n_chunks_of(const struct ddc_args *args, const struct ddc_shape 
     return (DDC_ROW_OUTPUTS * args->subsampling + shape->columns - 1) / shape->columns;
 }
 
-/* A step of 16 samples: for each lane 4 registers of weights, and 4 of what they lack, of two halves each. */
+/* A step of 16 samples: for each lane 4 registers of weights' high terms and 4 of their low terms, of two halves
+ * each. */
 #define STEP_HALVES ((size_t)2 * 32 * 8)
 
 static size_t n_steps_of(const struct ddc_args *args, const struct ddc_shape *shape)
@@ -237,7 +238,7 @@ static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_sha
     return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
 }
 
-/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are so many
+/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are enough
  * registers and every thread has the same place in several rows. */
 static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
 {

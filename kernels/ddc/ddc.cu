@@ -1,18 +1,18 @@
 /* ddc.cu - see ddc.h.
  *
- * The filter is a product of matrices, for the matrix unit.  Eight consecutive outputs are a row; they look at n_taps +
- * 7 A samples, from 8 A further on in each row, and their weights are the same but for their place.  So
+ * The filter is a product of matrices, for the tensor cores (mma.m16n8k16).  Eight consecutive outputs are a row.  A
+ * row looks at n_taps + 7 A samples; the next row looks at samples 8 A further on.  All rows have the same weights.  So
  *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights, shifted
  *     by A from output to output)
- * has zeros for 7 of 23 products with 16 A taps, and each sample is multiplied by what is needed for all eight outputs
- * once it is in registers.  Samples of up to 12 bits are exact in half precision (of 16 bits: two terms); weights are the
- * sum of two half floats, each of which is multiplied: 92 products of the matrix unit per sample, whatever A is.
+ * has zeros for 7 of 23 products with 16 A taps.  A sample in registers is multiplied by all its weights for all eight
+ * outputs.  Samples of up to 12 bits are exact in half precision; samples of 16 bits are two terms.  A weight is the
+ * sum of two half floats, each of which is multiplied: 92 products of the tensor cores per sample, whatever A is.
  *
- * Windows overlap, so a row of the matrix is one of memory, 8 A samples, and what follows it: the samples lie in shared
- * memory as rows of 8 A, unpacked once; those that 'shift' rows on are the same memory again.  Where a row is long, a piece
- * of its columns is taken at a time, of all rows of the block.
+ * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows after it.  The samples lie in
+ * shared memory as rows of 8 A, unpacked once; the samples 'shift' rows on are the same memory again.  Where a row is
+ * long, a chunk of its columns is taken at a time, of all rows of the block.  kernels/README.md has a picture.
  *
- * Accuracy: the unit's sums, which it truncates, are taken over one such piece, and those are added in float32.
+ * Accuracy: the tensor cores truncate their sums.  Their sums are taken over one such chunk, and added up in float32.
  *
  * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
  * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS, IN_PLACE. */
@@ -36,18 +36,21 @@
 #define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
-/* Samples that a thread unpacks at a time: they begin 'GROUP' samples apart, so at the same bit of a byte. */
-#define GROUP    (ROW_SAMPLES % 16 == 0 ? 16 : 8)
-#define N_GROUPS (COLUMNS / GROUP)                      /* of a row */
-#define STREAM   ((GROUP * SAMPLE_BITS + 31) / 32)      /* words, once they begin with the first sample */
-#define N_WORDS  ((GROUP * SAMPLE_BITS + 31 + 31) / 32) /* words that may have them */
+/* A thread unpacks GROUP_SAMPLES samples at a time.  Groups begin at the same bit of a byte.  kernels/README.md has a
+ * picture of rows, groups, segments and quads. */
+#define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
+#define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* of a row */
+#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* of a group, once they begin with its first sample */
+#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* that may have a group */
 
 /* How the packed samples of a chunk lie in shared memory: one segment, or where rows are cut one for each. */
-#define N_SEGMENTS    (N_CHUNKS > 1 ? LOAD_ROWS : 1)
-#define SEGMENT       (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW_SAMPLES + COLUMNS) /* samples */
-#define SEGMENT_QUADS DDC_SEGMENT_QUADS(SEGMENT *SAMPLE_BITS)
-#define N_QUADS       (N_SEGMENTS * SEGMENT_QUADS)
+#define N_SEGMENTS      (N_CHUNKS > 1 ? LOAD_ROWS : 1)
+#define SEGMENT_SAMPLES (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW_SAMPLES + COLUMNS) /* samples */
+#define SEGMENT_QUADS   DDC_SEGMENT_QUADS(SEGMENT_SAMPLES *SAMPLE_BITS)
+#define N_QUADS         (N_SEGMENTS * SEGMENT_QUADS)
 
+/* float2 [2 * N_TILES] rotations; then uint4 [N_QUADS] packed samples and, after them or IN_PLACE of them, half floats
+ * [N_PLANES][LOAD_ROWS][PITCH]. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Pairs of half floats ---------------------------------------------------------------------------------------- */
@@ -144,7 +147,8 @@ static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t
 }
 
 /* A field of 'bits' bits that begins at 'position' of the stream, to bit 'at'; there may be anything around it. */
-static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM + 1], int position, int bits, int at)
+static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM_WORDS + 1], int position, int bits,
+                                                 int at)
 {
     int word = position / 32, offset = position % 32, shift = 32 - offset - bits - at;
 
@@ -157,8 +161,8 @@ static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM
 
 /* Fields of two samples, 'bits' <= 10 bits each, as half floats plus 1024: the fields are these halves' mantissas.  'flip'
  * turns a sign bit over, which adds 2^(bits - 1). */
-static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM + 1], int position, int bits,
-                                                      uint32_t flip)
+static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM_WORDS + 1], int position,
+                                                      int bits, uint32_t flip)
 {
     uint32_t mask = (1u << bits) - 1;
     uint32_t both =
@@ -167,7 +171,7 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
     return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
-/* Half floats, twice: 1, 64 and 256, and minus 1024 and what the flipped sign bit adds. */
+/* Half floats, twice: 1, 64 and 256; and minus the sum of 1024 and the flipped sign bit's value. */
 #define HALF_1   0x3c003c00u
 #define HALF_64  0x54005400u
 #define HALF_256 0x5c005c00u
@@ -175,7 +179,7 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
 
 /* Unpacks samples 2 i and 2 i + 1 of a group.  A 12-bit sample is 64 times its upper 6 bits, plus its lower 6 bits.
  * 16-bit samples have two planes, for the upper and the lower 8 bits; 'plane' selects one of them. */
-static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[STREAM + 1], int i, int plane)
+static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[STREAM_WORDS + 1], int i, int plane)
 {
     const int position = 2 * i * SAMPLE_BITS;
 
@@ -196,30 +200,30 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
 /* A group's bits from bit 'first' of its words on, the most significant of a word first. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WORDS], uint32_t first,
-                                                   uint32_t (&stream)[STREAM + 1])
+                                                   uint32_t (&stream)[STREAM_WORDS + 1])
 {
 #pragma unroll
-    for (int i = 0; i < STREAM; i++) {
+    for (int i = 0; i < STREAM_WORDS; i++) {
         uint32_t next = i + 1 < N_WORDS ? words[i + 1] : 0;
         if (IS_BYTE)
             stream[i] = __byte_perm(words[i], next, 0x0123 + first / 8 * 0x1111);
         else
             stream[i] = __funnelshift_l(__byte_perm(next, 0, 0x0123), __byte_perm(words[i], 0, 0x0123), first);
     }
-    stream[STREAM] = 0;
+    stream[STREAM_WORDS] = 0;
 }
 
 /* Unpacks a group, which begins at bit 'first' of its words; with a byte if IS_BYTE. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
 {
-    uint32_t stream[STREAM + 1];
+    uint32_t stream[STREAM_WORDS + 1];
 
     make_stream<IS_BYTE>(words, first, stream);
 #pragma unroll
     for (int plane = 0; plane < N_PLANES; plane++)
 #pragma unroll
-        for (int j = 0; j < GROUP; j += 8) {
+        for (int j = 0; j < GROUP_SAMPLES; j += 8) {
             uint4 eight;
             eight.x = unpack_pair(stream, j / 2, plane);
             eight.y = unpack_pair(stream, j / 2 + 1, plane);
@@ -237,7 +241,7 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
 {
 #pragma unroll 1
     for (uint32_t i = threadIdx.x; i < (LOAD_ROWS + 7) / 8 * 8 * N_GROUPS; i += N_THREADS) {
-        uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP, words[N_WORDS];
+        uint32_t row = i / (8 * N_GROUPS) * 8 + i % 8, at = i / 8 % N_GROUPS * GROUP_SAMPLES, words[N_WORDS];
         uint32_t segment = N_SEGMENTS > 1 ? row : 0, sample = (row - segment) * ROW_SAMPLES + at;
         uint32_t bit = bit_of(source, segment, column) % 128 + sample * SAMPLE_BITS;
         if (row >= LOAD_ROWS)
@@ -252,7 +256,7 @@ template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
 {
     const uint32_t step = N_THREADS / N_GROUPS, n_rounds = (LOAD_ROWS + step - 1) / step; /* rows of a round */
-    uint32_t row = threadIdx.x / (8 * N_GROUPS) * 8 + threadIdx.x % 8, at = threadIdx.x / 8 % N_GROUPS * GROUP;
+    uint32_t row = threadIdx.x / (8 * N_GROUPS) * 8 + threadIdx.x % 8, at = threadIdx.x / 8 % N_GROUPS * GROUP_SAMPLES;
     uint32_t bit = source.first_bit + (row * ROW_SAMPLES + at) * SAMPLE_BITS, words[n_rounds][N_WORDS];
     const uint32_t *from = (const uint32_t *)quads + bit / 32;
     uint16_t *to = (uint16_t *)quads + row * PITCH + at;
@@ -280,10 +284,12 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
 
 /* ---- Sums --------------------------------------------------------------------------------------------------------- */
 
-/* [tile][output of a pair][row i and i + 8, part], as the unit has them: lane / 4 is the row, lane % 4 the pair. */
+/* A lane's sums as mma leaves them: [tile][output of a pair][row i, row i + 8; re, im].  The row i is lane / 4, the
+ * pair of outputs is lane % 4. */
 typedef float block_sums[N_TILES][2][4];
 
-/* Adds what the columns in shared memory contribute.  'row' is that of the warp's first row which this lane addresses. */
+/* Adds the products of the columns in shared memory.  'row' is the row of the warp's first tile that this lane
+ * addresses for ldmatrix.  weights: [shift][step][high, low][lane]. */
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
@@ -334,7 +340,7 @@ static __device__ __forceinline__ void store_pair(float *to, int n, float2 first
         __stcs((float2 *)to, first);
 }
 
-/* rotations[i]: of 8 i rows, times 'scale'. */
+/* Stores the warp's outputs.  rotations[i]: by 8 i rows, times 'scale'. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)

@@ -12,10 +12,10 @@
  * It depends on nothing but the input around it, so outputs of several launches on one grid of A samples join.
  *
  * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
- *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable behind the samples that are looked at; 'out'
+ *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the samples that are looked at; 'out'
  *           aligned to 16 bytes; n_taps <= 64 A.
- * Exactness: the twin rounds to float32 what it multiplies and adds, all other steps are in double.  CUDA: samples are
- *           exact, weights to 2^-22 of themselves, sums as the matrix unit adds them, to float32 by truncation.  Both are
+ * Exactness: the twin multiplies and adds in float32, all other steps are in double.  CUDA: samples are exact, weights
+ *           are exact to 2^-22 of themselves, and the tensor cores truncate sums to float32.  Both are
  *           within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
  * Bound by: memory; 2 * sample_bits / 8 B in + 16 / A B out per dual-polarisation sample of input. */
 #ifndef KERNELS_DDC_DDC_H
@@ -24,13 +24,13 @@
 #include "common/device/device.h"
 
 struct ddc_args {
-    const uint8_t *in[2]; /* [pol] */
-    float *out[2];        /* [pol] */
-    const void *weights;
-    int64_t offset;      /* sample index in 'in' of the first sample of out[0]'s window */
-    uint64_t phase;      /* turns of 2^64, of out[0] */
-    uint64_t phase_step; /* from one output to the next */
-    uint32_t n_out;      /* of each polarisation */
+    const uint8_t *in[2]; /* [pol]: packed samples */
+    float *out[2];        /* [pol]: complex [n_out] */
+    const void *weights;  /* twin: complex float [n_taps].  CUDA: half [chunk][shift][step][high, low][lane][8] */
+    int64_t offset;       /* sample index in 'in' of the first sample of out[0]'s window */
+    uint64_t phase;       /* turns of 2^64, of out[0] */
+    uint64_t phase_step;  /* from one output to the next */
+    uint32_t n_out;       /* of each polarisation */
     uint32_t n_taps;
     uint32_t subsampling;
     uint32_t sample_bits;
@@ -57,8 +57,8 @@ struct ddc_shape {
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Units of 16 bytes that have so many bits in a row, wherever these begin, and the word behind them.  Odd, so that eight such
- * segments lie in different banks. */
+/* Units of 16 bytes that have n_bits consecutive bits, wherever they begin, and the word after them.  Odd, so that
+ * eight such segments lie in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* The default shape for the sizes in 'args'.  Only n_taps, subsampling and sample_bits of 'args' count,

@@ -1,10 +1,10 @@
 /* design_ddc - the low-pass filter of the digital down-converter: the best in the sense of remez.h.
  *
  * In units of the rate after subsampling, A:
- *     with 'pass_fraction' = 0   whoever transforms keeps the middle half of the channels and discards the rest:
- *                                pass band [0, 1/4]; stop bands [n + 3/4, n + 5/4], n = 0, 1, .. up to A / 2: only what
- *                                aliases into what is kept
- *     else p, 0 < p < 1          all channels are kept, of which the part p in the middle is flat and free of aliases:
+ *     with 'pass_fraction' = 0   the transform keeps the middle half of the channels and discards the rest:
+ *                                pass band [0, 1/4]; stop bands [n + 3/4, n + 5/4], n = 0, 1, .. up to A / 2: only
+ *                                frequencies that alias into kept channels
+ *     else p, 0 < p < 1          all channels are kept; the part p in the middle is flat and free of aliases:
  *                                pass band [0, p / 2]; stop band [1 - p / 2, A / 2]
  * The error in the pass band counts 'weight_pass' times that in the stop bands.  All times sqrt(A), so that white noise
  * keeps about its density: of an ideal filter the output's variance would be that of the input, times the part passed.
@@ -24,8 +24,9 @@ struct design_ddc {
 #define DESIGN_DDC_MAX_SUBSAMPLING 256
 #define DESIGN_DDC_MAX_TAPS        8192
 
-/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM: there is no such filter in double precision.  As a
- * rule there are far more taps than the bands need, and fewer will do; else the gap between the bands is too narrow. */
+/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM: there is no such filter in double precision.
+ * Usually there are far more taps than the bands need, and fewer will do; else the gap between the bands is too
+ * narrow. */
 int design_ddc(const struct design_ddc *design, float *weights);
 
 /* The same, before it is rounded to float. */

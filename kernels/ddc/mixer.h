@@ -5,7 +5,7 @@
  * Turns are 64-bit fixed point: 2^64 of them are one turn, so sums wrap as phases do.  t is any 64-bit number of samples.
  * The result is the nearest fixed-point number to f t modulo 1: the phase is continuous for ever, 0 at timestamp 0, and
  * the same whenever a process was started.  Steps of mixer_turns(A) per output, 2^-65 turns off at most, drift by 2^-35
- * turns in 2^30 outputs, which is what a launch can have. */
+ * turns in 2^30 outputs, the most that a launch can have. */
 #ifndef KERNELS_DDC_MIXER_H
 #define KERNELS_DDC_MIXER_H
 

@@ -23,9 +23,9 @@
 #define GRID_DENSITY   16
 #define HALVED_TAPS    64 /* from here on, the filter of half as many taps is found first */
 #define MAX_ITERATIONS 250
-#define CONVERGED      1e-7 /* by how much the largest error may exceed what alternates, relatively */
+#define CONVERGED      1e-7 /* by how much the largest error may exceed the alternating error, relatively */
 #define N_REFINEMENTS  2    /* of the taps */
-#define BLOCK          64   /* grid points of which the error is computed together */
+#define BLOCK          64   /* grid points whose error is computed together */
 
 struct exchange {
     size_t n; /* coefficients; n + 1 extrema */
@@ -195,7 +195,7 @@ static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, s
     return n_found - n_removed;
 }
 
-/* Leaves n + 1: of what is too many the smallest, so that the rest alternates still: one at either end, or two that are
+/* Leaves n + 1 extrema.  Removes the smallest ones so that the rest still alternate: one at either end, or two
  * neighbours. */
 static void reduce_extrema(struct exchange *e, size_t n_found)
 {
@@ -322,8 +322,8 @@ static void begin(struct exchange *e, const double *frequencies, size_t n_given)
     }
 }
 
-/* Finds the extrema.  Those of half as many taps come first: from there on a few iterations do, and nothing is as small
- * as what guessed extrema give, which of many taps would be less than rounding errors. */
+/* Finds the extrema.  The extrema of half as many taps come first, and a few iterations from there suffice.  Guessed
+ * extrema would not do: with many taps their error is smaller than rounding errors. */
 static int solve(struct exchange *e, size_t n_taps, const struct remez_band *bands, size_t n_bands)
 {
     double width = 0, *frequencies = NULL;

@@ -3,7 +3,8 @@
  * Frequencies are in cycles per sample, 0 to 1/2.  On the grid below, the filter is the one and only best: two programs
  * that use the same grid give the same taps but for rounding (tests/system/test_design_ddc.py compares with scipy's).
  *   grid: in each band from its lower edge on, 1 / (32 n) apart, n = ceil(n_taps / 2), and its upper edge instead of
- *         the last; of an even number of taps, whose response at 1/2 is 0 whatever they are, without what is nearer to it.
+ *         the last.  With an even number of taps the response at 1/2 is always 0, so points nearer than that to 1/2
+ *         are left out.
  *
  * Accuracy: double; within bands the response to some 1e-15 of the largest response.
  * Cost:     n^2 * 16 divisions for each of 10 to 20 iterations: below 0.1 s with 1024 taps, seconds with 4096. */
@@ -16,12 +17,13 @@
 
 struct remez_band {
     double low, high; /* low < high; bands are in rising order and do not touch */
-    double gain;      /* what the response should be */
+    double gain;      /* wanted response */
     double weight;    /* of the error; > 0 */
 };
 
 /* Writes taps[n_taps], symmetric to the bit.  n_taps >= 4, 1 <= n_bands <= REMEZ_MAX_BANDS.  Returns 0, -ENOMEM, or
- * -EDOM: so many taps cannot be had for such bands in double precision (as a rule, there are far more than it takes). */
+ * -EDOM: a filter of n_taps cannot be had for such bands in double precision (usually, there are far more than the
+ * bands need). */
 int remez(size_t n_taps, const struct remez_band *bands, size_t n_bands, double *taps);
 
 #endif

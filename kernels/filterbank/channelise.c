@@ -73,7 +73,7 @@ static bool is_fused(const struct channelise_config *config, size_t shared_bytes
            channelise_shape_valid(config, &shape, shared_bytes);
 }
 
-/* The same of complex input, of which there are sizes for which that is not made. */
+/* The same for complex input.  Some of its sizes have no fused kernels. */
 static bool is_narrow(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_narrow_shape shape;

@@ -53,7 +53,7 @@ struct channelise_config {
     unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: as is good for these sizes */
 };
 
-/* Bytes behind the samples of an input that must be readable. */
+/* Bytes after the samples of an input that must be readable. */
 #define CHANNELISE_SPARE_BYTES 32
 
 /* Where one output spectrum of one polarisation comes from. */

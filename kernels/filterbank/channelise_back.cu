@@ -36,8 +36,8 @@ struct tile {
     uint32_t pair, spectrum; /* the first ones, counted in the buffer */
 };
 
-/* Blocks that begin one after the other have all spectra of which a channel's values make a line of 128 bytes of the
- * output, and then the next pairs of rows: so lines are whole soon, and go to memory once. */
+/* Blocks that begin one after the other have the spectra whose values make a line of 128 bytes of each channel of the
+ * output.  Then come the next pairs of rows.  So lines are whole soon, and go to memory once. */
 #define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, BACK_BLOCKS)
     extern __shared__ float4 shared_memory[];
     struct tile tile = find_tile();
     const float2 *in = (const float2 *)args.in;
-    float2 *lines = (float2 *)shared_memory;
+    float2 *lines = (float2 *)shared_memory; /* [pair][row][spectrum][LINE_PITCH] */
     struct chunk *kept = (struct chunk *)(lines + N_LINES * LINE_PITCH);
     uint64_t *landed = (uint64_t *)(kept + N_KEPT);
     const float4 *twiddles = (const float4 *)args.twiddles;

@@ -1,5 +1,6 @@
-/* channelise_back_channels.h - see channelise_back.cu, which includes it behind its sizes: from the points of a tile to
- * quantised channels. */
+/* channelise_back_channels.h - from the points of a tile to quantised channels.
+ *
+ * channelise_back.cu includes it after its sizes (kernels/README.md lists them). */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 #define KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 
@@ -16,8 +17,8 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
 }
 
 /* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
- * 1/65536 each, are BEFORE more than it.  So much less comes out of the last multiplication. */
-#define BEFORE (DITHER ? 128.5f : 0.0f)
+ * 1/65536 each, are DITHER_BEFORE more than it.  So much less comes out of the last multiplication. */
+#define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
 {
@@ -27,10 +28,10 @@ static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint3
                        v.y + __uint_as_float(__byte_perm(im, exponent, select)));
 }
 
-/* a b, less by BEFORE. */
+/* a b, less by DITHER_BEFORE. */
 static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
 {
-    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -BEFORE)));
+    return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -DITHER_BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -DITHER_BEFORE)));
 }
 
 /* Rounded half to even, in two's complement in the lower bits; where |v| <= QUANTISE_LIMIT. */
@@ -50,7 +51,7 @@ static __device__ __forceinline__ bool is_clipped(float2 v)
     return !(fabsf(v.x) <= QUANTISE_LIMIT) | !(fabsf(v.y) <= QUANTISE_LIMIT); /* no branches */
 }
 
-/* 0 for what is not a number. */
+/* Clips; not-a-number becomes 0. */
 static __device__ __forceinline__ float2 clip(float2 v)
 {
     const float limit = QUANTISE_LIMIT;
@@ -85,8 +86,9 @@ static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
     return (uint64_t)(batch * N_CHAN + k) * CHANNEL_BYTES + first % SPECTRA_PER_HEAP * (OUT_BITS / 2);
 }
 
-/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half warps
- * side by side, so that loads meet different banks, and the halves of a warp store what lies side by side, if they can. */
+/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half
+ * warps side by side, so that loads meet different banks, and the halves of a warp store bytes that lie side by side,
+ * if they can. */
 static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
 {
     if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
@@ -154,7 +156,7 @@ static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned
             keep(row_of(pair, which) * (M2 / 2))};
 }
 
-/* Channel k2 of the row in N_TOGETHER spectra, of which 'spectrum' is the absolute index of the first. */
+/* Channel k2 of the row in N_TOGETHER spectra.  'spectrum' is the absolute index of the first one. */
 static __device__ __forceinline__ struct chunk quantise_channel(const struct channelise_back_args &args,
                                                                 const float2 *lines, const struct row &row, unsigned k2,
                                                                 uint64_t spectrum, float4 gain,
@@ -199,8 +201,8 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
     return pack_chunk(words);
 }
 
-/* Threads side by side have neighbours of a row, or of several rows; so many rows after each other, and so many channels
- * of each. */
+/* Threads side by side have neighbouring channels of a row, or of ROW_STEP rows.  A thread has N_ROWS rows, one after
+ * the other, and ROW_CHANNELS channels of each. */
 #define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
 #define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
 #define N_ROWS         ((PAIRS * 2 + ROW_STEP - 1) / ROW_STEP)
@@ -209,7 +211,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
 /* A thread's rows, channels and spectra of the tile, and the rotations of these spectra. */
 struct task {
     unsigned first_row, first_k2, s;
-    float2 rotations[2][N_TOGETHER];
+    float2 rotations[2][N_TOGETHER]; /* [pol][spectrum]: (fine delay, phase) */
 };
 
 static __device__ __forceinline__ struct task begin_task()
@@ -255,7 +257,7 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
  * store neighbouring chunks.  Computed once for a tile, and kept. */
 struct delivery {
     uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
-    uint32_t ahead; /* of the lane's own channel, or behind it: modulo 2^32, as channels are */
+    uint32_t ahead; /* channels from the lane's own to the one that it stores, modulo 2^32 */
     uint64_t to;    /* the byte of the output, in channel 0 */
 };
 

@@ -1,4 +1,5 @@
 /* channelise_front.cu - FIR of both polarisations and the first factor of their transform.  See channelise_fused.h.
+ * kernels/README.md has a picture, and a timeline of the barriers.
  *
  * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
  * buffer.  With two passes the first half of the warps does the first pass before it filters, and the second half does
@@ -42,8 +43,8 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Column i of a thread has its samples AT(i) bits up, and its weights so much less. */
-#define AT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
+/* Column i of a thread has its samples SAMPLE_SHIFT(i) bits up, and its weights so much less. */
+#define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
 /* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
  * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
@@ -53,7 +54,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
 {
 #pragma unroll
     for (int i = 0; i < THREAD_COLUMNS; i++) {
-        const uint32_t sign = 1u << (AT(i) + SAMPLE_BITS - 1);
+        const uint32_t sign = 1u << (SAMPLE_SHIFT(i) + SAMPLE_BITS - 1);
 
         if (FITS_FLOAT)
             x[i] = __uint_as_float((bytes >> shift & masks[i]) ^ (0x4B000000u | sign)) - (8388608.0f + (float)sign);
@@ -87,12 +88,12 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THR
         if (row + r >= 0 && row + r < n_rows)
 #pragma unroll
             for (int i = 0; i < 2 * THREAD_COLUMNS; i++) {
-                int value = (int)x[r][i / THREAD_COLUMNS][i % THREAD_COLUMNS] / (1 << AT(i % THREAD_COLUMNS));
+                int value = (int)x[r][i / THREAD_COLUMNS][i % THREAD_COLUMNS] / (1 << SAMPLE_SHIFT(i % THREAD_COLUMNS));
                 power[i / THREAD_COLUMNS] += (uint64_t)((int64_t)value * value);
             }
 }
 
-/* Adds what the warp's lanes found of a polarisation. */
+/* Adds the squares that the warp's lanes found for a polarisation. */
 static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
 {
 #pragma unroll
@@ -108,9 +109,9 @@ struct __align__(2 * THREAD_COLUMNS * 4) weights
     float of[2][THREAD_COLUMNS];
 };
 
-/* Puts ROWS rows of samples through the filters.  sums[i] lacks i + 1 rows, of which x[r] comes with weight
- * N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all others move down by ROWS places; the
- * weights pass by once, ROWS of them at a time. */
+/* Puts ROWS rows of samples, x[row][pol][column], through the filters.  sums[tap][pol][column]: sums[i] lacks i + 1
+ * rows, of which x[r] comes with weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all
+ * others move down by ROWS places; the weights pass by once, ROWS of them at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
@@ -163,11 +164,11 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][THREA
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
 /* Threads of a pass, and how many of its spectra they have at a time. */
-#define N_TEAM            (N_THREADS / 2)
-#define N_LAST            (TWO_PASSES ? N_TEAM : N_THREADS)
-#define AT_ONCE(radix, n) ((n) / (M1 / (radix)*COLUMNS))
-#define ROUNDS(at_once)   (((STEP_SPECTRA) + (at_once)-1) / (at_once))
-#define HAS(at_once, s)   (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
+#define N_TEAM                 (N_THREADS / 2)
+#define N_LAST                 (TWO_PASSES ? N_TEAM : N_THREADS)
+#define AT_ONCE(radix, n)      ((n) / (M1 / (radix)*COLUMNS))
+#define ROUNDS(at_once)        (((STEP_SPECTRA) + (at_once)-1) / (at_once))
+#define IS_OF_STEP(at_once, s) (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
 
 /* The first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a
  * team. */
@@ -184,7 +185,7 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
     for (int round = 0; round < ROUNDS(at_once); round++) {
         int s = t / n_rest + round * at_once;
         float2 *at = points + s * (M1 * COLUMNS) + column, v[RADIX_A];
-        if (!HAS(at_once, s))
+        if (!IS_OF_STEP(at_once, s))
             break;
 #pragma unroll
         for (int i = 0; i < RADIX_A; i++)
@@ -214,7 +215,7 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
         int s = t / (n_first * COLUMNS) + round * at_once;
         const float2 *at = points + (s * M1 + ka * RADIX_LAST) * COLUMNS + c;
         float2 *to = out + ((long)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX_LAST];
-        if (!HAS(at_once, s))
+        if (!IS_OF_STEP(at_once, s))
             break;
 #pragma unroll
         for (int i = 0; i < RADIX_LAST; i++)
@@ -229,13 +230,13 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
 /* ---- The block --------------------------------------------------------------------------------------------------- */
 
-/* Shared memory of the block, behind its points. */
+/* Shared memory of the block, after its points. */
 struct tables {
-    struct weights weights[(N_TAPS + 1) / 2][N_THREADS];
-    float2 outer[M1][COLUMNS];
-    float2 inner[M1];
-    /* Barriers of the two buffers: all have filtered into it; the first pass is done; all points have been taken.  And of
-     * the stages. */
+    struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
+    float2 outer[M1][COLUMNS];                           /* [k1][c] */
+    float2 inner[M1];                                    /* [jb][ka] */
+    /* Barriers of the two buffers.  filtered: N_THREADS have filtered into it.  passed: N_TEAM have done the first
+     * pass.  taken: N_LAST have taken all points.  landed: the boxes of a stage have come. */
     uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
     struct stage stages[N_RINGS][STAGES];
 };
@@ -249,7 +250,7 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
     for (int i = 0; i < (N_TAPS + 1) / 2 * 2; i++)
         for (int c = 0; c < THREAD_COLUMNS; c++)
             tables->weights[i / 2][threadIdx.x].of[i % 2][c] =
-                i < N_TAPS ? mine[(N_TAPS - 1 - i) * POINTS + c] / (float)(1 << AT(c)) : 0.0f;
+                i < N_TAPS ? mine[(N_TAPS - 1 - i) * POINTS + c] / (float)(1 << SAMPLE_SHIFT(c)) : 0.0f;
     for (unsigned i = threadIdx.x; i < M1 * COLUMNS; i += N_THREADS)
         tables->outer[i / COLUMNS][i % COLUMNS] =
             ((const float2 *)args.outer)[i / COLUMNS * M2 + blockIdx.x * COLUMNS + i % COLUMNS];
@@ -320,7 +321,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
 
 #pragma unroll
     for (int c = 0; c < THREAD_COLUMNS; c++)
-        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << AT(c));
+        masks[c] = keep_constant(((1u << SAMPLE_BITS) - 1) << SAMPLE_SHIFT(c));
     struct fetcher fetcher =
         begin_fetches(args, &tables->stages[0][0], tables->landed, begin, n_stages, n + N_TAPS - 1);
     begin_section(args, begin, places, sums);

@@ -1,9 +1,11 @@
-/* channelise_front_fetch.h - see channelise_front.cu, which includes it behind its sizes: samples on their way from device
- * memory to shared memory, a ring of STAGES stages of STEP_SPECTRA rows, and where they are then.
+/* channelise_front_fetch.h - samples on their way from device memory to shared memory, a ring of STAGES stages of
+ * STEP_SPECTRA rows, and where they are then.
+ *
+ * channelise_front.cu includes it after its sizes (kernels/README.md lists them).
  *
  * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
  * on) one lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1
- * cache; otherwise each warp has a ring of its own pieces, of which each lane fetches some aligned 16 bytes. */
+ * cache; otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -33,7 +35,7 @@
 
 struct __align__(128) stage
 {
-    uint32_t words[2][POL_WORDS];
+    uint32_t words[2][POL_WORDS]; /* [pol]: [box][j1][row] or [row][j1] of PIECE_WORDS */
 };
 
 struct fetcher {
@@ -99,8 +101,8 @@ static __device__ __forceinline__ void fetch_boxes(const struct channelise_front
         }
 }
 
-/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot', of which all threads
- * have read what was there. */
+/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot'.  All threads
+ * have read the stage that was in the slot. */
 static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
                                                    const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
 {
@@ -110,7 +112,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
         return;
 #ifdef EMULATE_CUDA
     emulated_stages[slot] = {true, row};
-    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* of the time between, nobody knows */
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* until the copy has come the content is undefined */
     barrier_arrive(fetcher.landed + slot);
 #else
     bulk_expect(fetcher.landed + slot, STAGE_BYTES);
@@ -202,10 +204,10 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 #define ROW_AT(row) ((row) * (2 * POL_WORDS))
 
 struct stage {
-    uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES];
+    uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* The aligned 16 bytes in which sample 'first' begins, or the bit so many before or behind. */
+/* The number of the aligned 16 bytes in which sample 'first' begins, or the bit 'bits' bits after its begin. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
@@ -229,8 +231,8 @@ static __device__ __forceinline__ int64_t first_sample(const struct channelise_f
     return args.offset[pol] + (int64_t)begin * POINTS + blockIdx.x * COLUMNS;
 }
 
-/* The next rows into stages[at].  Only those of the window are fetched: the others add to no spectrum of the section, so
- * what is in their place may stay. */
+/* The next rows into stages[at].  Only rows of the window are fetched.  The others add to no spectrum of the
+ * section, so their places keep old samples. */
 static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t at)
 {
     uint4 *to = &fetcher.stages[at].chunks[0][0][0][0] + fetcher.to;

@@ -81,7 +81,7 @@ static bool front_row_pairs(const struct channelise_config *config, const struct
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* As struct tables of channelise_front.cu, behind the points. */
+/* The points, and after them struct tables of channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
@@ -107,7 +107,7 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* and a barrier of each warp */
 }
 
-/* Rows, and what is between the j1 of one, begin at multiples of 16 bytes. */
+/* Rows begin at multiples of 16 bytes, and so do the runs of each j1 within a row. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
@@ -135,7 +135,7 @@ static bool back_valid(const struct channelise_config *config, const struct chan
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
-/* Measured on an H200 with 16 taps and 10 bits (docs/performance.md).  With few rows the block reads long pieces and the
+/* On an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows the block reads long pieces and the
  * front has one pass; but the back has no more than two of radix 32, and with radix 16 it has more warps, or more spectra.
  * Boxes cost the front no more with many rows than with few. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)

@@ -17,7 +17,7 @@
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
  * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
- *            polarisations; and by the issue of instructions: docs/performance.md counts them. */
+ *            polarisations; and by the issue of instructions: docs/decisions/f-two-kernels.md counts them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 #define KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 
@@ -25,16 +25,16 @@
 #include "common/device/tensor_map.h"
 
 struct channelise_front_args {
-    const uint8_t *in[2]; /* packed samples, aligned to 16 B, with CHANNELISE_SPARE_BYTES */
+    const uint8_t *in[2]; /* [pol]: packed samples, aligned to 16 B, with CHANNELISE_SPARE_BYTES */
     const float *weights; /* [n_taps][M] */
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
     float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
     uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
-    int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
-    /* Where front_tensors: the bytes of in[pol] from the window on, along axes of bytes, j1, and rows of M samples, or the
-     * last two the other way round where boxes have pairs of rows; and
-     * the bit of the first 16 bytes in which the window begins. */
+    int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
+    /* With front_tensors, [pol]: the tensor of the bytes of in[pol] from the window on, with axes bytes, j1, and rows
+     * of M samples.  Where boxes have pairs of rows, the last two axes are swapped.  first_bit: the bit of the first 16
+     * bytes in which the window begins. */
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
     uint32_t n_spectra;
@@ -54,7 +54,7 @@ struct channelise_back_args {
     uint8_t *out;          /* heaps as in postproc.h */
     uint32_t *saturated;   /* [batch][pol]; added to */
     uint64_t first_spectrum;
-    uint32_t keys[7][2]; /* of the dither's generator: the seed's halves, and what its rounds add to them */
+    uint32_t keys[7][2]; /* [round][half of the seed]: keys of the dither's generator */
     uint32_t stream_id;
     uint32_t n_spectra; /* a multiple of back_tiles * back_spectra */
 };
@@ -91,7 +91,7 @@ struct channelise_fused;
 
 /* The shape for these sizes that is used without tuning, where a block may have 'shared_bytes' of shared memory. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes);
-/* The same, but with so many front_rows (a power of two, 8 .. min(256, n_chan / 8)); it need not be
+/* The same, but with front_rows = 'rows' (a power of two, 8 .. min(256, n_chan / 8)); it need not be
  * valid. */
 struct channelise_shape channelise_shape_of_rows(const struct channelise_config *config, uint32_t rows,
                                                  size_t shared_bytes);

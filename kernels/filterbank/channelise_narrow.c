@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* of the front: about twice what an H200 runs at once of the largest */
+#define MANY_BLOCKS  256 /* of the front: about twice as many as an H200 runs at once, of the largest blocks */
 #define MIN_SECTION  64  /* spectra; a section takes n_taps - 1 rows more */
 
 const struct kernel channelise_narrow_front_kernel = {
@@ -39,7 +39,7 @@ static const struct channelise_narrow_shape shapes[] = {
 };
 #define LEAST_BINS 2048
 
-/* More taps take more registers, of which threads have as many only in small blocks. */
+/* More taps take more registers.  Threads have as many registers only in small blocks. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 

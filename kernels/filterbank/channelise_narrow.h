@@ -7,13 +7,13 @@
  *
  * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation; a thread has one of
  *        them, its weights and the n_taps - 1 sums that are begun.  After NARROW_TOGETHER spectra the block transforms
- *        what it has in shared memory.
+ *        the points in shared memory.
  * back:  a block has a row k1 of NARROW_BACK_SPECTRA spectra of both polarisations.
  *
  * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_narrow_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi, |fine| <= 1.
  * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
- * Bound by:  memory, per sample: 8 + 8 B in the front, 8 B + what is sent in the back. */
+ * Bound by:  memory, per sample: 8 + 8 B in the front, 8 B and the bytes of the heaps in the back. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_NARROW_H
 #define KERNELS_FILTERBANK_CHANNELISE_NARROW_H
 

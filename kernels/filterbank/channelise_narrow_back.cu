@@ -19,7 +19,7 @@
  * pass, 80 registers do not suffice. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
-extern __shared__ float4 shared_memory[];
+extern __shared__ float4 shared_memory[]; /* float2 [pol][BLOCK_SPECTRA][LINE_PITCH]: the lines */
 
 /* Loads, transforms along a. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
@@ -74,8 +74,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
     }
 }
 
-/* Channel k, whose points are line[pol][spectrum], into words[spectrum].  Adds to n_clipped what was clipped,
- * polarisation 1 in the upper half. */
+/* Channel k, whose points are line[pol][spectrum], into words[spectrum].  Counts clipped values in
+ * n_clipped, polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_narrow_back_args &args,
                                                         const float2 *lines, uint32_t k,
                                                         const float2 (&rotation)[2][BLOCK_SPECTRA],

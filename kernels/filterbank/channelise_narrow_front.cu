@@ -4,23 +4,23 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define POINTS       N_BINS
-#define M1           (RADIX_A * RADIX_B)
-#define M2           (POINTS / M1)
-#define COLUMNS      NARROW_COLUMNS
-#define STEP_SPECTRA NARROW_TOGETHER
-#define N_THREADS    (M1 * COLUMNS)
-#define N_REST       (RADIX_B * COLUMNS) /* points of an a */
-#define PITCH                                                                                                          \
-    (N_REST + (RADIX_B > 1 ? COLUMNS : 0)) /* points from ka to ka; lanes of the last pass meet different banks */
-#define SPECTRUM (RADIX_A * PITCH)
-#define RADIX    (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
-#define KEEPS    (RADIX_A <= 8) /* a thread keeps its factors between the transform's factors, which takes registers */
-#define N_FIRST  (M1 / RADIX)
-#define N_LEAD                                                                                                         \
-    ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA *                                                                  \
-     STEP_SPECTRA) /* rows before the first spectrum is done, a whole number of groups */
+/* PITCH: points from ka to ka; lanes of the last pass meet different banks.  With KEEPS_FACTORS a thread keeps its
+ * outer factors in registers.  N_LEAD: rows before the first spectrum is done, a whole number of steps. */
+#define POINTS          N_BINS
+#define M1              (RADIX_A * RADIX_B)
+#define M2              (POINTS / M1)
+#define COLUMNS         NARROW_COLUMNS
+#define STEP_SPECTRA    NARROW_TOGETHER
+#define N_THREADS       (M1 * COLUMNS)
+#define N_REST          (RADIX_B * COLUMNS) /* points of a ka */
+#define PITCH           (N_REST + (RADIX_B > 1 ? COLUMNS : 0))
+#define SPECTRUM_POINTS (RADIX_A * PITCH)
+#define RADIX_LAST      (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
+#define KEEPS_FACTORS   (RADIX_A <= 8)
+#define N_FIRST         (M1 / RADIX_LAST)
+#define N_LEAD          ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA)
 
+/* float2 [2][STEP_SPECTRA][SPECTRUM_POINTS]: points of two buffers; then [M1][COLUMNS]: outer factors. */
 extern __shared__ float4 shared_memory[];
 
 /* Rows [row, row + STEP_SPECTRA); instead of those that no spectrum of the section looks at, any. */
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void wait_for_spectrum(void)
 static __device__ __forceinline__ void first_pass(float2 *points)
 {
     for (int i = threadIdx.x; i < STEP_SPECTRA * N_REST; i += N_THREADS) {
-        float2 *at = points + i / N_REST * SPECTRUM + i % N_REST, v[RADIX_A];
+        float2 *at = points + i / N_REST * SPECTRUM_POINTS + i % N_REST, v[RADIX_A];
 #pragma unroll
         for (int a = 0; a < RADIX_A; a++)
             v[a] = at[a * PITCH];
@@ -67,33 +67,33 @@ static __device__ __forceinline__ void first_pass(float2 *points)
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].  
+/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
  * 'step' is e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * COLUMNS]. */
 static __device__ __forceinline__ void last_pass(const float2 *points, float2 step, const float2 *outer,
-                                                 const float2 (&kept)[RADIX], float2 *out, int n)
+                                                 const float2 (&kept)[RADIX_LAST], float2 *out, int n)
 {
     for (int i = threadIdx.x; i < n * N_FIRST * COLUMNS; i += N_THREADS) {
         int c = i % COLUMNS, ka = i / COLUMNS % N_FIRST, s = i / COLUMNS / N_FIRST;
-        const float2 *at = points + s * SPECTRUM + ka * PITCH + c;
-        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX], turn = step;
+        const float2 *at = points + s * SPECTRUM_POINTS + ka * PITCH + c;
+        float2 *to = out + ((int64_t)s * M1 + ka) * M2 + blockIdx.x * COLUMNS + c, v[RADIX_LAST], turn = step;
         v[0] = at[0];
 #pragma unroll
-        for (int b = 1; b < RADIX; b++) {
+        for (int b = 1; b < RADIX_LAST; b++) {
             v[b] = RADIX_B > 1 ? complex_multiply(at[b * COLUMNS], turn) : at[b * COLUMNS];
             turn = complex_multiply(turn, step);
         }
-        fft_registers<RADIX>(v);
+        fft_registers<RADIX_LAST>(v);
 #pragma unroll
-        for (int b = 0; b < RADIX; b++)
+        for (int b = 0; b < RADIX_LAST; b++)
             to[(int64_t)b * N_FIRST * M2] =
-                complex_multiply(v[b], KEEPS ? kept[b] : outer[(ka + N_FIRST * b) * COLUMNS + c]);
+                complex_multiply(v[b], KEEPS_FACTORS ? kept[b] : outer[(ka + N_FIRST * b) * COLUMNS + c]);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREADS <= 256 ? 2 : 1)
     channelise_narrow_front(const struct channelise_narrow_front_args args)
 {
-    float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * STEP_SPECTRA * SPECTRUM;
+    float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * STEP_SPECTRA * SPECTRUM_POINTS;
     int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
     int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
     int place = threadIdx.x / COLUMNS * M2 + column; /* in a row */
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * POINTS + place;
     float2 *out = (float2 *)args.out + ((int64_t)blockIdx.z * args.n_buffer + begin) * POINTS;
     float weights[N_TAPS];
-    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX], step; /* rows: the next STEP_SPECTRA */
+    float2 sums[N_SUMS], rows[STEP_SPECTRA], kept[RADIX_LAST], step; /* rows: the next STEP_SPECTRA */
 
     load_rows(in, N_TAPS - 1 - N_LEAD, n_rows, rows);
     sincospif(-2.0f * (threadIdx.x / COLUMNS % N_FIRST) / M1, &step.y, &step.x);
@@ -115,16 +115,16 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     outer[threadIdx.x] = ((const float2 *)args.outer)[place];
     __syncthreads();
 #pragma unroll
-    for (int b = 0; b < RADIX; b++)
+    for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
     for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* spectra that these rows complete */
         /* Two buffers take turns: nothing waits for those that are still in the last pass of the other. */
-        float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM;
+        float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;
 #pragma unroll
         for (int i = 0; i < STEP_SPECTRA; i++) {
             float2 done = filter(weights, rows[i], sums);
             if (s >= 0)
-                points[i * SPECTRUM + point] = done;
+                points[i * SPECTRUM_POINTS + point] = done;
         }
         load_rows(in, s + STEP_SPECTRA + N_TAPS - 1, n_rows, rows);
         if (s < 0)

@@ -36,14 +36,14 @@ static const struct axis groups[][MAX_AXES] = {
     {{NUMBER(back_tiles), 2, {1, 2}}, {NUMBER(back_bulk), 2, {0, 1}}},
 };
 
-/* Registers per thread that let so many blocks reside on a multiprocessor. */
+/* Registers per thread that let 'blocks' blocks reside on a multiprocessor. */
 static uint32_t registers(uint32_t threads, uint32_t blocks)
 {
     return REGISTERS / (threads * blocks);
 }
 
-/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  More registers than
- * twice what it needs are blocks that are not there. */
+/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  Registers beyond twice
+ * its need would be better spent on more blocks. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;

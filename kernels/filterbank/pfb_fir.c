@@ -13,7 +13,7 @@
 
 #define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* 16 KiB of ring and as much of weights with 32 taps, half of that with 16 */
-#define BLOCK_SPECTRA 256 /* what a thread takes at a time: 32 taps' extra rows are an eighth of it */
+#define BLOCK_SPECTRA 256 /* of a thread's piece of work; 32 taps' extra rows are an eighth of it */
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
@@ -107,7 +107,7 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
     size_t next_row = s0;
     uint64_t power = 0;
 
-    if (n < BLOCK_COLUMNS) { /* what is computed for columns past 'n' is not stored, but should be defined */
+    if (n < BLOCK_COLUMNS) { /* results of columns past 'n' are not stored, but should be defined */
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
@@ -155,7 +155,7 @@ const struct kernel pfb_fir_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_THREADS  128  /* of a block: each has a column, which for real samples is a pair */
-#define MANY_BLOCKS  4096 /* some six times what an H200 runs at once */
+#define MANY_BLOCKS  4096 /* some six times as many as an H200 runs at once */
 #define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
 #define MAX_BLOCKS_Y 65535
 

@@ -7,10 +7,10 @@
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
 #include "kernels/filterbank/pfb_fir.h"
 
-#define STEP   (2 * N_CHAN)
-#define PITCH  (STEP / 32 * SAMPLE_BITS) /* words from row to row */
-#define N_SUMS (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define AHEAD  4 /* rows that are loaded while as many are worked on */
+#define STEP       (2 * N_CHAN)
+#define PITCH      (STEP / 32 * SAMPLE_BITS) /* words from row to row */
+#define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
+#define ROWS_AHEAD 4 /* rows that are loaded while as many are worked on */
 
 /* Where the pair's samples are in a row: within the 4 bytes that 'selector' takes, turned round, out of the words that
  * have the first and the last of them. */
@@ -37,15 +37,15 @@ static __device__ __forceinline__ struct place make_place(const uint8_t *in, int
     return place;
 }
 
-/* The next AHEAD rows, of which 'n' are there: others are zeros, which add nothing. */
-static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[AHEAD])
+/* The next ROWS_AHEAD rows.  Only 'n' are there; the others are zeros, which add nothing. */
+static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[ROWS_AHEAD])
 {
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++) {
+    for (int i = 0; i < ROWS_AHEAD; i++) {
         rows[i].first = i < n ? __ldg(place.words + i * PITCH) : 0;
         rows[i].last = i < n ? __ldg(place.words + i * PITCH + place.last) : 0;
     }
-    place.words += AHEAD * PITCH;
+    place.words += ROWS_AHEAD * PITCH;
 }
 
 /* The sample that 'bits' has 'at' bits from its end.  Masked, with its sign bit turned over, into a float that has an
@@ -93,7 +93,7 @@ static __device__ __forceinline__ uint32_t square(float2 x)
     return (uint32_t)(a * a) + (uint32_t)(b * b);
 }
 
-/* Adds what the warp's threads have, with one atomic. */
+/* Adds the sums of the warp's threads, with one atomic. */
 static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
 {
 #pragma unroll
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];
-    struct words now[AHEAD], next[AHEAD];
+    struct words now[ROWS_AHEAD], next[ROWS_AHEAD];
     unsigned long long power = 0;
 
     if (n_spectra <= 0) /* sections have one length, so the last may begin beyond the end */
@@ -125,20 +125,20 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
 #pragma unroll
     for (int i = 0; i < N_SUMS; i++)
         sums[i] = make_float2(0, 0);
-    for (int row = 0; row < n_rows; row += AHEAD) {
+    for (int row = 0; row < n_rows; row += ROWS_AHEAD) {
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
+        for (int i = 0; i < ROWS_AHEAD; i++)
             now[i] = next[i];
-        load_rows(place, n_rows - row - AHEAD, next);
+        load_rows(place, n_rows - row - ROWS_AHEAD, next);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < ROWS_AHEAD; i++) {
             float2 x = unpack(place, now[i]), done = filter(weights, x, sums);
             if (args.power && row + i < n_spectra)
                 power += square(x);
             if (row + i >= N_TAPS - 1 && row + i < n_rows)
                 out[(int64_t)i * N_CHAN] = done;
         }
-        out += (int64_t)AHEAD * N_CHAN;
+        out += (int64_t)ROWS_AHEAD * N_CHAN;
     }
     if (args.power)
         add_power(power, args.power);

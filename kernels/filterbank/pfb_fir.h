@@ -24,11 +24,11 @@
 #include "common/device/device.h"
 
 struct pfb_fir_args {
-    const uint8_t *in;
-    const float *weights;
-    float *out;      /* of the first spectrum to write */
-    uint64_t *power; /* NULL: not wanted */
-    int64_t offset;  /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
+    const uint8_t *in;    /* packed samples */
+    const float *weights; /* [n_taps][2 n_chan] */
+    float *out;           /* complex [spectrum][r][n_chan / unzip], of the first spectrum to write */
+    uint64_t *power;      /* [1]; NULL: not wanted */
+    int64_t offset;       /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
     uint32_t n_spectra;
     uint32_t n_chan;
     uint32_t n_taps;

@@ -1,7 +1,7 @@
 /* pfb_fir_complex.c - plain C twin of pfb_fir_complex: between ddc.c and the FFT of a narrowband output.
  *
- * A block of columns is taken down the spectra, so that the rows of a window, of which the next spectrum's has all but
- * one, stay in the cache with the block's weights. */
+ * A block of columns is taken down the spectra.  The next spectrum's window has all rows of a window but one.  So the
+ * rows stay in the cache, with the block's weights. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
 #include "kernels/filterbank/pfb_fir.h"
@@ -12,7 +12,7 @@
 
 #define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* 32 KiB of samples with 32 taps, and as much of weights */
-#define BLOCK_SPECTRA 64  /* what a thread takes at a time */
+#define BLOCK_SPECTRA 64  /* of a thread's piece of work */
 
 /* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_complex_args *a, size_t s0, size_t s1, size_t column,

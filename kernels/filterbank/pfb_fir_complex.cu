@@ -7,13 +7,13 @@
 #include "kernels/filterbank/pfb_fir_complex.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define AHEAD 4 /* rows that are loaded while as many are worked on */
+#define ROWS_AHEAD 4 /* rows that are loaded while as many are worked on */
 
-/* Rows [row, row + AHEAD), of which those from n_rows on are not there: zeros, which add nothing. */
-static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[AHEAD])
+/* Rows [row, row + ROWS_AHEAD).  Rows from n_rows on are not there; they are zeros, which add nothing. */
+static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
 {
 #pragma unroll
-    for (int i = 0; i < AHEAD; i++)
+    for (int i = 0; i < ROWS_AHEAD; i++)
         rows[i] = row + i < n_rows ? __ldg(in + (int64_t)(row + i) * N_BINS) : make_float2(0, 0);
 }
 
@@ -26,7 +26,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column; /* that row 0 would complete */
     float weights[N_TAPS];
-    float2 sums[N_SUMS], now[AHEAD], next[AHEAD];
+    float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
 
     if (n_rows < N_TAPS) /* sections have one length, so the last may begin beyond the end */
         return;
@@ -37,13 +37,13 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
 #pragma unroll
     for (int i = 0; i < N_SUMS; i++)
         sums[i] = make_float2(0, 0);
-    for (int row = 0; row < n_rows; row += AHEAD) {
+    for (int row = 0; row < n_rows; row += ROWS_AHEAD) {
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++)
+        for (int i = 0; i < ROWS_AHEAD; i++)
             now[i] = next[i];
-        load_rows(in, row + AHEAD, n_rows, next);
+        load_rows(in, row + ROWS_AHEAD, n_rows, next);
 #pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
+        for (int i = 0; i < ROWS_AHEAD; i++) {
             float2 done = filter(weights, now[i], sums);
             if (row + i >= N_TAPS - 1 && row + i < n_rows)
                 out[(int64_t)(row + i) * N_BINS] = done;

@@ -14,10 +14,10 @@
 #include "common/device/device.h"
 
 struct pfb_fir_complex_args {
-    const float *in;
-    const float *weights;
-    float *out;     /* of the first spectrum to write */
-    int64_t offset; /* sample of 'in' at which the first spectrum's window begins */
+    const float *in;      /* complex samples */
+    const float *weights; /* [n_taps][n_bins] */
+    float *out;           /* complex [spectrum][n_bins], of the first spectrum to write */
+    int64_t offset;       /* sample of 'in' at which the first spectrum's window begins */
     uint32_t n_spectra;
     uint32_t n_bins;
     uint32_t n_taps;

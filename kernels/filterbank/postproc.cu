@@ -1,9 +1,9 @@
 /* postproc.cu - see postproc.h.
  *
- * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, is what the values at s and at n_fft - s of the unzipped
- * transforms give together: the channels k = p n_fft + s, p < unzip, and n_chan - k.  Slot 0 has the channels p n_fft
- * and p n_fft + n_fft / 2, out of the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each
- * channel has one slot.
+ * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, holds the channels that come from the values at s and at n_fft -
+ * s of the unzipped transforms: k = p n_fft + s, p < unzip, and n_chan - k.  Slot 0 has the channels p n_fft and p
+ * n_fft + n_fft / 2, out of the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each channel has
+ * one slot.
  *
  * A block has TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and goes through them twice, turning them in
  * shared memory: with neighbouring threads in neighbouring slots it finishes the transform; with neighbouring threads
@@ -25,7 +25,7 @@
 #define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* of 256 threads, on a multiprocessor: without spills */
 #define PI         3.14159265358979f
 
-extern __shared__ float4 shared_memory[];
+extern __shared__ float4 shared_memory[]; /* float2 [pol][TILE_CHANS][PITCH]: the tile */
 
 static __device__ __forceinline__ float2 conjugate(float2 a)
 {
@@ -217,7 +217,7 @@ static __device__ __forceinline__ struct pair make_pair(const struct postproc_ar
     return pair;
 }
 
-/* One channel of the thread's pair.  Adds to n_clipped what was clipped, polarisation 1 in the upper half. */
+/* One channel of the thread's pair.  Counts clipped values in n_clipped, polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_pair(const struct postproc_args &args, const struct pair &pair,
                                                      uint32_t k, const float2 *tile, uint32_t &n_clipped)
 {

@@ -10,8 +10,8 @@
  * 1. The unzipped transforms are combined (one Cooley-Tukey step) to Z, n_chan points; then with
  *    U = (Z_k + conj Z_-k) / 2, V = (Z_k - conj Z_-k) / 2j:  X_k = U_k + e^{-pi j k / n_chan} V_k, k = 0 .. n_chan - 1:
  *    the 2 n_chan point real transform e^{-2 pi j ...}, unnormalised, without Nyquist.
- *    With n_bins, a narrow band: X_k = bin (k - n_chan / 2) modulo n_bins, so that channel n_chan / 2 is frequency 0;
- *    what there is beyond n_chan bins is left out.
+ *    With n_bins, a narrow band: X_k = bin (k - n_chan / 2) modulo n_bins, so that channel n_chan / 2 is frequency 0.
+ *    The bins beyond n_chan are left out.
  * 2. Y_k = X_k * e^{j theta} * gain_k, theta = phase - pi * fine * (k - n_chan / 2) / n_chan.
  * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if
  *    clamped != v in either component; q = round half to even.  A value is counted once.  NaN quantises to 0 and counts
@@ -31,14 +31,14 @@
 #include "common/device/device.h"
 
 struct postproc_args {
-    const float *fft;
-    const float *rotation;
-    const float *gain;
-    uint8_t *out;
-    uint32_t *saturated;
+    const float *fft;        /* complex [pol][spectrum][r][n_chan / unzip], or [pol][spectrum][n_bins] */
+    const float *rotation;   /* [pol][spectrum][delay, phase] */
+    const float *gain;       /* complex [chan][pol] */
+    uint8_t *out;            /* [batch][chan][spectrum][pol] */
+    uint32_t *saturated;     /* [batch][pol] */
     uint64_t first_spectrum; /* absolute index of spectrum 0: output timestamp / spacing; even */
     uint64_t seed;
-    uint32_t stream_id; /* antenna and output: what makes their dithers differ */
+    uint32_t stream_id; /* antenna and output, so that their dithers differ */
     uint32_t n_spectra;
     uint32_t spectra_per_heap;
     uint32_t n_chan;

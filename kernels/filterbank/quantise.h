@@ -31,7 +31,7 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* philox_dither() of one half of what draw_dither() gives: it becomes the end of a float's mantissa,
+/* philox_dither() of one half of a word of draw_dither().  The half becomes the end of a float's mantissa,
  * 2^23 + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
@@ -57,7 +57,7 @@ static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint
     return (re0 << 4 & 0xf0) | (im0 & 0xf) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
 }
 
-/* Adds what the warp's threads counted; there is hardly ever anything. */
+/* Adds the counts of the warp's threads, which are nearly always 0. */
 static __device__ __forceinline__ void count_clipped(uint32_t n_clipped, uint32_t *saturated)
 {
     if (!__any_sync(0xffffffffu, n_clipped != 0))

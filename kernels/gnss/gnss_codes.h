@@ -1,9 +1,9 @@
 /* gnss_codes - ranging codes of navigation satellites, and their tables for gnss_correlate.
  *
- * Chips are +1 and -1: +1 for a logical 0, -1 for a logical 1 (Galileo OS SIS ICD, signal levels; GPS alike).
- * GPS codes are generated (IS-GPS-200, IS-GPS-705).  Galileo's E1 codes are memory codes, without a generator: they are
- * read from a text file in the form of the ICD's annex.  Secondary codes have one chip for each period of the primary code;
- * whoever adds up several periods applies them.
+ * Chips are +1 and -1: +1 for a logical 0, -1 for a logical 1 (Galileo OS SIS ICD, signal levels; GPS alike).  GPS
+ * codes are generated (IS-GPS-200, IS-GPS-705).  Galileo's E1 codes are memory codes, without a generator: they are
+ * read from a text file in the form of the ICD's annex.  Secondary codes have one chip for each period of the primary
+ * code.  A caller that adds up several periods applies the secondary code itself.
  *
  * A table has the levels of a code's chips times its sub-carrier, as int8, a whole number of sub-chips for each chip:
  *     GNSS_PLAIN       1 sub-chip   +-1
@@ -48,7 +48,7 @@ void gnss_code_generate(enum gnss_signal signal, unsigned prn, int8_t *chips);
 
 /* Reads the chips of a memory code from a file in the ICD's form: a line "E1B Code No 7" (or "E1-B Code No 7"), then the
  * code's hexadecimal digits, four chips each and the first chip first, on one or more lines.  Lines of dashes separate codes;
- * blanks between digits and text behind '#' do not count.
+ * blanks between digits and text after '#' do not count.
  * Returns 0, or negative errno with a sentence in 'why'; -ENOENT as well where the file has no such code. */
 int gnss_code_read(const char *path, enum gnss_signal signal, unsigned prn, int8_t *chips, char *why, size_t why_bytes);
 

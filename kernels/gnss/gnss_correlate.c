@@ -4,7 +4,7 @@
  * each tap, so that a product of complex numbers is made once for all taps.  These are the products with the replica,
  * level times carrier, in another order.  Carrier and levels of a block are made once for all inputs.
  * Sums of a slice are 32 bits; its threads add them to the 64 bits of the integration.  All pieces take a slice before the
- * next one, so that its samples stay in the second-level cache. */
+ * next one, so that its samples stay in the L2 cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"

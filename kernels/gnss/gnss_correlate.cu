@@ -13,7 +13,7 @@
 #define N_WARPS    (N_THREADS / 32)
 #define EVERY_LANE 0xffffffffu
 
-extern __shared__ float4 shared_memory[];
+extern __shared__ float4 shared_memory[]; /* char2 [GNSS_CARRIER_ENTRIES], then int [N_WARPS][N_SUMS] */
 
 /* Adds a sample of both polarisations. */
 static __device__ __forceinline__ void add_sample(const struct replica &r, const char2 *carrier,

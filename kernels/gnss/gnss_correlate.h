@@ -1,7 +1,7 @@
 /* gnss_correlate - complex samples of many inputs to correlations with replicas of navigation satellites' signals.
  *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; of a baseband that has the signals
  *   carrier     int8 [GNSS_CARRIER_ENTRIES][re, im], as gnss_carrier_table() makes it
- *   codes       int8: tables of sub-chips (gnss_codes.h), one behind the other
+ *   codes       int8: tables of sub-chips (gnss_codes.h), one after the other
  *   satellites  [satellite]        tables and taps
  *   offsets     int32 [satellite][ant]
  *   pieces      [piece]            consecutive samples of one integration, or all of it
@@ -74,14 +74,14 @@ struct gnss_piece {
 };
 
 struct gnss_correlate_args {
-    const int8_t *samples;
-    uint64_t pitch_samples; /* from one polarisation of an antenna to the next */
-    const int8_t *carrier;
-    const int8_t *codes;
-    const struct gnss_satellite *satellites;
-    const int32_t *offsets;
-    const struct gnss_piece *pieces;
-    int64_t *sums;
+    const int8_t *samples;                   /* [ant][pol][sample][re, im] */
+    uint64_t pitch_samples;                  /* from one polarisation of an antenna to the next */
+    const int8_t *carrier;                   /* [GNSS_CARRIER_ENTRIES][re, im] */
+    const int8_t *codes;                     /* tables of sub-chips */
+    const struct gnss_satellite *satellites; /* [satellite] */
+    const int32_t *offsets;                  /* [satellite][ant] */
+    const struct gnss_piece *pieces;         /* [n_pieces] */
+    int64_t *sums;                           /* [integration][tap][ant][pol][re, im] */
     uint32_t n_pieces;
     uint32_t max_samples; /* of a piece */
     uint32_t n_ants;
@@ -103,7 +103,7 @@ void gnss_carrier_table(int8_t *carrier);
 /* Two CUDA variants, gnss_correlate for few antennas and gnss_correlate_mma for arrays, have the same arguments and twin. */
 extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 
-/* The variant for so many antennas. */
+/* The variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
 /* Constants of a variant's compilation, and the shape of its launch, on a device with so much shared memory. */

@@ -1,12 +1,12 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
  * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared
- * memory once: of each antenna a window that has what its pieces ask for.  Pieces whose begins are too far apart go one
- * behind the other, each with windows of its own.
- * SATELLITES pieces go at a time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
- * the replica of a chunk for all taps, two columns of bytes for each tap; then they multiply the inputs' samples with
- * them.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary part of
- * (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block a chunk is enough.
+ * memory once: a window of each antenna that has all samples of its pieces.  Pieces whose begins are too far apart go
+ * one after the other, each with windows of its own.  kernels/README.md has a picture.  SATELLITES pieces go at a
+ * time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make the replica of a chunk for
+ * all taps, two columns of bytes for each tap; then they multiply the inputs' samples with them.  A sample (x, y) of an
+ * input times the columns (a, b) and (-b, a) is the real and the imaginary part of (x + iy) (a - ib).  There is memory
+ * for two chunks, so one barrier of the block a chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
  *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the
@@ -40,7 +40,7 @@
 
 extern __shared__ float4 shared_memory[];
 
-/* [row][WINDOW_BYTES], [2][piece][COLUMNS_BYTES], and the head. */
+/* Shared memory: windows [input][WINDOW_BYTES], columns [2][piece][COLUMNS_BYTES], and the head (gnss_mma.h). */
 static __device__ __forceinline__ uint8_t *windows(void)
 {
     return (uint8_t *)shared_memory;
@@ -58,7 +58,7 @@ static __device__ __forceinline__ struct mma_head *head(void)
 
 /* ---- Replicas ----------------------------------------------------------------------------------------------------- */
 
-/* The replica of a thread: its next four samples, and the steps from one to the next and to the four behind them. */
+/* The replica of a thread: its next four samples, and the steps from one to the next and to the thread's next four. */
 struct quads {
     uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
     uint64_t length, rests[N_TAPS]; /* from a tap to the end of the table */
@@ -135,8 +135,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk, of which 'n_samples' are there.  Columns of the last tile that no tap has keep what is
- * there; their sums are dropped. */
+/* Makes the replica of a chunk.  Only 'n_samples' samples are there.  Columns of the last tile that no tap has keep old
+ * bytes; their sums are dropped. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -258,7 +258,7 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Windows of the slots from 'at' on, as many as have room.  Returns the slot behind them.  All warps do the same. */
+/* Windows of the slots from 'at' on, as many as have room.  Returns the slot after them.  All warps do the same. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
@@ -278,12 +278,13 @@ static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct wi
     return to;
 }
 
-/* Copies the windows of all rows: what the first chunks of all pieces ask for, or the rest. */
+/* Copies the windows of all rows: the samples for the first chunks of all pieces, or with 'is_rest' the other
+ * samples. */
 static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_args &args, uint32_t first_input,
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
-    const int64_t last = n_inputs * args.pitch_samples - 8; /* behind it there may be nothing to read */
+    const int64_t last = n_inputs * args.pitch_samples - 8; /* the bytes after it may not be readable */
 
     for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
         const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));

@@ -1,4 +1,4 @@
-/* gnss_mma.h - what gnss_correlate_mma and its host code share: sizes, and the head of a block's shared memory.
+/* gnss_mma.h - sizes that gnss_correlate_mma and its host code share, and the head of a block's shared memory.
  *
  * Uses no constants of the compilation.  CUDA kernels include this too. */
 #ifndef KERNELS_GNSS_GNSS_MMA_H
@@ -8,7 +8,7 @@
 
 #define MMA_PIECES        16 /* that a block goes through, at most */
 #define MMA_ANTS          32 /* of a block, at most */
-#define MMA_RUN           13 /* words of 16 bytes, one behind the other, that a lane has of a row and chunk; odd */
+#define MMA_RUN           13 /* consecutive words of 16 bytes that a lane has of a row and chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 
 /* A piece with samples in the block's slice of time. */

@@ -29,7 +29,7 @@ static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
     return a - rest + (a < rest ? length : 0);
 }
 
-/* The phase 'n' samples behind 'phase', n < GNSS_MAX_RUN. */
+/* The phase 'n' samples after 'phase', n < GNSS_MAX_RUN. */
 static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, uint32_t n_subchips)
 {
     const uint64_t low = n * (step & 0xffffffff), high = n * (step >> 32) + (low >> 32); /* units of 1 and of 2^32 */
@@ -42,7 +42,7 @@ static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, u
 /* The phase of any number of sub-chips, negative ones too, modulo the table's length; to the nearest unit. */
 uint64_t gnss_code_phase(double subchips, uint32_t n_subchips);
 
-/* The step of so many sub-chips a sample, 0 to below 4. */
+/* The step of 'subchips' sub-chips a sample, 0 to below 4. */
 uint64_t gnss_code_step(double subchips);
 
 /* The phase, or step, of any number of turns, negative ones too, modulo 1. */

@@ -5,10 +5,10 @@
  *
  * Each component is v = in * scale[pol], the imaginary one times im_sign, rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
  * to even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts
- * once.  'squares' adds up re^2 + im^2 of what is written.
+ * once.  'squares' adds up re^2 + im^2 of the written samples.
  *
  * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It
- *             doubles or halves the scale, so sums before and behind a change differ by an exact power of two.
+ *             doubles or halves the scale, so sums before and after a change differ by an exact power of two.
  * Loss:       of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the noise):
  *                 rms   2        8        16       32       48       64 steps
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047
@@ -31,13 +31,13 @@ struct gnss_level {
 };
 
 struct gnss_quantise_args {
-    const float *in[2]; /* [pol] */
-    int8_t *out;
-    uint64_t pitch_samples; /* from one polarisation to the next */
-    struct gnss_level *levels;
-    uint64_t n_samples; /* of each polarisation */
-    float scale[2];     /* [pol] */
-    float im_sign;      /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
+    const float *in[2];        /* [pol]: complex [sample] */
+    int8_t *out;               /* [pol][sample][re, im] */
+    uint64_t pitch_samples;    /* from one polarisation to the next */
+    struct gnss_level *levels; /* [pol] */
+    uint64_t n_samples;        /* of each polarisation */
+    float scale[2];            /* [pol] */
+    float im_sign;             /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
 };
 
 extern const struct kernel gnss_quantise_kernel;

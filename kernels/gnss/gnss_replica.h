@@ -9,7 +9,7 @@
 
 struct replica {
     uint64_t length, taps[N_TAPS];
-    uint64_t code, code_step, carrier, carrier_step; /* of the next sample, and to the one behind it */
+    uint64_t code, code_step, carrier, carrier_step; /* of the next sample, and to the thread's next one */
     const int8_t *table;
 };
 

@@ -1,7 +1,7 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
  * A barrier opens when the number of threads given to barrier_init() have arrived, and the bytes that they expected
- * have come.  Then the barrier counts anew for the next opening, and so on.  A waiting thread need not
+ * have come.  Then the barrier counts from 0 again for the next opening, and so on.  A waiting thread need not
  * arrive.  A waiting thread gives the number of an opening, 0 for the first: the last opening or the next one.  Data
  * written before an arrival are visible after the wait.
  *
@@ -32,7 +32,7 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* In a loop, behind which the compiler does not put off what comes before. */
+/* Waits in a loop.  The compiler does not move earlier instructions to after the loop. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t opening)
 {
     uint32_t open;

@@ -1,5 +1,6 @@
-/* bulk_copy.h - copies to shared memory that one lane asks for, of many bytes each, for the CUDA kernels (PTX's
- * cp.async.bulk, from compute capability 9.0 on).  They pass the L1 cache by, and say at a barrier that they have come. */
+/* bulk_copy.h - copies of many bytes to shared memory, each asked for by one lane, for the CUDA kernels (PTX's
+ * cp.async.bulk, from compute capability 9.0 on).  They bypass the L1 cache, and arrive at a barrier when they are
+ * done. */
 #ifndef KERNELS_UTIL_BULK_COPY_H
 #define KERNELS_UTIL_BULK_COPY_H
 
@@ -34,7 +35,7 @@ static struct {
     uint64_t *barrier;   /* NULL: none */
 } emulated_copies[1024]; /* more than lines of a tile in shared memory */
 
-static uint32_t emulated_expected; /* bytes, of which the copies have not been asked for yet */
+static uint32_t emulated_expected; /* bytes whose copies have not been asked for yet */
 
 static void bulk_fence_barriers(void)
 {
@@ -82,7 +83,7 @@ static __device__ __forceinline__ void bulk_fence_barriers(void)
     fence_proxy_async();
 }
 
-/* Arrives, and has the barrier wait for so many bytes. */
+/* Arrives, and makes the barrier wait for n_bytes bytes. */
 static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n_bytes)
 {
     asm volatile(

@@ -1,8 +1,10 @@
 /* clones.h - innermost functions of the plain C kernels, compiled again for AVX2 and for AVX-512 and chosen when the
  * program starts.  The results are the same bits: the order of sums is fixed in the source, and there is no contraction
- * to FMA.  Mark the functions that have the loops: what they call is compiled for AVX2 only if it is inlined.
+ * to FMA.  Mark the functions that have the loops: a function that they call is compiled for AVX2 only if it is
+ * inlined.
  *
- * docs/performance.md has what it gains.  Not for sanitizers, whose set-up the choice would precede. */
+ * docs/decisions/cpu-clones.md has the gain.  Builds with sanitizers leave this out, because the choice would precede their
+ * set-up. */
 #ifndef KERNELS_UTIL_CLONES_H
 #define KERNELS_UTIL_CLONES_H
 

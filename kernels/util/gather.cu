@@ -1,8 +1,9 @@
 /* gather.cu - see gather.h.
  *
- * A block takes a piece, and then the one gridDim.x further on; its threads take vectors of the piece by turns, as wide as
- * both ends allow, and what is before the first and behind the last whole vector byte by byte.  Packets are read once and
- * chunks not again before long, so both go past what is kept in the caches.
+ * A block takes a piece, and then the piece gridDim.x further on.  Its threads take alternate vectors of the piece, as
+ * wide as both ends allow.  The bytes before the first whole vector and after the last one are copied one by one.
+ * Packets are read once, and chunks are not read again soon, so loads and stores of vectors are marked as not used
+ * again.
  *
  * Constants: N_THREADS. */
 #include "kernels/util/gather.h"

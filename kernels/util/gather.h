@@ -1,7 +1,7 @@
 /* gather - pieces of one place in device memory, such as the payloads of packets where a network card put them, to their
  * places in another.
- *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, as what they are of; no two have a byte of 'to'
- *                                            in common
+ *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, and so are the bytes of the pieces; no two
+ *                                            pieces have a byte of 'to' in common
  *
  * Requires: nothing of alignment.   Exactness: exact.
  * Bound by: memory, 2 B per byte, of pieces of a KiB or more that begin alike modulo 16 there and here; those that
@@ -17,7 +17,7 @@ struct gather_piece {
 };
 
 struct gather_args {
-    const struct gather_piece *pieces;
+    const struct gather_piece *pieces; /* [n_pieces] */
     uint64_t n_pieces;
 };
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Exact: 11 bits of significand at exponents of -24 to 15; infinities and what is not a number stay so. */
+/* Exact: 11 bits of significand at exponents of -24 to 15; infinities and not-a-number stay so. */
 static inline float half_to_float(uint16_t half)
 {
     uint32_t exponent = half & 0x7C00, bits = (uint32_t)(half & 0x7FFF) << 13;

@@ -1,4 +1,4 @@
-/* power.c - plain C twin of power: what tells how strong the inputs are where there are narrow bands only. */
+/* power.c - plain C twin of power: the strength of the inputs where all outputs are narrow bands. */
 #include "kernels/util/power.h"
 
 #include "common/base/units.h"

@@ -5,7 +5,7 @@
  * Constants: SAMPLE_BITS, N_THREADS. */
 #include "kernels/util/power.h"
 
-#define GROUP 32
+#define GROUP_SAMPLES 32
 
 /* Sample i of a group, whose words have their bytes in the order of the machine. */
 static __device__ __forceinline__ int sample_of(const uint32_t (&words)[SAMPLE_BITS], int i)
@@ -25,14 +25,15 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) power(const struct power
     int64_t last_word = (end * SAMPLE_BITS - 1) / 32, stride = (int64_t)gridDim.x * N_THREADS;
     unsigned long long sum = 0;
 
-    for (int64_t group = begin / GROUP + blockIdx.x * N_THREADS + threadIdx.x; group * GROUP < end; group += stride) {
+    for (int64_t group = begin / GROUP_SAMPLES + blockIdx.x * N_THREADS + threadIdx.x; group * GROUP_SAMPLES < end;
+         group += stride) {
         uint32_t words[SAMPLE_BITS];
 #pragma unroll
         for (int w = 0; w < SAMPLE_BITS; w++)
             words[w] = group * SAMPLE_BITS + w <= last_word ? __ldg(in + group * SAMPLE_BITS + w) : 0;
 #pragma unroll
-        for (int i = 0; i < GROUP; i++) {
-            int64_t at = group * GROUP + i;
+        for (int i = 0; i < GROUP_SAMPLES; i++) {
+            int64_t at = group * GROUP_SAMPLES + i;
             int x = sample_of(words, i);
             if (at >= begin && at < end)
                 sum += (uint32_t)(x * x);

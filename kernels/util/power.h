@@ -11,9 +11,9 @@
 #include "common/device/device.h"
 
 struct power_args {
-    const uint8_t *in[2]; /* [pol] */
-    uint64_t *power;
-    int64_t offset[2]; /* [pol] */
+    const uint8_t *in[2]; /* [pol]: packed samples */
+    uint64_t *power;      /* [pol] */
+    int64_t offset[2];    /* [pol] */
     uint64_t n_samples;
     uint32_t sample_bits;
 };

@@ -1,5 +1,5 @@
-/* ptx.h - instructions that CUDA C has no function for and that more than one kernel uses, with what stands for each where
- * kernels are emulated.  PTX ISA has their names. */
+/* ptx.h - instructions that CUDA C has no function for and that more than one kernel uses, each with its emulation.
+ * PTX ISA has their names. */
 #ifndef KERNELS_UTIL_PTX_H
 #define KERNELS_UTIL_PTX_H
 
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void copies_wait_all(void)
 
 /* ---- Other memory ------------------------------------------------------------------------------------------------ */
 
-/* Fetches 32 bytes into the second-level cache. */
+/* Fetches 32 bytes into the L2 cache. */
 static __device__ __forceinline__ void prefetch(const void *from)
 {
 #ifndef EMULATE_CUDA
@@ -93,8 +93,8 @@ static __device__ __forceinline__ void prefetch(const void *from)
 #endif
 }
 
-/* Orders this thread's accesses to shared memory before those of bulk copies and of the matrix unit of compute
- * capability 9.0. */
+/* Orders this thread's accesses to shared memory before those of bulk copies and of wgmma
+ * (compute capability 9.0). */
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #ifndef EMULATE_CUDA
@@ -147,7 +147,8 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], share
 #endif
 }
 
-/* mma: c += a b, 16 rows of a, 8 columns of b; 16 half floats of each. */
+/* mma: c += a b, 16 rows of a, 8 columns of b; 16 half floats of each.  c: [row g, row g + 8][column 2 t, 2 t + 1] of
+ * lane 4 g + t. */
 static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #ifdef EMULATE_CUDA

@@ -67,6 +67,8 @@ names each band in which it fails, not only the one that is measured here (L): U
 
 **Not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
 interface.
+
+Next: [decisions](decisions/README.md) has the choices and their evidence.
 """
 
 
