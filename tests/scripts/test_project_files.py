@@ -46,15 +46,6 @@ def test_scripts_exist(name):
     assert set(re.findall(r"scripts/setup ([a-z]+)(?![a-z/])", text_of(name))) <= setup_purposes()
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_files_and_headings_exist(name):
-    text = text_of(name)
-    for path in re.findall(r"`([\w.-]*/[\w./-]+|[A-Z]+\.md|[A-Z]+)`", text):
-        assert (ROOT / path).exists(), path
-    for page, heading in re.findall(r"`(docs/[\w-]+\.md)`, \"([^\"]+)\"", text):
-        assert f"\n## {heading}\n" in text_of(page), (page, heading)
-
-
 def test_versions_agree():
     version = re.search(r'^#define CBF_VERSION "(.*)"', text_of("common/base/version.h"), re.M)[1]
     assert load("CITATION.cff")["version"] == version
@@ -82,8 +73,6 @@ def test_workflow():
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(name):
     form = load(name)
-    if name.endswith("config.yml"):
-        return
     assert form["name"] and form["description"]
     fields = [part for part in form["body"] if part["type"] != "markdown"]
     assert len({field["id"] for field in fields}) == len(fields)
@@ -97,7 +86,7 @@ def test_pre_commit():
             program = hook["entry"].split()[0]
             assert program in PROGRAMS or os.access(ROOT / program, os.X_OK)
             assert hook["language"] == "system"
-            re.compile(hook["files"])
+            re.compile(hook.get("files", ""))
 
 
 def stages():
