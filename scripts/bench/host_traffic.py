@@ -2,7 +2,7 @@
 which multiplies it with what was counted, and for scripts/bench/scaling.
 
 A pass is a byte read from memory or written to it.  'least' is with all that is handed on in the last-level cache
-(network cards and GPUs that write there, socket buffers and receive rings that stay there); 'most' with none of it,
+(NICs and GPUs that write there, socket buffers and receive rings that stay there); 'most' with none of it,
 where a write by way of the cache also reads the line first.  Non-temporal stores write once, whatever the cache.
 docs/scaling.md explains each."""
 from dataclasses import dataclass
@@ -15,19 +15,19 @@ class Pass:
     most: float
 
 
-# Of a byte that is received from a network card, or sent to one.
+# Passes of a byte that a NIC receives or sends.
 RECEIVED = {
-    "sockets": [Pass("card writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
+    "sockets": [Pass("NIC writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
-    "ibverbs": [Pass("card writes the ring", 0, 1), Pass("thread reads it", 0, 1), Pass("copy to the chunk", 1, 1),
+    "ibverbs": [Pass("NIC writes the ring", 0, 1), Pass("thread reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
-    "ibverbs, direct": [Pass("card writes the ring", 0, 1), Pass("thread reads it, writes to the GPU", 0, 1)],
+    "ibverbs, direct": [Pass("NIC writes the ring", 0, 1), Pass("thread reads it, writes to the GPU", 0, 1)],
     "gpudirect": [Pass("heads of frames, completions, places", 0, 0.1)],
 }
 SENT = {
     "sockets": [Pass("GPU writes the buffer", 1, 1), Pass("kernel reads it", 1, 1),
-                Pass("kernel writes socket buffer", 0, 2), Pass("card reads it", 0, 1)],
-    "ibverbs": [Pass("GPU writes the buffer", 1, 1), Pass("card reads it", 1, 1)],
+                Pass("kernel writes socket buffer", 0, 2), Pass("NIC reads it", 0, 1)],
+    "ibverbs": [Pass("GPU writes the buffer", 1, 1), Pass("NIC reads it", 1, 1)],
     "gpudirect": [Pass("headers, work requests, completions", 0, 0.1)],
 }
 # Over loopback the sender's socket buffers are the receiver's.

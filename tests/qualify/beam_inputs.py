@@ -30,7 +30,7 @@ def sums(plan, work):
              for x, beam in zip(found, beams[:8])]
     rows = [Row("0183", "sums of H and of V over 64 antennas: samples that are not exact", "0", f"{sum(wrong[:2])}",
                 sum(wrong[:2]) == 0),
-            Row("0095, 0242", "beams of both polarisations, with weights of their own, that are exact in all samples",
+            Row("0095, 0242", "beams of both polarisations, with separate weights, that are exact in all samples",
                 ">= 4", f"{wrong.count(0) // 2}", wrong.count(0) == 8)]
     for number, what, power in (("0117", "gain", [np.mean(np.abs(x)**2) for x in found[8:49]]),
                                 ("0123", "weights", [np.mean(np.abs(x)**2) for x in found[49:]])):
@@ -91,6 +91,6 @@ def chain(plan, work):
     power = (np.abs(beams[-1])**2).mean(1)
     seen = np.flatnonzero(power > 0.5 * power.max()).tolist()
     return [Row("0220", "F-engine's delays of -200, -10, 0, 16, 290 ps and phases, taken back by a beam: largest "
-                "difference from the input without in LSB", "<= 3", f"{max(off):.0f}", max(off) <= 3),
+                "difference from the input without delay in LSB", "<= 3", f"{max(off):.0f}", max(off) <= 3),
             Row("", "30 tones from the F-engine: channels of the beam with half of the largest power", "the same 30",
                 f"{len(set(seen) & set(tones))} of 30, {len(set(seen) - set(tones))} others", seen == tones)]

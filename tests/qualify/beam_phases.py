@@ -51,7 +51,8 @@ def turned(found, expected, f):
         error = np.angle((x * (expected * turn).conj()).mean(1))
         slopes.append(abs(np.polyfit(f[:, 0], error, 1)[0]) / 2 / np.pi)
         rows.append(Row("0220", f"{name}: phase error over the channels in degrees, rms (noise of the measurement); "
-                        "against a beam without, largest phase error in degrees and largest difference in LSB",
+                        "against the beam without this delay and phase, largest phase error in degrees and largest "
+                        "difference in LSB",
                         "goal <= 0.05 rms; < 1 and <= 2.9",
                         f"{rms_deg(error):.4f} ({noise:.4f}); {largest:.3f} and {lsb:.2f}",
                         rms_deg(error) <= 0.05 and largest < 1 and lsb <= 2.9))
@@ -104,4 +105,4 @@ def rates(plan, work):
                 "each batch, in degrees rms (largest)", "goal <= 0.05 rms",
                 f"{rms_deg(error):.4f} ({np.degrees(np.abs(error).max()):.3f})", rms_deg(error) <= 0.05),
             Row("0077", "load time: the first batch that begins at a model's load time or later has it, the one before "
-                "has not", "error < 10 ms", "no" if late else f"next batch, {step / RATE_HZ * 1e6:.0f} us", not late)]
+                "lacks it", "error < 10 ms", "no" if late else f"next batch, {step / RATE_HZ * 1e6:.0f} us", not late)]

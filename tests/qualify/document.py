@@ -8,8 +8,8 @@ CBF_TEST_DEVICE=cuda make qualify-f                     # the same on a GPU
 make qualify-f QUALIFY_FLAGS="--channels 512 --quick"   # a minute at most, prints only; part of make check-all
 ```
 
-Measured on {date} with commit {commit}, device {device}, in {seconds} s. The requirement is the number of the array's
-requirement that a row serves (CBF-REQ-...), where there is one; a *goal* is ours. A row passes if it meets both.
+Measured on {date} with commit {commit}, device {device}, in {seconds} s. The first column gives the number of the
+array's requirement (CBF-REQ-...), if the row has one. A *goal* is this project's own. A row passes if it meets both.
 
 ## Channels
 
@@ -18,52 +18,57 @@ requirement that a row serves (CBF-REQ-...), where there is one; a *goal* is our
 {channels}
 {plots}## Narrow bands
 {narrow}
-The filters by themselves, from the taps that fgpu designs, in the float32 in which it stores them:
+The next table has the filters alone. It uses the taps that fgpu designs, in float32 as fgpu stores them:
 
 {ddc}
 ## How it is measured
 
-The real `fgpu` replays packets made by `tests/qualify`, and what it sends is compared with the requirement or with a
-model in float64 (`tests/models/fmodel.py`), never with its own output. The exit status
-says whether every row passes, but for misses that are explained here.
+The real `fgpu` replays packets made by `tests/qualify`. The output is compared with the requirement or with a model in
+float64 (`tests/models/fmodel.py`), never with the output of `fgpu` itself. The exit status is 0 if every row passes.
+Failures that this page explains do not change the exit status.
 
-**Below one step of 8 bits.** A spur of -80 dB is 0.01 steps beside a tone of 110. Two things make it visible. Six
-copies of the input have gains from 1 to 7776, each 6 times the one before; gains are applied between filter bank and
-rounding, so every channel is read at the highest gain at which it does not saturate, and dither and rounding count
-for as little as they do near full scale. And spectra are averaged: power for spurs, complex values for shape and
-phase. The rest is noise of the input: the samples have 16 bits and dither, and the tables give the noise of the
+**Below one step of 8 bits.** A spur of -80 dB is 0.01 steps beside a tone of 110. Two methods make the spur visible.
+Six copies of the input have gains from 1 to 7776, each 6 times the gain before. Gains are applied between filter bank
+and rounding. Every channel is read at the highest gain at which the channel does not saturate. Dither and rounding then
+matter as little as near full scale. The second method averages spectra: power for spurs, complex values for shape and
+phase. The remaining error is noise of the input: the samples have 16 bits and dither. The tables give the noise of the
 measurement beside each figure. With 10-bit samples that noise alone would be 36 dB higher.
 
-**Spurs and leakage.** Tones at the centres of 11 channels all over the band, and tones at 128 offsets from their
-channels' centres, 32 at a time, 1/32 of the band apart. The prototype filter limits both figures: it has
--80.4 dB at the centre of the neighbouring channel; everything further away is below.
+**Spurs and leakage.** The input has tones at the centres of 11 channels all over the band. It also has tones at 128
+offsets from their channels' centres, 32 at a time, 1/32 of the band apart. The prototype filter limits both figures.
+The filter has -80.4 dB at the centre of the neighbouring channel, and less further away.
 
 **Phases.** The input has a tone at the centre of every channel and is known exactly. The phase of every channel is
-compared with the phase of the same signal delayed (interpolated in float64), in which the delay leaves the centre of
-the band as it is. The noise of each phase is that of dither and rounding, 0.41 steps of 110 in each component, over
+compared with the phase of the same signal, delayed (interpolated in float64). This delay leaves the phase at the centre
+of the band unchanged. The noise of each phase comes from dither and rounding: 0.41 steps of 110 in each component, over
 the root of the number of spectra. Channel 0 has no phase.
 
-The delay is one phase in each channel, right at its centre: at a channel's edges a delay is off by up to half a
-sample's phase over half a channel, 45 / channels degrees (0.044 with 1024).
+The delay is one phase in each channel, and this phase is right at the channel's centre. At a channel's edges the delay
+is wrong by up to half a sample's phase over half a channel: 45 / channels degrees (0.044 with 1024).
 
-**Rates.** One polarisation has the drifting signal, the other the same signal still, and a model that lets it drift;
-their phases must agree. A delay model is evaluated once for each spectrum, at its timestamp, which is that of the
-*first* sample of its window, and the filter bank answers for the middle: (taps x 2 channels - 1) / 2 samples later,
-the group delay. So the models here give the delay of that middle. A model that does not is late by half a window; the
-row "model at the window's start" shows what that costs, a constant phase (at 32768 channels and 2.56 ns/s, 0.14
-degrees rms).
+**Rates.** One polarisation has the drifting signal. The other polarisation has the same signal without drift, and a
+model that makes the signal drift. Their phases must agree. A delay model is evaluated once for each spectrum, at the
+spectrum's timestamp. The timestamp is the *first* sample of the window. The filter bank responds for the middle of the
+window. The middle is (taps x 2 channels - 1) / 2 samples later, the group delay. The models here therefore give the
+delay of the middle. A model for the start is late by half a window. The row "model at the window's start" shows the
+resulting constant phase (at 32768 channels and 2.56 ns/s, 0.14 degrees rms).
 
-**Levels.** Random gains in every channel; voltages of 0.2 to 3 steps, of which dither must be right on average, no
-noisier than it has to be and independent between parts, polarisations, channels and spectra; voltages beyond full
-scale, whose number fgpu's counters must give exactly; and an impulse, whose place among the samples the phases of its
-spectrum show.
+**Levels.** There are four inputs:
 
-**Narrow bands.** The same tones and delays, and tones of full scale outside the band at frequencies that fold into
-it. Delays are held against the polarisation without one, with a tone in every second channel. Folded tones are far below
-what can be seen: the strongest of hundreds of thousands of figures is one that dither has lifted by a step or two at
-the highest gain, well above the mean of the noise. Rows 0187 and 0188 miss where a spectrum is longer than 0.4 ms: a
-model's value holds for a whole spectrum, and there are no more of them. The row follows from the sample rate, so it
-names each band in which it fails, not only the one that is measured here (L): U has the lowest sample rate.
+* Random gains in every channel.
+* Voltages of 0.2 to 3 steps. Their dither must be right on average, no noisier than necessary, and independent between
+  parts, polarisations, channels and spectra.
+* Voltages beyond full scale. fgpu's counters must give their number exactly.
+* An impulse. The phases of its spectrum show its place among the samples.
+
+**Narrow bands.** The input has the same tones and delays, and tones of full scale outside the band at frequencies that
+fold into the band. Delays are compared with the polarisation without delay, with a tone in every second channel. Folded
+tones are far below the visible range. The strongest of hundreds of thousands of figures is well above the mean of the
+noise. Dither has lifted this figure by a step or two at the highest gain.
+
+Rows 0187 and 0188 fail if a spectrum is longer than 0.4 ms. A model's value holds for a whole spectrum, and there is
+one value for each spectrum. The row follows from the sample rate. The row therefore names each band in which it fails,
+besides the measured band (L). U has the lowest sample rate.
 
 **Not here.** Requests and their times (0066, 0119: all gains set within 30 s) belong to the control
 interface.

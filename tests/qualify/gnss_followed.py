@@ -123,7 +123,7 @@ def rows_of(part, found, n_false):
             Row(part, "carrier phase of 20 ms, worst satellite, degrees rms", f"<= {CARRIER_LIMIT:.0f}",
                 f"{carrier:.2f}", carrier <= CARRIER_LIMIT),
             Row(part, "carrier phase of the replica alone, worst satellite, degrees rms", "", f"{replica:.2f}"),
-            Row(part, "records of satellites that are not there", "0", f"{n_false}", n_false == 0)]
+            Row(part, "records of satellites that are not in the sky", "0", f"{n_false}", n_false == 0)]
 
 
 def observe(band_name, seconds, n_satellites, work, seed=1):

@@ -147,7 +147,7 @@ def measure(system, work, seed=1):
     dopplers, codes = [0.0], [0.0]
     for prn, (sample, delay, doppler) in acquired.items():
         if prn not in sky:
-            lines.append(f"| {system}-{prn} | **not there** | |")
+            lines.append(f"| {system}-{prn} | **not in the sky** | |")
             continue
         t = (FIRST_PACKET * PACKET / 2 + float(sample) + float(delay) - LATE_SAMPLES) / band.rate_hz
         late = wrapped(sky[prn].chips(t), sky[prn].n_chips) / sky[prn].code.chip_rate * band.rate_hz
@@ -158,7 +158,8 @@ def measure(system, work, seed=1):
     doppler, code = np.abs(dopplers).max(), np.abs(codes).max()
     part = f"{system} by gnss-sdr"
     return [Row(part, "satellites of dsim that gnss-sdr acquires", "all", f"{n_true} of {n}", n_true == n),
-            Row(part, f"others that it acquires, of {len(prns) - n} searched for", "0", f"{n_false}", n_false == 0),
+            Row(part, f"other satellites that gnss-sdr acquires, of {len(prns) - n} searched for", "0", f"{n_false}",
+                n_false == 0),
             Row(part, "largest error of the Doppler, Hz", f"<= {DOPPLER_STEP}, its step", f"{doppler:.0f}",
                 doppler <= DOPPLER_STEP),
             Row(part, "largest error of the code phase, samples", f"<= {SAMPLES_LIMIT}", f"{code:.2f}",

@@ -68,7 +68,7 @@ def measure(work, seed=1):
     n = len(at_once)
     part = f"{CN0} dB-Hz"
     return [Row(part, "satellites found by their first search", "all", f"{n} of {len(sky)}", n == len(sky)),
-            Row(part, f"found of {N_ABSENT} satellites that are not there", "0", f"{len(false)}", not false),
+            Row(part, f"satellites found, of {N_ABSENT} that are not in the sky", "0", f"{len(false)}", not false),
             Row(part, "largest error of the Doppler at the start, Hz", f"<= {DOPPLER_LIMIT_HZ}", f"{doppler:.1f}",
                 doppler <= DOPPLER_LIMIT_HZ),
             Row(part, "largest error of the code phase at the start, chips", f"<= {CODE_LIMIT}", f"{code:.3f}",

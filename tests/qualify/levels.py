@@ -122,7 +122,7 @@ def saturation(found, timestamp, n, expected, loud, clipped, counted):
     ok = heaps >= 2 and all(v == heaps * HEAP * c for v, c in zip(counted[1:], clipped)) and wrong == 0
     return [Row("0118", "values that occur in 8 bits", "255 from -127 to 127",
                 f"{len(values)} from {min(values)} to {max(values)}", values == set(range(-127, 128))),
-            Row("0118", "output: symmetric at -127 and 127, and right below; samples that are not", "0", f"{wrong}",
+            Row("0118", "output samples that are not clipped to -127 or 127, or are wrong below", "0", f"{wrong}",
                 wrong == 0),
             Row("", "saturated samples counted, of both polarisations, over those of the model", "equal",
                 f"{sum(counted[1:]):.0f} / {heaps * HEAP * sum(clipped):.0f} in {heaps:.0f} heaps", ok)]

@@ -84,7 +84,7 @@ def static(plan, work):
         last = want
     rows.append(Row("0185", "delay error in ps: slope of the phase over the band, largest of the above", "<= 2.5",
                     f"{max(delay_errors) * 1e12:.4f}", max(delay_errors) <= 2.5e-12))
-    rows.append(Row("0077", "load time: the first spectrum at or after a model's start has it, the one before has not",
+    rows.append(Row("0077", "load time: the first spectrum at or after a model's start has it, the one before lacks it",
                     "error < 10 ms", f"next spectrum, {plan.step / RATE_HZ * 1e6:.2f} us",
                     worst_step < 3 * noise_deg(1)))
     return [*rows, evaluation_row(plan)]
