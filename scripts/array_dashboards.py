@@ -1,6 +1,6 @@
 """Grafana dashboards of an array, as JSON to import: an overview, its F-engines, its X-engines.
 
-A dashboard is a list of panels; a panel is what it shows, in rows of a grid that is filled from left to right.
+A dashboard is a list of panels.  The panels fill the rows of a grid from left to right.
 """
 import json
 import re
@@ -377,7 +377,7 @@ def place(panels):
 
 
 def options(panel):
-    """What Grafana wants to know of a kind of panel."""
+    """Grafana's options for a kind of panel."""
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True}
     return {
         "stat": {"colorMode": "background" if panel.steps != FLOW else "value", "graphMode": "area",

@@ -1,4 +1,4 @@
-"""What Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
+"""Files that Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
 import json
 
 from array_engines import MARKER
@@ -9,7 +9,7 @@ LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 
 def memberships(engine):
-    """Groups that a socket of an engine joins at most."""
+    """The largest number of groups that a socket of an engine joins."""
     if engine.kind == "xbgpu":
         return 1
     inputs = [sum(len(parse_feed(text)) for value in antenna[pol] for text in value.split(","))
@@ -18,7 +18,7 @@ def memberships(engine):
 
 
 def sysctl(plan):
-    """The same for all hosts: what the engine that needs most asks for."""
+    """The same settings for all hosts: those that the most demanding engine needs."""
     array = plan.array
     largest = {key: max(LEAST[key], *(array[engine.kind][section]["buffer"] for engine in plan.engines))
                for key, section in (("rmem_max", "recv"), ("wmem_max", "send"))}
@@ -36,7 +36,7 @@ def sysctl(plan):
 
 
 def inventory(plan, source):
-    """'source': the directory of the programs' sources, for those who install no packages."""
+    """'source': the directory of the programs' sources, for hosts that install no packages."""
     lines = [f"{MARKER}: the hosts of {plan.array['name']}, and what runs on each.",
              "all:",
              "  vars:",

@@ -1,10 +1,10 @@
-"""What Prometheus needs to watch an array, and to say where data are lost: targets, and alert rules.
+"""Files that Prometheus needs to watch an array and to say where data are lost: targets, and alert rules.
 
-Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  Recorders
-are no part of the array's file: whoever runs one lists it in recorders.yaml (docs/array.md).
+Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  The
+array's file has no recorders.  If you run one, list it in recorders.yaml (docs/array.md).
 
-A lost heap is told within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape and an
-evaluation may each be 1 s late.
+A lost heap is reported within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape
+and an evaluation may each be 1 s late.
 """
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a series of
 
 
 def rate(metric, labels="", by="", over="1m"):
-    """Per second, over the last minute, of each engine; 'by': labels that are kept beside."""
+    """Rate per second of each engine over the last minute.  'by': labels that are kept as well."""
     return f"sum by ({BY}{by}) (rate({metric}{{ARRAY{labels}}}[{over}]))"
 
 
@@ -36,7 +36,7 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """Where this host's sockets and this engine have dropped nothing that explains it."""
+    """The expression, unless this host's sockets or this engine have dropped data, which would explain it."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -50,12 +50,12 @@ def share(missing, received):
 
 
 def beam_share(part, whole):
-    """Part of a beam's samples, of the last seconds."""
+    """A fraction of a beam's samples over the last seconds."""
     return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
 
 
 def of_powers(metric, above):
-    """A figure of a detected beam that is above a limit while voltages come."""
+    """A figure of a detected beam that is above a limit while voltages arrive."""
     return f"({gauge(metric, ', stream')} {above} and on ({BY}) {rate('xbgpu_feng_heaps_total', over='10s')} > 0)"
 
 
@@ -314,7 +314,8 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Seconds without a heap after which an input, and an output, of an fgpu is silent: they count in chunks and buffers."""
+    """Seconds without a heap after which an input, and an output, of an fgpu counts as silent.  They count in chunks
+    and buffers."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])
@@ -363,7 +364,7 @@ def rules(plan):
 
 
 def prometheus(plan):
-    """A server that watches this array alone; of one that is there already, take the parts."""
+    """A server that watches this array alone.  For an existing server, copy the parts."""
     return dump({
         "global": {"evaluation_interval": f"{SCRAPE_S}s"},
         "rule_files": ["rules.yaml"],

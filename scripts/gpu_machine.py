@@ -1,4 +1,4 @@
-"""The machine that the GPU tests run on: where the programs lie, what the GPU is, how the programs are started."""
+"""The machine of the GPU tests: the place of the programs, a description of the GPU, and the start of programs."""
 import contextlib
 import ctypes
 import os
@@ -39,7 +39,7 @@ def why_no_gpu():
 
 
 def output_of(*command):
-    """What a program prints, '' if there is no such program or it fails."""
+    """The output of a program; '' if there is no such program or it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -52,7 +52,7 @@ def tool(name):
 
 
 def built_tree():
-    """The tree with the programs: this one, or the pack that was unpacked within it, where nothing was built."""
+    """The tree with the programs: this one, or the unpacked pack inside it if nothing was built."""
     return HERE if (HERE / "build").exists() or not (HERE / ".gpu/build").exists() else HERE / ".gpu"
 
 
@@ -106,7 +106,8 @@ class Place:
         return self.common | {"LD_LIBRARY_PATH": self.library_path} | more
 
     def pytest(self, **more):
-        """That of pytest: its libraries and plugins are the machine's own; the daemons get ours from the harness."""
+        """The environment of pytest: its libraries and plugins are the machine's.  The daemons get our libraries from
+        the harness."""
         ours = {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path,
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return self.common | ours | more
@@ -124,8 +125,8 @@ class Place:
 
 @contextlib.contextmanager
 def place_of(root):
-    """A Place for as long as the block takes, with socket limits raised where that is ours to do.  Who is not root lives
-    with what there is."""
+    """A Place for the duration of the block.  Socket limits are raised if the process may raise them.  Without root
+    they stay."""
     place = Place(root)
     try:
         with kernel_limits.raised(SOCKET_LIMITS if place.packed and DEVICE == "cuda" else {}):

@@ -1,5 +1,5 @@
-"""Builds what the GPU tests need and packs it: .gpu/pack.tar.gz is a small tree like the repository's, with what was built,
-the shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+"""Builds the files that the GPU tests need, and packs them.  .gpu/pack.tar.gz is a small tree like the repository's.  It
+has the built programs, their shared libraries and the Python packages that a machine with a GPU does not have."""
 import json
 import os
 import re
@@ -40,7 +40,7 @@ def build():
 
 
 def suites(root):
-    """The unit tests that run on the device that CBF_TEST_DEVICE names, themselves or through a header."""
+    """The unit tests that use CBF_TEST_DEVICE, directly or through a header."""
     sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").rglob("*.[ch]"))}
     marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
                                    if name.endswith(".h") and "CBF_TEST_DEVICE" in text]

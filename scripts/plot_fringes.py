@@ -106,7 +106,7 @@ def untracked(data, a1, a2, models):
 def lost_percent(sets):
     """Percent of each antenna's data that is not in its autocorrelations, by time and antenna.
 
-    That is 1 - nsamples, which is 1 where data are flagged.  A gate's output has less than it could by design.
+    The value is 1 - nsamples; it is 1 where data are flagged.  A gate's output has less data by design.
     """
     data = sets[0]
     autos = [data.index(ant, ant) for ant in range(len(data.names))]
@@ -130,14 +130,14 @@ def subtitle(data):
 
 
 def set_frequency_axis(axis, data):
-    """The whole band, with so few ticks that the labels of any band have room."""
+    """Shows the whole band, with few ticks, so that the labels of any band have room."""
     width_mhz = (data.freqs_hz[1] - data.freqs_hz[0]) / 1e6 if len(data.freqs_hz) > 1 else 1
     axis.set_xlim(data.freqs_hz[0] / 1e6 - width_mhz / 2, data.freqs_hz[-1] / 1e6 + width_mhz / 2)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
 
 
 def add_marks(axis, marks, names):
-    """Hatches the parts of the band that are explained below the picture."""
+    """Hatches the parts of the band that an explanation below the picture names."""
     for ant, low, high, _ in marks:
         if ant in names:
             axis.axvspan(low, high, facecolor="none", edgecolor="#777777", hatch="///", linewidth=0, zorder=0.5)

@@ -1,4 +1,4 @@
-"""What both spead2 peers of the packet benchmarks need: sockets, the pinned thread, its CPU time, results."""
+"""Shared by both spead2 peers of the packet benchmarks: sockets, the pinned thread, its CPU time, results."""
 import json
 import os
 import socket
@@ -61,7 +61,7 @@ def socket_drops(sock):
 
 
 class PinnedPool:
-    """A spead2 thread pool of one thread on core 'cpu' (none if negative), whose CPU time can be asked for."""
+    """A spead2 thread pool of one thread on core 'cpu' (none if negative).  The pool reports the thread's CPU time."""
 
     def __init__(self, cpu):
         others = os.sched_getaffinity(0) - {cpu}

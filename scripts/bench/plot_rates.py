@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of docs/performance.md: what the kernels of both engines reach on a GPU, from the tables of that page.
+"""The picture of docs/performance.md: the rates of both engines' kernels on a GPU, from the tables of that page.
 
   scripts/bench/plot_rates.py      writes docs/images/gpu-rates.svg, which carries its numbers as its description
 """
