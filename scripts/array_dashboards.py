@@ -20,9 +20,9 @@ class Panel:
     unit: str
     description: str
     queries: dict  # legend, or column of a table -> PromQL; SEL: the labels that the dashboard's variables choose
-    steps: tuple = ()  # (from this value on, colour); the first one's value is that of everything below
+    steps: tuple = ()  # (from this value on, colour); the first colour is also the colour of all lower values
     states: dict = field(default_factory=dict)  # value -> (text, colour)
-    columns: dict = field(default_factory=dict)  # of a table: column -> (unit, steps, states), else the panel's
+    columns: dict = field(default_factory=dict)  # in a table: column -> (unit, steps, states); other columns have the panel's
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------

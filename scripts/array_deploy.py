@@ -4,7 +4,7 @@ import json
 from array_engines import MARKER
 from array_plan import parse_feed
 
-# At least what systemd/sysctl.conf has.
+# Not less than the values of systemd/sysctl.conf.
 LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 
@@ -14,7 +14,7 @@ def memberships(engine):
         return 1
     inputs = [sum(len(parse_feed(text)) for value in antenna[pol] for text in value.split(","))
               for _, antenna in engine.antennas for pol in ("pol0", "pol1")]
-    return sum(inputs)  # one receive thread may have them all
+    return sum(inputs)  # one receive thread may join all groups
 
 
 def sysctl(plan):

@@ -11,7 +11,7 @@ import array_file
 import array_plan
 
 DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")  # keys of X-engines and recorders
-MARKER = "# Made by scripts/array"  # how files begin that may be written over, and removed
+MARKER = "# Made by scripts/array"  # first line of files that may be overwritten or removed
 
 
 class Lines:

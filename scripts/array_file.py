@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-# Of the engines' sections, what array.yaml decides by itself, or what one file for all engines cannot say.
+# Keys of the engines' sections that array.yaml sets itself, or that one file for all engines cannot set.
 DEALT = {
     "device": ("kind", "gpu"),
     "http": ("listen",),
@@ -382,7 +382,7 @@ def hint(rule, text):
     return "; write the number without a unit, as 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
 
 
-# Names of sections by which a file is one of a program's; an array's file has hosts and multicast.
+# Sections that identify a file as a program's.  An array's file has hosts and multicast.
 SIGNS = {"visrec": {"telescope", "stream"}, "beamrec": {"beams", "stream"}, "fgpu": {"outputs", "antennas"},
          "xbgpu": {"outputs", "recv"}, "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
 

@@ -16,7 +16,7 @@ from array_engines import MARKER, antenna_names, http_address
 
 SCRAPE_S = 1
 BY = "array, host, engine, program"
-ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a series of its own
+ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a separate series
 
 
 # ---- Parts of expressions --------------------------------------------------------------------------------------------
@@ -74,12 +74,12 @@ def by_antenna(metric):
 @dataclass
 class Rule:
     name: str
-    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: how long a silence is none of the data's own
+    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: longest silence of normal data
     after: str
     severity: str
     summary: str
-    where: str  # it probably is
-    command: str = "cbf-doctor loss"  # that looks closer, on the host; a doctor's takes the engine's file
+    where: str  # probable place of the fault
+    command: str = "cbf-doctor loss"  # for a closer look on the host; cbf-doctor takes the engine's file
 
 
 DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
@@ -148,7 +148,7 @@ RULES = {
         Rule("EngineDown", "max by (array, host, engine, program, carries) (up{ARRAY}) == 0", "3s", "critical",
              f"{WHO}{{{{ with $labels.carries }}}} ({{{{ . }}}}){{{{ end }}}} does not answer", "the process or its host",
              f"systemctl status {UNIT}"),
-        # Only what the kernel says: the clock may be right all the same.
+        # This is only the kernel's state: the clock may still be right.
         Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
              "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it",
              CLOCK, CLOCK_COMMAND),
@@ -226,7 +226,7 @@ RULES = {
              rate("fgpu_gnss_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # One satellite that is not seen is below the horizon; of a whole constellation some are above it.
+        # A single invisible satellite is below the horizon.  Some satellites of a constellation are always above it.
         Rule("NoSatelliteTracked", f"{gauge('fgpu_gnss_stage', OUTPUT)} < 3 and on ({BY}{OUTPUT}) "
              f"{rate('fgpu_gnss_samples_total', by=OUTPUT)} > 0", "5m", "warning",
              f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, and its input flows",
@@ -279,7 +279,7 @@ RULES = {
         Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # The first dump after a start is one that began before it, nearly always.
+        # The first dump after a start nearly always began before the start.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
              "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
              "see the other alerts: this is what they cost"),
@@ -306,7 +306,7 @@ RULES = {
     ],
 }
 
-# The time at which Prometheus first saw the trouble: the value of its own series for an alert with these labels.
+# The time at which Prometheus first saw the fault: the value of Prometheus' series for an alert with these labels.
 SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "__name__" }}' \
         '{{ $these = printf "%s,%s=%q" $these $name $value }}{{ end }}{{ end }}' \
         '{{ range printf "ALERTS_FOR_STATE{alertname=\\"THIS_ALERT\\"%s}" $these | query }}{{ .Value | humanizeTimestamp }}' \
@@ -337,7 +337,7 @@ def targets(plan):
 
 def antenna_engines(plan):
     """Rules that record which F-engine an antenna has."""
-    named = antenna_names(plan.array)  # else xbgpu/labels.c names them
+    named = antenna_names(plan.array)  # otherwise xbgpu/labels.c names them
     return [{"record": ENGINE_OF, "expr": "vector(1)",
              "labels": {"array": plan.array["name"], "antenna": antenna["name"] if named else f"a{feng_id}",
                         "host": engine.host["name"], "engine": engine.name}}

@@ -14,17 +14,17 @@ SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for e
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
 POWER_ITEMS = {"float32": 5, "uint8": 7}  # of detected beams, by format
 GIB = 1 << 30
-PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
+PROCESS_BYTES = 64 << 20  # code, stacks, sockets: no key sets their size
 HUGE_PAGE_BYTES = 2 << 20
-BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of as many as hold...
-BEAM_BUFFERS_S = 0.05  # ...so much
+BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of the number that holds...
+BEAM_BUFFERS_S = 0.05  # ...this time
 BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; struct beam_steering of an antenna
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
-GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece: with its sums; of each satellite
+GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece with its sums; bytes of each satellite
 GNSS_BUFFERS = 4
-RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
+RECEIVER_BYTES = 64 * 3 * 65536  # for each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
 MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
@@ -205,7 +205,7 @@ def deal_addresses(plan, network, faults):
         plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(ends[half] + i)) for i in range(n)]
 
 
-# ---- Who does what ---------------------------------------------------------------------------------------------------
+# ---- Engines and their work ------------------------------------------------------------------------------------------
 
 
 def check_unique(items, what, faults, key="name"):
@@ -304,7 +304,7 @@ def deal(plan, faults):
         engine.stream, engine.substream = stream, substream
 
 
-# ---- What it costs ---------------------------------------------------------------------------------------------------
+# ---- Load on the hosts -----------------------------------------------------------------------------------------------
 
 
 def decimation(stream):
@@ -545,7 +545,7 @@ def steering_memory(array, stream):
     n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
     models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
     coefficients = n_beams * stream["channels"] // stream["substreams"] * (len(array["antennas"]) * 2 + 2) * 2
-    return 4 * models, models + coefficients  # three inputs in flight, and what is wanted
+    return 4 * models, models + coefficients  # three inputs in flight, and the requested models
 
 
 def xbgpu_memory(array, engine):

@@ -5,7 +5,7 @@ import array_engines
 import array_plan
 from array_file import Section, nearest
 
-STATE = "/var/lib/cbf"  # a recorder's unit may write below its own directory here, without more
+STATE = "/var/lib/cbf"  # a recorder's unit may write below its directory here without further settings
 
 
 @dataclass
@@ -15,7 +15,7 @@ class Recorder:
     name: str
     host: Section
     given: Section
-    index: int  # on its host, behind the engines
+    index: int  # on its host, after the engines
     output: Section  # of x_outputs; of a beamrec: of f_outputs
     kind: str = "visrec"
 

@@ -50,7 +50,7 @@ def fit_delay(spectrum, usable, samples_between_spectra):
     channel = np.flatnonzero(usable)
     centred = channel - channel.mean()
     error = np.nan
-    for _ in range(2):  # the second round starts so close that no phase is near +-pi
+    for _ in range(2):  # the second round starts close to the result: no phase is near +-pi
         rest = phasors[channel] * np.exp(2j * np.pi * turns_per_channel * channel)
         phase = np.angle(rest * np.conj(rest.mean()))
         slope = (centred * phase).sum() / (centred**2).sum()
@@ -136,7 +136,7 @@ def print_tracked(sets, ant, tone_channel):
         vis = data.vis[:, data.index(0, ant)][:, usable_channels(data.vis.shape[2], tone_channel)]
         n = vis.shape[1] // TRACKED_PARTS * TRACKED_PARTS
         parts = vis[:, :n].reshape(len(vis), TRACKED_PARTS, -1).filled(0).mean(axis=2)
-        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # what is flagged has none
+        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have none
         if len(phases) == 0:
             print(f"{data.label(0, ant)}  {data.pol}: nothing but flags  WRONG")
             return False

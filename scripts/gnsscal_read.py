@@ -11,7 +11,7 @@ import yaml
 
 WRAP = 1 << 48  # of timestamps on the wire
 DEFAULT_PORT = 7148
-LIVE_GRACE_S = 10  # beyond the wanted time, for heaps of a live stream
+LIVE_GRACE_S = 10  # waiting time after the wanted time, for heaps of a live stream
 
 
 class Unusable(Exception):

@@ -17,12 +17,12 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
-# Where NVIDIA's Vulkan driver says what it is, if Vulkan's loader does not look there; and what the pack says of it.
+# Description files of NVIDIA's Vulkan driver in places that Vulkan's loader does not search; and the pack's description.
 VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
 
-# Socket limits that a bare machine is given: what the packets of a test need that is late itself.
+# Socket limits for a bare machine.  They hold the packets of a test while the test itself is late.
 SOCKET_LIMITS = {"net.core.rmem_max": 1 << 28, "net.core.wmem_max": 1 << 28, "net.core.netdev_max_backlog": 100000}
 
 
@@ -86,7 +86,7 @@ class Place:
         self.cache.mkdir()
         libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
         self.library_path = ":".join(filter(None, libraries))
-        # One seed for all, so that kernels that one part compiled are in the cache for another.
+        # All parts share one seed.  So a part finds kernels in the cache that another part compiled.
         self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
         self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
                                     "TEST_SEED": self.seed, "CHECK_SEED": self.seed,

@@ -22,7 +22,7 @@ TOOLS = ["memcheck", "racecheck"]
 SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/system/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
+# Engine tests that start an fgpu or an xbgpu.  The first ones may run side by side; the others depend on the clock.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
            "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
@@ -31,9 +31,9 @@ REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
-DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
-SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
-GRACE_S = 5  # between the end of its time and that of a program
+DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s of clean runs with memory of either kind
+SESSION_MARGIN_S = 10  # for the test that runs when its part's time is nearly over
+GRACE_S = 5  # between the end of a program's time and the program's end
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
 
@@ -47,8 +47,8 @@ class Row:
     skipped: int = 0
     seconds: float = 0
     note: str = ""
-    lines: list = field(default_factory=list)  # what it measured, in words
-    end: str = ""  # of what it printed, for whoever looks at a failure
+    lines: list = field(default_factory=list)  # its measurements, as text
+    end: str = ""  # the end of its output, to analyse a failure
 
 
 class Run:
@@ -90,7 +90,7 @@ class Run:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # nothing of it is left
+                pass  # all its processes have ended
         return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):
@@ -120,7 +120,7 @@ class Run:
                    "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
             command += ["-p", "xdist", "-n", n_workers]
-        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts what has run
+        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts the tests that have run
             left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
             command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
         code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
@@ -134,7 +134,7 @@ class Run:
             broken = [case.get("name") for case in suite.iter("testcase")
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
-        else:  # it was ended before it could write that; its progress says what has run
+        else:  # it was ended before it wrote its summary; its progress says which tests have run
             marks = "".join(re.findall(r"^([.FEsxX]+)(?= +\[ *\d+%\]|!!!)", output, re.M))
             row.passed, row.skipped = marks.count("."), marks.count("s")
             row.failed = marks.count("F") + marks.count("E")
@@ -227,7 +227,7 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # no call of CUDA, no summary
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # without CUDA there is no summary
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
@@ -367,7 +367,7 @@ def qualify(run):
     yield run.program("qualify_f", [run.place.python, "tests/qualify/qualify_f.py", *flags])
 
 
-PARTS = {  # and how many seconds each may take
+PARTS = {  # each with its limit in seconds
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 560),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
@@ -430,7 +430,7 @@ def rows_of(name, function, under_way):
     """The rows of a part.  A mistake in the part itself counts as a failure, and the later parts still run."""
     try:
         yield from function(under_way)
-    except Exception as error:  # whatever it is
+    except Exception as error:  # any exception
         yield Row(name, "the part itself", failed=1, note=repr(error)[:120], end=traceback.format_exc())
 
 

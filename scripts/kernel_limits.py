@@ -17,7 +17,7 @@ def raise_limit(name, wanted, before):
     try:
         old = int(path_of(name).read_text())
         if old < wanted:
-            before[name] = old  # first: a signal may come at any time
+            before[name] = old  # before the change: a signal may come at any time
             path_of(name).write_text(str(wanted))
     except (OSError, ValueError):
         pass
@@ -45,7 +45,7 @@ def raised(limits):
             raise KeyboardInterrupt
         sys.exit(1)
 
-    # nohup's stay ignored.
+    # Signals that nohup ignores stay ignored.
     handlers = {number: signal.signal(number, end) for number in ENDS if signal.getsignal(number) != signal.SIG_IGN}
     try:
         for name, wanted in limits.items():

@@ -94,7 +94,7 @@ def reference(text):
         if re.fullmatch("[A-Z]+", line):
             out, in_list = out + (END if in_list else "") + f".Sh {line}\n", False
         elif line:
-            # Quoted, so that no word of it is a macro; "\-" is what can be copied to a command line.
+            # Quotes keep words from being macros.  "\-" can be copied to a command line.
             out, in_list = out + ("" if in_list else LIST) + '.It Ic "%s"\n' % line.replace("-", "\\-"), True
     return out + (END if in_list else "")
 

@@ -23,16 +23,16 @@ import visfile  # noqa: E402
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; black and yellow are left out.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-DASHES = ["-", "--", ":", "-."]  # for when the palette comes round again
+DASHES = ["-", "--", ":", "-."]  # for curves after the end of the palette
 # Cyclic.  0 is the lightest colour and +-180 the darkest, so lightness alone shows alignment.  Blue and red tell the
 # sign.
 PHASE_MAP = LinearSegmentedColormap.from_list(
     "phase", ["#1B1B4B", "#1F5FA8", "#55B7C8", "#FFF19A", "#EE8A34", "#A32348", "#1B1B4B"])
 LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")
-NOTHING_PERCENT = 1e-4  # lost: rounding of nsamples, which are floats
-LEAST_LOST_PERCENT = 0.1  # of the colours; less, but not nothing, has the lightest one
+NOTHING_PERCENT = 1e-4  # less is rounding of nsamples, which are floats
+LEAST_LOST_PERCENT = 0.1  # start of the colours; smaller losses have the lightest colour
 MAX_PANELS = 15
-MAX_COLUMNS = 300  # of a waterfall, each then more than a pixel
+MAX_COLUMNS = 300  # of a waterfall, so that each column is more than a pixel
 MAX_NAMES = 40  # of antennas beside the picture of lost data
 DPI = 110
 
@@ -50,7 +50,7 @@ plt.rcParams.update({
 })
 
 
-# ---- What is plotted -------------------------------------------------------------------------------------------------
+# ---- Plotted values --------------------------------------------------------------------------------------------------
 
 def coefficient(data, rows, a1, a2):
     """|V12| / sqrt(V11 V22) of 'rows' (visibilities by baseline, channel); masked where a power is 0."""

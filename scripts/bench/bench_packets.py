@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 CHUNK_BYTES = 40 << 20  # as in bench_shapes.h, like the sizes of Case
 BUFFER_BYTES = 64 << 20
 IN_FLIGHT_BYTES = 4 << 20
-CPU, FEED_CPU = 0, 1  # of what is measured, and of what feeds it
+CPU, FEED_CPU = 0, 1  # of the measured program, and of the feeder
 TIMEOUT_S = 120
 WINDOW = 16  # packets of a flow
 PAYLOADS = (1024, 2048, 4096, 8192)
@@ -46,8 +46,8 @@ class Case:
     kind: str  # dig or feng
     payload: int  # bytes of a packet
     flows: int = 1  # recv: F-engines, or groups of a digitiser
-    shuffle: int = 1  # recv: packets within which the order is random
-    join: bool = True  # recv: as many packets to a message as fit (GSO), or one
+    shuffle: int = 1  # recv: window of packets whose order is random
+    join: bool = True  # recv: a message is full of packets (GSO), or has one
     destinations: int = 1  # send
 
     @property
@@ -142,7 +142,7 @@ def run_recv(args, case, name):
     got = json.loads(out.strip().splitlines()[-1])
     lost = fed["packets"] - got["packets"]
     assert lost == 0 and fed["dropped"] == 0, f"{name} lost {lost} packets, {fed['dropped']} of them in the socket"
-    whole = fed["packets"] * case.payload - case.heap_bytes * case.flows  # a shuffled end may leave a heap in parts
+    whole = fed["packets"] * case.payload - case.heap_bytes * case.flows  # the last heap may be incomplete after shuffling
     assert got["bytes"] >= whole, f"{name} made heaps of {got['bytes']} bytes, of {whole}"
     return {
         "ns": got["cpu_ns"] / got["packets"],

@@ -27,7 +27,7 @@ def number(text):
 def parse_launches(text):
     """The launches in order, each {"name": kernel, metric: bytes}, out of ncu's CSV: a line per launch (--page raw),
     or one per launch and metric."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]  # the program's own output is in between
+    lines = [line for line in text.splitlines() if line.startswith('"')]  # the program's output lies between them
     rows = list(csv.reader(lines))
     if not rows or "Kernel Name" not in rows[0]:
         raise ValueError("there is no table of kernels in ncu's output")

@@ -15,7 +15,7 @@ class Pass:
     most: float
 
 
-# Of a byte that is received from a network card, or sent to one.
+# Passes of a byte that is received from a network card, or sent to one.
 RECEIVED = {
     "sockets": [Pass("card writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
@@ -33,7 +33,7 @@ SENT = {
 # Over loopback the sender's socket buffers are the receiver's.
 LOOPBACK_SENT = SENT["sockets"][:3]
 LOOPBACK_RECEIVED = RECEIVED["sockets"][1:]
-LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # on to the GPU by way of a buffer that stays in the cache
+LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # to the GPU through a buffer that stays in the cache
 SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket buffer", 0, 2)]
 
 

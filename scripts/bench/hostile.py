@@ -36,11 +36,11 @@ import harness  # noqa: E402
 HEAP_SAMPLES = 4096
 HEAP_BYTES = HEAP_SAMPLES * 10 // 8
 FAR_SAMPLES = 1 << 32
-SETTLED_DUMPS = 4  # of the recorder's, before a measurement
+SETTLED_DUMPS = 4  # dumps of the recorder before a measurement
 RATE_TOLERANCE = 0.05
 STARTED = ("visrec", *demo_array.ENGINES, "dsim")
 
-# {case: (heaps in a burst, bursts a second, how far ahead of now)}; chunks are those of the F-engine.
+# {case: (heaps in a burst, bursts a second, how far ahead of now)}; chunks are F-engine chunks.
 CASES = {
     "none": None,
     "far": (8, 10, lambda chunk: FAR_SAMPLES),

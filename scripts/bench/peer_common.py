@@ -68,7 +68,7 @@ class PinnedPool:
         before = set(os.listdir("/proc/self/task"))
         self.pool = spead2.ThreadPool(1, [cpu] if cpu >= 0 else [])
         (tid,) = set(os.listdir("/proc/self/task")) - before
-        # A thread's CPU clock as clock_getcpuclockid(3) makes it, of any thread of this process.
+        # The CPU clock of any thread of this process, made as clock_getcpuclockid(3) makes it.
         self._clock = (~int(tid) << 3) | 6
         if cpu >= 0 and others:
             os.sched_setaffinity(0, others)

@@ -50,7 +50,7 @@ from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP
 
 N_OPEN = 2  # chunks under construction
 N_SPARE = 4  # chunks that the consumer may hold meanwhile
-SHUFFLED_HEAPS = 4  # of a source under way at a time, where its packets do not come in order
+SHUFFLED_HEAPS = 4  # open heaps of a source at a time, if its packets do not come in order
 
 
 def placement(args):
@@ -167,7 +167,7 @@ class Receiver:
         self.cpu_start_ns, self.wall_start_ns = self.pool.cpu_ns(), time.monotonic_ns()
         say("READY")
         while not self.finished:
-            if stopping:  # a full socket drops it, so it is repeated
+            if stopping:  # a full socket drops the packet, so it is repeated
                 stopping.sendto(self.stop_packet(), self.args.endpoint[0])
             watched = [ring.data_fd] if stopping else [ring.data_fd, sys.stdin]
             ready = select.select(watched, [], [], 0.05 if stopping else None)[0]
@@ -180,7 +180,7 @@ class Receiver:
                     report(**self.results())
                 elif request == "stop":
                     stopping = send_socket(self.args.interface, 65536)
-        # The ring ends before the receive thread has done its last batch and let go of the stream: wait for it.
+        # The ring ends before the receive thread has finished its last batch and released the stream: wait for the thread.
         self.stream.stop()
         report(**self.results())
 

@@ -38,7 +38,7 @@ from peer_common import (ADC_SAMPLES, DIGITISER_ID, DIGITISER_STATUS, FENG_ID, F
 
 HEADER_BYTES = {"dig": 72, "feng": 72, "x": 64}
 IN_FLIGHT = 4  # batches that spead2 holds at once
-BATCH_BYTES = 1 << 20  # of payload, at least
+BATCH_BYTES = 1 << 20  # smallest payload
 
 
 def item(number, dtype, value):
@@ -85,7 +85,7 @@ class Batch:
 
 async def send(args):
     group = args.n_sources * len(args.endpoint)
-    # Heaps that are dealt out packet by packet go in a call of their own; the others in batches, as calls cost.
+    # Heaps that are sent packet by packet in turn get a separate call.  Other heaps go in batches, because calls are slow.
     dealt = args.kind != "dig" and group > 1
     n_times = 1 if dealt else max(1, BATCH_BYTES // (group * args.heap_bytes))
     mode = spead2.send.GroupMode.ROUND_ROBIN if dealt else spead2.send.GroupMode.SERIAL

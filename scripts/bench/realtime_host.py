@@ -14,7 +14,7 @@ import yaml
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 STEP = 1.4
-# The engines' metrics that must stand still.
+# The engines' metrics that must not grow.
 F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|too_old_heaps|bad_timestamp_heaps|"
                       r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
                       r"output_(failed_packets|skipped_heaps|dropped_heaps))")
@@ -82,7 +82,7 @@ def thread_times(pid):
         name = stat[stat.index("(") + 1:stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2:].split()
         user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
-        total = int(on_cpu) / 1e9  # finer than ticks, which only say how it divides
+        total = int(on_cpu) / 1e9  # finer than ticks; ticks only give the parts
         share = user / (user + kernel) if user + kernel else 0.0
         times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
     return times
@@ -236,7 +236,7 @@ def find_highest(args, run, results):
     """The highest clean rate in short runs; 0 if none. run(rate, seconds) prints and returns a result."""
     def is_clean(rate):
         result = run(rate, args.step_seconds)
-        if not result["clean"] and rate <= args.goal:  # once more: the host may have been busy
+        if not result["clean"] and rate <= args.goal:  # try again: the host may have been busy
             result = run(rate, args.step_seconds)
         results.append(result)
         return result["clean"]

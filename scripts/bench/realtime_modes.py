@@ -28,11 +28,11 @@ import xmodel  # noqa: E402
 
 SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
 POLL_S = 0.25
-CHUNK_S = 0.005          # a chunk of fgpu's is at least that long
-X_CHUNK_S = 0.010        # and one of xbgpu's in a chain
-BUFFERS_S = 0.15         # for which there are output buffers of fgpu's
+CHUNK_S = 0.005          # shortest chunk of fgpu
+X_CHUNK_S = 0.010        # and of xbgpu in a chain
+BUFFERS_S = 0.15         # time that fgpu's output buffers hold
 X_WINDOW_MAX = 64        # chunks
-LATE_S = 0.05            # of the simulator
+LATE_S = 0.05            # allowed lateness of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
@@ -75,9 +75,9 @@ class ChainWatch(Watch):
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
-        self.latency = {}        # antenna: (s at most, how many s after the start that was)
-        self.apart = (0.0, 0.0)  # of antennas, the same
-        self.lost = {}           # program: [s after the start by which it had first lost something, and last]
+        self.latency = {}        # antenna: (largest s, s from the start to that moment)
+        self.apart = (0.0, 0.0)  # the same for the time between antennas
+        self.lost = {}           # program: [s from the start to its first loss, and to its last]
 
     def look(self):
         now, found = time.monotonic() - self.start, self.mode.metrics(self.mode.names)
@@ -92,7 +92,7 @@ class ChainWatch(Watch):
         self.before = found
 
 
-# ---- What modes have in common ---------------------------------------------------------------------------------------
+# ---- Shared by all modes ---------------------------------------------------------------------------------------------
 
 class Mode:
     """A run at 'rate', in the mode's unit. 'expected' is the result of expected_dump()."""
@@ -562,7 +562,7 @@ class Chain(WithF, WithDumps):
         self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
-        # The chunk that the first antenna is in does not count in a window.
+        # A window does not count the first antenna's present chunk.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
         self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
         self.dump_s = self.batch_samples * args.integration / self.rate
