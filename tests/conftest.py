@@ -1,5 +1,5 @@
-"""What every engine test shares: a directory that outlives a failure, the seed of everything random, and an eye on what
-the sanitizers report."""
+"""Shared by every engine test: a directory that stays after a failure, the seed of all random numbers, and a check of the
+sanitizers' reports."""
 import os
 import shutil
 import tempfile

@@ -1,7 +1,7 @@
 """The same capture through fgpu on the cpu and on the GPU: the same heaps, and nearly all of the same values.
 
-Both round sums of float32, in different orders; so a value may fall on the other side of a step, rarely, and by one step.
-The dither is the same on both, bit for bit, or half of the values would differ.
+Both devices round sums of float32, in different orders.  So a value may rarely fall on the other side of a step, by one
+step.  The dither has the same bits on both devices.  Otherwise half of the values would differ.
 """
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
 """The F-engine in numpy and float64, written from the specification and not from the C code.
 
-Timestamps are ADC samples.  A spectrum is known by its index: its window starts at sample index * 2 * channels.
+Timestamps are ADC samples.  An index identifies a spectrum: its window starts at sample index * 2 * channels.
 """
 from dataclasses import dataclass
 from fractions import Fraction

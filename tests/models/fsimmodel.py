@@ -1,6 +1,6 @@
 """fsim's voltages in numpy: written from tools/fsim/signal.h, not from the C code.
 
-Voltages are float64 [batch][ant][channel][spectrum][pol][re, im], where batch 0 is that of timestamp 0.
+Voltages are float64 [batch][ant][channel][spectrum][pol][re, im].  Batch 0 has timestamp 0.
 """
 import math
 

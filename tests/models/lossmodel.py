@@ -1,5 +1,6 @@
-"""What a window of chunks makes of the packets that are left: heaps received, missing, incomplete and refused, and
-which chunks come too late for the others'.  Written from the rules (docs/loss.md, common/recv/assemble.h, common/recv/matcher.h).
+"""The result of a window of chunks for the remaining packets: heaps received, missing, incomplete and refused, and chunks
+that come too late for the other chunks.  Written from the rules (docs/loss.md, common/recv/assemble.h,
+common/recv/matcher.h).
 """
 import math
 from collections import Counter

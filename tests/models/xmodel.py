@@ -1,7 +1,7 @@
 """The X-engine in numpy, exact: written from the specification and not from the C code.
 
-Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also those of 4 bits, or float16; presence is bool
-[batch][ant].  Sums of float16 are float64, and dumps float32 that come near them.
+Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also for 4 bits, or float16; presence is bool
+[batch][ant].  Sums of float16 are float64, and dumps are float32 approximations of them.
 """
 import math
 from fractions import Fraction

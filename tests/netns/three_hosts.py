@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""three_hosts: one correlator across three hosts, from one array.yaml, and what the loss of a host costs.
+"""three_hosts: one correlator across three hosts, from one array.yaml, and the effects of losing a host.
 
     tests/netns/three_hosts.py [--output DIRECTORY]
 
-Each host is a network namespace with an interface of its own; a bridge joins them, with real multicast.  scripts/array
-makes all configurations; what runs where is read from its inventory, what is watched from its Prometheus targets.
-Digitisers (dsim) and the recorder (visrec) sit on the bridge.
+Each host is a network namespace with its own interface; a bridge joins them, with real multicast.  scripts/array
+makes all configurations.  The test reads the programs of each host from its inventory, and the watched targets from its
+Prometheus targets.  Digitisers (dsim) and the recorder (visrec) sit on the bridge.
 
-How a value is known to be right: the delays recovered from the fringes are those that dsim was told.  Noise repeats
-after PERIOD dumps and nothing is dithered, so each dump has the same bits as the one PERIOD before: every value of
-every dump must either be that or flagged.  First h2 is lost (its processes killed, its link down), which must cost its
-antennas and nothing else; it comes back; then h3 is lost, which must cost its half of the band and nothing else.  What
-hosts send must be what scripts/array says.  Where there is a Prometheus, it must tell of the lost host.
+How the test knows right values: the delays recovered from the fringes equal dsim's delays.  Noise repeats after PERIOD
+dumps and nothing is dithered.  So each dump has the same bits as the dump PERIOD before.  Every value of every dump must
+have these bits or be flagged.  First h2 is lost (its processes killed, its link down): only its antennas may be missing.
+h2 comes back.  Then h3 is lost: only its half of the band may be missing.  Hosts must send the rates that scripts/array
+predicts.  If Prometheus is installed, it must report the lost host.
 
-Exit status: 0 all is as it must be, 1 it is not, 77 namespaces are not permitted here.
+Exit status: 0 all checks passed, 1 a check failed, 77 namespaces are not permitted here.
 """
 import argparse
 import ctypes

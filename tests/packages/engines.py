@@ -1,6 +1,6 @@
-"""An fgpu behind a dsim and an xbgpu behind an fsim, as services of the machine, and what is right of what they send.
+"""An fgpu behind a dsim and an xbgpu behind an fsim, as services of the machine, and checks of their output.
 
-fgpu: the signal repeats after PERIOD batches and nothing is dithered, so a heap has the same bits as the one PERIOD
+fgpu: the signal repeats after PERIOD batches and nothing is dithered.  So a heap has the same bits as the heap PERIOD
 batches before, and as no other.  xbgpu: every voltage is 3 + 4i, so each visibility of a complete dump is 25 times the
 number of its spectra.
 """

@@ -1,7 +1,7 @@
 """A small Debian that a real systemd has booted, with our packages installed: systemd-nspawn on a directory.
 
-It shares the network of the test, which has only a loopback interface, so that the test's receivers hear what its
-engines send.
+The machine shares the test's network, which has only a loopback interface.  So the test's receivers get its engines'
+packets.
 """
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""What the packages bring: units that are there, checked, hardened, and switched off; files to edit; manual pages."""
+"""The contents of the packages: units that are present, checked, hardened, and disabled; files to edit; manual
+pages."""
 import re
 
 import pytest

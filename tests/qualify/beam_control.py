@@ -1,4 +1,4 @@
-"""Control of beams: requests that hold for the first heap, how long requests take, and control of a live array."""
+"""Control of beams: requests that hold for the first heap, the duration of requests, and control of a live array."""
 import time
 
 import numpy as np

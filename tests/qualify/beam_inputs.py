@@ -1,4 +1,4 @@
-"""Which inputs make up a beam, and how strongly: weights, gains and channels.  The last part has the real F-engine."""
+"""The inputs of a beam and their strengths: weights, gains and channels.  The last part has the real F-engine."""
 import bengine
 import fengine
 import numpy as np

@@ -1,4 +1,4 @@
-"""Delays and phases of beams over the whole band, and levels of its beams: xbgpu with voltages that are known."""
+"""Delays and phases of beams over the whole band, and levels of beams: xbgpu with known voltages."""
 import bengine
 import numpy as np
 from bengine import FIRST_BATCH, HEAP, Beam, Engine, frequencies

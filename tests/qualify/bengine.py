@@ -1,4 +1,4 @@
-"""Runs the real xbgpu on voltages of all antennas and gives back its beams."""
+"""Runs the real xbgpu on voltages of all antennas and returns its beams."""
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Takes a sky of satellites through the real programs: a recording --dsim--> capture --fgpu--> records."""
+"""Sends a sky of satellites through the real programs: a recording --dsim--> capture --fgpu--> records."""
 import subprocess
 import sys
 import time

@@ -1,7 +1,8 @@
 """A sky of navigation satellites in numpy: its samples in a SigMF file, its phases as functions of time in float64.
 
-Codes come from the model of test_dsim_gnss.py, by other columns of the interface documents than the programs have.
-Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of T - delay.
+Codes come from the model of test_dsim_gnss.py.  The model uses other columns of the interface documents than the
+programs.  Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of
+T - delay.
 """
 import json
 from dataclasses import dataclass, field

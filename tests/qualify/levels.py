@@ -1,4 +1,4 @@
-"""Levels and places: gains, dither, saturation, timestamps."""
+"""Levels and timestamps: gains, dither, saturation, timestamps."""
 import fengine
 import numpy as np
 from fengine import HEAP, START, Antenna

@@ -1,6 +1,6 @@
-"""Narrow bands: the down-converter and the filter bank behind it, in the real fgpu.
+"""Narrow bands: the down-converter and the filter bank after it, in the real fgpu.
 
-A tone's place in the band, the flatness of the band, what lands in it from outside, and delays and phases."""
+The tests measure a tone's place in the band, the flatness of the band, aliases from outside, and delays and phases."""
 import fengine
 import fmodel
 import numpy as np

@@ -1,4 +1,4 @@
-"""Delays, phases and their rates: a known signal with a tone in every channel, and what delay models make of it."""
+"""Delays, phases and their rates: a known signal with a tone in every channel, and the effect of delay models on it."""
 import fengine
 import numpy as np
 from fengine import HEAP, RATE_HZ, START, Antenna, Model

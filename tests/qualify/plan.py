@@ -1,8 +1,8 @@
-"""How much is measured of a number of channels, and what the measurements share.
+"""The number of measurements for a number of channels, and code that the measurements share.
 
-Voltages are in steps of the 8-bit output.  What lies below one step is seen in two ways: by averaging over spectra,
-which the dither makes right, and by repeating the measurement with gains up to 7776 times higher, in channels where
-that does not saturate.  Both are linear: gains are applied after the filter bank, before the rounding.
+Voltages are in steps of the 8-bit output.  Values below one step are measured in two ways.  One way averages over
+spectra; the dither makes the mean right.  The other way repeats the measurement with gains up to 7776 times higher, in
+channels without saturation.  Both are linear: gains are applied after the filter bank, before the rounding.
 """
 import numpy as np
 

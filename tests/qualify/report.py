@@ -1,4 +1,4 @@
-"""Rows of the qualification and how they are shown: a table with a column for each number of channels."""
+"""Rows of the qualification and their presentation: a table with a column for each number of channels."""
 import math
 from dataclasses import dataclass
 

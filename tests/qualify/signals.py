@@ -1,4 +1,4 @@
-"""What the digitisers of a qualification send: 16-bit samples by their index, computed block by block."""
+"""Signals of a qualification's digitisers: 16-bit samples by their index, computed block by block."""
 import numpy as np
 
 LIMIT = 32767

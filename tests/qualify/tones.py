@@ -1,4 +1,4 @@
-"""What tones show: channel shape, spurs, group delay, linearity."""
+"""Measurements with tones: channel shape, spurs, group delay, linearity."""
 import fengine
 import numpy as np
 from fengine import HEAP, START, Antenna

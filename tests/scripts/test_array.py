@@ -1,4 +1,5 @@
-"""scripts/array: what one array.yaml becomes, what is refused, and that it works: three hosts in network namespaces."""
+"""scripts/array: the files from one array.yaml, the refusals, and a run of the result: three hosts in network
+namespaces."""
 import ipaddress
 import json
 import re

@@ -1,4 +1,4 @@
-"""What scripts/array makes for Prometheus and Grafana: alerts of a bad night, evaluated by promtool, and dashboards."""
+"""Files of scripts/array for Prometheus and Grafana: alerts of a bad night, evaluated by promtool, and dashboards."""
 import os
 import re
 import shutil

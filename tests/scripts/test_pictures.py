@@ -1,4 +1,5 @@
-"""docs/images/NAME.svg is what docs/pictures/NAME.py draws, is well-formed, and has no text over another or over an edge."""
+"""docs/images/NAME.svg equals the drawing of docs/pictures/NAME.py, is well-formed, and has no text over another text
+or over an edge."""
 import importlib
 import re
 import subprocess

@@ -1,6 +1,6 @@
-"""scripts/bench/realtime: a small run of a chain is clean and says what it must, and what is not as it must be is noticed; how it
-finds the highest rate; what scripts/bench/pacing makes of times; and limits of the kernel, which are what they were after either
-of these scripts."""
+"""scripts/bench/realtime: a small run of a chain is clean and prints its results; faults are noticed; the search finds the
+highest rate.  scripts/bench/pacing: its figures from times.  After either of these scripts the kernel's limits have
+their old values."""
 import argparse
 import importlib.machinery
 import importlib.util

@@ -1,4 +1,4 @@
-"""scripts/setup, with an apt-get that does what the tests say, and time that passes a hundred times as fast."""
+"""scripts/setup, with a fake apt-get that the tests control, and with time a hundred times as fast."""
 import os
 import re
 import shutil

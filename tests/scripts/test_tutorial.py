@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its commands, as they stand there, recover the delay that its recording has."""
+"""docs/tutorial.md: its commands, unchanged, recover the delay of its recording."""
 import contextlib
 import os
 import re

@@ -1,4 +1,4 @@
-"""Headless Chromium, as Debian has it, through playwright's client; where either is missing, tests that need them skip."""
+"""Debian's headless Chromium, through playwright's client.  If either is missing, tests that need them skip."""
 import contextlib
 import shutil
 

@@ -2,10 +2,9 @@
 
     dsim -> 2 fgpu (an antenna each) -> 2 xbgpu (half of the band each) -> visrec, and a receiver of the test.
 
-How a test knows that a value is right: the signal is noise that repeats after PERIOD windows of accumulation, and
-nothing is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in
-between.  What these are is known beforehand, from a replay of captures through other processes, which numpy has
-confirmed.
+How a test knows right values: the signal is noise that repeats after PERIOD windows of accumulation, and nothing is
+dithered.  So a complete dump has the same bits as the dump PERIOD windows before, and differs from all dumps in between.
+A replay of captures through other processes gives these bits beforehand, and numpy has confirmed them.
 """
 import signal
 import socket

@@ -1,4 +1,4 @@
-"""KATCP to a running program: aiokatcp's client, which a test calls without being asynchronous, and bare lines."""
+"""KATCP to a running program: aiokatcp's client with synchronous calls, and bare lines."""
 import asyncio
 import socket
 import threading

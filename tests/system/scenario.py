@@ -1,7 +1,7 @@
-"""From a few overrides to a whole configuration, its input heaps, and the check of all that came out.
+"""From a few overrides to a whole configuration, its input heaps, and the check of the whole output.
 
 Used by the tests of both daemons.  The checks here are about the streams (which heaps, in which order, with which counts);
-the values are compared by the callers.
+the callers compare the values.
 """
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""One thread of a process stopped, and the others not: by the kernel's debugging interface, as a debugger does it."""
+"""Stops one thread of a process and no other, through the kernel's debugging interface, as a debugger does."""
 import contextlib
 import ctypes
 import os

@@ -1,9 +1,9 @@
-"""Streams for the three programs that receive, as packets that can be altered; their replay, and what it leaves behind.
+"""Streams for the three programs that receive, as packets that can be altered; their replay, and its results.
 
 Captures come through a FIFO here, so that /metrics can be read after the last packet and before the end.
 
-Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does not, so
-otherwise the counts would depend on which comes first.
+Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does
+not.  If a stream ended within a chunk, the counts would depend on which of the two comes first.
 """
 import os
 import re

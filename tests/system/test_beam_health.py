@@ -1,4 +1,4 @@
-"""What xbgpu says of its beams: power, zeros, antennas and weights, against numpy's beams."""
+"""xbgpu's sensors of its beams: power, zeros, antennas and weights, against numpy's beams."""
 import numpy as np
 
 import beammodel

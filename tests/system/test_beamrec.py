@@ -1,5 +1,5 @@
 """beamrec with heaps from spead2, by capture and by multicast: files against numpy, DADA read by baseband, SIGPROC by a
-reader made from the format's definition."""
+reader written from the format's definition."""
 import os
 import re
 import resource

@@ -1,5 +1,5 @@
 """beamrec with detected beams: heaps packed by numpy and spead2, with loss, disorder and shapes that do not fit, against
-files as numpy makes them; and what xbgpu sends, recorded."""
+numpy's files; and recordings of xbgpu's output."""
 import signal
 
 import baseband.dada

@@ -1,4 +1,4 @@
-"""Voltage beams of xbgpu: captures against numpy, losses, and the correlation beside."""
+"""Voltage beams of xbgpu: captures against numpy, losses, and the correlation at the same time."""
 import subprocess
 
 import numpy as np

@@ -1,6 +1,6 @@
-"""CRC items: what the daemons send, and that no packet with a flipped bit gets past xbgpu or visrec.
+"""CRC items: the CRCs that the daemons send, and packets with a flipped bit, which neither xbgpu nor visrec accepts.
 
-The CRC here is RFC 3720's (Castagnoli), written from its definition, and the packets to be flipped are spead2's.
+The CRC here is RFC 3720's (Castagnoli), written from its definition.  The packets to flip are spead2's.
 """
 import struct
 from collections import Counter

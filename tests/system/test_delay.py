@@ -1,4 +1,4 @@
-"""Delays of fgpu against the float64 model, and against what a delay does to a tone in closed form."""
+"""Delays of fgpu against the float64 model, and against the effect of a delay on a tone in closed form."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""scripts/demo_beam, whole: the pulsar is found in one beam and not in the other, and a failure is said."""
+"""scripts/demo_beam, whole: one beam has the pulsar and the other does not, and a failure is reported."""
 import os
 import re
 import subprocess

@@ -1,4 +1,5 @@
-"""scripts/demo: the order in which it stops its programs, the heaps that it counts, and what it tells the plots."""
+"""scripts/demo: the order in which it stops its programs, the heaps that it counts, and the options that it gives the
+plots."""
 import importlib.machinery
 import importlib.util
 import os

@@ -1,6 +1,6 @@
-"""A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and nothing wrong sent.
+"""A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and no wrong output.
 
-The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h), which fails when it is told to.
+The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h) and fails on demand.
 """
 import re
 

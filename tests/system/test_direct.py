@@ -1,7 +1,8 @@
-"""recv.direct: the same bits and the same counters, and nobody reads from the host what lies in device memory.
+"""recv.direct: the same bits and the same counters.  No thread reads data in device memory from the host.
 
-On the cpu device that memory is ordinary, at two addresses; of replays direct-guard.so (tests/fakes/direct_guard) watches the
-host's.  With CBF_TEST_DIRECT=1 every fgpu and xbgpu of all engine tests is direct.
+On the cpu device that memory is ordinary memory with two addresses.  In replays direct-guard.so
+(tests/fakes/direct_guard) watches the host's address.  With CBF_TEST_DIRECT=1 every fgpu and xbgpu of all engine tests
+is direct.
 """
 import re
 import subprocess

@@ -1,5 +1,5 @@
-"""cbf-doctor finds what is planted: in trees of /proc and /sys, in files, and in streams of real programs;
-and finds nothing in a chain that is well.
+"""cbf-doctor finds planted faults: in trees of /proc and /sys, in files, and in streams of real programs.
+It finds no fault in a healthy chain.
 
 Every finding has an id, a status and a fix; tests look for those, and for the numbers that a reader needs.
 """

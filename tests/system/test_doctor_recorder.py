@@ -1,4 +1,5 @@
-"""cbf-doctor and the recorder: files that do not fit the X-engines', disks, units, and what a running recorder counts."""
+"""cbf-doctor and the recorder: files that do not fit the X-engines' files, disks, units, and counters of a running
+recorder."""
 import re
 import http.server
 import shutil

@@ -1,5 +1,5 @@
-"""dsim as its receivers see it: the real program, received by spead2 from captures and from loopback multicast, against a
-numpy model of the signals."""
+"""dsim's output: spead2 receives it from captures and from loopback multicast, and the test compares it with a numpy model
+of the signals."""
 import os
 import signal
 import socket

@@ -1,5 +1,5 @@
-"""Satellites' signals of dsim, as spead2 reads them from captures, against a model: codes by other columns of the interface
-documents' tables than the program has, phases in rational numbers."""
+"""Satellites' signals of dsim, as spead2 reads them from captures, against a model.  The model's codes come from other
+columns of the interface documents' tables than the program's.  Its phases are rational numbers."""
 from fractions import Fraction
 
 import numpy as np

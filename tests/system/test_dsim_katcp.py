@@ -1,4 +1,4 @@
-"""dsim over KATCP: signals that are replaced while it sends, at the very timestamp that it answers, against the numpy model;
+"""dsim over KATCP: signals are replaced while it sends, exactly at the timestamp of its reply, against the numpy model;
 sensors; every refusal."""
 import re
 import time

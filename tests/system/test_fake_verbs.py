@@ -1,6 +1,6 @@
-"""The software libibverbs of tests/fakes/verbs by the opinion of spead2, whose ibverbs sender and receiver work with
-real cards: they exchange heaps over it with each other, with sockets, and with our engines.  check_fake_verbs.c tests
-the rest."""
+"""The software libibverbs of tests/fakes/verbs against spead2, whose ibverbs sender and receiver work with real NICs.
+Over it spead2's sender and receiver exchange heaps with each other, with sockets, and with our engines.
+check_fake_verbs.c tests the rest."""
 import os
 import time
 from unittest import mock

@@ -1,4 +1,4 @@
-"""fgpu against the float64 model, on captures: every heap that must come, no other, and the right voltages in it."""
+"""fgpu against the float64 model, on captures: exactly the expected heaps, with the right voltages."""
 import os
 import re
 

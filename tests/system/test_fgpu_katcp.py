@@ -1,5 +1,5 @@
-"""fgpu over KATCP: what is set takes effect when steady-state-timestamp says, against the float64 model; what sensors say
-of a known input; every refusal; and what a restart keeps."""
+"""fgpu over KATCP: settings take effect at the steady-state-timestamp, against the float64 model; sensors for a known input;
+every refusal; and the settings that a restart keeps."""
 import ast
 import contextlib
 import math

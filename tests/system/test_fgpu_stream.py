@@ -1,4 +1,4 @@
-"""fgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+"""fgpu live: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
 import re
 import signal
 import time

@@ -1,5 +1,5 @@
-"""fsim: every packet of its captures as spead2 makes them of the voltages that numpy computes; and fsim -> xbgpu, by
-captures and live, every dump as numpy or a closed form has it."""
+"""fsim: every packet of its captures equals spead2's packet of numpy's voltages.  fsim -> xbgpu, by captures and live:
+every dump equals numpy's, or a closed form."""
 import copy
 import subprocess
 import time

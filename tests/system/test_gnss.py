@@ -1,4 +1,4 @@
-"""fgpu's streams of satellites' sums, on captures: what their records say is what the signals' model says.
+"""fgpu's streams of satellites' sums, on captures, against the model of the signals.
 
 The signals are made here in float64: codes by other columns of the interface documents' tables than the program has
 (test_dsim_gnss.py), phases as functions of time.

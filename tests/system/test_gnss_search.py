@@ -1,4 +1,4 @@
-"""fgpu's searches for satellites on signals of dsim: where loops begin is within what they can pull in."""
+"""fgpu's searches for satellites on signals of dsim: the results lie within the loops' pull-in range."""
 import subprocess
 
 import numpy as np

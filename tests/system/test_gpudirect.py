@@ -1,8 +1,8 @@
-"""recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fakes/verbs): the same output and
-the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the
-packets are the same, and what fails while it runs.
+"""recv.gpudirect: the NIC writes payloads to the device, over a software libibverbs (tests/fakes/verbs).  Output and
+counters are the same as from a socket.  send.gpudirect: the NIC reads payloads from the device.  test_verbs_send.py
+tests that the packets are the same, and failures during a run.
 
-On the cpu device the addresses of what is sent so are those of no memory: a processor that looks there is found out.
+On the cpu device such payloads have addresses without memory.  So a processor that reads there is detected.
 """
 import math
 import re

@@ -1,5 +1,5 @@
-"""A jump of the data's time 2000 s ahead and back leaves delays, gains, shifts and gates as they were, bit for bit: each
-program once with such a jump and once without, on the same data, with the same requests."""
+"""A jump of the data's time 2000 s ahead and back leaves delays, gains, shifts and gates unchanged, bit for bit.  Each
+program runs once with such a jump and once without, on the same data, with the same requests."""
 import ast
 import re
 

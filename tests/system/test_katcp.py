@@ -1,6 +1,6 @@
 """KATCP of both daemons: against aiokatcp as a client, and byte by byte.
 
-What a line means is for katcp-codec to say, aiokatcp's own grammar, and not for this project.
+aiokatcp's grammar (katcp-codec), not this project, decides the meaning of a line.
 """
 import asyncio
 import random

@@ -1,5 +1,4 @@
-"""Processes that are killed, stopped and restarted under a running correlator: the others carry on, and no number is
-ever wrong.
+"""Processes of a running correlator are killed, stopped and restarted.  The others continue, and no number is ever wrong.
 
 CBF_KILL_ROUNDS (1) repeats the random parts.
 """

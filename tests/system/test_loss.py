@@ -1,8 +1,8 @@
-"""What is lost is accounted for: heaps and packets are taken out of recordings of the whole chain, and exactly what the
-rules of docs/loss.md say is missing behind them, flagged or counted.
+"""All losses are accounted for.  The tests take heaps and packets out of recordings of the whole chain.  After that,
+exactly the data named by the rules of docs/loss.md are missing, flagged or counted.
 
-dsim, fgpu, xbgpu and visrec make the recordings once; then each pattern of loss is one replay of a daemon (or of all of
-them).  The model is written from the rules: it knows which packets are there and nothing of the code.
+dsim, fgpu, xbgpu and visrec make the recordings once.  Then each pattern of loss is one replay of a daemon (or of all
+of them).  The model is written from the rules: it knows which packets are present, and nothing of the code.
 """
 import itertools
 import os

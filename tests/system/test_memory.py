@@ -1,5 +1,5 @@
-"""The memory that an engine says it takes, and that it checks before it starts, is what it takes: counted by the CUDA runtime
-of tests/fakes/cuda, for random configurations."""
+"""An engine's memory equals the figure that it prints and checks before it starts.  The CUDA runtime of tests/fakes/cuda
+counts the memory, for random configurations."""
 import re
 import subprocess
 

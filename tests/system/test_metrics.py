@@ -1,5 +1,5 @@
-"""/metrics as Prometheus reads it, with the reference's names; /status.json, which says the same; and that looking at a
-running correlator costs it nothing."""
+"""/metrics as Prometheus reads it, with the reference's names; /status.json, with the same contents.  Reading either does
+not disturb a running correlator."""
 import contextlib
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Narrowband outputs of fgpu against the float64 model, and against what they must do to a tone in closed form."""
+"""Narrowband outputs of fgpu against the float64 model, and against their effect on a tone in closed form."""
 from fractions import Fraction
 
 import numpy as np

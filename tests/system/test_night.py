@@ -1,8 +1,8 @@
-"""A bad night, fault by fault: each is named by antenna or engine on the page, by /status.json and by cbf-doctor, with its
-stage, since when, and what to do; and is still in the history an hour later.
+"""A bad night, fault by fault.  The page, /status.json and cbf-doctor name each fault by antenna or engine, with its stage,
+its start, and its cure.  An hour later the fault is still in the history.
 
-The faults are made by scripts/demo, as its users make them.  CBF_NIGHT_LIMIT_S bounds the time from a fault to its name;
-without it the tests only say how long it took.
+scripts/demo makes the faults, as its users make them.  CBF_NIGHT_LIMIT_S bounds the time from a fault to its name;
+without it the tests only print the time.
 """
 import os
 import re

@@ -1,9 +1,10 @@
-"""Streams in a storm of all that may go wrong with packets at once: what leaves is that of the stream without it.
+"""Streams in a storm of all packet faults at once: the output equals the output of the stream without a storm.
 
-A storm is made packet by packet beside a judge, which knows by the words of common/recv/assemble.h what becomes of each.  So
-each packet too many is known to be refused, and as what, before it is let into the storm; one that would be taken for
-good (a flip of a bit that makes it the packet that another lacks, or a clock that is a little fast) is left out.  A
-second copy with other bytes contests its heap, which then is missing: it is let in for some chosen heaps only.
+A storm is made packet by packet beside a judge.  The judge knows the fate of each packet by the words of
+common/recv/assemble.h.  So each extra packet is known to be refused, with its reason, before it enters the storm.  An
+extra packet that would be accepted is left out: a flip of a bit that turns it into a missing packet, or a slightly fast
+clock.  A second copy with other bytes contests its heap, which is then missing.  Such copies enter only for some chosen
+heaps.
 """
 from collections import Counter, defaultdict
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """dsim plays recordings of real telescopes, and the F-engine and the whole correlator process them.
 
-The recordings are the samples that come with `baseband`, which also decodes them: what dsim sends is compared with
-that, requantised by numpy, and what fgpu makes of it with the float64 model.
+The recordings are the samples that come with `baseband`, which also decodes them.  dsim's output is compared with these
+samples, requantised by numpy.  fgpu's output is compared with the float64 model.
 """
 import struct
 import subprocess

@@ -1,4 +1,4 @@
-"""docs/reference, which the manual pages have as well, is what the programs say of themselves."""
+"""docs/reference, which is also in the manual pages, equals the programs' own descriptions."""
 import re
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Who may send (recv.from), and what becomes of heaps for which two senders sent different bytes.
+"""Permitted senders (recv.from), and the treatment of heaps for which two senders sent different bytes.
 """
 import socket
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Every packet of both daemons, byte for byte what spead2 makes of the same heaps as katgpucbf declares them."""
+"""Every packet of both daemons equals, byte for byte, spead2's packet of the same heap as katgpucbf declares it."""
 import numpy as np
 import pytest
 import spead2.send

@@ -1,5 +1,5 @@
-"""The status page in a real browser, beside the demonstration's array, of which the signals are known: what it says, what
-its plots show under the pointer, and that it says so when what it has is old."""
+"""The status page in a real browser, beside the demonstration's array with its known signals: its text, the values that its
+plots show under the pointer, and its notice when its data are old."""
 import json
 import math
 import re

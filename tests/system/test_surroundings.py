@@ -1,8 +1,8 @@
-"""Wrong surroundings: whatever keeps a program from starting is told in one sentence that names the configuration key and
-its place in the file, with the exit code that says whether a restart may help; and nothing is left behind: no readiness,
-no packet, no file, no file that was there changed.
+"""Wrong surroundings.  One sentence reports any cause that keeps a program from starting.  The sentence names the
+configuration key and its place in the file.  The exit code says whether a restart may help.  The program leaves no
+trace: no readiness, no packet, no file, and no changed file.
 
-Each row of CASES changes a good configuration, or what surrounds the program, and says what must come of it.
+Each row of CASES changes a good configuration, or the program's surroundings, and says the expected result.
 """
 import contextlib
 import functools

@@ -1,5 +1,5 @@
-"""Trouble from outside that must stay bounded: a receiver that does not read, clients that do not speak, a disk that is
-full, a recorder that is killed."""
+"""Trouble from outside whose effects must stay bounded: a receiver that does not read, clients that do not speak, a full
+disk, a killed recorder."""
 import contextlib
 import json
 import os

@@ -1,5 +1,5 @@
-"""--tune of both daemons: on the cpu there is nothing to measure; on a device that compiles (tests/fakes/cuda, with times
-made up) a choice is kept for each kernel, which the next start takes, whatever has become of the file in between."""
+"""--tune of both daemons.  On the cpu there is nothing to measure.  On a device that compiles (tests/fakes/cuda, with
+made-up times) a choice is kept for each kernel.  The next start uses the choice, and survives any damage to the file."""
 import re
 import subprocess
 

@@ -1,5 +1,5 @@
-"""recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets give the same output and the
-same counters as from a socket or a capture, whatever else is on the wire; and whatever fails is one sentence and an end.
+"""recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs).  The same packets give the same output and the
+same counters as from a socket or a capture, whatever else is on the wire.  Any failure gives one sentence and an end.
 """
 import errno
 import os

@@ -1,5 +1,5 @@
-"""send.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets in the same order as from a
-socket, at the same pace; and whatever fails is one sentence and a clean end, or some packets that are counted.
+"""send.transport: ibverbs, over a software libibverbs (tests/fakes/verbs).  The same packets leave in the same order as
+from a socket, at the same pace.  Any failure gives one sentence and a clean end, or some packets that are counted.
 """
 import os
 import re

@@ -1,5 +1,5 @@
-"""The watchdog of the init system is fed while every thread passes its loop, with or without data, and only then; the
-thread that does not is named."""
+"""The init system's watchdog is fed if and only if every thread passes its loop, with or without data.  The log names a
+thread that does not."""
 import contextlib
 import itertools
 import os

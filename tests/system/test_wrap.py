@@ -1,6 +1,6 @@
 """The 48 bits of the wire wrap every two days: daemons started before and after must agree.
 
-Batches and dumps are chosen not to divide 2^48, so that a daemon whose grids began anew at the wrap would give itself away.
+The lengths of batches and dumps do not divide 2^48.  So a daemon whose grids begin again at the wrap would differ.
 """
 import time
 

@@ -1,5 +1,5 @@
-"""What is wrong with a packet, reason by reason: counted exactly, named in the log now and then, and without a trace in
-what leaves.  fgpu, xbgpu and the recorder read the same kinds of packets, so one table serves all three.
+"""Faults of a packet, reason by reason: counted exactly, named in the log now and then, and without effect on the output.
+fgpu, xbgpu and the recorder read the same kinds of packets, so one table serves all three.
 """
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""xbgpu against exact sums, on captures: every dump that must come, no other, and every bit of it."""
+"""xbgpu against exact sums, on captures: exactly the expected dumps, with every bit right."""
 import numpy as np
 import pytest
 

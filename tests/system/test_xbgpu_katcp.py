@@ -1,6 +1,6 @@
-"""xbgpu under control of KATCP: what is asked for while data flow, by aiokatcp and by hand; every bit against numpy.
+"""xbgpu under control of KATCP: requests while data flow, by aiokatcp and by hand; every bit against numpy.
 
-Packets come through a FIFO, so that a test decides how far the stream is when it asks; nothing is ever lost.
+Packets come through a FIFO, so a test decides the stream's position at each request.  No packet is ever lost.
 """
 import ast
 import os

@@ -1,4 +1,4 @@
-"""xbgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+"""xbgpu live: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
 import re
 import time
 

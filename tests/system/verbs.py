@@ -3,9 +3,10 @@
     with verbs.fake_wire() as (a, b):
         subprocess.Popen([program, ...], env=os.environ | a.env)     # uses a.interface, a.address
 
-The wire is a veth pair in a network namespace of its own, which the calling thread is in until the end; what it starts
-meanwhile, processes and threads, is in it too.  Loopback works there.  What goes into one end comes out of the other:
-from a queue pair or a socket, to queue pairs that have a flow for it and to sockets that joined its group.
+The wire is a veth pair in a separate network namespace.  The calling thread is in this namespace until the end.
+Processes and threads that it starts meanwhile are in it, too.  Loopback works there.  A packet that enters one end
+leaves the other end.  Packets enter from a queue pair or a socket.  They go to queue pairs with a matching flow and to
+sockets that joined their group.
 """
 import contextlib
 import ctypes

@@ -1,6 +1,6 @@
 """Raw SPEAD packets taken apart, altered and put together again, whether or not the result makes sense.
 
-Written from the protocol's description, not from the daemons, so that tests may ask it what a packet says.
+Written from the protocol's description, not from the daemons.  So tests may ask it for the meaning of a packet.
 """
 import struct
 from dataclasses import dataclass, replace
