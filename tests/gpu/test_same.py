@@ -84,7 +84,7 @@ def test_widths(bits, daemon, work, rng, record_property):
 @pytest.mark.parametrize("channels, decimation, keep", [(64, 16, 0), (256, 5, 0.8), (1024, 8, 0), (4096, 8, 0.6),
                                                         (16384, 16, 0), (32768, 8, 0)])
 def test_narrow(channels, decimation, keep, daemon, work, rng, record_property):
-    """A narrow band, of which half or all is kept, beside a wide one of the same input."""
+    """A narrow band that is kept by half or whole, beside a wide one of the same input."""
     narrow = {"kind": "narrowband", "channels": channels, "spectra_per_heap": 16, "decimation": decimation, "ddc_taps": 0,
               "centre_frequency": 257000000.25, "rms": rng.uniform(22, 36)}
     if keep:

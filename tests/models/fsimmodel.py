@@ -37,7 +37,7 @@ def repeated(values, n):
 
 
 def values(config, first_batch, n_batches):
-    """What fsim sends in these batches, before it is put into a format."""
+    """fsim's voltages in these batches, before the conversion to a format."""
     stream, signal = config["stream"], config["signal"]
     n_ants, n_spectra = stream["antennas"], stream["spectra_per_heap"]
     n_chan = stream["channels_per_substream"] * config["n_substreams"]

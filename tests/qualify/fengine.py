@@ -57,7 +57,7 @@ class Antenna:
 
 
 class Voltages:
-    """What came out of one antenna."""
+    """The output for one antenna."""
 
     def __init__(self, plan, batches):
         self.channels, self.step, self.batches = plan.channels, plan.step, batches

@@ -73,7 +73,7 @@ PVT.output_enabled=false
 
 
 def version():
-    """None where it is not installed."""
+    """None if gnss-sdr is not installed."""
     if not shutil.which(PROGRAM):
         return None
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

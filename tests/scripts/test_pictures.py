@@ -35,7 +35,7 @@ def boxes_of(text):
 
 
 def faults_of(text):
-    """What is wrong with the texts of a picture."""
+    """Faults of the texts of a picture."""
     root = xml.etree.ElementTree.fromstring(text)
     _, _, width, height = map(float, root.get("viewBox").split())
     boxes = list(boxes_of(text))

@@ -32,7 +32,7 @@ def new_page(made, width=1280, height=900, colours="light", scale=1):
 
 @contextlib.contextmanager
 def page(**options):
-    """A page of a browser of its own."""
+    """A page of a separate browser."""
     with client() as made:
         yield new_page(made, **options)
 

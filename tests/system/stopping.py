@@ -27,7 +27,7 @@ def threads(pid):
 
 @contextlib.contextmanager
 def stopped(tid):
-    """The thread stands still meanwhile; it may also be killed with its process."""
+    """The thread does not run within the block.  It may also be killed with its process."""
     _ptrace(SEIZE, tid)
     try:
         _ptrace(INTERRUPT, tid)

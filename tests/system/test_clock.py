@@ -44,7 +44,7 @@ def wrong_periods(process):
 
 
 def wait_shown(process, synchronised):
-    """The engine looks at its clock once a second.  The status page reads what /metrics has."""
+    """The engine reads its clock once a second.  The status page shows the values of /metrics."""
     process.wait_metric(lambda metrics: metrics.get("fgpu_clock_synchronised") == synchronised,
                         f"fgpu_clock_synchronised {synchronised}")
     assert process.status()["other"]["clock_synchronised"] == synchronised

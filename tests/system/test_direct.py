@@ -29,7 +29,7 @@ FAKE_VULKAN = harness.BUILD / "tests" / "fake_vulkan"
 
 
 def said_of_inputs(process):
-    """What was received and refused, as the daemon says it at the end."""
+    """Received and refused packets, from the daemon's last report."""
     return re.findall(r"\S+ \S+: \d+ heaps received.*", process.log.read_text())
 
 
@@ -84,7 +84,8 @@ def test_fgpu_replay(index, daemon, work, rng, monkeypatch):
 
 @pytest.mark.parametrize("case", range(6))
 def test_xbgpu_replay(case, daemon, work, rng, monkeypatch):
-    """Several members and packets to a heap; shifts, so that history is kept of chunks that nobody may look at again."""
+    """Several members and packets to a heap.  Shifts make the program keep history of chunks that the host may no
+    longer read."""
     shifts = rng.integers(-16, 17, 6) if case % 2 else np.zeros(6, int)
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 1, "missing": "weights"}, {"integration_batches": 3},
@@ -106,7 +107,7 @@ def test_xbgpu_replay(case, daemon, work, rng, monkeypatch):
 
 
 def counters(metrics, prefix):
-    """All but how many were copied, and what clocks say."""
+    """All metrics except the number of copies and the clocks."""
     return {(name, *sorted(labels.items())): value for name, labels, value in metrics.samples
             if name.startswith(prefix) and not re.search("copied|latency|drops|_created$", name)}
 
@@ -163,7 +164,7 @@ def test_xbgpu_live(daemon, rng):
 
 
 def test_no_audit(work):
-    """Whoever asks for what cannot be is told so; the default gives way."""
+    """A request for an impossible setting gets a message.  The default falls back."""
     config = scenario.xbgpu_config(outputs=[{"audit_samples": 3}, {}], **DIRECT)
     path = work / "mistake.yaml"
 
@@ -187,7 +188,7 @@ fakes = pytest.mark.skipif(not (FAKE_VULKAN / "libvulkan.so.1").exists(), reason
 
 @pytest.fixture
 def on_fakes(fake_cuda, monkeypatch):
-    """on_fakes(what CUDA is to do, what Vulkan): for the programs that are started from then on."""
+    """on_fakes(settings of CUDA, settings of Vulkan): for programs that are started later."""
     def use(cuda="gpus=1", vulkan=""):
         fake_cuda(cuda)
         monkeypatch.setenv("CBF_FAKE_VULKAN", vulkan)
