@@ -205,7 +205,7 @@ def small(program):
 @fakes
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 def test_fake_cuda(program, daemon, work, rng, monkeypatch, on_fakes):
-    """The memory that is written to is not the host's, and still what comes out is the same."""
+    """The program writes to memory that is not the host's, and the output is still the same."""
     on_fakes(vulkan="heap_mib=64")
     config = small(program)
     if program == "fgpu":

@@ -34,7 +34,7 @@ def run_fgpu(daemon, work, config, parts, far, name):
         return client.wait("wide0.input1.delay", lambda _, text: ast.literal_eval(text)[0] == start, f"model of {start}")
 
     def wait_sent(timestamp):
-        """Nothing before this timestamp will show what is asked for next."""
+        """Output before this timestamp does not show the next request."""
         for name in ("wide0.input1.feng-clip-cnt", "wide1.input1.feng-clip-cnt"):
             client.wait(name, lambda *_: client.reading(name)[0] > SYNC + timestamp / RATE, f"sent until {timestamp}")
 

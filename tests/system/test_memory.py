@@ -28,7 +28,7 @@ def random_recv(rng, path):
 
 
 def random_fgpu(rng, recv):
-    """Returns a configuration, and what it takes beside pinned memory, in its order of magnitude."""
+    """Returns a configuration, and the order of magnitude of its memory beside pinned memory."""
     outputs = []
     for i in range(rng.integers(1, 4)):
         n_chan = int(2 ** rng.integers(8, 12))
@@ -67,7 +67,8 @@ def random_xbgpu(rng, recv):
 
 
 def run(daemon, work, config, program, monkeypatch, fake_cuda):
-    """Returns what it says (MiB of host and device memory), and what was counted (bytes on the device, and pinned)."""
+    """Returns the reported memory (MiB of host and device memory), and the counted memory (bytes on the device, and
+    pinned)."""
     counts = work / "counts"
     fake_cuda("memory_mib=65536")
     monkeypatch.setenv("CBF_FAKE_CUDA_COUNTS", str(counts))

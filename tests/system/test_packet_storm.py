@@ -20,7 +20,7 @@ from wire import DESCRIPTOR, HEAP_LENGTH, PAYLOAD_LENGTH, PAYLOAD_OFFSET, STREAM
 
 
 class Judge:
-    """What a program must make of each packet, in the order in which they come."""
+    """The expected treatment of each packet, in order of arrival."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -33,7 +33,7 @@ class Judge:
         self.n_far = Counter()  # in a row, by source
 
     def whose(self, endpoint, packet):
-        """(member, source), or the reason why it is nobody's."""
+        """(member, source), or the reason why the packet belongs to no input."""
         if any(number == DESCRIPTOR for number, _, _ in packet.items):
             return "descriptor"
         if None in map(packet.get, self.stream.ids):
@@ -56,7 +56,7 @@ class Judge:
         return (1 << end) - (1 << first)
 
     def verdict(self, endpoint, packet):
-        """(reason, member, source); the reason is "good" for a packet that belongs where nothing has come yet."""
+        """(reason, member, source); the reason is "good" for a packet whose place is still empty."""
         if isinstance(packet, str):
             return f"malformed: {packet}", None, None
         if packet.get(STREAM_CTRL) == 2:
@@ -92,7 +92,7 @@ class Judge:
         return ((time - oldest + harness.WIRE // 2) % harness.WIRE - harness.WIRE // 2) // self.stream.chunk
 
     def take(self, endpoint, raw):
-        """Notes a packet that has come; returns what becomes of it."""
+        """Records a packet that has come.  Returns its treatment."""
         packet = wire.parse(raw)
         reason, member, source = self.verdict(endpoint, packet)
         if reason == "jump":
@@ -110,7 +110,7 @@ class Judge:
         return reason
 
     def contests(self, endpoint, raw):
-        """It is a duplicate and not the same as what came first."""
+        """The packet is a duplicate, and differs from the first one."""
         packet = wire.parse(raw)
         reason, _, source = self.verdict(endpoint, packet)
         if reason != "duplicate" or harness.DIRECT:  # there the host may not read what came first
@@ -120,8 +120,8 @@ class Judge:
             self.payload[key][offset:offset + len(packet.payload)])
 
     def is_harmless(self, endpoint, raw, may_be_contested):
-        """It will be refused, contests no heap but such a one, and does not complete the number by which a jump of its
-        source is believed."""
+        """The packet will be refused, and contests only heaps that may be contested.  It does not complete the number
+        of claims after which a jump of its source is believed."""
         packet = wire.parse(raw)
         reason, _, source = self.verdict(endpoint, packet)
         if self.contests(endpoint, raw) and (source, packet.get(harness.TIMESTAMP)) not in may_be_contested:
@@ -141,7 +141,8 @@ def flipped(rng, raw, n_header):
 
 
 def nuisances(rng, stream, packet):
-    """Packets that a stream may bring besides, made of one that has come; what might be taken has another payload."""
+    """Extra packets of a stream, made from a packet that has come.  Packets that might be accepted have another
+    payload."""
     other = packet.inverted()
     raw, n_header = other.bytes(), len(other.bytes()) - len(other.payload)
     heap_bytes, time = packet.get(HEAP_LENGTH), packet.get(harness.TIMESTAMP)

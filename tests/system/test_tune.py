@@ -133,7 +133,7 @@ def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
 
 @fake_cuda
 def test_more_spectra_than_a_gpu_takes(work):
-    """What a start refuses is not measured."""
+    """Shapes that a start refuses are not measured."""
     config = scenario.fgpu_config(outputs=({"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 1024},),
                                   device={"kind": "cuda", "kernel_cache": str(work)})
     done = tune("fgpu", config, work)

@@ -26,7 +26,7 @@ def time_section(offset_s):
 
 
 def sister(config):
-    """The same service with destinations and a port of its own."""
+    """The same service with a separate port and separate destinations."""
     other = merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
     for output in other["outputs"]:
         key = "destinations" if "destinations" in output else "destination"

@@ -34,7 +34,7 @@ ETHTOOL_STXCSUM = 0x17
 
 @dataclass
 class End:
-    """One end: an interface with an IPv4 address, the environment of programs that use it, and what they left."""
+    """One end: an interface with an IPv4 address, the environment of programs that use it, and their traces."""
     interface: str
     address: str
     directory: Path  # of the counters, and the trace
@@ -56,7 +56,7 @@ class End:
 
     @property
     def joined(self):
-        """The multicast groups that somebody in this namespace has joined at this end."""
+        """The multicast groups that a socket in this namespace has joined at this end."""
         joined, here = set(), False
         for line in Path("/proc/thread-self/net/igmp").read_text().splitlines()[1:]:
             if not line.startswith("\t"):
@@ -115,8 +115,8 @@ def _is_up(interface):
 
 @contextlib.contextmanager
 def fake_wire(mtu=MTU, limits="", fail="", may_complain=False):
-    """The two ends.  'limits' and 'fail' are what README.md says, of both; change an end's env for one.  What programs
-    must not do fails the test, in the end."""
+    """The two ends.  README.md explains 'limits' and 'fail', which hold for both ends; change an end's env for one.
+    Forbidden calls of programs fail the test at the end."""
     if not (LIBRARIES / "libibverbs.so.1").exists():
         pytest.skip("the headers of libibverbs were not there at build time (Debian: libibverbs-dev librdmacm-dev)")
     with namespace(), tempfile.TemporaryDirectory() as directory:
