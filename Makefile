@@ -1,7 +1,7 @@
-# The build: what each part makes stands in mk/*.mk.  `make help` lists the targets.
+# The build.  Its parts are in mk/*.mk.  `make help` lists the targets.
 ##
-##  Variants, each with a directory of its own: CC=clang, SANITIZE=address,undefined, SANITIZE=thread, WERROR=1.
-##  CUDA=DIRECTORY takes another CUDA toolkit; CUDA=, VERBS= and VULKAN= build without. V=1 shows the commands.
+##  Variants, each in a separate directory: CC=clang, SANITIZE=address,undefined, SANITIZE=thread, WERROR=1.
+##  CUDA=DIRECTORY uses another CUDA toolkit; CUDA=, VERBS= and VULKAN= build without it. V=1 shows the commands.
 ##
 CC       ?= gcc
 ifeq ($(origin CC),default)
@@ -14,7 +14,7 @@ comma    := ,
 Q        := $(if $(V),,@)
 BUILD    ?= build$(if $(filter-out gcc,$(CC)),-$(notdir $(CC)))$(if $(SANITIZE),-$(subst $(comma),-,$(SANITIZE)))
 OBJ      := $(BUILD)/obj
-# Where nobody says how many compilers may run.
+# Number of compilers if the command does not set one.
 ALL_CORES = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 SUBMAKE   = $(MAKE) --no-print-directory
 
@@ -22,11 +22,11 @@ SUBMAKE   = $(MAKE) --no-print-directory
 all: ## the daemons and tools, in build/
 demo: ## the demonstration: a simulated array to fringes, in a minute; KEEP=1: the array keeps running
 check: ## unit and engine tests (15 minutes at most)
-check-all: ## what is slow: other compilers, sanitizers, fuzz corpora, both Debian releases
+check-all: ## slow tests: other compilers, sanitizers, fuzz corpora, both Debian releases
 
 include mk/flags.mk mk/programs.mk mk/cuda.mk mk/tests.mk mk/bench.mk mk/install.mk mk/docs.mk
 
-setup: ## installs what building and testing need
+setup: ## installs the packages that building and testing need
 	@scripts/setup check
 
 demo:
@@ -58,7 +58,7 @@ reference: $(addprefix $(BUILD)/,$(PROGRAMS))
 help:
 	@awk -F ':.*## ' '/^##/ {print substr($$0, 4)} /^[a-z_.-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(filter-out %.d,$(MAKEFILE_LIST))
 
-clean: ## removes all that was built
+clean: ## removes all build outputs
 	rm -rf build build-* compile_commands.json
 
 .PHONY: all demo demo-beam demo-gnss check-pulsar setup examples reference help clean FORCE

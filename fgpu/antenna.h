@@ -45,7 +45,7 @@ void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 /* Logs how many chunks were of no use, and the inputs' power. */
 void fgpu_antenna_log(const struct lane *lane);
 
-/* All streams of the device must be idle.  An engine of zeros is accepted. */
+/* Requires that all streams of the device are idle.  An engine of zeros is accepted. */
 void fgpu_antennas_destroy(struct engine *engine);
 
 #endif

@@ -108,7 +108,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
         return;
     if (b->valid && in->has_history) {
         int64_t moved = first - b->first, kept = b->end - first;
-        assert(kept > 0 && kept <= moved); /* or the copies would run into themselves */
+        assert(kept > 0 && kept <= moved); /* else source and destination would overlap */
         for (unsigned pol = 0; pol < N_POLS; pol++)
             device_copy(stream, b->samples[pol], b->samples[pol] + 2 * moved, (size_t)kept * SAMPLE_BYTES);
         from = b->end;

@@ -231,8 +231,8 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
     outbuf_download(&b->base, download);
 }
 
-/* In a replay the loops have all sums, and the results of searches, before the next pieces are made.  Nothing comes back
- * of a device that has failed. */
+/* In a replay the loops get all sums, and the results of searches, before the next pieces are made.  A failed device
+ * returns no results. */
 static bool must_wait(const struct gnss_stream *s)
 {
     const struct fgpu_gnss *gnss = s->gnss;

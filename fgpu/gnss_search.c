@@ -160,7 +160,7 @@ void fgpu_gnss_search_fini(struct fgpu_gnss_search *search)
     drop_acquire(search);
 }
 
-/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, struct fgpu_gnss_searcher **searcher)
 {

@@ -126,7 +126,7 @@ struct fgpu_gnss_track {
     int64_t last_period;    /* of 'last'; -1: none */
     double last[N_POLS][2]; /* prompt sums relative to the model */
 
-    int64_t next_sample;     /* behind the pieces so far */
+    int64_t next_sample;     /* first sample after the pieces so far */
     uint32_t n_integrations; /* of this start */
     uint32_t open_samples;   /* left of the integration that a chunk has cut; 0: none */
     struct gnss_piece open;  /* its rest */

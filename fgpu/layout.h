@@ -100,7 +100,7 @@ struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const stru
 
 /* Number of inputs of receive thread 't': inputs t, t + n_recv_threads and so on. */
 size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t);
-/* Frames of a network card that these inputs' chunks may keep at once. */
+/* Largest number of a network card's frames that these inputs' chunks may keep at once. */
 size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t);
 
 /* Whether the device's kernels can take the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */

@@ -1,8 +1,9 @@
-/* monitor.h - what an input (one polarisation of one antenna) tells of its digitiser and of the way from it: counters
- * and sensors.
+/* monitor.h - counters and sensors of an input (one polarisation of one antenna): the state of its digitiser and of the
+ * path from the digitiser.
  *
  * Flow:      chunks, as they come; windows of power (level.h) --> counters, sensors
- * Times:     of the data: rx.* of a chunk's start, clip counts of its end, power of its window's end.
+ * Times:     of the data.  rx.* has the time of a chunk's start, clip counts the time of its end, power the time of its
+ *            window's end.
  * Threads:   the worker's, but create and destroy (main). */
 #ifndef FGPU_MONITOR_H
 #define FGPU_MONITOR_H

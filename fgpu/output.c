@@ -44,7 +44,7 @@ struct fgpu_output {
     bool started;
     int64_t next_samples;        /* timestamp of the next spectrum */
     int64_t done_samples;        /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;      /* all that was set shows from there on */
+    int64_t steady_samples;      /* output from here on shows all settings */
     int64_t run_samples;         /* of output made since the last long gap or restart */
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* of the last input */

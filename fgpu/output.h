@@ -1,25 +1,25 @@
-/* output.h - one output's way through the device inputs of its antenna: which spectra of an input go where, and when a
- * buffer is ready.
+/* output.h - one output's path through the device inputs of its antenna: the destination of each spectrum of an input,
+ * and the time when a buffer is ready.
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
- * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  Where input is not there for the next
- *            spectrum any more (a gap; a delay that grew by more than the history holds) the output starts again at the
- *            first such multiple for which it is, on both polarisations; a batch cut by that is skipped.  Where it is
- *            not there yet, the next input goes on.  So a delay that jumps up reuses input, and one that jumps down
- *            skips some.
+ * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input
+ *            for the next spectrum is gone (a gap; a delay that grew by more than the history holds), the output starts
+ *            again at the first such multiple with input on both polarisations.  A batch that this cuts is skipped.  If
+ *            the input has not arrived yet, the output continues with the next input.  So a delay that jumps up reuses
+ *            input, and a delay that jumps down skips input.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models that
- *            were set stay, so that nothing that the data's time does costs one.
- * Time:      may begin again anywhere (fgpu_output_restart()).  Then only gains and models stay of the time before.  The
- *            timestamp from which on all shows becomes the new beginning, if it was later (fgpu_output_steady_samples()).
- *            Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that make a receiver
- *            believe a jump confirm none.
+ *            were set stay.  So no jump of the data's time loses a model.
+ * Time:      may begin again anywhere (fgpu_output_restart()).  Only gains and models stay from the time before.  If
+ *            the timestamp from which output shows all settings was later than the new beginning, it becomes the new
+ *            beginning (fgpu_output_steady_samples()).  Output of CONFIRM_NS without a gap that long confirms a time.
+ *            The few packets that make a receiver believe a jump confirm none.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
- *            waits until the input has come to them, since timestamps do not go back by themselves.  Meanwhile the delay
- *            sensors are in error.  Only 'resumes' takes timestamps back: the next batch is the first that lies behind
- *            all input that there was, so that no old input is sent again.
+ *            waits until the input has reached these timestamps, because timestamps do not go back by themselves.
+ *            Meanwhile the delay sensors are in error.  Only 'resumes' takes timestamps back: the next batch is the
+ *            first after all input so far.  So no old input is sent again.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
- * Threads:   the worker, but where it says otherwise.   Blocking: never. */
+ * Threads:   the worker, unless a function says otherwise.   Blocking: never. */
 #ifndef FGPU_OUTPUT_H
 #define FGPU_OUTPUT_H
 
@@ -43,7 +43,7 @@ struct fgpu_device_input {
     uint32_t *sums[N_POLS];        /* [const] their prefix sums */
     int64_t timestamp_samples;     /* of the first sample of the history */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
-    int64_t end_samples[N_POLS];   /* timestamp behind the last sample that there is */
+    int64_t end_samples[N_POLS];   /* timestamp after the last sample that has arrived */
     bool has_history;
     int64_t last_arrival_ns;
 };
@@ -89,8 +89,8 @@ const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk
 /* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
-/* They hold from the first batch of the next buffer on; those that had not come to it yet are forgotten.  Returns the
- * timestamp as fgpu_output_set_delays() does. */
+/* Sets gains that hold from the first batch of the next buffer on.  Earlier gains that do not hold yet are discarded.
+ * Returns the timestamp as fgpu_output_set_delays() does. */
 int64_t fgpu_output_set_gains(struct fgpu_output *walk, struct fgpu_gains *gains);
 
 /* Gives up the batch that is being filled and hands over what has been filled before it.  Only a restart may follow. */

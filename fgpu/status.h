@@ -29,8 +29,8 @@ void fgpu_status_describe(void *arg, const struct status_query *query, json_t *i
 /* NULL is accepted. */
 void fgpu_status_destroy(struct fgpu_status *status);
 
-/* Mean powers of 'n_spectra' spectra of a batch [chan][spectrum of n_heap_spectra][pol], 4 or 8 bits a component, to
- * power[pol][chan] in squares of the smallest step; public for its test. */
+/* Writes the mean powers of 'n_spectra' spectra of a batch to power[pol][chan], in squares of the smallest step.  The
+ * batch is [chan][spectrum of n_heap_spectra][pol], 4 or 8 bits a component.  Public for its test. */
 void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, size_t n_heap_spectra, size_t n_spectra,
                        float *const power[N_POLS]);
 

@@ -1,26 +1,26 @@
-# Benchmarks, and the scripts that measure: scripts/bench.  docs/performance.md has the results.
+# Benchmarks and measuring scripts: scripts/bench.  docs/performance.md has the results.
 BENCHES      := arrivals count_heaps $(patsubst scripts/bench/%.c,%,$(wildcard scripts/bench/bench_*.c))
 BENCH_COMMON := $(addprefix scripts/bench/,bench.c ceilings.c fgpu_runs.c matrix_product.c)
 
 $(addprefix $(BUILD)/bench/,$(BENCHES)): $(BUILD)/bench/%: $(OBJ)/scripts/bench/%.o $(call objects,$(BENCH_COMMON)) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 
-bench-cpu: $(BUILD)/bench/bench_cpu ## what the kernels cost on this machine (a minute)
+bench-cpu: $(BUILD)/bench/bench_cpu ## the kernels' CPU time on this machine (a minute)
 	@$<
 
-bench-fgpu: $(BUILD)/bench/bench_fgpu ## what the F-engine reaches on the device; FGPU_FLAGS="--device cpu --channels 1024"
+bench-fgpu: $(BUILD)/bench/bench_fgpu ## rates of the F-engine on the device; FGPU_FLAGS="--device cpu --channels 1024"
 	@$< --json $(BUILD)/bench-fgpu.json $(FGPU_FLAGS)
 
-bench-xbgpu: $(BUILD)/bench/bench_xbgpu ## what the X-engine's kernels reach; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
+bench-xbgpu: $(BUILD)/bench/bench_xbgpu ## rates of the X-engine's kernels; XBGPU_FLAGS="--shapes --antennas 80 --bits 8"
 	@$< $(XBGPU_FLAGS)
 
-bench-ddc: $(BUILD)/bench/bench_ddc ## what the down-converter reaches; DDC_FLAGS="--shapes --subsampling 8"
+bench-ddc: $(BUILD)/bench/bench_ddc ## rates of the down-converter; DDC_FLAGS="--shapes --subsampling 8"
 	@$< $(DDC_FLAGS)
 
-bench-beam: $(BUILD)/bench/bench_beam ## what the beamformer reaches; BEAM_FLAGS="--antennas 80 --beams 8,64"
+bench-beam: $(BUILD)/bench/bench_beam ## rates of the beamformer; BEAM_FLAGS="--antennas 80 --beams 8,64"
 	@$< $(BEAM_FLAGS)
 
-bench-gnss: $(BUILD)/bench/bench_gnss ## what correlation with satellites' replicas reaches; GNSS_FLAGS="--device cpu --antennas 8"
+bench-gnss: $(BUILD)/bench/bench_gnss ## rates of correlation with satellites' replicas; GNSS_FLAGS="--device cpu --antennas 8"
 	@$< $(GNSS_FLAGS)
 
 bench-recv: ## receiving packets, beside spead2 (3 minutes, and 2 more to build spead2 the first time)
@@ -30,12 +30,12 @@ bench-recv bench-send:
 	@$(SUBMAKE) $(addprefix $(BUILD)/bench/bench_,machine feed receive send)
 	@.venv/bin/python scripts/bench/bench_packets.py $(@:bench-%=%) --build $(BUILD) $(PACKETS_FLAGS)
 
-# spead2 from source, with GRO and GSO, beside PyPI's wheel: what the packet benchmarks are measured against.
-bench-peers: ## builds spead2, which the benchmarks are measured against, and tries it
+# The peers of the packet benchmarks: spead2 from source, with GRO and GSO, beside PyPI's wheel.
+bench-peers: ## builds spead2, the peer of the packet benchmarks, and tries it
 	@scripts/setup bench
 	@.venv/bin/python scripts/bench/peer_check.py
 
-# All that the parts of scripts/gpu run.
+# All programs that the parts of scripts/gpu run.
 gpu-programs: all unit-programs $(addprefix $(BUILD)/bench/,$(BENCHES))
 
 .PHONY: bench-cpu bench-fgpu bench-xbgpu bench-ddc bench-beam bench-gnss bench-recv bench-send bench-peers gpu-programs

@@ -1,4 +1,4 @@
-# The cuda device: a shared object that the daemons open where there is a GPU (common/device/plugin.h).
+# The cuda device: a shared object that the daemons open on hosts with a GPU (common/device/plugin.h).
 CUDART      := $(firstword $(wildcard $(addsuffix /libcudart_static.a,$(CUDA)/lib64 $(CUDA)/lib $(CUDA)/lib/x86_64-linux-gnu)))
 CUDA_DEVICE := $(if $(CUDA),$(BUILD)/cbf-cuda.so)
 CUDA_LIBRARIES := $(patsubst %/,%,$(if $(CUDART),$(dir $(CUDART)),/usr/local/cuda/lib64))
@@ -19,7 +19,7 @@ $(BUILD)/cbf-cuda.so: $(call pic_objects,$(CUDA_SOURCES))
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -Wl,--exclude-libs,ALL -o $@ $^ $(CUDART) -ldl -lrt -lpthread
 
-# For debian/rules: there is a package of the cuda device only where there is a CUDA toolkit.
+# For debian/rules: the package of the cuda device is built only with a CUDA toolkit.
 cuda-device:
 	@echo $(CUDA_DEVICE)
 .PHONY: cuda-device

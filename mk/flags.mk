@@ -1,9 +1,9 @@
-# Flags and libraries.  pkg-config is asked once for each set.
+# Flags and libraries.  pkg-config runs once for each set.
 pkg      = $(shell pkg-config $(1) $(2) 2>/dev/null)
 
 # ibverbs, if its libraries are installed.
 VERBS   := $(if $(shell pkg-config --exists libibverbs librdmacm 2>/dev/null && echo yes),libibverbs librdmacm)
-# Vulkan's headers, if they are here; the library is opened when it is needed.
+# Vulkan's headers, if they are installed.  Programs open the library when they need it.
 VULKAN  ?= $(if $(call pkg,--modversion,vulkan),yes)
 # The CUDA toolkit (12.8 or later), if there is one.
 cuda_at  = $(firstword $(foreach d,$(1),$(if $(wildcard $(d)/include/cuda_runtime_api.h),$(d))))
@@ -24,16 +24,16 @@ VULKAN_CFLAGS := $(if $(VULKAN),-DCBF_VULKAN $(call pkg,--cflags,vulkan))
 CFLAGS  ?= -O3 -g
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-unused-parameter -Wno-missing-field-initializers \
            $(if $(filter clang%,$(notdir $(CC))),-Wthread-safety) $(if $(WERROR),-Werror)
-# Against what a fault in here could be made to do; an optimised build without sanitizers.  A level of FORTIFY_SOURCE
-# that comes from outside, as with Debian's packages, stays.
+# Hardening against attacks on faults of the programs, in optimised builds without sanitizers.  A level of FORTIFY_SOURCE
+# from outside, as in Debian's packages, stays.
 OPTIMISED := $(filter-out -O0,$(filter -O%,$(CFLAGS)))
 FORTIFY   := $(if $(OPTIMISED),$(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3))
 HARDEN_CFLAGS  := $(if $(SANITIZE),,-fPIE -fstack-protector-strong $(FORTIFY) -Wformat-security \
                   $(if $(filter x86_64,$(shell uname -m)),-fcf-protection))
 HARDEN_LDFLAGS := $(if $(SANITIZE),,-Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack)
 PIE            := $(if $(SANITIZE),,-pie)
-# No contraction into FMA: the kernels' twins must give the same bits wherever they run.  Nobody reads floating point
-# exceptions (trapping-math), so that comparisons may become selections, which vectorise; that changes no bits.
+# No contraction into FMA: the kernels' twins must give the same bits on every CPU.  No code reads floating point
+# exceptions (trapping-math).  So comparisons may become selections, which vectorise; this changes no bits.
 ALL_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -fno-math-errno -fno-trapping-math -ffp-contract=off -fno-omit-frame-pointer $(WARN) \
               $(if $(findstring thread,$(SANITIZE)),-Wno-unknown-pragmas,-fopenmp) \
               $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -DCBF_SANITIZE) \
@@ -51,7 +51,7 @@ $(FLAGS): FORCE
 	[ ! -e $@ ] || echo "  FLAGS   all is compiled again, these differ:" $$({ $(call in_lines,$@); $(call in_lines,$@.new); } | sort | uniq -u); \
 	mv $@.new $@
 
-# Said once, instead of what a compiler says of each header.  libev has no file for pkg-config.
+# One message instead of a compiler's message for each header.  libev has no file for pkg-config.
 libraries:
 	@{ pkg-config --exists yaml-0.1 libmicrohttpd jansson libpcap kissfft-float hdf5 && \
 		echo '#include <ev.h>' | $(CC) $(CPPFLAGS) $(CFLAGS) -E -x c -o /dev/null - 2>/dev/null; } || \
@@ -74,7 +74,7 @@ $(OBJ)/pic/%.o: $(BUILD)/%.c $(FLAGS) | libraries
 
 -include $(shell find $(OBJ) -name '*.d' 2>/dev/null)
 
-# A program of the objects and archives that it depends on, with these libraries.
+# Links a program from the objects and archives that it depends on, with these libraries.
 define link
 	@mkdir -p $(@D)
 	@echo "  LINK    $@"
@@ -85,7 +85,7 @@ define archive
 	@$(AR) rcs $@ $^
 endef
 
-# Files that are embedded as text; written when they change.  $(call embed,header,array,files): struct {name, text}.
+# Embeds files as text; writes the result only if it changes.  $(call embed,header,array,files): struct {name, text}.
 define embed
 	@mkdir -p $(@D)
 	@{ echo '#include "$(1)"'; echo 'const struct $(2) $(2)s[] = {'; \

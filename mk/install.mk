@@ -37,7 +37,7 @@ install: all man ## make install DESTDIR= prefix=/usr/local
 	install -m 644 systemd/limits.conf $(DESTDIR)$(sysconfdir)/security/limits.d/60-gpucbf.conf
 	for file in $(DOCUMENTS); do install -D -m 644 $$file $(DESTDIR)$(docdir)/$$file || exit 1; done
 
-deb: ## Debian packages of the tree as it is, in build-deb; docs/operation.md
+deb: ## Debian packages of the present tree, in build-deb; docs/operation.md
 	@scripts/setup deb
 	@scripts/deb
 

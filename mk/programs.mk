@@ -1,12 +1,12 @@
-# Daemons and tools, and their manual pages.  A folder's files are one library; main.c makes the program.
+# Daemons and tools, and their manual pages.  A folder's files form one library; main.c makes the program.
 PROGRAMS := fgpu xbgpu dsim fsim visrec beamrec
-# Programs without a configuration file of their own.
+# Programs without a configuration file.
 COMMANDS := cbf-doctor
 
-# NO_VERBS is built in place of VERBS_SOURCES where ibverbs is not installed; it refuses `transport: ibverbs`.
+# If ibverbs is not installed, NO_VERBS is built in place of VERBS_SOURCES; it refuses `transport: ibverbs`.
 VERBS_SOURCES := common/net/verbs.c common/recv/source_verbs.c common/recv/source_verbs_open.c common/send/sink_verbs.c
 NO_VERBS      := common/recv/source_verbs_none.c common/send/sink_verbs_none.c
-# The cuda device is a shared object; the part of it that knows files, NVRTC and Vulkan is tested without a GPU.
+# The cuda device is a shared object.  Its part for files, NVRTC and Vulkan is tested without a GPU.
 IMAGES   := $(addprefix common/device/cuda/,image.c cache.c nvrtc.c library.c vulkan.c)
 
 sources  = $(filter-out %/main.c,$(wildcard $(addsuffix /*.c,$(1))))
@@ -32,7 +32,7 @@ $(BUILD)/clock-state: $(call objects,tools/clock_state.c)
 $(addprefix $(BUILD)/,$(PROGRAMS) $(COMMANDS) clock-state): $(ARCHIVES)
 	$(call link,$(HDF5_LIBS))
 
-# Their loops cost a sixth more with checks in them; what comes in was checked before.
+# Checks would make their loops a sixth slower.  Their input has already been checked.
 $(OBJ)/kernels/%.o: EXTRA_CFLAGS = -U_FORTIFY_SOURCE -fno-stack-protector
 $(OBJ)/tools/visrec/%.o $(OBJ)/tests/fuzz/fuzz_visrec.o: EXTRA_CFLAGS = $(HDF5_CFLAGS)
 $(OBJ)/common/device/plugin.o: EXTRA_CFLAGS = -DCBF_LIBDIR='"$(prefix)/lib/cbf"'
@@ -45,7 +45,7 @@ $(BUILD)/common/device/texts.c: FORCE
 $(BUILD)/common/http/page.c: FORCE
 	$(call embed,common/http/page.h,page_text,$(wildcard common/http/page/*))
 
-# The build id is written to a file that changes only when it does, so that --version is true after every build.
+# The build id's file changes only when the build id does.  So --version is true after every build.
 BUILD_ID ?= $(shell git describe --always --dirty 2>/dev/null || echo release)
 BUILD_ID := $(BUILD_ID)
 $(BUILD)/build-id: FORCE
@@ -55,10 +55,11 @@ VERSION_OBJECTS := $(OBJ)/common/base/version.o $(OBJ)/pic/common/base/version.o
 $(VERSION_OBJECTS): $(BUILD)/build-id
 $(VERSION_OBJECTS): EXTRA_CFLAGS += -DCBF_BUILD_ID='"$(BUILD_ID)"'
 
-# The manual pages, from the programs, docs/man and docs/reference; those of programs without a configuration lie beside them.
+# The manual pages, from the programs, docs/man and docs/reference.  Pages of programs without a configuration lie beside
+# the programs.
 TABLE_PAGES := $(foreach p,$(PROGRAMS),$(BUILD)/man/man1/$(p).1 $(BUILD)/man/man5/$(p).yaml.5)
 MAN_PAGES   := $(TABLE_PAGES) $(addprefix $(BUILD)/man/man1/,$(notdir $(wildcard tools/*/*.1)))
-# They name documents where these are installed.
+# The pages name documents by their installed paths.
 $(TABLE_PAGES): scripts/manpages.py $(addprefix $(BUILD)/,$(PROGRAMS)) $(wildcard docs/man/* docs/reference/*.txt)
 	@mkdir -p $(@D)
 	@$< $(BUILD) $(@F) > $@ || { rm -f $@; false; }

@@ -1,6 +1,6 @@
 # Tests.  A unit test is one Check suite for a file of the same folder: tests/unit/FOLDER/check_*.c.
 UNIT_SOURCES := $(sort $(wildcard $(addsuffix check_*.c,tests/unit/*/ tests/unit/*/*/ tests/unit/*/*/*/)))
-# Programs that need a part that is not built are left out.
+# Tests of parts that are not built are left out.
 UNIT_SOURCES := $(filter-out $(if $(VERBS),,%/check_fake_verbs.c %/check_sink_verbs.c %/check_source_verbs.c),$(UNIT_SOURCES))
 UNIT_TESTS   := $(patsubst %.c,$(BUILD)/tests/%,$(notdir $(UNIT_SOURCES)))
 EMULATOR     := tests/fakes/emulator/device_emulated.c tests/fakes/emulator/kernel_cache.c
@@ -10,7 +10,7 @@ $(foreach t,$(UNIT_SOURCES),$(eval $(BUILD)/tests/$(basename $(notdir $(t))): $(
 $(UNIT_TESTS): $(call objects,tests/unit/test_main.c $(EMULATOR) tests/fakes/direct_guard/direct_guard.c) $(ARCHIVES)
 	$(call link,$(HDF5_LIBS) $(CHECK_LIBS))
 
-# The cuda device on a CUDA runtime of our own that needs no GPU (tests/fakes/cuda/fake_cuda.h).
+# The cuda device on a fake CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h).
 FAKE_CUDA := $(filter-out $(addprefix common/device/cuda/,image.c cache.c nvrtc.c fft.c) common/device/texts.c,$(CUDA_SOURCES)) \
              common/device/cpu.c common/device/cpu_direct.c $(EMULATOR) $(wildcard tests/fakes/cuda/*.c)
 $(BUILD)/tests/cbf-cuda-fake.so: $(call pic_objects,$(FAKE_CUDA))
@@ -18,7 +18,7 @@ $(BUILD)/tests/cbf-cuda-fake.so: $(call pic_objects,$(FAKE_CUDA))
 	@echo "  LINK    $@"
 	$(Q)$(CC) -shared $(ALL_LDFLAGS) -o $@ $^ $(KISSFFT_LIBS) -lpthread
 
-# libibverbs and librdmacm without a network card (tests/fakes/verbs/README.md), where their headers are.
+# libibverbs and librdmacm without a network card (tests/fakes/verbs/README.md), if their headers are installed.
 FAKE_VERBS_DIR := $(BUILD)/tests/fake_verbs
 FAKE_VERBS     := $(if $(VERBS),$(addprefix $(FAKE_VERBS_DIR)/,libibverbs.so.1 librdmacm.so.1))
 FAKE_RDMACM    := tests/fakes/verbs/fake_rdmacm.c
@@ -52,8 +52,8 @@ $(FAKE_CLOCK): tests/fakes/clock/fake_clock.c
 	$(fake)
 FAKES := $(if $(CUDA),$(BUILD)/tests/cbf-cuda-fake.so) $(FAKE_VERBS) $(FAKE_VULKAN) $(DIRECT_GUARD) $(FAKE_CLOCK)
 
-# The emulated CUDA kernels that the unit tests ask for, compiled before these run (tests/fakes/emulator/kernel_cache.h).  Many of
-# their sizes follow from the seed.
+# The emulated CUDA kernels that the unit tests ask for, compiled before the tests (tests/fakes/emulator/kernel_cache.h).
+# Many of the kernels' sizes follow from the seed.
 ifeq ($(TEST_SEED),)
 TEST_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
@@ -71,7 +71,8 @@ $(KERNEL_STAMPS): build-emulated/%-$(KERNEL_VARIANT): | $(BUILD)/tests/%
 unit-programs: $(UNIT_TESTS) $(FAKES)
 unit-tests: unit-programs $(KERNEL_STAMPS)
 
-# The command of a newcomer.  Set-up comes first and in a make of its own, because the rules above ask pkg-config.
+# A newcomer's first command.  Set-up comes first, and the build runs in a separate make, because the rules above ask
+# pkg-config.
 check:
 	@scripts/setup check
 	@scripts/check-layers
@@ -98,7 +99,8 @@ check-all:
 	@scripts/setup ci
 	@scripts/check-variants
 
-# Packet readers, fed with anything (libFuzzer, so clang): its own build, with a target for each tests/fuzz/fuzz_*.c.
+# Readers of packets and files, fed with any bytes.  libFuzzer needs clang and a separate build, with a target for each
+# tests/fuzz/fuzz_*.c.
 FUZZ_SECONDS ?= 600
 FUZZ_TARGETS := $(patsubst tests/fuzz/%.c,%,$(filter-out %/fuzz_log.c,$(wildcard tests/fuzz/fuzz_*.c)))
 FUZZ_MAKE     = $(SUBMAKE) CC=clang SANITIZE=fuzzer-no-link,address,undefined BUILD=build-fuzz fuzz-targets
@@ -117,7 +119,7 @@ check-fuzz:
 	+@$(FUZZ_MAKE)
 	@scripts/run-fuzz corpus $(addprefix build-fuzz/fuzz/,$(FUZZ_TARGETS))
 
-# Every kernel for every kind of GPU, as far as the CUDA toolkit can tell without one.
+# Compiles every kernel for every kind of GPU.  The CUDA toolkit can do this without a GPU.
 $(BUILD)/tests/compile_kernels: $(OBJ)/tests/gpu/compile_kernels.o $(ARCHIVES)
 	$(call link)
 
@@ -146,11 +148,11 @@ qualify-gnss: ## satellites of simulated skies against their model, and by gnss-
 check-systemd: ## installs the packages in a container with a real systemd, and runs them (5 minutes)
 	@scripts/check-systemd
 
-# Where there is no GPU, this says so.
+# Without a GPU this target prints a message.
 check-gpu: ## unit and engine tests on an NVIDIA GPU, and compute-sanitizer; docs/gpu-tests.md
 	@scripts/gpu check
 
-gpu-pack: ## packs what check-gpu needs into .gpu/pack.tar.gz, for a machine with a GPU and none of our libraries
+gpu-pack: ## packs the files of check-gpu into .gpu/pack.tar.gz, for a machine with a GPU and none of our libraries
 	@scripts/setup check
 	@scripts/gpu pack
 

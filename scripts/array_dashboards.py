@@ -1,6 +1,6 @@
 """Grafana dashboards of an array, as JSON to import: an overview, its F-engines, its X-engines.
 
-A dashboard is a list of panels; a panel is what it shows, in rows of a grid that is filled from left to right.
+A dashboard is a list of panels.  The panels fill the rows of a grid from left to right.
 """
 import json
 import re
@@ -20,9 +20,9 @@ class Panel:
     unit: str
     description: str
     queries: dict  # legend, or column of a table -> PromQL; SEL: the labels that the dashboard's variables choose
-    steps: tuple = ()  # (from this value on, colour); the first one's value is that of everything below
+    steps: tuple = ()  # (from this value on, colour); the first colour is also the colour of all lower values
     states: dict = field(default_factory=dict)  # value -> (text, colour)
-    columns: dict = field(default_factory=dict)  # of a table: column -> (unit, steps, states), else the panel's
+    columns: dict = field(default_factory=dict)  # in a table: column -> (unit, steps, states); other columns have the panel's
 
 
 # ---- Limits and states, each once ------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def place(panels):
 
 
 def options(panel):
-    """What Grafana wants to know of a kind of panel."""
+    """Grafana's options for a kind of panel."""
     legend = {"displayMode": "list", "placement": "bottom", "showLegend": True}
     return {
         "stat": {"colorMode": "background" if panel.steps != FLOW else "value", "graphMode": "area",

@@ -1,24 +1,24 @@
-"""What Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
+"""Files that Ansible needs to install a plan on its hosts: an inventory, and the kernel's settings."""
 import json
 
 from array_engines import MARKER
 from array_plan import parse_feed
 
-# At least what systemd/sysctl.conf has.
+# Not less than the values of systemd/sysctl.conf.
 LEAST = {"rmem_max": 1 << 30, "wmem_max": 1 << 28, "memberships": 4096}
 
 
 def memberships(engine):
-    """Groups that a socket of an engine joins at most."""
+    """The largest number of groups that a socket of an engine joins."""
     if engine.kind == "xbgpu":
         return 1
     inputs = [sum(len(parse_feed(text)) for value in antenna[pol] for text in value.split(","))
               for _, antenna in engine.antennas for pol in ("pol0", "pol1")]
-    return sum(inputs)  # one receive thread may have them all
+    return sum(inputs)  # one receive thread may join all groups
 
 
 def sysctl(plan):
-    """The same for all hosts: what the engine that needs most asks for."""
+    """The same settings for all hosts: those that the most demanding engine needs."""
     array = plan.array
     largest = {key: max(LEAST[key], *(array[engine.kind][section]["buffer"] for engine in plan.engines))
                for key, section in (("rmem_max", "recv"), ("wmem_max", "send"))}
@@ -36,7 +36,7 @@ def sysctl(plan):
 
 
 def inventory(plan, source):
-    """'source': the directory of the programs' sources, for those who install no packages."""
+    """'source': the directory of the programs' sources, for hosts that install no packages."""
     lines = [f"{MARKER}: the hosts of {plan.array['name']}, and what runs on each.",
              "all:",
              "  vars:",

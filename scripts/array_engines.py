@@ -1,6 +1,6 @@
-"""The YAML of every engine of a plan, and the engines' own opinion of it.
+"""Writes the YAML of every engine of a plan, and lets the engines check it.
 
-Each line remembers where in array.yaml it comes from, so that what an engine finds is told with that place.
+Each line keeps its place in array.yaml.  So a fault that an engine finds is reported at that place.
 """
 import json
 import re
@@ -11,7 +11,7 @@ import array_file
 import array_plan
 
 DETECTED_SHAPE = ("beams", "products", "spectra", "channels", "windows", "format")  # keys of X-engines and recorders
-MARKER = "# Made by scripts/array"  # how files begin that may be written over, and removed
+MARKER = "# Made by scripts/array"  # first line of files that may be overwritten or removed
 
 
 class Lines:
@@ -24,7 +24,7 @@ class Lines:
         self.lines.append((text, mark))
 
     def section(self, name, keys, mark=None):
-        """'keys': [(name, text, mark)]; nothing where there are none."""
+        """'keys': [(name, text, mark)].  Writes nothing if there are none."""
         if not keys:
             return
         self.add("")
@@ -33,7 +33,7 @@ class Lines:
             self.add(f"  {key}: {text}", at)
 
     def items(self, name, items, mark=None):
-        """'items': lists of keys; nothing where there are none."""
+        """'items': lists of keys.  Writes nothing if there are none."""
         if not items:
             return
         self.add("")
@@ -47,7 +47,8 @@ class Lines:
         return "".join(text + "\n" for text, _ in self.lines)
 
     def mark(self, line):
-        """The place in array.yaml of a line that counts from 1, or of what is next before it."""
+        """The place in array.yaml of a line, counted from 1; or the place of the nearest line before it that has
+        one."""
         for _, mark in reversed(self.lines[:line]):
             if mark is not None:
                 return mark
@@ -59,7 +60,7 @@ def http_address(array, engine):
 
 
 def katcp_keys(array, engine):
-    """From other hosts only if it is said from which."""
+    """Other hosts may connect only if the file names them."""
     who, networks = array["control"], array["control"]["allow"]
     address = engine.host["address"] if networks else "127.0.0.1"
     return [("listen", f"{address}:{array['ports']['katcp'] + engine.index}", array["ports"].mark)] \
@@ -81,7 +82,7 @@ def device_keys(array, engine):
 
 
 def flow_keys(array, engine, name, more):
-    """Of recv or send: the interface, what the engine has of its own, and what all engines of this kind have."""
+    """Keys of recv or send: the interface, the engine's own keys, and the keys of all engines of this kind."""
     keys = [("interface", json.dumps(engine.interface["name"]), engine.given.mark_at("interface"))]
     affinity = [(text, mark) for _, text, mark in engine.given.texts(f"{name}_affinity")]
     if name in engine.cpus:
@@ -127,14 +128,14 @@ def fgpu_lines(plan, engine, schema):
 
 
 def antenna_names(array):
-    """Names that sensors may have; where an antenna has another one, X-engines number all of them."""
+    """Names that sensors may have.  If one antenna has another name, X-engines number all antennas."""
     names = [antenna["name"] for antenna in array["antennas"]]
     usable = all(re.fullmatch(r"[A-Za-z0-9._-]*[A-Za-z._-][A-Za-z0-9._-]*", name) for name in names)
     return [("antenna_names", ", ".join(names), array.mark_at("antennas"))] if usable else []
 
 
 def window_keys(array, stream):
-    """As long as the F-engines' output buffers, where the file does not say and the default is shorter."""
+    """A window as long as the F-engines' output buffers, if the file sets no window and the default is shorter."""
     recv, default = array["xbgpu"]["recv"], array["xbgpu"]["recv"].schema["properties"]
     keys = zip(("window", "chunks"), array_plan.x_window(array, stream))
     return [(key, n, stream.mark) for key, n in keys if key not in recv.given and n != default[key]["default"]]
@@ -183,7 +184,7 @@ def engine_lines(plan, engine, schemas):
 
 
 def check(path, engine, lines, programs, faults):
-    """Lets the engine check its file; what it finds is told at the place in array.yaml that made it so."""
+    """Lets the engine check its file.  A fault is reported at the place in array.yaml that caused it."""
     done = subprocess.run([Path(programs) / engine.kind, "--check-config", path], capture_output=True, text=True,
                           check=False)
     for text in done.stderr.splitlines():
@@ -198,7 +199,7 @@ def check(path, engine, lines, programs, faults):
 
 
 def streams_yaml(plan):
-    """Who sends what where: for recorders, and for people."""
+    """Sources and destinations of all streams, for recorders and for people."""
     array, port = plan.array, plan.array["multicast"]["port"]
     lines = Lines()
     lines.add(f"{MARKER}: the streams of {array['name']}, an address for each substream.")

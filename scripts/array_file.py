@@ -1,7 +1,7 @@
-"""What array.yaml may say, and reading it: values with their places, and everything that is wrong with it.
+"""The keys of array.yaml, and reading it: values with their places, and all faults.
 
-The keys are described by a JSON Schema.  What goes into the engines' files unchanged (sizes of outputs, buffers, ...)
-is described by the engines' own schemas (fgpu --print-schema), so keys, ranges and defaults are theirs.
+A JSON Schema describes the keys.  Keys that go into the engines' files unchanged (sizes of outputs, buffers, ...) come
+from the engines' own schemas (fgpu --print-schema).  So keys, ranges and defaults equal the engines'.
 """
 import json
 import re
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-# Of the engines' sections, what array.yaml decides by itself, or what one file for all engines cannot say.
+# Keys of the engines' sections that array.yaml sets itself, or that one file for all engines cannot set.
 DEALT = {
     "device": ("kind", "gpu"),
     "http": ("listen",),
@@ -46,7 +46,7 @@ def mark_of(node):
 
 
 class Faults:
-    """What is wrong, told in the order of the file."""
+    """Faults, printed in the order of the file."""
 
     def __init__(self, path):
         self.path = path
@@ -70,7 +70,7 @@ class Faults:
 
 @dataclass
 class Value:
-    """A scalar, or a list of scalars: what it is, how it is written in YAML, and where it stands."""
+    """A scalar, or a list of scalars: the value, its text in YAML, and its place."""
 
     value: object
     text: str
@@ -79,7 +79,7 @@ class Value:
 
 @dataclass
 class Section:
-    """A mapping: what is given, and defaults where nothing is."""
+    """A mapping: the given values, and defaults for all others."""
 
     mark: Mark
     schema: dict
@@ -101,7 +101,7 @@ class Section:
         return item.mark if isinstance(item, (Value, Section)) else item[0].mark if item else self.mark
 
     def texts(self, *names):
-        """[(name, text, mark)] of the scalars that are given, of these names or all."""
+        """[(name, text, mark)] of the given scalars, of these names or all."""
         return [(name, item.text, item.mark) for name, item in self.given.items()
                 if isinstance(item, Value) and (not names or name in names)]
 
@@ -119,7 +119,7 @@ def engine_schemas(programs):
 
 
 def without(rule, names, **more):
-    """An object's rule without some of its keys, and with others."""
+    """An object's rule without some of its keys, and with additional ones."""
     properties = {name: key for name, key in rule["properties"].items() if name not in names}
     required = [name for name in rule["required"] if name not in names]
     return {**rule, "properties": {**more, **properties}, "required": required}
@@ -225,7 +225,7 @@ def _beam_recorder(beamrec):
 
 
 def make_schema(engines):
-    """The schema of array.yaml, made with those of the engines."""
+    """The schema of array.yaml, made from the engines' schemas."""
     fgpu, xbgpu, visrec, beamrec = (engines[program]["properties"] for program in PROGRAMS)
     f_output, x_output, beam, detected = _outputs(fgpu, xbgpu)
     gnss = without(fgpu["gnss"]["items"], DEALT["gnss"])
@@ -293,7 +293,7 @@ def distance(a, b):
 
 
 def nearest(name, names):
-    """The one that was probably meant: one slip in every three characters is forgiven."""
+    """The name that was probably meant.  One slip in every three characters is forgiven."""
     limit = 2 if len(name) < 3 else len(name) // 3 + 1
     best = min(names, key=lambda other: distance(name, other), default=None)
     return best if best is not None and distance(name, best) < limit else None
@@ -305,7 +305,7 @@ def unit_of(rule):
 
 
 def expected(rule):
-    """What a value must be, in words."""
+    """A description of the values that are allowed."""
     if "enum" in rule:
         return "one of " + ", ".join(map(str, rule["enum"])) + unit_of(rule)
     if "anyOf" in rule:
@@ -326,7 +326,7 @@ def expected(rule):
 
 
 class Wrong(Exception):
-    """A value is not what it must be."""
+    """A value breaks its rule."""
 
 
 def parse(rule, text):
@@ -364,12 +364,12 @@ def described(node):
 
 
 def written(node):
-    """A scalar as YAML: as it stands, or in quotes where it stood in quotes or in several lines."""
+    """A scalar as YAML: as in the file.  A scalar that had quotes or several lines gets quotes."""
     return node.value if node.style is None else json.dumps(node.value)
 
 
 def hint(rule, text):
-    """What people write in place of a number, and what to write instead; as hint_of() of common/config/values.c."""
+    """Common mistakes in place of a number, and the right form; as hint_of() of common/config/values.c."""
     if rule.get("type") not in ("integer", "number"):
         return ""
     if unit_of(rule) == " s" and re.match(r"\d{4}-", text):
@@ -382,13 +382,13 @@ def hint(rule, text):
     return "; write the number without a unit, as 1e6" if re.match(r"(?![eExX])[A-Za-z]", rest[1]) else ""
 
 
-# Names of sections by which a file is one of a program's; an array's file has hosts and multicast.
+# Sections that identify a file as a program's.  An array's file has hosts and multicast.
 SIGNS = {"visrec": {"telescope", "stream"}, "beamrec": {"beams", "stream"}, "fgpu": {"outputs", "antennas"},
          "xbgpu": {"outputs", "recv"}, "dsim": {"digitiser", "antennas"}, "fsim": {"signal", "stream"}}
 
 
 def owner(node):
-    """The program whose file this is instead of array.yaml, or None."""
+    """The program that this file belongs to instead of array.yaml, or None."""
     if not isinstance(node, yaml.MappingNode):
         return None
     names = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
@@ -402,7 +402,7 @@ class Reader:
         self.faults = faults
 
     def load(self, rule, node, where=""):
-        """The Section, [Section] or Value of a node, or None after a fault was told."""
+        """The Section, [Section] or Value of a node, or None after a fault was reported."""
         if "properties" in rule:
             return self.load_section(rule, node, where)
         if rule.get("type") == "array":
@@ -476,7 +476,7 @@ class Reader:
 
 
 def load(path, schema, faults):
-    """Reads array.yaml into a Section; returns None where it cannot be used at all."""
+    """Reads array.yaml into a Section.  Returns None if the file cannot be used at all."""
     try:
         node = yaml.compose(Path(path).read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:

@@ -1,10 +1,10 @@
-"""What Prometheus needs to watch an array, and to say where data are lost: targets, and alert rules.
+"""Files that Prometheus needs to watch an array and to say where data are lost: targets, and alert rules.
 
-Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  Recorders
-are no part of the array's file: whoever runs one lists it in recorders.yaml (docs/array.md).
+Every series has the labels of its target: array, host, engine (f0, x0, ...: the name of its YAML) and program.  The
+array's file has no recorders.  If you run one, list it in recorders.yaml (docs/array.md).
 
-A lost heap is told within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape and an
-evaluation may each be 1 s late.
+A lost heap is reported within 5 s: the alert fires at most 3 s after the first scrape that shows the loss, and a scrape
+and an evaluation may each be 1 s late.
 """
 import math
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from array_engines import MARKER, antenna_names, http_address
 
 SCRAPE_S = 1
 BY = "array, host, engine, program"
-ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a series of its own
+ENGINE_OF = "cbf_antenna_engine"  # the F-engine of each antenna, as a separate series
 
 
 # ---- Parts of expressions --------------------------------------------------------------------------------------------
 
 
 def rate(metric, labels="", by="", over="1m"):
-    """Per second, over the last minute, of each engine; 'by': labels that are kept beside."""
+    """Rate per second of each engine over the last minute.  'by': labels that are kept as well."""
     return f"sum by ({BY}{by}) (rate({metric}{{ARRAY{labels}}}[{over}]))"
 
 
@@ -36,7 +36,7 @@ def refused(program, reasons):
 
 
 def unless_here(expression, program):
-    """Where this host's sockets and this engine have dropped nothing that explains it."""
+    """The expression, unless this host's sockets or this engine have dropped data, which would explain it."""
     here = f"{rate(program + '_input_kernel_drops')} > 0 or {refused(program, 'no_chunk|too_old|jump')} > 0 or " \
            f"{rate(program + '_input_contested_heaps_total')} > 0"
     if program == "fgpu":
@@ -50,12 +50,12 @@ def share(missing, received):
 
 
 def beam_share(part, whole):
-    """Part of a beam's samples, of the last seconds."""
+    """A fraction of a beam's samples over the last seconds."""
     return " / ".join(rate(f"xbgpu_output_b_{kind}samples_total", by=", stream", over="10s") for kind in (part, whole))
 
 
 def of_powers(metric, above):
-    """A figure of a detected beam that is above a limit while voltages come."""
+    """A figure of a detected beam that is above a limit while voltages arrive."""
     return f"({gauge(metric, ', stream')} {above} and on ({BY}) {rate('xbgpu_feng_heaps_total', over='10s')} > 0)"
 
 
@@ -74,12 +74,12 @@ def by_antenna(metric):
 @dataclass
 class Rule:
     name: str
-    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: how long a silence is none of the data's own
+    fires: str  # PromQL; ARRAY: the label of this array; INPUT_S, OUTPUT_S: longest silence of normal data
     after: str
     severity: str
     summary: str
-    where: str  # it probably is
-    command: str = "cbf-doctor loss"  # that looks closer, on the host; a doctor's takes the engine's file
+    where: str  # probable place of the fault
+    command: str = "cbf-doctor loss"  # for a closer look on the host; cbf-doctor takes the engine's file
 
 
 DOCTOR_HOST, DOCTOR_STREAMS = "cbf-doctor host", "cbf-doctor streams"
@@ -148,7 +148,7 @@ RULES = {
         Rule("EngineDown", "max by (array, host, engine, program, carries) (up{ARRAY}) == 0", "3s", "critical",
              f"{WHO}{{{{ with $labels.carries }}}} ({{{{ . }}}}){{{{ end }}}} does not answer", "the process or its host",
              f"systemctl status {UNIT}"),
-        # Only what the kernel says: the clock may be right all the same.
+        # This is only the kernel's state: the clock may still be right.
         Rule("ClockUnsynchronised", f"{gauge('fgpu_clock_synchronised')} == 0 or {gauge('xbgpu_clock_synchronised')} == 0",
              "30s", "warning", f"the clock of {{{{ $labels.host }}}} is not synchronised, and {WHO} places timestamps by it",
              CLOCK, CLOCK_COMMAND),
@@ -226,7 +226,7 @@ RULES = {
              rate("fgpu_gnss_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # One satellite that is not seen is below the horizon; of a whole constellation some are above it.
+        # A single invisible satellite is below the horizon.  Some satellites of a constellation are always above it.
         Rule("NoSatelliteTracked", f"{gauge('fgpu_gnss_stage', OUTPUT)} < 3 and on ({BY}{OUTPUT}) "
              f"{rate('fgpu_gnss_samples_total', by=OUTPUT)} > 0", "5m", "warning",
              f"{STREAM}: {WHO} has tracked no satellite for 5 minutes, and its input flows",
@@ -279,7 +279,7 @@ RULES = {
         Rule("XEngineSendFails", rate("xbgpu_output_x_failed_packets_total") + " > 0", "0s", "warning",
              f"{WHO}: the kernel refuses to send its packets",
              "this host: interface down, no route to the group, or send.packet_payload above the MTU", DOCTOR_HOST),
-        # The first dump after a start is one that began before it, nearly always.
+        # The first dump after a start nearly always began before the start.
         Rule("DumpsIncomplete", "60 * " + rate("xbgpu_output_x_incomplete_accs_total", by=", stream") + " > 1.5", "2s",
              "warning", f"{WHO}: dumps of {{{{ $labels.stream }}}} miss baselines",
              "see the other alerts: this is what they cost"),
@@ -306,7 +306,7 @@ RULES = {
     ],
 }
 
-# The time at which Prometheus first saw the trouble: the value of its own series for an alert with these labels.
+# The time at which Prometheus first saw the fault: the value of Prometheus' series for an alert with these labels.
 SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "__name__" }}' \
         '{{ $these = printf "%s,%s=%q" $these $name $value }}{{ end }}{{ end }}' \
         '{{ range printf "ALERTS_FOR_STATE{alertname=\\"THIS_ALERT\\"%s}" $these | query }}{{ .Value | humanizeTimestamp }}' \
@@ -314,7 +314,8 @@ SINCE = '{{ $these := "" }}{{ range $name, $value := $labels }}{{ if ne $name "_
 
 
 def quiet_s(plan):
-    """Seconds without a heap after which an input, and an output, of an fgpu is silent: they count in chunks and buffers."""
+    """Seconds without a heap after which an input, and an output, of an fgpu counts as silent.  They count in chunks
+    and buffers."""
     array = plan.array
     chunk = array["fgpu"]["recv"]["chunk_samples"]
     buffer = max(stream["batches_per_buffer"] * array_plan.batch_samples(stream) for stream in array["f_outputs"])
@@ -336,7 +337,7 @@ def targets(plan):
 
 def antenna_engines(plan):
     """Rules that record which F-engine an antenna has."""
-    named = antenna_names(plan.array)  # else xbgpu/labels.c names them
+    named = antenna_names(plan.array)  # otherwise xbgpu/labels.c names them
     return [{"record": ENGINE_OF, "expr": "vector(1)",
              "labels": {"array": plan.array["name"], "antenna": antenna["name"] if named else f"a{feng_id}",
                         "host": engine.host["name"], "engine": engine.name}}
@@ -363,7 +364,7 @@ def rules(plan):
 
 
 def prometheus(plan):
-    """A server that watches this array alone; of one that is there already, take the parts."""
+    """A server that watches this array alone.  For an existing server, copy the parts."""
     return dump({
         "global": {"evaluation_interval": f"{SCRAPE_S}s"},
         "rule_files": ["rules.yaml"],

@@ -1,6 +1,6 @@
-"""Deals antennas, substreams and addresses to the engines of an array, and says what that costs each host.
+"""Assigns antennas, substreams and addresses to the engines of an array, and computes the load on each host.
 
-Everything follows from the order of the file, so the same file always gives the same plan (docs/array.md).
+The order of the file determines everything.  So the same file always gives the same plan (docs/array.md).
 """
 import ipaddress
 import math
@@ -14,17 +14,17 @@ SPEAD_BYTES = 8 * 5  # SPEAD header and the items that every packet has; 8 for e
 DIGITISER_ITEMS, F_ITEMS, X_ITEMS, BEAM_ITEMS, GNSS_ITEMS = 4, 4, 3, 4, 3
 POWER_ITEMS = {"float32": 5, "uint8": 7}  # of detected beams, by format
 GIB = 1 << 30
-PROCESS_BYTES = 64 << 20  # code, stacks, sockets: what no key decides
+PROCESS_BYTES = 64 << 20  # code, stacks, sockets: no key sets their size
 HUGE_PAGE_BYTES = 2 << 20
-BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of as many as hold...
-BEAM_BUFFERS_S = 0.05  # ...so much
+BEAM_BUFFERS = 8, 64  # output buffers of an xbgpu for its beams: bounds of the number that holds...
+BEAM_BUFFERS_S = 0.05  # ...this time
 BEAM_MODELS, STEERING_BYTES = 8, 40  # XBGPU_BEAM_MODELS; struct beam_steering of an antenna
 GNSS_CARRIERS_HZ = {"L1CA": 1575.42e6, "E1B": 1575.42e6, "E1C": 1575.42e6, "L5I": 1176.45e6, "L5Q": 1176.45e6}
 GNSS_PERIODS_S = {"L1CA": 0.001, "E1B": 0.004, "E1C": 0.004, "L5I": 0.001, "L5Q": 0.001}  # of the codes
 GNSS_TABLE_BYTES = {"L1CA": 1023, "E1B": 12 * 4092, "E1C": 12 * 4092, "L5I": 10230, "L5Q": 10230}
-GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece: with its sums; of each satellite
+GNSS_RECORD_BYTES, GNSS_PIECE_BYTES, GNSS_FOLLOWED_BYTES = 184, 152, 26 << 10  # a piece with its sums; bytes of each satellite
 GNSS_BUFFERS = 4
-RECEIVER_BYTES = 64 * 3 * 65536  # of each receive thread: room for a batch of packets
+RECEIVER_BYTES = 64 * 3 * 65536  # for each receive thread: room for a batch of packets
 FLOWS = ("recv", "send")
 N_CPUS = 4096
 MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
@@ -32,7 +32,7 @@ MAC_BITS = 0x7FFFFF  # of an IPv4 multicast address are in the Ethernet address
 
 @dataclass
 class Engine:
-    """One process: what it is given, and what it costs."""
+    """One process: its assignment and its load."""
 
     name: str
     kind: str
@@ -104,7 +104,7 @@ def parse_feed(text):
 
 
 def multicast_range(array, faults):
-    """The range that addresses are dealt from, or None."""
+    """The range from which addresses are assigned, or None."""
     section = array["multicast"]
     mark, text = section.mark_at("range"), section["range"]
     try:
@@ -129,7 +129,7 @@ def span(addresses):
 
 
 def check_feeds(array, network, faults):
-    """Each address is one input's, and none is in the range that streams are dealt from."""
+    """Each address belongs to one input.  No address lies in the range from which streams are assigned."""
     owners, twice, inside = {}, {}, []
     dealt = range(int(network[0]) & MAC_BITS, (int(network[-1]) & MAC_BITS) + 1) if network else ()
     for antenna in array["antennas"]:
@@ -161,9 +161,9 @@ def check_feeds(array, network, faults):
 
 
 def deal_block(network, at, end, n):
-    """'n' consecutive addresses in [at, end), in a block whose size is a power of two, at a multiple of that.
+    """'n' consecutive addresses in [at, end), in a block whose size is a power of two, at a multiple of that size.
 
-    Returns them and where the next block may begin; None where there is no room.
+    Returns the addresses and the place where the next block may begin; None if there is no room.
     """
     size = 1 << (n - 1).bit_length()
     at = (at + size - 1) // size * size
@@ -173,9 +173,9 @@ def deal_block(network, at, end, n):
 
 
 def deal_addresses(plan, network, faults):
-    """F-engines' streams from the first half of the range, detected beams down from its end; visibilities from the second
-    half, voltage beams down from its end, sums of satellites from its middle: what is added at the end of a list moves no
-    other."""
+    """F-engines' streams come from the first half of the range, detected beams down from its end.  Visibilities come
+    from the second half, voltage beams down from its end, sums of satellites from its middle.  So an item added at the
+    end of a list moves no other address."""
     first, middle, end = int(network[0]), int(network[0]) + network.num_addresses // 2, int(network[-1]) + 1
     gnss, n_gnss = end - network.num_addresses // 4, len(plan.array["gnss"])
     blocks = [(plan.f_groups, output, output["substreams"], 0) for output in plan.array["f_outputs"]]
@@ -205,7 +205,7 @@ def deal_addresses(plan, network, faults):
         plan.beam_groups[beam["name"]] = [str(ipaddress.IPv4Address(ends[half] + i)) for i in range(n)]
 
 
-# ---- Who does what ---------------------------------------------------------------------------------------------------
+# ---- Engines and their work ------------------------------------------------------------------------------------------
 
 
 def check_unique(items, what, faults, key="name"):
@@ -258,7 +258,7 @@ def check_hosts(array, faults):
 
 
 def check_ports(array, host, faults, n=None):
-    """'n': the host's programs that have ports; None: its engines."""
+    """'n': the number of the host's programs that have ports; None: its engines."""
     ports, n = array["ports"], len(host["engines"]) if n is None else n
     taken = [range(ports[key], ports[key] + n) for key in ("http", "katcp")]
     if taken[0].start < taken[1].stop and taken[1].start < taken[0].stop or max(t.stop for t in taken) > 65536:
@@ -267,7 +267,7 @@ def check_ports(array, host, faults, n=None):
 
 
 def make_engines(plan):
-    """Names them f0, f1, ... and x0, x1, ... in the order of the file."""
+    """Names the engines f0, f1, ... and x0, x1, ... in the order of the file."""
     counts = {"fgpu": 0, "xbgpu": 0}
     for host in plan.array["hosts"]:
         for index, given in enumerate(host["engines"]):
@@ -279,7 +279,7 @@ def make_engines(plan):
 
 
 def deal(plan, faults):
-    """Antennas to F-engines, as evenly as may be; substreams to X-engines."""
+    """Assigns antennas to F-engines, as evenly as possible, and substreams to X-engines."""
     antennas, streams = plan.array["antennas"], plan.array["f_outputs"]
     f_engines = [engine for engine in plan.engines if engine.kind == "fgpu"]
     x_engines = [engine for engine in plan.engines if engine.kind == "xbgpu"]
@@ -304,7 +304,7 @@ def deal(plan, faults):
         engine.stream, engine.substream = stream, substream
 
 
-# ---- What it costs ---------------------------------------------------------------------------------------------------
+# ---- Load on the hosts -----------------------------------------------------------------------------------------------
 
 
 def decimation(stream):
@@ -320,24 +320,24 @@ def batch_samples(stream):
 
 
 def batch_bytes(stream):
-    """Of one antenna, all substreams."""
+    """Bytes of a batch of one antenna, all substreams."""
     return stream["channels"] * stream["spectra_per_heap"] * N_POLS * 2 * stream["sample_bits"] // 8
 
 
 def wire_bytes(heap_bytes, payload, n_items):
-    """Of a heap in packets, on the cable."""
+    """Bytes of a heap on the cable, in packets."""
     return heap_bytes + math.ceil(heap_bytes / payload) * (FRAME_BYTES + SPEAD_BYTES + 8 * n_items)
 
 
 def f_substream_gbps(array, stream):
-    """One antenna's voltages, one substream, without what pacing may add for a moment."""
+    """Rate of one antenna's voltages, one substream.  Short-term additions by pacing do not count."""
     payload = array["fgpu"]["send"]["packet_payload"]
     heap = wire_bytes(batch_bytes(stream) // stream["substreams"], payload, F_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
 
 
 def digitiser_gbps(array):
-    """One polarisation."""
+    """Rate of one polarisation."""
     digitiser = array["digitiser"]
     packet = digitiser["packet_samples"] * digitiser["sample_bits"] // 8
     return 8e-9 * wire_bytes(packet, packet, DIGITISER_ITEMS) * array["time"]["adc_sample_rate"] \
@@ -351,7 +351,7 @@ def integration_batches(array, output, stream):
 
 
 def vis_bytes(array, stream):
-    """Of one dump of one substream."""
+    """Bytes of one dump of one substream."""
     n = len(array["antennas"])
     return stream["channels"] // stream["substreams"] * (n * (n + 1) // 2) * N_POLS**2 * 2 * 4
 
@@ -365,18 +365,18 @@ def x_output_gbps(array, output, stream):
 
 
 def beam_bytes(stream):
-    """Of one heap of one substream."""
+    """Bytes of one heap of one substream."""
     return stream["channels"] // stream["substreams"] * stream["spectra_per_heap"] * 2
 
 
 def beam_gbps(array, stream):
-    """One beam, one substream."""
+    """Rate of one beam, one substream."""
     heap = wire_bytes(beam_bytes(stream), array["xbgpu"]["send"]["packet_payload"], BEAM_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / batch_samples(stream)
 
 
 def powers(stream, detected):
-    """Powers in a heap of one substream."""
+    """Number of powers in a heap of one substream."""
     n_products = 4 if detected["products"] == "IQUV" else 1
     n_groups = stream["channels"] // stream["substreams"] // detected["channels"]
     return detected["beams"] * detected["windows"] * n_products * n_groups
@@ -389,31 +389,31 @@ def detected_bytes(stream, detected):
 
 
 def detected_s(array, stream, detected):
-    """The length of a heap."""
+    """The length of a heap in seconds."""
     n_samples = detected["windows"] * detected["spectra"] * samples_between_spectra(stream)
     return n_samples / array["time"]["adc_sample_rate"]
 
 
 def detected_gbps(array, stream, detected):
-    """All beams of a stream of detected, one substream."""
+    """Rate of all beams of a stream of detected, one substream."""
     heap = wire_bytes(detected_bytes(stream, detected), array["xbgpu"]["send"]["packet_payload"],
                       POWER_ITEMS[detected["format"]])
     return 8e-9 * heap / detected_s(array, stream, detected)
 
 
 def beams_gbps(array, stream):
-    """All voltage beams and detected beams of a stream, one substream."""
+    """Rate of all voltage beams and detected beams of a stream, one substream."""
     return len(made_of(array, "beams", stream)) * beam_gbps(array, stream) \
         + sum(detected_gbps(array, stream, detected) for detected in made_of(array, "detected", stream))
 
 
 def pinned_bytes(n_bytes, engine):
-    """Of a buffer that a GPU copies from or to: whole huge pages, where there is one."""
+    """Bytes of a buffer that a GPU copies from or to: whole huge pages if the buffer fills one."""
     return n_bytes if engine.on_cpu or n_bytes < HUGE_PAGE_BYTES else -(-n_bytes // HUGE_PAGE_BYTES) * HUGE_PAGE_BYTES
 
 
 def chunk_pool_bytes(n_chunks, n_heaps, heap_bytes, engine):
-    """Payload, a bit for every 8 bytes, and what is noted of each heap."""
+    """Bytes of payload, of a bit for every 8 bytes, and of the record of each heap."""
     return n_chunks * (pinned_bytes(n_heaps * heap_bytes, engine) + n_heaps * (heap_bytes / 64 + 16))
 
 
@@ -425,12 +425,12 @@ def f_window_samples(stream):
 
 
 def subsampling(band):
-    """Samples of input for each of a narrow band."""
+    """Samples of input for each sample of a narrow band."""
     return band["decimation"] * (2 if band["pass_bandwidth"] > 0 else 1)
 
 
 def narrow_shape(stream):
-    """Samples of input for each that is channelised, and points of the transform."""
+    """Samples of input for each channelised sample, and points of the transform."""
     return subsampling(stream), stream["channels"] * (1 if stream["pass_bandwidth"] > 0 else 2)
 
 
@@ -458,13 +458,14 @@ def gnss_pieces(array, gnss):
 
 
 def gnss_gbps(array, gnss):
-    """One antenna."""
+    """Rate of one antenna."""
     heap = wire_bytes(gnss_pieces(array, gnss) * GNSS_RECORD_BYTES, array["fgpu"]["send"]["packet_payload"], GNSS_ITEMS)
     return 8e-9 * heap * array["time"]["adc_sample_rate"] / array["fgpu"]["recv"]["chunk_samples"]
 
 
 def gnss_memory(array, gnss, history):
-    """Host and device memory of one antenna: buffers, codes, satellites and a search; the band, as floats and 8 bits."""
+    """Host and device memory of one antenna: buffers, codes, satellites and a search; the band, as floats and 8
+    bits."""
     signals, pieces = gnss_signals(array, gnss), gnss_pieces(array, gnss)
     tables, chunk = sum(GNSS_TABLE_BYTES[signal] for signal in signals), array["fgpu"]["recv"]["chunk_samples"]
     search = max([gnss_period(array, gnss, signal) for signal in signals], default=0) * max(gnss["acquire_periods"], 4)
@@ -474,7 +475,7 @@ def gnss_memory(array, gnss, history):
 
 
 def f_buffers(array, stream):
-    """Output buffers of each antenna."""
+    """Number of output buffers of each antenna."""
     chunk_buffers = math.ceil(array["fgpu"]["recv"]["chunk_samples"] / (batch_samples(stream) * stream["batches_per_buffer"]))
     return stream["buffers"] or 2 * chunk_buffers + 2
 
@@ -514,7 +515,7 @@ def fgpu_memory(array, engine):
 
 
 def beam_buffers(buffer_s):
-    """Number of output buffers of beams, of which each holds buffer_s."""
+    """Number of output buffers of beams.  Each holds buffer_s."""
     least, most = BEAM_BUFFERS
     return min(max(math.ceil(BEAM_BUFFERS_S / buffer_s), least), most)
 
@@ -528,7 +529,8 @@ def beams_memory(array, engine):
 
 
 def detected_memory(array, engine, detected):
-    """The same of a stream of detected beams: buffers for a heap, and on the device for its sums of 64 bits."""
+    """Host and device memory for a stream of detected beams: buffers for a heap, and on the device for its sums of 64
+    bits."""
     stream, heap = engine.stream, detected_bytes(engine.stream, detected)
     chunk_spectra = array["xbgpu"]["recv"]["batches_per_chunk"] * stream["spectra_per_heap"]
     least = 2 * (chunk_spectra // (detected["windows"] * detected["spectra"]) + 1) + 1
@@ -537,12 +539,13 @@ def detected_memory(array, engine, detected):
 
 
 def steering_memory(array, stream):
-    """The same for models and coefficients: of voltage beams, and of both polarisations of each detected one."""
+    """Host and device memory for models and coefficients: of voltage beams, and of both polarisations of each detected
+    one."""
     coherent = [d for d in made_of(array, "detected", stream) if d["kind"] == "coherent"]
     n_beams = len(made_of(array, "beams", stream)) + N_POLS * sum(d["beams"] for d in coherent)
     models = n_beams * BEAM_MODELS * len(array["antennas"]) * STEERING_BYTES
     coefficients = n_beams * stream["channels"] // stream["substreams"] * (len(array["antennas"]) * 2 + 2) * 2
-    return 4 * models, models + coefficients  # three inputs in flight, and what is wanted
+    return 4 * models, models + coefficients  # three inputs in flight, and the requested models
 
 
 def xbgpu_memory(array, engine):
@@ -588,7 +591,7 @@ def cost(array, engine):
 
 
 def check_capacity(plan, host, faults):
-    """Whether a host can carry what is placed on it, a sentence for each thing that it cannot."""
+    """Checks whether a host can carry its engines.  Each overload gets a sentence."""
     engines = plan.on(host)
     for interface in host["interfaces"]:
         mine = [engine for engine in engines if engine.interface is interface]
@@ -624,7 +627,7 @@ def parse_cpus(text):
 
 
 def deal_cpus(host, engines, faults):
-    """A CPU of its own for each receive and send thread, near the thread's interface."""
+    """Assigns a separate CPU to each receive and send thread, near the thread's interface."""
     taken = {cpu for engine in engines for name in FLOWS for cpu in engine.given[f"{name}_affinity"] or []}
     for interface in host["interfaces"]:
         if "cpus" not in interface.given:
@@ -651,7 +654,7 @@ def deal_cpus(host, engines, faults):
 
 
 def make_plan(array, faults):
-    """The plan of an array whose keys are right, or None after telling what does not go together."""
+    """The plan of an array whose keys are right, or None after a conflict was reported."""
     plan = Plan(array)
     check_unique(array["antennas"], "antennas", faults)
     check_unique(array["f_outputs"] + array["gnss"], "outputs of f_outputs and gnss", faults)
@@ -677,7 +680,7 @@ def make_plan(array, faults):
 
 
 def print_table(plan, out):
-    """Who runs where, and what that is for the hosts."""
+    """Prints which engine runs where, and the load on each host."""
     rows = [("host", "engine", "carries", "interface", "in Gb/s", "out Gb/s", "memory GiB", "threads")]
 
     def numbers(in_gbps, out_gbps, memory, threads):

@@ -1,21 +1,21 @@
-"""The recorders of an array: which output or beams go to which disk, and the YAML of each visrec and beamrec."""
+"""The recorders of an array: the disk for each output or beam, and the YAML of each visrec and beamrec."""
 from dataclasses import dataclass
 
 import array_engines
 import array_plan
 from array_file import Section, nearest
 
-STATE = "/var/lib/cbf"  # a recorder's unit may write below its own directory here, without more
+STATE = "/var/lib/cbf"  # a recorder's unit may write below its directory here without further settings
 
 
 @dataclass
 class Recorder:
-    """One visrec; the names of its members are those of array_plan.Engine."""
+    """One visrec.  Its members have the names of the members of array_plan.Engine."""
 
     name: str
     host: Section
     given: Section
-    index: int  # on its host, behind the engines
+    index: int  # on its host, after the engines
     output: Section  # of x_outputs; of a beamrec: of f_outputs
     kind: str = "visrec"
 
@@ -36,7 +36,7 @@ class Recorder:
 
 
 def find(items, name, mark, what, faults):
-    """The item of this name, or None after a fault was told."""
+    """The item of this name, or None after a fault was reported."""
     names = [item["name"] for item in items]
     if name in names:
         return items[names.index(name)]
@@ -46,7 +46,7 @@ def find(items, name, mark, what, faults):
 
 
 def make_recorders(array, faults):
-    """Names them r0, r1, ... in the order of the file, and those of beams b0, b1, ..."""
+    """Names the recorders r0, r1, ... in the order of the file, and beam recorders b0, b1, ..."""
     if array["recorders"]:
         check_places(array, faults)
     recorders = make_some(array, array["recorders"], "visrec", "output", "x_outputs", [], faults)
@@ -57,7 +57,7 @@ def make_recorders(array, faults):
 
 
 def make_some(array, all_given, kind, key, outputs, others, faults):
-    """Those of one kind; 'others' have ports before them."""
+    """Recorders of one kind. 'others' have ports before them."""
     recorders = []
     for given in all_given:
         host = find(array["hosts"], given["host"], given.mark_at("host"), "host", faults)
@@ -75,7 +75,7 @@ def make_some(array, all_given, kind, key, outputs, others, faults):
 
 
 def check_places(array, faults):
-    """A recording says where the telescope and its antennas are."""
+    """A recording needs the positions of the telescope and its antennas."""
     if "telescope" not in array.given:
         faults.add(array.mark_at("recorders"), "telescope is missing; a recorder writes where the array is")
     for antenna in array["antennas"]:
@@ -86,7 +86,7 @@ def check_places(array, faults):
 
 
 def describe(plan, recorder):
-    """A line behind the table, which has no recorders."""
+    """A line after the table.  The table has no recorders."""
     if recorder.kind == "visrec":
         stream = plan.stream(recorder.output)
         gbps = stream["substreams"] * array_plan.x_output_gbps(plan.array, recorder.output, stream)
@@ -107,7 +107,7 @@ def shape_keys(stream):
 
 
 def sky_keys(given, stream):
-    """A narrow band's centre is where the F-engine has it, unless a mixer has moved the sky."""
+    """A narrow band's centre as the F-engine has it, unless a mixer has moved the sky."""
     return given.texts("centre_frequency") or [("centre_frequency", text, mark) for _, text, mark in
                                                stream.texts("centre_frequency")]
 
@@ -121,8 +121,8 @@ def stream_keys(array, output, stream):
 
 
 def beam_keys(plan, recorder, beam, name, dada):
-    """A voltage beam or a stream of detected ones, and its files; 'name': what tells its files from others'; 'dada': the
-    key of PSRDADA files, which given[dada] asks for."""
+    """A voltage beam or a stream of detected ones, and its files. 'name' distinguishes its files from others. 'dada':
+    the key of PSRDADA files, which given[dada] requests."""
     array, given = plan.array, recorder.given
     file, mark = f"{recorder.directory}/{array['name']}-{name}-%Y%m%dT%H%M%SZ", given.mark_at("directory")
     keys = [("name", beam["name"], beam.mark),

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec and compares them with those expected.
+"""Recovers the delays between antennas from the fringes in a UVH5 file of visrec, and compares them with the expected ones.
 
 Antenna a is delayed by d_a samples, so e_a(f) ~ exp(-2 pi i f d_a), and the correlation <e_a1 conj(e_a2)> turns by
--2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  Exit status 1: something is not as expected.
+-2 pi (d_a1 - d_a2) / samples_between_spectra from channel to channel.  Exit status 1: a result differs from expectation.
 """
 
 import argparse
@@ -35,8 +35,8 @@ def usable_channels(n_chan, tone_channel):
 def fit_delay(spectrum, usable, samples_between_spectra):
     """Delay in samples of <e_a1 conj(e_a2)>, and its standard error from the scatter of the phases.
 
-    Each channel counts as a unit phasor, so that neither the band's shape nor a tone that was overlooked has a say.  A
-    zero-padded transform finds the delay without unwrapping; a line through what phase is left refines it.
+    Each channel counts as a unit phasor.  So neither the band's shape nor an overlooked tone has an influence.  A
+    zero-padded transform finds the delay without unwrapping.  A line through the remaining phase refines the delay.
     """
     n_chan = len(spectrum)
     usable = usable & ~np.ma.getmaskarray(spectrum) & (np.abs(spectrum.filled(0)) > 0)
@@ -50,7 +50,7 @@ def fit_delay(spectrum, usable, samples_between_spectra):
     channel = np.flatnonzero(usable)
     centred = channel - channel.mean()
     error = np.nan
-    for _ in range(2):  # the second round starts so close that no phase is near +-pi
+    for _ in range(2):  # the second round starts close to the result: no phase is near +-pi
         rest = phasors[channel] * np.exp(2j * np.pi * turns_per_channel * channel)
         phase = np.angle(rest * np.conj(rest.mean()))
         slope = (centred * phase).sum() / (centred**2).sum()
@@ -115,7 +115,7 @@ def print_delays(sets, delays, drifts, args):
 
 
 def print_tone(sets, tone_channel):
-    """Prints where each antenna's power peaks; returns True if that is the tone's channel."""
+    """Prints the channel where each antenna's power peaks.  Returns True if that is the tone's channel."""
     all_good = True
     print(f"\nChannel in which the power peaks (tone: {tone_channel})")
     for ant, name in enumerate(sets[0].names):
@@ -129,13 +129,14 @@ def print_tone(sets, tone_channel):
 
 
 def print_tracked(sets, ant, tone_channel):
-    """Prints how still the phase of an antenna's fringes with the first one stands; returns True if it is zero."""
+    """Prints the stability of the phase of an antenna's fringes with the first antenna.  Returns True if the phase is
+    zero."""
     all_good = True
     for data in sets:
         vis = data.vis[:, data.index(0, ant)][:, usable_channels(data.vis.shape[2], tone_channel)]
         n = vis.shape[1] // TRACKED_PARTS * TRACKED_PARTS
         parts = vis[:, :n].reshape(len(vis), TRACKED_PARTS, -1).filled(0).mean(axis=2)
-        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # what is flagged has none
+        phases = np.degrees(np.angle(parts[np.all(parts != 0, axis=1)]))  # flagged data have none
         if len(phases) == 0:
             print(f"{data.label(0, ant)}  {data.pol}: nothing but flags  WRONG")
             return False

@@ -1,4 +1,4 @@
-"""Where navigation satellites are, by broadcast ephemerides in RINEX files, and by how much later antennas hear them.
+"""Positions of navigation satellites, by broadcast ephemerides in RINEX files, and the delays of their signals at antennas.
 
 Files: RINEX 2 (GPS), 3 and 4, of GPS (LNAV) and Galileo (INAV, FNAV).  Orbits: IS-GPS-200, table 20-IV; the Galileo OS
 SIS ICD has the same with its own mu.  Positions are metres along the axes of ECEF.
@@ -69,13 +69,13 @@ def load_telescope(path):
 
 
 def numbers_of(line, first):
-    """The numbers of 19 columns each, from a column on; an empty one is 0."""
+    """The numbers of 19 columns each, from a column on.  An empty one is 0."""
     fields = [line[at:at + 19].strip() for at in range(first, min(len(line), first + 76), 19)]
     return [float(field.upper().replace("D", "E")) if field else 0.0 for field in fields]
 
 
 class Ephemerides:
-    """All of a RINEX navigation file."""
+    """All ephemerides of a RINEX navigation file."""
 
     def __init__(self, path):
         self.path, self.leap_s, self.found = path, DEFAULT_LEAP_S, {}  # found: {(system, PRN): [dict]}
@@ -121,7 +121,7 @@ class Ephemerides:
         self.found.setdefault((system, prn), []).append(eph)
 
     def nearest(self, system, prn, gps_s):
-        """The healthy ephemeris with the reference time that is the nearest, or None."""
+        """The healthy ephemeris with the nearest reference time, or None."""
         def age(eph):
             return abs(gps_s - epoch_gps_s(eph))
         usable = [eph for eph in self.found.get((system, prn), []) if age(eph) <= MAX_AGE_S and eph["health"] == 0]
@@ -153,7 +153,8 @@ def position(eph, t):
 
 
 def seen(eph, t, place):
-    """(satellite's position along the axes at the time 't' of reception, seconds on the way) for a place."""
+    """(satellite's position along the axes at the time 't' of reception, seconds on the way) for a place on the
+    ground."""
     delay_s = np.full(np.shape(t), 0.075)
     for _ in range(4):
         sent = position(eph, t - delay_s)
@@ -181,17 +182,17 @@ class Sky:
     """Delays and directions of satellites at the antennas."""
 
     def __init__(self, ephemerides, telescope, reference, sync_time, start_s):
-        """Times are seconds since the sync time; 'start_s' is that of the data."""
+        """Times are seconds since the sync time. 'start_s' is the time of the data's start."""
         self.ephemerides, self.telescope, self.reference = ephemerides, telescope, reference
         self.sync_gps_s = sync_time - GPS_EPOCH_UNIX_S + ephemerides.leap_s
         self.start_s = start_s
 
     def ephemeris(self, signal, prn):
-        """None: the file has none."""
+        """The ephemeris of a satellite; None if the file has none."""
         return self.ephemerides.nearest(signal.system, prn, self.sync_gps_s + self.start_s)
 
     def later_s(self, antenna, signal, prn, seconds):
-        """By how much later than at the reference the signal arrives at the antenna, at these times of reception."""
+        """The signal's additional delay at the antenna relative to the reference, at these times of reception."""
         eph = self.ephemeris(signal, prn)
         grid = np.linspace(seconds[0], seconds[-1], 2 + int(seconds[-1] - seconds[0]))
         own_s, other_s = (seen(eph, self.sync_gps_s - epoch_gps_s(eph) + grid, self.telescope.antennas[name])[1]

@@ -11,7 +11,7 @@ import yaml
 
 WRAP = 1 << 48  # of timestamps on the wire
 DEFAULT_PORT = 7148
-LIVE_GRACE_S = 10  # beyond the wanted time, for heaps of a live stream
+LIVE_GRACE_S = 10  # waiting time after the wanted time, for heaps of a live stream
 
 
 class Unusable(Exception):
@@ -29,7 +29,7 @@ class Antenna:
 
 @dataclass
 class Array:
-    """One stream of satellites' sums of all antennas, and the output that is calibrated."""
+    """One stream of satellites' sums of all antennas, and the output to calibrate."""
 
     sync_time: float  # UNIX time of ADC sample 0
     adc_rate_hz: float
@@ -60,7 +60,7 @@ def load_yaml(path):
 
 
 def choose(path, sections, key, name):
-    """The section of this name; the first one without a name."""
+    """The section of this name; the first one if no name is given."""
     names = [section["name"] for section in sections or []]
     if not names:
         raise Unusable(f"{path}: has no '{key}'")
@@ -101,7 +101,7 @@ def engine_of(path, stream, output):
 
 
 def load_array(paths, stream=None, output=None):
-    """The array of all F-engines' files, whose stream and output must be alike."""
+    """The array of all F-engines' files.  Their streams and outputs must be alike."""
     engines = [engine_of(path, stream, output) for path in paths]
     array = engines[0]
     known = []
@@ -121,7 +121,7 @@ def load_array(paths, stream=None, output=None):
 
 
 class Collector:
-    """Takes the heaps to an endpoint until all antennas have the seconds of data; 0: until the end."""
+    """Takes the heaps to an endpoint until all antennas have the seconds of data; 0: until the stream ends."""
 
     def __init__(self, array, endpoint, seconds):
         self.n_samples = seconds * array.adc_rate_hz if seconds else float("inf")
@@ -129,7 +129,7 @@ class Collector:
         self.records = {}  # feng_id: list of arrays
 
     def take(self, stream):
-        """Returns then, or when the stream ends."""
+        """Returns when all antennas have their data, or when the stream ends."""
         items, first, ended = spead2.ItemGroup(), {}, set()
         for heap in stream:
             if "gnss_sums" not in items.update(heap):
@@ -194,7 +194,7 @@ def merge(collected, records):
 
 
 def unwrap(collected, near_samples=None):
-    """Timestamps of all antennas, counted on from one another; in whichever wrap is the nearest to 'near_samples'."""
+    """Timestamps of all antennas, each unwrapped relative to the one before, in the wrap nearest to 'near_samples'."""
     base = next(int(records["timestamp"][0]) for records in collected.values() if len(records))
     start = base
     if near_samples is not None:
@@ -204,7 +204,7 @@ def unwrap(collected, near_samples=None):
 
 
 def read(array, captures=(), interface=None, seconds=0, near_unix_s=None):
-    """{antenna's name: records}, in order of time, of captures or else live."""
+    """{antenna's name: records}, in order of time, from captures or else live."""
     collected = read_captures(array, captures, seconds) if captures else read_live(array, interface, seconds)
     where = ", ".join(map(str, captures)) if captures else ", ".join(f"{a}:{p}" for a, p in array.endpoints)
     for antenna in array.antennas:

@@ -1,13 +1,13 @@
 """From satellites' sums of all antennas to delays, phases and gains relative to one of them.
 
-A satellite's code and carrier at an antenna are those of the replica, which are known exactly, plus what the sums of
-the early, prompt and late taps show.  Where the signal arrives later by tau, the code phase at the same time is smaller
-by tau times the chip rate, and the carrier phase at the frequency f by 2 pi f tau.  An instrument turns the phase by a
-constant beside.  Frequencies are those of the sky.
+The phases of a satellite's code and carrier at an antenna are the replica's, which are known exactly, plus an offset.
+The sums of the early, prompt and late taps show this offset.  If the signal arrives later by tau, the code phase at the
+same time is smaller by tau times the chip rate.  The carrier phase at the frequency f is smaller by 2 pi f tau.  An
+instrument also turns the phase by a constant.  Frequencies are sky frequencies.
 
-Signs of data are common to both antennas, where integrations of the same code period are compared.  They vanish in the
-product with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign,
-and the square of the noise has the mean zero.
+Integrations of the same code period have the same sign of data at both antennas.  So the signs vanish in the product
+with the reference's sums.  An amplitude is the root of the mean square of complex sums: squares have no sign, and the
+square of the noise has the mean zero.
 
 All errors come from the scatter, of blocks of 0.02 s and then of satellites.
 """
@@ -80,7 +80,7 @@ class Link:
 
 @dataclass
 class Solution:
-    """An antenna's polarisation relative to the reference's: the signal is late by 'delay_s'."""
+    """An antenna's polarisation relative to the reference's.  The signal is late by 'delay_s'."""
 
     antenna: str
     pol: int
@@ -97,10 +97,10 @@ class Solution:
 
 
 class Discriminator:
-    """The code's offset that early and late amplitudes show, by the autocorrelation of the band that is received."""
+    """The code's offset from early and late amplitudes, by the autocorrelation of the received band."""
 
     def __init__(self, signal, sample_rate_hz, offset_hz):
-        """'offset_hz': the carrier in the band, whose filter passes half of the sample rate either way."""
+        """'offset_hz': the carrier in the band.  The band's filter passes half of the sample rate either way."""
         f = np.linspace(-0.5, 0.5, 4001) * sample_rate_hz - offset_hz
         in_chips = f / signal.chip_rate_hz
         sent = np.array(signal.levels)
@@ -122,7 +122,7 @@ class Discriminator:
         self.x, self.ratio, self.prompt = (values[first:last + 1] for values in (self.x, ratio, self.prompt))
 
     def offset_chips(self, early, late):
-        """The signal's code phase minus the replica's; NaN beyond what the taps can tell."""
+        """The signal's code phase minus the replica's; NaN outside the taps' range."""
         ratio = (early - late) / np.maximum(early + late, 1e-30)
         return np.interp(ratio, self.ratio, self.x, left=np.nan, right=np.nan)
 
@@ -144,20 +144,20 @@ def wrap(values, period):
 
 
 def usable(records, signal, prn):
-    """Integrations of a satellite that was followed with locked loops."""
+    """Integrations of a satellite with locked loops."""
     good = ((records["signal"] == signal) & (records["prn"] == prn) & (records["stage"] == TRACKING)
             & (records["flags"] & LOCKED == LOCKED) & (records["n_present"] >= MIN_PRESENT * records["n_samples"]))
     return records[good]
 
 
 def nearest(times, wanted):
-    """Index of the time that is the nearest to each wanted one."""
+    """Index of the time nearest to each wanted one."""
     after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
     return after - (wanted - times[after - 1] < times[after] - wanted)
 
 
 def code_delay_s(own, other, apart_s, signal):
-    """Replicas only: by how much the first one's code is late, within half a period either way."""
+    """From replicas alone: the delay of the first replica's code, within half a period either way."""
     rate_hz = signal.chip_rate_hz * (1 + other["doppler"] / signal.carrier_hz)
     chips = other["code_phase"] + rate_hz * apart_s - own["code_phase"]
     return wrap(chips, signal.n_chips) / rate_hz
@@ -196,8 +196,8 @@ def code_and_gain(records, block, n_blocks, discriminator):
 
 
 def link(array, signal_index, prn, records, reference, later_s):
-    """The satellite's Link.  None where both antennas followed it for too short a time, or at different Dopplers: a loop
-    may lock half a turn a code period away.  'later_s' gives for seconds since the sync time how late the signal is by
+    """The satellite's Link.  None if both antennas followed it for too short a time, or at different Dopplers: a loop
+    may lock half a turn a code period away. 'later_s' maps seconds since the sync time to the signal's delay by
     geometry."""
     signal = SIGNALS[signal_index]
     own, other = usable(records, signal_index, prn), usable(reference, signal_index, prn)
@@ -238,7 +238,8 @@ def link(array, signal_index, prn, records, reference, later_s):
 
 
 def combine(values, errors):
-    """Weighted mean of those that are no outliers; the error is the larger one of the errors' and the scatter's."""
+    """Weighted mean of the estimates without outliers.  Its error is the larger one of two: from the estimates' errors,
+    and from their scatter."""
     values, errors = np.asarray(values, float), np.maximum(np.asarray(errors, float), 1e-30)
     if len(values) > 3:
         middle = np.median(values)
@@ -264,7 +265,7 @@ def combine_links(estimates):
 
 
 def combine_phases(phasors):
-    """Phases go round: they are counted from the direction of all phasors together."""
+    """Phases are cyclic.  They are counted from the direction of the sum of all phasors."""
     centre = np.angle(sum(np.sum(p) / np.sum(np.abs(p)) for p in phasors))
     found = combine_links([of_blocks(np.angle(p * np.exp(-1j * centre))) for p in phasors])
     return Estimate(float(np.angle(np.exp(1j * (found.value + centre)))), found.error)
@@ -296,15 +297,15 @@ def solve_pol(array, antenna, pol, links, carrier_hz):
 
 
 def satellites_of(records):
-    """(signal, PRN) of all that were followed."""
+    """(signal, PRN) of all satellites that were followed."""
     return sorted(set(zip(records["signal"].tolist(), records["prn"].tolist())))
 
 
 def solve(array, records, reference, sky=None, in_beam=lambda signal, prn: True):
     """[Solution] of all antennas but the reference, two for each.
 
-    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place; with it only satellites count whose ephemerides
-    are known.  in_beam(signal, PRN): the satellite's phases and gains count, too.
+    Without a 'sky' (gnsscal_orbits.Sky) all antennas are at one place.  With it only satellites with known ephemerides
+    count.  in_beam(signal, PRN): the satellite's phases and gains count, too.
     """
     known = [(index, prn) for index, prn in satellites_of(records[reference])
              if sky is None or sky.ephemeris(SIGNALS[index], prn)]

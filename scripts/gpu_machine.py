@@ -1,4 +1,4 @@
-"""The machine that the GPU tests run on: where the programs lie, what the GPU is, how the programs are started."""
+"""The machine of the GPU tests: the place of the programs, a description of the GPU, and the start of programs."""
 import contextlib
 import ctypes
 import os
@@ -17,12 +17,12 @@ HERE = Path(__file__).resolve().parents[1]
 CUDA = Path("/usr/local/cuda")
 DEVICE = os.environ.get("CBF_TEST_DEVICE", "cuda")
 
-# Where NVIDIA's Vulkan driver says what it is, if Vulkan's loader does not look there; and what the pack says of it.
+# Description files of NVIDIA's Vulkan driver in places that Vulkan's loader does not search; and the pack's description.
 VULKAN_DRIVERS = ["/usr/local/nvidia/share/vulkan/icd.d/nvidia_icd.json", "/usr/share/vulkan/icd.d/nvidia_icd.json",
                   "/etc/vulkan/icd.d/nvidia_icd.json"]
 VULKAN_DRIVER = "lib/nvidia_egl_icd.json"
 
-# Socket limits that a bare machine is given: what the packets of a test need that is late itself.
+# Socket limits for a bare machine.  They hold the packets of a test while the test itself is late.
 SOCKET_LIMITS = {"net.core.rmem_max": 1 << 28, "net.core.wmem_max": 1 << 28, "net.core.netdev_max_backlog": 100000}
 
 
@@ -39,7 +39,7 @@ def why_no_gpu():
 
 
 def output_of(*command):
-    """What a program prints, '' if there is no such program or it fails."""
+    """The output of a program; '' if there is no such program or it fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):
@@ -52,7 +52,7 @@ def tool(name):
 
 
 def built_tree():
-    """The tree with the programs: this one, or the pack that was unpacked within it, where nothing was built."""
+    """The tree with the programs: this one, or the unpacked pack inside it if nothing was built."""
     return HERE if (HERE / "build").exists() or not (HERE / ".gpu/build").exists() else HERE / ".gpu"
 
 
@@ -86,7 +86,7 @@ class Place:
         self.cache.mkdir()
         libraries = [str(root / "lib")] * self.packed + [str(CUDA / "lib64"), os.environ.get("LD_LIBRARY_PATH", "")]
         self.library_path = ":".join(filter(None, libraries))
-        # One seed for all, so that kernels that one part compiled are in the cache for another.
+        # All parts share one seed.  So a part finds kernels in the cache that another part compiled.
         self.seed = os.environ.get("TEST_SEED") or str(int(time.time()))
         self.common = os.environ | {"CBF_TEST_DEVICE": DEVICE, "CACHE_DIRECTORY": str(self.cache),
                                     "TEST_SEED": self.seed, "CHECK_SEED": self.seed,
@@ -106,7 +106,8 @@ class Place:
         return self.common | {"LD_LIBRARY_PATH": self.library_path} | more
 
     def pytest(self, **more):
-        """That of pytest: its libraries and plugins are the machine's own; the daemons get ours from the harness."""
+        """The environment of pytest: its libraries and plugins are the machine's.  The daemons get our libraries from
+        the harness."""
         ours = {"CBF_BUILD": str(self.build), "CBF_LIBRARY_PATH": self.library_path,
                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return self.common | ours | more
@@ -124,8 +125,8 @@ class Place:
 
 @contextlib.contextmanager
 def place_of(root):
-    """A Place for as long as the block takes, with socket limits raised where that is ours to do.  Who is not root lives
-    with what there is."""
+    """A Place for the duration of the block.  Socket limits are raised if the process may raise them.  Without root
+    they stay."""
     place = Place(root)
     try:
         with kernel_limits.raised(SOCKET_LIMITS if place.packed and DEVICE == "cuda" else {}):

@@ -1,5 +1,5 @@
-"""Builds what the GPU tests need and packs it: .gpu/pack.tar.gz is a small tree like the repository's, with what was built,
-the shared libraries behind it and the Python packages that a machine with a GPU does not have."""
+"""Builds the files that the GPU tests need, and packs them.  .gpu/pack.tar.gz is a small tree like the repository's.  It
+has the built programs, their shared libraries and the Python packages that a machine with a GPU does not have."""
 import json
 import os
 import re
@@ -23,13 +23,13 @@ PROGRAMS = ["fgpu", "xbgpu", "dsim", "fsim", "visrec", "bench/bench_fgpu", "benc
             "bench/bench_beam", "bench/bench_gnss", "bench/bench_direct", "bench/count_heaps", "bench/arrivals",
             "bench/bench_pace", "*.so"]
 
-# What the other machine has itself: the C and C++ runtime, and everything of CUDA and its driver.
+# Libraries that the other machine has: the C and C++ runtime, CUDA and its driver.
 NOT_PACKED = re.compile(r"(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libutil|libstdc\+\+|libgcc_s|libcuda|"
                         r"libcudart|libcufft|libcufftw|libnvrtc|libnvrtc-builtins|libnvJitLink|libnvidia-.*)\.so")
-# Vulkan's loader, which is opened when it is needed, and what NVIDIA's driver for it is linked with, where it is here.
+# Vulkan's loader, which programs open when they need it, and the libraries of NVIDIA's Vulkan driver, if they are here.
 VULKAN = ["libvulkan.so.1", "libX11.so.6", "libXext.so.6", "libxcb.so.1", "libXau.so.6", "libXdmcp.so.6", "libbsd.so.0",
           "libmd.so.0", "libGLdispatch.so.0"]
-# In the versions of tests/requirements.txt, with what they need but numpy.
+# In the versions of tests/requirements.txt, with their dependencies except numpy.
 WHEELS = ["spead2", "PyYAML", "aiokatcp", "async-timeout", "decorator", "katcp-codec", "typing-extensions"]
 PYTHON = "3.12"
 PLATFORMS = ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
@@ -40,7 +40,7 @@ def build():
 
 
 def suites(root):
-    """The unit tests that run on the device that CBF_TEST_DEVICE names, themselves or through a header."""
+    """The unit tests that use CBF_TEST_DEVICE, directly or through a header."""
     sources = {path.name: path.read_text() for path in sorted((root / "tests/unit").rglob("*.[ch]"))}
     marks = ["CBF_TEST_DEVICE"] + [f'{name}"' for name, text in sources.items()
                                    if name.endswith(".h") and "CBF_TEST_DEVICE" in text]
@@ -75,7 +75,7 @@ def vulkan_libraries():
             shutil.copy2(Path(path.group(1)).resolve(), PACK / "lib" / name)
         else:
             print(f"pack: without {name}, which is not on this machine")
-    # NVIDIA's driver once more, by the library of it that needs no display.
+    # A second entry for NVIDIA's driver, with its library that needs no display.
     driver = {"file_format_version": "1.0.0", "ICD": {"library_path": "libEGL_nvidia.so.0", "api_version": "1.1.0"}}
     (PACK / gpu_machine.VULKAN_DRIVER).write_text(json.dumps(driver))
 
@@ -83,7 +83,7 @@ def vulkan_libraries():
 def download_wheels():
     pinned = dict(re.findall(r"^(\S+)==(\S+)$", (ROOT / "tests/requirements.txt").read_text(), re.M))
     wanted = [f"{name}=={pinned[name]}" if name in pinned else name for name in WHEELS]
-    kept = ROOT / ".whl"  # from one packing to the next
+    kept = ROOT / ".whl"  # kept from one packing to the next
     marker = kept / "-".join(["has", PYTHON, *wanted])
     if not marker.exists():
         platforms = [word for name in PLATFORMS for word in ("--platform", name)]

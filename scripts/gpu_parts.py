@@ -1,4 +1,4 @@
-"""The parts of a run on the GPU, and how they are run, limited in time, counted and summed up."""
+"""The parts of a run on the GPU: running them, their time limits, their counts and the sum."""
 import concurrent.futures
 import json
 import os
@@ -22,7 +22,7 @@ TOOLS = ["memcheck", "racecheck"]
 SANITIZED_REPLAYS = ["tests/system/test_fgpu.py::test_stream_may_start_anywhere[15]",
                      "tests/system/test_fgpu.py::test_lost_packets[0.01]",
                      "tests/system/test_fgpu.py::test_saturation_is_symmetric[4-7]"]
-# Those of the engine tests in which an fgpu or an xbgpu runs; the first may run beside each other, the others look at the clock.
+# Engine tests that start an fgpu or an xbgpu.  The first ones may run side by side; the others depend on the clock.
 REPLAYS = ["tests/system/test_fgpu.py", "tests/system/test_loss.py", "tests/system/test_spead_bytes.py",
            "tests/system/test_wrap.py", "tests/system/test_wrong_packets.py", "tests/system/test_xbgpu.py",
            "tests/system/test_gates.py", "tests/system/test_narrowband.py", "tests/system/test_beams.py",
@@ -31,15 +31,15 @@ REPLAYS_CHOSEN = "not live and not visrec and not emulated and not mistakes"
 LIVE = ["tests/system/test_fgpu_stream.py", "tests/system/test_wrap.py", "tests/system/test_kill.py"]
 LIVE_CHOSEN = "test_fgpu_stream or fgpu_live or drain_of_an_f_engine or ((second_signal or while_starting) and fgpu0)"
 REALTIME = "scripts/bench/realtime"
-DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s that are clean with memory of either kind
-SESSION_MARGIN_S = 10  # for the test that runs when the time of its part is nearly over
-GRACE_S = 5  # between the end of its time and that of a program
+DIRECT_RATES = {"f": "600", "x": "15"}  # MS/s and Gb/s of clean runs with memory of either kind
+SESSION_MARGIN_S = 10  # for the test that runs when its part's time is nearly over
+GRACE_S = 5  # between the end of a program's time and the program's end
 KEPT_ON_FAILURE_BYTES = 15 << 20
 
 
 @dataclass
 class Row:
-    """What came of one program or set of tests."""
+    """The result of one program or set of tests."""
     part: str
     name: str
     passed: int = 0
@@ -47,12 +47,12 @@ class Row:
     skipped: int = 0
     seconds: float = 0
     note: str = ""
-    lines: list = field(default_factory=list)  # what it measured, in words
-    end: str = ""  # of what it printed, for whoever looks at a failure
+    lines: list = field(default_factory=list)  # its measurements, as text
+    end: str = ""  # the end of its output, to analyse a failure
 
 
 class Run:
-    """A part under way: its place, its log and the time that it has."""
+    """A running part: its place, its log and its time limit."""
 
     def __init__(self, part, place, limit_s):
         self.part = part
@@ -61,8 +61,8 @@ class Run:
         self.log = open(place.out / f"{part}.log", "w", errors="replace")
 
     def execute(self, command, env, leave_s=0):
-        """Runs a program; returns (code, output, seconds), the code None if it ran out of the part's time, of which
-        'leave_s' are for others."""
+        """Runs a program.  Returns (code, output, seconds).  The code is None if the program ran out of the part's
+        time. 'leave_s' of that time are for other programs."""
         began = time.monotonic()
         process = subprocess.Popen([str(word) for word in command], env=env, cwd=self.place.root, text=True,
                                    errors="replace", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -80,7 +80,7 @@ class Run:
 
     @staticmethod
     def interrupt(process):
-        """Ends a program, which may first write down what it has (pytest does), and all that it started."""
+        """Ends a program and all programs that it started.  The program may first write its results (pytest does)."""
         process.send_signal(signal.SIGINT)
         try:
             return process.communicate(timeout=GRACE_S)[0]
@@ -90,11 +90,11 @@ class Run:
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # nothing of it is left
+                pass  # all its processes have ended
         return process.communicate()[0]
 
     def together(self, function, items, n=N_WORKERS):
-        """The rows that function(item) gives, some at a time."""
+        """The rows that function(item) returns.  Several calls run at a time."""
         with concurrent.futures.ThreadPoolExecutor(n) as pool:
             return list(pool.map(function, items))
 
@@ -120,7 +120,7 @@ class Run:
                    "-W", "ignore::pytest.PytestConfigWarning", "--maxfail=30", f"--junitxml={report}", *arguments]
         if n_workers > 1 and has_module(self.place, "xdist"):
             command += ["-p", "xdist", "-n", n_workers]
-        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts what has run
+        if has_module(self.place, "pytest_timeout"):  # ends in order, and so counts the tests that have run
             left_s = self.deadline - leave_s - SESSION_MARGIN_S - time.monotonic()
             command += ["-p", "timeout", "--session-timeout", max(1, int(left_s))]
         code, output, seconds = self.execute(command, self.place.pytest(**env), leave_s)
@@ -134,7 +134,7 @@ class Run:
             broken = [case.get("name") for case in suite.iter("testcase")
                       if case.find("failure") is not None or case.find("error") is not None]
             row.note = ", ".join(broken[:3])
-        else:  # it was ended before it could write that; its progress says what has run
+        else:  # it was ended before it wrote its summary; its progress says which tests have run
             marks = "".join(re.findall(r"^([.FEsxX]+)(?= +\[ *\d+%\]|!!!)", output, re.M))
             row.passed, row.skipped = marks.count("."), marks.count("s")
             row.failed = marks.count("F") + marks.count("E")
@@ -146,7 +146,7 @@ class Run:
         return row
 
     def program(self, name, command):
-        """A program that measures: what it prints is its result."""
+        """A program that measures.  Its output is its result."""
         code, output, seconds = self.execute(command, self.place.programs())
         note = "" if code == 0 else "out of time" if code is None else f"code {code}"
         return Row(self.part, name, int(code == 0), int(code != 0), 0, seconds, note, output.splitlines())
@@ -170,7 +170,7 @@ def has_module(place, name):
 
 
 def unit(run):
-    """unit tests of the device and of what runs on it"""
+    """unit tests of the device and of the code that runs on it"""
     suites = gpu_pack.suites(run.place.root)
     if not suites:
         return [Row(run.part, "unit tests", failed=1, note="none asks CBF_TEST_DEVICE for its device")]
@@ -180,7 +180,8 @@ def unit(run):
 
 
 def cases(root, suite):
-    """The cases of a unit test of kernels, which may run beside each other; the others have some that are not for GPUs."""
+    """The cases of a unit test of kernels, which may run side by side.  The other unit tests have cases that are not
+    for GPUs."""
     if fork_mode(suite) == "yes":
         return [(suite, {})]
     text = next((root / "tests/unit").rglob(f"{suite}.c")).read_text()
@@ -189,13 +190,13 @@ def cases(root, suite):
 
 
 def fork_mode(suite):
-    """A CUDA context costs a part of a second, and a test that forks pays for its own; those of the device must, as some
-    end their process."""
+    """Creating a CUDA context takes a part of a second, and each test that forks creates one.  The device's tests must
+    fork, because some end their process."""
     return "yes" if suite.startswith(("check_device", "check_cuda_device")) else "no"
 
 
 def engine(run):
-    """engine tests of fgpu: replays beside each other, then those that are live"""
+    """engine tests of fgpu: replays side by side, then live tests"""
     yield run.tests("replays", [*REPLAYS, "-k", REPLAYS_CHOSEN], leave_s=60)
     yield run.tests("live", [*LIVE, "-k", LIVE_CHOSEN], n_workers=1)
 
@@ -226,12 +227,12 @@ def sanitize(run):
         return clean(run, row, sorted(report.parent.glob(report.name.replace("%p", "*"))))
 
     jobs = [job for name in gpu_pack.suites(run.place.root) if fork_mode(name) == "no"
-            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # no call of CUDA, no summary
+            for job in cases(run.place.root, name) if job[1]["CK_RUN_CASE"] != "cpu"]  # without CUDA there is no summary
     return run.together(one, [(tool, *job) for tool in TOOLS for job in [*jobs, (None, {})]])
 
 
 def clean(run, row, reports):
-    """Adds what a sanitizer reported: there must be reports, and each must say that it found nothing."""
+    """Adds a sanitizer's reports.  There must be reports, and each must say that the sanitizer found nothing."""
     texts = [path.read_text(errors="replace") for path in reports]
     run.log.write("".join(f"==== {path.name}\n{text}\n" for path, text in zip(reports, texts)))
     summaries = [line for text in texts for line in re.findall(r"========= ((?:ERROR|RACECHECK) SUMMARY: .*)", text)]
@@ -285,7 +286,7 @@ def gnss(run):
 
 
 def script(run, name, command, variable):
-    """A script, and its mode, that starts programs and measures them, with the flags in that variable."""
+    """A script in one of its modes, which starts programs and measures them.  The flags come from that variable."""
     flags = shlex.split(os.environ.get(variable, ""))
     return run.program(name, [run.place.python, *command, "--build", run.place.build, "--device", gpu_machine.DEVICE,
                               *flags])
@@ -307,7 +308,7 @@ def realtime_chain(run):
 
 
 def pacing(run):
-    """when the packets of a batch and of a dump leave ($PACING_FLAGS); not a part of 'all'"""
+    """departure times of the packets of a batch and of a dump ($PACING_FLAGS); not a part of 'all'"""
     yield script(run, "pacing", ["scripts/bench/pacing"], "PACING_FLAGS")
 
 
@@ -327,7 +328,7 @@ def direct(run):
 
 
 def tune(run):
-    """what --tune of both daemons finds beside the defaults, five sizes of each kernel ($TUNE); not a part of 'all'"""
+    """results of --tune of both daemons beside the defaults, five sizes of each kernel ($TUNE); not a part of 'all'"""
     work = run.place.out / "tune"
     (work / "cache").mkdir(parents=True, exist_ok=True)
     chosen = os.environ.get("TUNE", "wide narrow x").split()
@@ -339,8 +340,8 @@ def tune(run):
 
 
 def tune_files(cache):
-    """{name: configuration}: fgpu with outputs of five sizes, wide and narrow; xbgpu with five numbers of antennas.  Heaps
-    and chunks are as bench_fgpu, bench_ddc and bench_xbgpu have them."""
+    """{name: configuration}: fgpu with outputs of five sizes, wide and narrow; xbgpu with five numbers of antennas.
+    Heaps and chunks are as in bench_fgpu, bench_ddc and bench_xbgpu."""
     common = (f"device: {{kind: cuda, kernel_cache: {cache}}}\n"
               "time: {sync_time: 1700000000, adc_sample_rate: 1712000000}\n")
     fgpu = common + ("recv: {chunk_samples: 33554432, packet_samples: 4096}\n"
@@ -366,7 +367,7 @@ def qualify(run):
     yield run.program("qualify_f", [run.place.python, "tests/qualify/qualify_f.py", *flags])
 
 
-PARTS = {  # and how many seconds each may take
+PARTS = {  # each with its limit in seconds
     "unit": (unit, 400), "engine": (engine, 260), "same": (same, 120), "sanitize": (sanitize, 560),
     "startup": (startup, 120), "bench": (bench, 300), "xbench": (xbench, 400), "ddc": (ddc, 120), "beam": (beam, 200),
     "realtime": (realtime, 560), "realtime-x": (realtime_x, 560), "realtime-chain": (realtime_chain, 560),
@@ -426,15 +427,16 @@ def run_parts(parts, limit_s, place):
 
 
 def rows_of(name, function, under_way):
-    """The rows of a part; a mistake in the part itself is a failure like others, and the parts behind it still run."""
+    """The rows of a part.  A mistake in the part itself counts as a failure, and the later parts still run."""
     try:
         yield from function(under_way)
-    except Exception as error:  # whatever it is
+    except Exception as error:  # any exception
         yield Row(name, "the part itself", failed=1, note=repr(error)[:120], end=traceback.format_exc())
 
 
 def keep_what_failed(place):
-    """Packs what the daemons of failed tests read and wrote, which pytest leaves; captures as far as there is room."""
+    """Packs the input and output files of failed tests' daemons, which pytest leaves.  Captures are packed as far as
+    there is room."""
     kept = [path for directory in place.work.glob("cbf-*") for path in directory.rglob("*") if path.is_file()]
     if not kept:
         return

@@ -1,4 +1,4 @@
-"""Puts what runs left, by their summary.json, into docs/gpu-tests.md between the marks there."""
+"""Puts the results of runs, from their summary.json, into docs/gpu-tests.md between the marks there."""
 import json
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def text(summary):
 
 
 def report(directories):
-    """Of several runs of one commit on one machine, the rows one after the other."""
+    """The rows of several runs of one commit on one machine, one after the other."""
     summaries = [json.loads((Path(directory) / "summary.json").read_text()) for directory in directories]
     summary = summaries[0]
     for other in summaries[1:]:

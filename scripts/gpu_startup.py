@@ -1,4 +1,4 @@
-"""How long fgpu takes from exec to READY: with the kernels to compile, and with those of an earlier start."""
+"""Time of fgpu from exec to READY: with the kernels to compile, and with kernels that an earlier start compiled."""
 import json
 import os
 import select
@@ -27,7 +27,7 @@ CONFIG = {
 
 
 def start(place, log, directory):
-    """Seconds from exec to READY of one start, which is then ended; None, and the log says why, if it does not come."""
+    """Seconds from exec to READY of one start, which is then ended.  None if READY does not come; the log says why."""
     config, notify = directory / "fgpu.yaml", directory / "notify"
     config.write_text(json.dumps(CONFIG))
     notify.unlink(missing_ok=True)
@@ -65,7 +65,7 @@ def forget_compiled(directory):
 
 
 def forget_files():
-    """Makes the kernel forget the files that it has read, where this is ours to do; returns whether it was."""
+    """Makes the kernel forget the files that it has read, if the process may do so.  Returns whether it was done."""
     try:
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -75,7 +75,7 @@ def forget_files():
 
 
 def measure(place, log, deadline):
-    """Returns the lines that say it, and sentences about what failed."""
+    """Returns lines with the results, and sentences about failures."""
     directory = place.work / "startup"
     directory.mkdir()
     lines, failed = [], []

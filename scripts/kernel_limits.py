@@ -1,4 +1,4 @@
-"""Limits of the kernel (sysctl) that are higher for as long as a script runs."""
+"""Limits of the kernel (sysctl) that are higher while a script runs."""
 import contextlib
 import signal
 import sys
@@ -13,19 +13,19 @@ def path_of(name):
 
 
 def raise_limit(name, wanted, before):
-    """What may not be written stays."""
+    """A limit that may not be written stays."""
     try:
         old = int(path_of(name).read_text())
         if old < wanted:
-            before[name] = old  # first: a signal may come at any time
+            before[name] = old  # before the change: a signal may come at any time
             path_of(name).write_text(str(wanted))
     except (OSError, ValueError):
         pass
 
 
 def restore(limits, before):
-    """Sets back what still is as we left it: a limit that somebody else has set meanwhile is theirs.  May be done again,
-    and in the midst of itself."""
+    """Restores limits that still have our value.  If another program has changed a limit meanwhile, that value stays.
+    May run again, and may interrupt itself."""
     for name, old in before.items():
         with contextlib.suppress(OSError, ValueError):
             if int(path_of(name).read_text()) == limits[name]:
@@ -34,8 +34,9 @@ def restore(limits, before):
 
 @contextlib.contextmanager
 def raised(limits):
-    """Limits, {name: value}, are at least so high within the block.  However that ends, by a signal too (but SIGKILL), they
-    are set back; by a signal at once, as what it interrupts may take a while to end.  On the main thread."""
+    """Limits, {name: value}, are at least so high within the block.  They are restored however the block ends, also by
+    a signal (except SIGKILL).  A signal restores them at once, because the interrupted code may take a while to end.
+    Call this on the main thread."""
     before = {}
 
     def end(number, _):
@@ -44,7 +45,7 @@ def raised(limits):
             raise KeyboardInterrupt
         sys.exit(1)
 
-    # nohup's stay ignored.
+    # Signals that nohup ignores stay ignored.
     handlers = {number: signal.signal(number, end) for number in ENDS if signal.getsignal(number) != signal.SIG_IGN}
     try:
         for name, wanted in limits.items():

@@ -23,7 +23,7 @@ def said(build, program, option):
 
 
 def mdoc(text):
-    """Text as mdoc has it: escaped, each sentence on a line of its own, no line too long."""
+    """Text as mdoc: escaped, each sentence on a separate line, no line too long."""
     lines = []
     for sentence in re.split(r"(?<=[.?!]) +", text.replace("\\", "\\e")):
         lines += textwrap.wrap(sentence, LINE_COLUMNS, break_long_words=False, break_on_hyphens=False)
@@ -38,7 +38,7 @@ def options(text):
 
 
 def example_keys(lines):
-    """For each key of a section of --print-example: its help, and what it may be."""
+    """For each key of a section of --print-example: its help, and its allowed values."""
     keys, comment = {}, []
     for line in lines:
         key = re.match(r"  #?(\w+): ", line)
@@ -71,7 +71,7 @@ def section_text(name, schema, lines, required):
 
 
 def keys_and_example(schema, example):
-    """All sections, and the lines of the example that must be there."""
+    """All sections, and the example's lines that are required."""
     schema, keys, literal = json.loads(schema), "", ""
     sections = dict(re.findall(r"^(\w+):\n(.*?)(?=^\w+:\n|\Z)", example, re.M | re.S))
     for name, section in schema["properties"].items():
@@ -84,7 +84,7 @@ def keys_and_example(schema, example):
 
 
 def reference(text):
-    """Lines in the first column are sections, in capitals, and their items; text is indented."""
+    """Lines in the first column are sections, in capitals, and their items.  Text is indented."""
     out, paragraph, in_list = "", [], False
     for line in [*text.splitlines(), ""]:
         if line.startswith(" "):
@@ -94,7 +94,7 @@ def reference(text):
         if re.fullmatch("[A-Z]+", line):
             out, in_list = out + (END if in_list else "") + f".Sh {line}\n", False
         elif line:
-            # Quoted, so that no word of it is a macro; "\-" is what can be copied to a command line.
+            # Quotes keep words from being macros.  "\-" can be copied to a command line.
             out, in_list = out + ("" if in_list else LIST) + '.It Ic "%s"\n' % line.replace("-", "\\-"), True
     return out + (END if in_list else "")
 

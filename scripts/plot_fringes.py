@@ -23,16 +23,16 @@ import visfile  # noqa: E402
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart; black and yellow are left out.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"]
-DASHES = ["-", "--", ":", "-."]  # for when the palette comes round again
+DASHES = ["-", "--", ":", "-."]  # for curves after the end of the palette
 # Cyclic.  0 is the lightest colour and +-180 the darkest, so lightness alone shows alignment.  Blue and red tell the
 # sign.
 PHASE_MAP = LinearSegmentedColormap.from_list(
     "phase", ["#1B1B4B", "#1F5FA8", "#55B7C8", "#FFF19A", "#EE8A34", "#A32348", "#1B1B4B"])
 LOST_MAP = plt.get_cmap("YlOrBr").with_extremes(bad="white")
-NOTHING_PERCENT = 1e-4  # lost: rounding of nsamples, which are floats
-LEAST_LOST_PERCENT = 0.1  # of the colours; less, but not nothing, has the lightest one
+NOTHING_PERCENT = 1e-4  # less is rounding of nsamples, which are floats
+LEAST_LOST_PERCENT = 0.1  # start of the colours; smaller losses have the lightest colour
 MAX_PANELS = 15
-MAX_COLUMNS = 300  # of a waterfall, each then more than a pixel
+MAX_COLUMNS = 300  # of a waterfall, so that each column is more than a pixel
 MAX_NAMES = 40  # of antennas beside the picture of lost data
 DPI = 110
 
@@ -50,7 +50,7 @@ plt.rcParams.update({
 })
 
 
-# ---- What is plotted -------------------------------------------------------------------------------------------------
+# ---- Plotted values --------------------------------------------------------------------------------------------------
 
 def coefficient(data, rows, a1, a2):
     """|V12| / sqrt(V11 V22) of 'rows' (visibilities by baseline, channel); masked where a power is 0."""
@@ -106,7 +106,7 @@ def untracked(data, a1, a2, models):
 def lost_percent(sets):
     """Percent of each antenna's data that is not in its autocorrelations, by time and antenna.
 
-    That is 1 - nsamples, which is 1 where data are flagged.  A gate's output has less than it could by design.
+    The value is 1 - nsamples; it is 1 where data are flagged.  A gate's output has less data by design.
     """
     data = sets[0]
     autos = [data.index(ant, ant) for ant in range(len(data.names))]
@@ -130,14 +130,14 @@ def subtitle(data):
 
 
 def set_frequency_axis(axis, data):
-    """The whole band, with so few ticks that the labels of any band have room."""
+    """Shows the whole band, with few ticks, so that the labels of any band have room."""
     width_mhz = (data.freqs_hz[1] - data.freqs_hz[0]) / 1e6 if len(data.freqs_hz) > 1 else 1
     axis.set_xlim(data.freqs_hz[0] / 1e6 - width_mhz / 2, data.freqs_hz[-1] / 1e6 + width_mhz / 2)
     axis.xaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10]))
 
 
 def add_marks(axis, marks, names):
-    """Hatches the parts of the band that are explained below the picture."""
+    """Hatches the parts of the band that an explanation below the picture names."""
     for ant, low, high, _ in marks:
         if ant in names:
             axis.axvspan(low, high, facecolor="none", edgecolor="#777777", hatch="///", linewidth=0, zorder=0.5)

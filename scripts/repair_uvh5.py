@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""repair_uvh5 FILE...: makes a recording whole that visrec was killed in the middle of.
+"""repair_uvh5 FILE...: repairs a recording whose visrec was killed.
 
-Hardly any needs it: a kill must strike in the tens of microseconds per dump in which HDF5 brings the file's tables
-up to date.  Such a file does not open, or its arrays differ in length.  This cuts it to the dumps that its header
-counts, which visrec rewrites last; a file that is whole stays as it is.  Not for a recording that is still going on.
+Hardly any recording needs it: a kill must strike in the tens of microseconds per dump in which HDF5 updates the file's
+tables.  Such a file does not open, or its arrays differ in length.  The program cuts the file to the dumps that its
+header counts; visrec rewrites the header last.  A complete file stays unchanged.  Do not use it while the recording is
+still running.
 """
 import os
 import struct
@@ -16,8 +17,8 @@ END_OF_FILE_AT = 40  # in a superblock of version 0, with offsets of 8 bytes
 
 
 def extend_end_of_file(path):
-    """The superblock is written last and may still say where the file ended a dump before.  It may end behind its data,
-    as the room for the next dump is reserved."""
+    """The superblock is written last, and may still give the file's end before the last dump.  The file may end after
+    its data, because room for the next dump is reserved."""
     with open(path, "r+b") as file:
         superblock = file.read(96)
         if superblock[:8] != SIGNATURE or superblock[8] != 0 or superblock[13] != 8:

@@ -1,4 +1,4 @@
-"""Reads what visrec wrote, without pyuvdata: one polarisation product as arrays.
+"""Reads visrec's files without pyuvdata: one polarisation product as arrays.
 
 Visibilities are as in the file, so V(a1, a2) = <conj(e_a1) e_a2>; docs/visibilities.md says why.
 """

@@ -1,5 +1,5 @@
-"""What every engine test shares: a directory that outlives a failure, the seed of everything random, and an eye on what
-the sanitizers report."""
+"""Shared by every engine test: a directory that stays after a failure, the seed of all random numbers, and a check of the
+sanitizers' reports."""
 import os
 import shutil
 import tempfile
@@ -41,7 +41,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(autouse=True)
 def no_sanitizer_reports(monkeypatch):
-    """Whatever a test starts, and however that ends: what a sanitizer reports of it fails the test."""
+    """Fails the test if a sanitizer reports a fault of any program that the test starts, however that program ends."""
     with tempfile.TemporaryDirectory(prefix="cbf-sanitizer-") as reports:
         for options in ("ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"):
             set_by_user = os.environ.get(options, "")
@@ -57,7 +57,8 @@ os.umask(0o022)
 
 @pytest.fixture
 def work(request):
-    """A directory for the scenario's YAML, captures and logs; it is kept, and named, if the test fails."""
+    """A directory for the scenario's YAML, captures and logs.  If the test fails, the directory is kept and its name
+    printed."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:60]
     path = Path(tempfile.mkdtemp(prefix=f"cbf-{name}-"))
     request.node.work_dir = path
@@ -74,7 +75,7 @@ def rng(request):
 
 @pytest.fixture
 def daemon(work):
-    """Starts daemons; those still running at the end of the test are killed."""
+    """Starts daemons.  Daemons that still run at the end of the test are killed."""
     started = []
 
     def start(program, config, name=None, **options):
@@ -89,8 +90,8 @@ def daemon(work):
 
 @pytest.fixture
 def fake_cuda(work, monkeypatch):
-    """fake_cuda(settings): the cuda device of daemons from here on needs no GPU (tests/fakes/cuda), and its kernels are
-    the CUDA variants.  Skips where they cannot run."""
+    """fake_cuda(settings): later daemons use a cuda device that needs no GPU (tests/fakes/cuda).  Its kernels are the
+    CUDA variants.  Skips if they cannot run."""
     if why := harness.why_no_fake_cuda():
         pytest.skip(why)
     for name in ("common", "kernels", "tests"):  # the emulator compiles kernels as if in the root of the tree

@@ -125,7 +125,7 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     return !wrong;
 }
 
-/* A model of an antenna, with rates only where there is a load time; 'numbers' are zero. */
+/* Reads a model of an antenna.  Rates are allowed only with a load time.  'numbers' must be zero. */
 static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
 {
     bool has_rates = strchr(katcp_arg(call, i), ',');

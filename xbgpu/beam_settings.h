@@ -1,5 +1,5 @@
-/* beam_settings.h - weights, delays and gain of one beam as they were set last: their arguments, their sensors, and the
- * steering that the device makes coefficients of.
+/* beam_settings.h - the present weights, delays and gain of one beam: their arguments, their sensors, and the steering.
+ * The device computes coefficients from the steering.
  *
  * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each
  * antenna instead, which both of its inputs take.  An incoherent beam has weights of powers, which are not negative, and
@@ -19,9 +19,9 @@
  *                                                  (of the models with a load time, in UNIX s: one for each antenna, or
  *                                                  input of a detected beam)
  *
- * 'capture' is of a whole stream, and so of detected beams only once.
+ * 'capture' holds for a whole stream.  So a stream of detected beams has only one such row.
  *
- * Threads: main.   Blocking: never, but for reading the text. */
+ * Threads: main.   Blocking: never, except while reading the text. */
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
@@ -102,8 +102,8 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
 /* Writes what is set; returns false where nothing is.  'all' is a struct xbgpu_beams_settings (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);
 
-/* Takes in what was kept.  Rows that fit no beam or no antenna any more are left out, with a line in the log, and then
- * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+/* Reads the saved settings.  Rows that fit no present beam or antenna are left out with a line in the log; 'whole' then
+ * becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
                               size_t why_bytes);
 

@@ -133,7 +133,7 @@ static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbg
         }
 }
 
-/* Takes the voltages of the window in spectra [begin, end).  Returns the number of their piece, or -1: there is none. */
+/* Takes the voltages of the window in spectra [begin, end).  Returns the number of their piece, or -1 for none. */
 static int take_voltages(struct xbgpu_detected_audit *a, const void *heap, const struct xbgpu_output_input *input,
                          int64_t input_first, int64_t begin, int64_t end)
 {

@@ -21,7 +21,7 @@ struct xbgpu_detected_figures {
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */
 
-/* Powers of a product in its windows and groups. */
+/* Sum and counts of a product's powers over windows and groups. */
 struct tally {
     double sum;
     size_t n, n_zero;

@@ -24,7 +24,7 @@ struct input {
     uint8_t *voltages;        /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
     uint8_t *present;         /* [const] pinned: [set][batch][ant] who counts as present; where inputs are shifted */
     uint8_t *device_present;  /* [const] the same on the device */
-    uint32_t *delays;         /* [const] pinned: [set][ant][pol] spectra by which inputs are late; where shifted */
+    uint32_t *delays;         /* [const] pinned: [set][ant][pol] delays of inputs in spectra; if shifted */
     uint32_t *device_delays;  /* [const] the same on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
 };
@@ -315,7 +315,7 @@ static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
     x->began = true;
 }
 
-/* The batches that wait for what is behind the last chunk: nothing is. */
+/* Processes the batches that wait for data after the last chunk: no data will come. */
 static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;

@@ -33,7 +33,7 @@
 /* Spectra of a batch in which the spectra selected by a gate are correlated.  The last batch of a window is padded, and
  * short batches need little padding.  To be measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-/* Output buffers of beams bridge this time, in which a host may not run, within bounds for the memory. */
+/* Output buffers of beams hold this time, during which the host may stall.  The memory has bounds. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64

@@ -39,7 +39,7 @@ struct xbgpu_layout {
     size_t n_selected_batches; /* that hold a whole chunk, where an output has a gate or shifts of its own */
     size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* of its 64-bit ones, where it has them */
-    size_t rows_bytes;         /* of its checksums' rows (checksum.h), where it has them */
+    size_t rows_bytes;         /* of its checksums' rows (checksum.h), if it has checksums */
     size_t checks_bytes;       /* of what they say of a dump: verdict and words (checksum_dump.h) */
     struct memory_use memory;  /* UINT64_MAX where a sum goes beyond 64 bits */
     size_t frames_per_heap;    /* of a card that a heap may lie in, with gpudirect; else 0 */
@@ -134,7 +134,7 @@ struct xbgpu_detected_sizes {
     size_t scales_bytes;    /* of offsets, and of scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as given, or for 50 ms, for the heaps of two chunks, and one that is open */
+    size_t n_buffers; /* as given, or enough for 50 ms, for the heaps of two chunks, and for an open heap */
     double rate;      /* bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

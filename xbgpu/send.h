@@ -97,8 +97,8 @@ void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool c
  * ones.  It leaves as one of which nothing was received does. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
-/* The same, and the process is not healthy any more; the tenth wrong dump ends it.  One may be an accident; of a device
- * that goes on like that another may be found, or the same one begin again. */
+/* The same, and the process is no longer healthy; the tenth wrong dump ends it.  A single wrong dump may be an
+ * accident. If the device keeps computing wrong dumps, a restart may find another device or reset this one. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
 /* The same of a beam's buffer, of which nothing can be flagged. */

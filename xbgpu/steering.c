@@ -1,4 +1,4 @@
-/* steering.c - between commands for beams and the kernel beamform. */
+/* steering.c - the stage between commands for beams and the kernel beamform. */
 #include "xbgpu/steering.h"
 
 #include "common/base/units.h"

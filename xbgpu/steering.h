@@ -102,7 +102,7 @@ size_t xbgpu_calibration_bytes(const struct xbgpu_layout *layout);
 /* Batches of an interval of the grid. */
 int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Points a beam by a model that starts at 'start_samples': values [ant], of which all models take the amplitudes. */
+/* Points a beam by a model that starts at 'start_samples': values [ant].  All models take their amplitudes. */
 void xbgpu_steering_set(struct xbgpu_steering *steering, size_t beam, int64_t start_samples,
                         const struct beam_steering *values);
 

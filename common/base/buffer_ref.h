@@ -14,7 +14,7 @@
 struct buffer_ref {
     atomic_int n_readers;
     struct inbox *return_to; /* [const] */
-    struct inbox_item item;  /* [const] what is pushed to 'return_to'; its object is the buffer */
+    struct inbox_item item;  /* [const] message that is pushed to 'return_to'; its object is the buffer */
 };
 
 /* Sets where the buffer returns to.  Starts with no readers. */

@@ -16,8 +16,8 @@ void files_raise_limit(void);
 /* Brings the name of a file that was made or renamed to the disk: fsync of its directory.  Nothing is done where the
  * directory may not be read, or its file system does not know this.  Returns 0 or negative errno. */
 int file_sync_name(const char *path);
-/* Opens a file that is to be read.  Never waits, also not for the writer of a FIFO.  A FIFO is taken only if the caller
- * wants to know ('is_fifo' not NULL).  Returns 0, negative errno, -EISDIR, or -EINVAL: it is a device or the like. */
+/* Opens a file for reading.  Never waits, not even for the writer of a FIFO.  Opens a FIFO only if 'is_fifo' is not
+ * NULL. Returns 0, negative errno, -EISDIR, or -EINVAL if the file is a device or similar. */
 int file_open_read(const char *path, bool *is_fifo, FILE **file);
 
 /* Finds the number of the first line that 'format', of sscanf with one unsigned long long, fits; false: there is none. */

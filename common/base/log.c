@@ -56,7 +56,7 @@ static _Atomic int log_max_level = LOG_LEVEL_INFO;
 static _Atomic int listener_max_level = LOG_NOTHING;
 static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
-/* Who writes a line: its caller, the logging thread, or its caller within ENDED_NS. */
+/* The thread that writes a line: its caller, the logging thread, or its caller within ENDED_NS. */
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;
@@ -275,7 +275,7 @@ void log_stop(void)
     atomic_store(&log_mode, ENDED);
     atomic_store(&is_ending, true);
     sem_post(&ring_filled);
-    /* It stands in write() if stderr takes less than poll() said.  The process ends nevertheless. */
+    /* The logging thread blocks in write() if stderr takes less than poll() promised.  The process still ends. */
     if (wait_for(&n_ended, 1, ENDED_NS))
         thread_join(&writer);
 }

@@ -19,7 +19,7 @@ static void put(FILE *out, const char *name, const char *type, const char *help,
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
 }
 
-/* /proc/self/stat, proc(5): the fields behind the name, which is in parentheses and may have any in it. */
+/* /proc/self/stat, proc(5): the fields after the name.  The name is in parentheses and may contain parentheses. */
 struct stat_fields {
     int64_t n_threads, start_ticks, virtual_bytes, resident_pages;
 };

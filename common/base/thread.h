@@ -27,9 +27,9 @@ struct thread {
  * signals are blocked in it.  A pin that the kernel refuses is a warning.  Returns 0 or negative errno. */
 int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(void *arg), void *arg);
 
-/* From threads_hold() on, threads that are started wait before their first step, until threads_release(): either all
- * that a process needs begin, or (false) each ends without having done anything: a packet sent, a file begun.  Both,
- * and thread_start() in between, on the main thread. */
+/* After threads_hold(), started threads wait before their first step until threads_release().  With true, all threads
+ * of the process begin.  With false, each thread ends before its first action: no packet is sent, no file is begun.
+ * Call both, and thread_start() in between, on the main thread. */
 void threads_hold(void);
 void threads_release(bool begin);
 

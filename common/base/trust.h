@@ -1,8 +1,8 @@
-/* trust.h - whether other users may change what this process is about to believe: compiled kernels, what was set.
+/* trust.h - whether other users may change files that this process is about to use: compiled kernels, saved settings.
  *
  * A file or directory is trusted if it belongs to this process's user or to root, and if neither its group nor others
- * may write to it.  A group that an access list lets write shows in the mode, too.  The check looks at the open file,
- * so nobody can put something else in its place between the look and the use.
+ * may write to it.  If an access list lets a group write, the mode shows this, too.  The check looks at the
+ * open file.  So no user can replace the file between the check and the use.
  *
  * Threads: any.   Blocking: as opening a file is. */
 #ifndef COMMON_BASE_TRUST_H

@@ -40,7 +40,7 @@ struct service {
     struct lock status_lock;
     char status[STATUS_BYTES] GUARDED; /* [status_lock] the last */
     char hang[STATUS_BYTES] GUARDED;   /* [status_lock] shown instead, unless it is empty */
-    bool is_ready GUARDED;             /* [status_lock] READY=1 is to be told */
+    bool is_ready GUARDED;             /* [status_lock] READY=1 must be sent */
     bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 is to be told */
     bool is_untold GUARDED;            /* [status_lock] something of all that is */
 };

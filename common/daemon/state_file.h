@@ -59,7 +59,7 @@ const char *state_file_path(struct state_file *file);
 /* A kept setting is not in force, or not all of it; the log says why. */
 void state_file_ignored(struct state_file *file);
 
-/* Its text is another one now. */
+/* Call when the file's text has changed. */
 void state_file_changed(struct state_file *file);
 
 /* Writes what has changed.  The files are gone afterwards.  NULL is accepted. */

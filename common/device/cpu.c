@@ -146,7 +146,7 @@ static void cpu_free(struct device *device, void *memory)
     free(memory);
 }
 
-/* ---- What operations do, in the stream's thread ------------------------------------------------------------------ */
+/* ---- Operations, in the stream's thread -------------------------------------------------------------------------- */
 
 static void wait_until_done(struct cpu_stream *stream, uint64_t n_operations)
 {

@@ -224,7 +224,7 @@ struct device_ops {
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
     void (*free_pinned)(struct device *device, void *memory);
-    /* How much direct memory there is, with a sentence where there is none; UINT64_MAX: as much as of the other. */
+    /* Size of the direct memory, with a sentence if there is none; UINT64_MAX: as large as the other memory. */
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);

@@ -23,7 +23,7 @@
 
 #define LIMIT_NS     (60 * NS_PER_S)  /* of a job: no new candidate after so long */
 #define RUN_NS       (20 * NS_PER_MS) /* of a run, at least; shorter ones do not count */
-#define N_RUNS       5                /* of a candidate; odd */
+#define N_RUNS       5                /* runs of a candidate; odd */
 #define HOPELESS     1.5              /* times the fastest: two runs are enough */
 #define BETTER       0.995            /* of the fastest so far; less is noise */
 #define RANDOM_BYTES (1 << 20)        /* made on the host, and copied to all places */

@@ -59,7 +59,7 @@ int64_t command_steady_samples(const struct command_channel *channel);
 /* [any] Has 'woken' called soon.  The signature is that of a device_then() callback. */
 void command_wake(void *channel);
 
-/* Neither 'answered' nor 'woken' is called any more.  Idempotent. */
+/* After this call neither 'answered' nor 'woken' is called.  Idempotent. */
 void command_stop(struct command_channel *channel);
 
 /* Stops first.  Nobody may answer or wake any more.  NULL is accepted. */

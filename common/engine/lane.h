@@ -56,7 +56,7 @@ struct device_input *lane_take_input(struct lane *lane);
 /* The input has come back. */
 void lane_give_input(struct device_input *input);
 
-/* All that the input's kernels read has been queued for upload: kernels wait for it. */
+/* Call when all data for the input's kernels have been queued for upload.  Kernels then wait for the upload. */
 void lane_uploaded(struct device_input *input);
 
 /* All that reads the input has been queued on the compute stream. */

@@ -23,8 +23,8 @@ struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, cons
 /* Two numbers, "0,1" and nothing else.  Returns whether 'text', which may be NULL, is that. */
 bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
 
-/* Values of the points' channels, that of the first at values[0] and of the next at values[stride], to mean and most
- * [n]. */
+/* Reduces the values of the points' channels to mean and most [n].  The first channel's value is values[0], the next
+ * channel's values[stride]. */
 void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
                      float *most);
 

@@ -117,7 +117,7 @@ static void watchdog(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* A stranger who got here does not keep the program down. */
+/* A stranger's request stops the program only until the restart. */
 static void halt(struct katcp_call *call, void *arg)
 {
     static const char *const sentence[] = {"it is started again, as katcp.halt_stays is not set"};

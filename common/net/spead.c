@@ -192,7 +192,7 @@ uint64_t spead_take_crc(uint8_t *header, size_t crc_at)
 
 size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 {
-    /* The heap is one byte long, with a null item pointing at it, because some receivers mind an empty heap. */
+    /* The heap is one byte long, with a null item pointing at it, because some receivers reject an empty heap. */
     const struct spead_item items[] = {
         {.id = SPEAD_STREAM_CTRL, .immediate = true, .value = SPEAD_CTRL_STOP},
         {.id = SPEAD_NULL, .immediate = false, .value = 0},

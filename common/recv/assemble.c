@@ -269,7 +269,7 @@ static void window_close(struct assembler *a, bool at_end)
         close_chunk(a, slot, at_end);
 }
 
-/* Heaps are expected from 'first_time', in 'chunk'. */
+/* Starts a window: heaps are expected from 'first_time', in 'chunk'. */
 static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
 {
     a->started = true;

@@ -78,7 +78,7 @@ static inline bool chunk_has_room(const struct chunk *chunk)
     return chunk->n_frames_max == 0 || chunk->n_frames < chunk->n_frames_max;
 }
 
-/* Makes the kernel that does it ready. */
+/* Creates the kernel that gathers payloads. */
 int chunk_create_gather(struct device *device, struct device_kernel **gather);
 /* Queues what brings such a payload together; of other chunks it is, and 'gather' may be NULL. */
 void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struct device_kernel *gather);

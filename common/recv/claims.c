@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Room for held packets of a heap, beside their payload. */
+/* Room for held packets of a heap, in addition to their payload. */
 #define HELD_OVERHEAD_BYTES 65536
 
 /* ---- Held packets ------------------------------------------------------------------------------------------------ */

@@ -14,8 +14,8 @@ struct receiver_set {
 
 int receiver_set_init(struct receiver_set *set, size_t max_receivers);
 
-/* Creates the next receiver: thread "recvN", on the affinity's next CPU (whatever 'config' says of both), with its
- * metrics under 'prefix'.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Creates the next receiver: thread "recvN", on the affinity's next CPU, with its metrics under 'prefix'.  The
+ * thread's name and CPU in 'config' are ignored.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_set_add(struct receiver_set *set, const struct receiver_config *config,
                      const struct config_int_list *affinity, const char *prefix, char *why, size_t why_bytes);
 

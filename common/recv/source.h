@@ -95,11 +95,11 @@ struct packet_ring {
  * which gives the largest that may be. */
 void recv_packet_ring_init(struct packet_ring *ring, size_t mtu, size_t buffer_bytes, size_t n_kept);
 
-/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first; a busy network source
- * may sleep a tenth of a millisecond before, to take more at a time, unless it polls.  All slots are offered anew each
- * time; those beyond the packets received may have been written to as well.
- * Returns how many (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source; a file that
- * is damaged or cut off gives what can be read of it first, then -EIO. */
+/* Receives up to n_slots (<= PACKET_BATCH_MAX) packets, waiting up to 'timeout_ns' for the first.  A busy network
+ * source that does not poll may first sleep a tenth of a millisecond, to take more packets at a time.  Each call offers
+ * all slots again.  Slots beyond the received packets may have been written to, too.
+ * Returns the number of packets (0: none in time), -ENODATA at the end of a file, or negative errno of a dead source.
+ * A damaged or truncated file first gives its readable packets, then -EIO. */
 int recv_source_recv(struct recv_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns);
 
 /* True if the next recv will only lend packets, so that the slots need not offer anything.  The packets of a recv are

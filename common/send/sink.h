@@ -31,7 +31,7 @@ struct packet_out {
     const uint8_t *payload;
     size_t payload_bytes;
     unsigned destination;   /* index in the list that the sink was opened with */
-    struct buffer_ref *ref; /* put when this packet is gone; NULL: nothing to put */
+    struct buffer_ref *ref; /* reference to put when this packet has left; NULL: none */
 };
 
 struct device_exported;

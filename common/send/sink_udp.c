@@ -327,7 +327,7 @@ static int check_routes(const struct send_sink_config *config, const struct inte
         const struct endpoint *to = &config->destinations->items[i];
         const struct sockaddr_in address = {
             .sin_family = AF_INET, .sin_port = htons(to->port), .sin_addr = to->address};
-        connect(fd, &nowhere, sizeof(nowhere)); /* forgets the source address of the one before */
+        connect(fd, &nowhere, sizeof(nowhere)); /* clears the source address of the previous connection */
         if (connect(fd, (const struct sockaddr *)&address, sizeof(address)) == 0)
             continue;
         const char *cure = "";

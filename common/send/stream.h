@@ -23,7 +23,7 @@ struct send_stream {
     size_t n_destinations;
     size_t packet_payload_bytes;
     bool crc;           /* packets have a CRC item */
-    size_t run_packets; /* of a heap in a row, at most */
+    size_t run_packets; /* largest number of one heap's packets in a row */
     struct send_stream_stats *stats;
     const struct device *device; /* whose memory payloads lie in; NULL: the host's */
     struct log_limit failed_limit;

@@ -67,7 +67,7 @@ void send_stream_begin_group(struct send_stream *stream, int64_t now_ns);
 /* As what 'n_bytes' of the group in progress count at the stream's pace. */
 double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes);
 
-/* Fills 'packet' with the next one of the group in progress, and moves on. */
+/* Fills 'packet' with the next packet of the group in progress, and advances to the packet after it. */
 void send_stream_next_packet(struct send_stream *stream, struct packet_out *packet);
 
 /* Hands the first 'n' packets to the sink.  Returns how many left. */

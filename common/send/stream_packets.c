@@ -121,7 +121,7 @@ void send_stream_begin_group(struct send_stream *stream, int64_t now_ns)
         stream->n_packets_left += n_packets;
         n_packets_max = n_packets > n_packets_max ? n_packets : n_packets_max;
     }
-    /* As few runs as possible, and those of about the same length. */
+    /* The number of runs is the smallest possible.  All runs have about the same length. */
     size_t n_runs = send_stream_is_descriptors(stream) ? 1 : (n_packets_max - 1) / stream->run_packets + 1;
     stream->run_bytes = ((n_packets_max - 1) / n_runs + 1) * stream->packet_payload_bytes;
     if (group->ready_ns)

@@ -259,8 +259,8 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
 
 #endif
 
-/* Sums begin with these bits.  Up to 127 antennas a slice's sum is below 2^22: the sum is then the last bits of a float
- * from 2^23 to 2^24, and needs no conversion. */
+/* Sums begin with these bits.  With up to 127 antennas a slice's sum is below 2^22.  The sum then forms the last bits
+ * of a float from 2^23 to 2^24, and needs no conversion. */
 #define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
 

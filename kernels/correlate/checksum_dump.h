@@ -39,7 +39,7 @@ struct checksum_dump_args {
     const uint32_t *weights;    /* [baseline] */
     uint64_t *verdict;          /* [VERDICT_LENGTH] */
     uint64_t *words;            /* [chan][2] */
-    enum voltage_format format; /* that the sums are of */
+    enum voltage_format format; /* format of the summed voltages */
     uint32_t min_weight;
     uint32_t n_ants;
     uint32_t n_chan;

@@ -392,8 +392,8 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas where other blocks have shares.  After the transpositions four lanes have a row's sums 16
- * s + 4 m + t; with those of the next row, which have as many, they exchange half. */
+/* Adds sums of 8 x 8 antennas to memory that other blocks add to, too.  After the transpositions four lanes have a
+ * row's sums 16 s + 4 m + t.  They swap half of these with the four lanes of the next row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

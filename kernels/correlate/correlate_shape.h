@@ -24,7 +24,7 @@ struct correlate_shape {
     uint32_t block_rows, block_columns; /* squares: tiles of a block */
     uint32_t time_warps;
     uint32_t steps;       /* of 64 bytes of each antenna that a warp takes between two barriers */
-    uint32_t stages;      /* of that size in shared memory, all but one on their way from global memory */
+    uint32_t stages;      /* of that size in shared memory; all but one are being loaded from global memory */
     uint32_t resident;    /* blocks that a multiprocessor is to have at once */
     uint32_t atomic_adds; /* 1: blocks add with atomics even to sums that are theirs alone */
     uint32_t wgmma;       /* 1: for compute capability 9.0: correlate_whole.cu, with more than 80 antennas

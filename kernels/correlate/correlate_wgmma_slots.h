@@ -118,7 +118,7 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
     barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
 }
 
-/* Every consumer thread calls it when it has read the stage, and the column sums of slots before. */
+/* Every consumer thread calls this when it has read the stage, and the column sums of earlier slots. */
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
     if (slot + N_STAGES < n_slots) /* else no thread waits for it */

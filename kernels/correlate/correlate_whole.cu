@@ -187,7 +187,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
 
 #define PREFETCHED_STAGES 8 /* before the item's end: soon enough for memory, and late enough to stay in the L2 cache */
 
-/* A producer's stages of the block's share: every second one, from 'number' on. */
+/* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {
@@ -244,7 +244,7 @@ static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, un
     return n;
 }
 
-/* How many of n_tiles a consumer has. */
+/* Number of a consumer's tiles out of n_tiles. */
 static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned n_tiles)
 {
     unsigned n = 0;

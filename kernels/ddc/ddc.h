@@ -48,7 +48,7 @@ static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps,
     return n_out ? (uint64_t)(n_out - 1) * subsampling + n_taps : 0;
 }
 
-/* How the CUDA variant's work is cut. */
+/* Division of the CUDA variant's work. */
 struct ddc_shape {
     uint32_t n_warps; /* of a block; 1..16 */
     uint32_t n_tiles; /* of a warp: 16 rows of DDC_ROW_OUTPUTS each */

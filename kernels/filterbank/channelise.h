@@ -27,8 +27,8 @@ enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 struct channelise_shape;
 struct channelise_narrow_shape;
 
-/* Spectra of an output buffer at most, where CUDA variants run.  A launch has at most 65535 blocks in one dimension,
- * and a block has at least 4 spectra. */
+/* Largest number of spectra of an output buffer with CUDA variants.  A launch has at most 65535 blocks in one
+ * dimension, and a block has at least 4 spectra. */
 #define CHANNELISE_CUDA_SPECTRA (4 * 65535)
 
 struct channelise_config {

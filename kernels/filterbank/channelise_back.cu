@@ -20,8 +20,8 @@
 #define N_THREADS    BACK_THREADS
 #define N_LINES      (PAIRS * 2 * TILE_SPECTRA) /* transforms of a tile */
 
-/* A line between its passes is [a][b], padded so that the lanes of a warp meet different banks in either; and [k] when it
- * is done. */
+/* A line between its passes is [a][b].  The padding makes the lanes of a warp use different banks in either pass.
+ * After the last pass the line is [k]. */
 #define PITCH_A    (RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define LINE_PITCH (RADIX_A * PITCH_A)
 

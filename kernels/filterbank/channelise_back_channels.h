@@ -101,7 +101,7 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* The polarisations' channel, twice, out of the transform's points k and POINTS - k. */
+/* Computes twice the polarisations' channel from the transform's points k and POINTS - k. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);

@@ -106,7 +106,7 @@ static __device__ __forceinline__ void quantise_channel(const struct channelise_
     }
 }
 
-/* To channel k of the heap, the block's spectra. */
+/* Stores the block's spectra to channel k of the heap. */
 static __device__ __forceinline__ void store_spectra(uint8_t *out, uint32_t k, const uint32_t (&words)[BLOCK_SPECTRA])
 {
     uint32_t first = blockIdx.y * BLOCK_SPECTRA, batch = first / SPECTRA_PER_HEAP;

@@ -272,7 +272,7 @@ void gnss_acquire_add(struct gnss_acquire *a, const int8_t *samples, uint64_t pi
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */
 
-/* ln Q(n, t): of a sum of n exponential powers of mean 1, the probability to exceed t. */
+/* ln Q(n, t).  Q is the probability that a sum of n exponential powers of mean 1 exceeds t. */
 static double log_tail(uint64_t n, double t)
 {
     double sum = 1, term = 1, log_scale = 0;
@@ -329,7 +329,7 @@ static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS]
     return powers[0] * weights[0] + powers[n_cells(a)] * weights[1];
 }
 
-/* Where the top of a parabola through three values is, -1/2 to 1/2 from the middle one, the largest. */
+/* Place of the top of a parabola through three values, -1/2 to 1/2 from the middle one, which is the largest. */
 static double top_between(double before, double middle, double behind)
 {
     double curvature = 2 * middle - before - behind;

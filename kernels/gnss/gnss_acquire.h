@@ -66,7 +66,7 @@ int gnss_acquire_create(const struct gnss_acquire_config *config, struct gnss_ac
 /* NULL is accepted. */
 void gnss_acquire_destroy(struct gnss_acquire *acquire);
 
-/* Samples of a block, of each polarisation. */
+/* Number of samples of a block, for each polarisation. */
 uint32_t gnss_acquire_block_samples(const struct gnss_acquire *acquire);
 
 /* Adds a block.  'samples' begin with sample 'first' (>= 0) of the row, and rows are 'pitch_samples' apart.  Blocks may

@@ -8,7 +8,7 @@
 
 #define MMA_PIECES        16 /* that a block goes through, at most */
 #define MMA_ANTS          32 /* of a block, at most */
-#define MMA_RUN           13 /* consecutive words of 16 bytes that a lane has of a row and chunk; odd */
+#define MMA_RUN           13 /* a lane's consecutive words of 16 bytes in a row and chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 
 /* A piece with samples in the block's slice of time. */

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
-"""make bench-recv, make bench-send: the packet path beside spead2 and beside the shortest loop that does the same.
+"""make bench-recv, make bench-send: the packet path beside spead2 and beside the shortest loop with the same result.
 
-What is compared is CPU time per packet of the one thread that receives or sends, the scarce thing at a telescope; the
-rate with which the run went is beside it.  All take turns, run by run, on the same CPU.
+The benchmark compares the CPU time per packet of the one thread that receives or sends.  This time is the scarce
+resource at a telescope.  The table also has the rate of each run.  All programs take turns, run by run, on the same CPU.
 
 recv: packets to assembled chunks.  bench_feed feeds them over loopback and never has more than a few MiB in flight, so
-nothing is lost; whether the feeding or the receiving CPU set the rate is in the last column.  A flow is one F-engine's,
-all to one socket, or what of a digitiser goes to one of its groups, each with a socket; flows take turns, message by
-message.  "shuffled": each flow's packets, within a window of them.
-send: full buffers to packets, unpaced, into a bridge without ports, which takes joined packets as a network card with
-segmentation and checksum offload does, and then drops them.  That needs a network namespace, and so root or user
-namespaces; without, they go to loopback sockets that nobody reads, and the sender's CPU time includes the way through
-the receiving half of the kernel up to there (--loopback).  With several destinations, each timestamp has a heap for
-each.
+nothing is lost.  The last column says whether the feeding or the receiving CPU set the rate.  A flow is the packets of
+one F-engine, all to one socket; or the packets of a digitiser to one of its groups, each with a socket.  Flows take
+turns, message by message.  "shuffled": each flow's packets, within a window of them.
+send: full buffers to packets, unpaced, into a bridge without ports.  The bridge takes joined packets as a network card
+with segmentation and checksum offload does, and then drops them.  The bridge needs a network namespace, and so root or
+user namespaces.  Without a namespace, packets go to loopback sockets without a reader (--loopback).  The sender's CPU
+time then includes the receiving half of the kernel up to those sockets.  With several destinations, each timestamp has
+a heap for each.
 
   ours           the daemons' receiver (bench_receive.c) or sender (bench_send.c)
-  plain loop     the ceiling: recvmmsg and non-temporal copies, which believes every packet; or sendmmsg (bench_feed.c)
+  plain loop     the ceiling: recvmmsg and non-temporal copies without checks of packets; or sendmmsg (bench_feed.c)
   spead2         built from its source, with GRO and GSO, as katgpucbf uses it (peer_spead2_*.py)
-  spead2 wheel   that of PyPI, without (--wheel)
+  spead2 wheel   the wheel of PyPI, without GRO and GSO (--wheel)
 """
 import argparse
 import json
@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 CHUNK_BYTES = 40 << 20  # as in bench_shapes.h, like the sizes of Case
 BUFFER_BYTES = 64 << 20
 IN_FLIGHT_BYTES = 4 << 20
-CPU, FEED_CPU = 0, 1  # of what is measured, and of what feeds it
+CPU, FEED_CPU = 0, 1  # of the measured program, and of the feeder
 TIMEOUT_S = 120
 WINDOW = 16  # packets of a flow
 PAYLOADS = (1024, 2048, 4096, 8192)
@@ -46,8 +46,8 @@ class Case:
     kind: str  # dig or feng
     payload: int  # bytes of a packet
     flows: int = 1  # recv: F-engines, or groups of a digitiser
-    shuffle: int = 1  # recv: packets within which the order is random
-    join: bool = True  # recv: as many packets to a message as fit (GSO), or one
+    shuffle: int = 1  # recv: window of packets whose order is random
+    join: bool = True  # recv: a message is full of packets (GSO), or has one
     destinations: int = 1  # send
 
     @property
@@ -121,7 +121,7 @@ def receiver(args, case, name, endpoint):
 
 
 def run_recv(args, case, name):
-    """One run of one receiver.  Returns what it and the feeder say of it."""
+    """One run of one receiver.  Returns the reports of the receiver and of the feeder."""
     port = random.randrange(20000, 30000)
     endpoint = ",".join(f"127.0.0.1:{port + i}" for i in range(case.endpoints))
     n_heaps = max(1, int(args.megabytes * 1e6 * (1 if case.join else 0.25)) // case.heap_bytes // case.flows)
@@ -142,7 +142,7 @@ def run_recv(args, case, name):
     got = json.loads(out.strip().splitlines()[-1])
     lost = fed["packets"] - got["packets"]
     assert lost == 0 and fed["dropped"] == 0, f"{name} lost {lost} packets, {fed['dropped']} of them in the socket"
-    whole = fed["packets"] * case.payload - case.heap_bytes * case.flows  # a shuffled end may leave a heap in parts
+    whole = fed["packets"] * case.payload - case.heap_bytes * case.flows  # the last heap may be incomplete after shuffling
     assert got["bytes"] >= whole, f"{name} made heaps of {got['bytes']} bytes, of {whole}"
     return {
         "ns": got["cpu_ns"] / got["packets"],
@@ -165,7 +165,7 @@ exec "$@"
 
 
 def enter_namespace(args):
-    """Starts this program again where there is a bridge to send to, or says that there cannot be one."""
+    """Starts this program again in a namespace with a bridge to send to, or says that there cannot be one."""
     unshare = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
     shell = [*unshare, "sh", "-c", NAMESPACE, "sh"]
     if subprocess.run([*shell, "true"], capture_output=True).returncode == 0:
@@ -174,7 +174,7 @@ def enter_namespace(args):
 
 
 def open_sockets(n):
-    """Sockets that nobody reads, and their endpoints."""
+    """Sockets without a reader, and their endpoints."""
     sinks = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(n)]
     for sink in sinks:
         sink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

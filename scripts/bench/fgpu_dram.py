@@ -2,10 +2,10 @@
 """fgpu_dram.py - device memory traffic of the F-engine's kernels, as Nsight Compute (ncu) counts it.
 
   fgpu_dram.py --bench build/bench/bench_fgpu [--channels 1024,4096,...] [--json FILE] [-- more options of bench_fgpu]
-  fgpu_dram.py --parse CSV --channels N --samples N     only reads what ncu has written (--csv, either --page)
+  fgpu_dram.py --parse CSV --channels N --samples N     only reads a CSV file of ncu (--csv, either --page)
 
-bench_fgpu --once runs its kernels for two rounds; the first warms up, the second is counted.  The caches are left as
-the kernel before left them, as they are in the F-engine.  Bytes are per dual-polarisation sample.
+bench_fgpu --once runs its kernels for two rounds; the first warms up, the second is counted.  As in the F-engine, each
+kernel finds the caches as the kernel before left them.  Bytes are per dual-polarisation sample.
 """
 import argparse
 import csv
@@ -27,7 +27,7 @@ def number(text):
 def parse_launches(text):
     """The launches in order, each {"name": kernel, metric: bytes}, out of ncu's CSV: a line per launch (--page raw),
     or one per launch and metric."""
-    lines = [line for line in text.splitlines() if line.startswith('"')]  # the program's own output is in between
+    lines = [line for line in text.splitlines() if line.startswith('"')]  # the program's output lies between them
     rows = list(csv.reader(lines))
     if not rows or "Kernel Name" not in rows[0]:
         raise ValueError("there is no table of kernels in ncu's output")
@@ -51,8 +51,8 @@ def parse_launches(text):
 
 
 def traffic(launches, n_rounds, n_samples):
-    """Bytes per sample of each kernel, in order of the first launch, in the last of the rounds; what was launched before
-    them (tuning, tables) is left out."""
+    """Bytes per sample of each kernel in the last of the rounds, in order of the first launch.  Earlier launches
+    (tuning, tables) are left out."""
     names = [launch["name"] for launch in launches]
     n = len(names) // n_rounds
     while n and names[-n * n_rounds:] != names[-n:] * n_rounds:
@@ -78,7 +78,7 @@ def show(n_chan, kernels):
 
 
 def profile(ncu, bench, n_chan, more):
-    """Runs ncu.  Returns its CSV and what bench_fgpu says of the run."""
+    """Runs ncu.  Returns its CSV and the output of bench_fgpu."""
     with tempfile.NamedTemporaryFile("r", suffix=".csv") as log:
         command = [ncu, "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(METRICS),
                    "--clock-control", "none", "--cache-control", "none", "--log-file", log.name,

@@ -1,10 +1,10 @@
-"""How many times each byte of payload crosses a host's memory bus, from first principles: for the mode chain of scripts/bench/realtime,
-which multiplies it with what was counted, and for scripts/bench/scaling.
+"""How many times each byte of payload crosses a host's memory bus, from first principles.  The mode chain of
+scripts/bench/realtime multiplies the number with its counts.  scripts/bench/scaling uses it, too.
 
-A pass is a byte read from memory or written to it.  'least' is with all that is handed on in the last-level cache
-(NICs and GPUs that write there, socket buffers and receive rings that stay there); 'most' with none of it,
-where a write by way of the cache also reads the line first.  Non-temporal stores write once, whatever the cache.
-docs/scaling.md explains each."""
+A pass is a byte read from memory or written to it.  'least' assumes that all data handed on stay in the last-level cache
+(NICs and GPUs that write there, socket buffers and receive rings that stay there).  'most' assumes that no data
+stay there; a write through the cache then also reads the line first.  Non-temporal stores write once, whatever the
+cache.  docs/scaling.md explains each."""
 from dataclasses import dataclass
 
 
@@ -15,7 +15,7 @@ class Pass:
     most: float
 
 
-# Passes of a byte that a NIC receives or sends.
+# Passes of a byte that is received from a NIC, or sent to one.
 RECEIVED = {
     "sockets": [Pass("NIC writes socket buffer", 0, 1), Pass("kernel reads it", 0, 1), Pass("copy to the chunk", 1, 1),
                 Pass("GPU reads the chunk", 1, 1)],
@@ -33,7 +33,7 @@ SENT = {
 # Over loopback the sender's socket buffers are the receiver's.
 LOOPBACK_SENT = SENT["sockets"][:3]
 LOOPBACK_RECEIVED = RECEIVED["sockets"][1:]
-LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # on to the GPU by way of a buffer that stays in the cache
+LOOPBACK_DIRECT = RECEIVED["sockets"][1:2]  # to the GPU through a buffer that stays in the cache
 SIMULATED = [Pass("kernel reads the period", 0, 1), Pass("kernel writes socket buffer", 0, 2)]
 
 
@@ -48,8 +48,8 @@ def stage(name, bytes_per_s, passes):
 
 
 def chain(samples_per_s, voltages_per_s, direct):
-    """Rows of digitisers, F-engine and X-engine on one host over loopback, of the bytes/s of payload counted; 'direct': with
-    recv.direct."""
+    """Rows of digitisers, F-engine and X-engine on one host over loopback, from the counted bytes/s of payload.
+    'direct': with recv.direct."""
     received = LOOPBACK_DIRECT if direct else LOOPBACK_RECEIVED
     return [stage("dsim", samples_per_s, SIMULATED), stage("fgpu receives", samples_per_s, received),
             stage("fgpu sends", voltages_per_s, LOOPBACK_SENT), stage("xbgpu receives", voltages_per_s, received)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""hostile: what forged digitiser packets cost the demonstration's array, live on the loopback interface:
+"""hostile: the effect of forged digitiser packets on the demonstration's array, live on the loopback interface:
 
     dsim -> fgpu0, fgpu1 -> xbgpu0, xbgpu1 -> visrec,    and a stranger who sends to one input of fgpu0
 
@@ -7,11 +7,11 @@
   .venv/bin/python scripts/bench/hostile.py --seconds 10 --runs 1
 
 Cases: "none"; "far", bursts of 8 heaps 2^32 samples ahead, ten bursts a second; "near", heaps 1.9 chunks ahead, 20 a
-second.  The cases take turns, so that a change of the host's load meets all of them.  Each run has an array of its own.
+second.  The cases take turns, so that a change of the host's load affects all of them.  Each run starts its own array.
 
-A dump is complete if no value of it is flagged in the recorder's file; a dump is absent if the file has a gap in its
-place.  "F" counts of both F-engines, "X" of both X-engines, "V" of the recorder.  The forged packets must have been
-sent at their rate within 5 %, or the program ends with 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
+A dump is complete if the recorder's file flags no value of it.  A dump is absent if the file has a gap in its
+place.  "F" counts of both F-engines, "X" of both X-engines, "V" of the recorder.  If the forged packets were not sent
+at their rate within 5 %, the program ends with 1.  Needs the programs (make), numpy, h5py, PyYAML and spead2.
 On another machine, from `make gpu-pack`: scripts/gpu exec python3 scripts/bench/hostile.py
 """
 import argparse
@@ -36,11 +36,11 @@ import harness  # noqa: E402
 HEAP_SAMPLES = 4096
 HEAP_BYTES = HEAP_SAMPLES * 10 // 8
 FAR_SAMPLES = 1 << 32
-SETTLED_DUMPS = 4  # of the recorder's, before a measurement
+SETTLED_DUMPS = 4  # dumps of the recorder before a measurement
 RATE_TOLERANCE = 0.05
 STARTED = ("visrec", *demo_array.ENGINES, "dsim")
 
-# {case: (heaps in a burst, bursts a second, how far ahead of now)}; chunks are those of the F-engine.
+# {case: (heaps in a burst, bursts a second, how far ahead of now)}; chunks are F-engine chunks.
 CASES = {
     "none": None,
     "far": (8, 10, lambda chunk: FAR_SAMPLES),
@@ -75,7 +75,7 @@ class Array(demo_array.Array):
         return harness.Daemon(program, config, self.work, name)
 
     def counted(self):
-        """The counters of the table, sums over all programs of a kind."""
+        """The counters of the table, as sums over all programs of a kind."""
         pages = {name: self[name].metrics() for name in self.processes if name != "dsim"}
         return {label: sum(page.get(metric) for name, page in pages.items() if name.rstrip("01") == program)
                 for label, (program, metric) in COUNTERS.items()}
@@ -84,7 +84,7 @@ class Array(demo_array.Array):
         return int(self["visrec"].metrics().get("visrec_dumps_total"))
 
     def stop(self):
-        """The recorder ends first, so that no dump is incomplete because its senders ended."""
+        """The recorder ends first.  So no dump is incomplete because its senders ended."""
         for name in self.processes:
             self[name].terminate().wait_end()
 
@@ -94,7 +94,7 @@ class Array(demo_array.Array):
 
 
 def forged_packet(timestamp):
-    """A heap of digitiser 0, polarisation 0, which nothing but its time tells from a true one."""
+    """A heap of digitiser 0, polarisation 0.  Only its time differs from a true heap's."""
     def item(code, value, immediate=1):
         return immediate << 63 | code << 48 | value & (1 << 48) - 1
 
@@ -135,7 +135,7 @@ class Stranger(threading.Thread):
 
 
 def dumps_of_files(work, first, last):
-    """(complete, incomplete, absent) of the recorder's dumps 'first' to 'last' - 1, as its files have them."""
+    """(complete, incomplete, absent) of the recorder's dumps 'first' to 'last' - 1, from its files."""
     flagged = {}
     for path in work.glob("dumps*.uvh5"):
         with h5py.File(path) as file:

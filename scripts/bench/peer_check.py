@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Shows that the spead2 peers of the packet benchmarks work: each build sends to itself, slowly, and loses nothing.
 
-The build from source must have turned GRO and GSO on.  The figures are of a slow stream on a machine that does other
-things too: for figures to quote there are the benchmarks.
+The build from source must have turned GRO and GSO on.  The figures are from a slow stream on a busy machine.  Run the
+benchmarks for figures to quote.
 """
 import json
 import os
@@ -22,7 +22,7 @@ ENDPOINT = f"239.105.{PID // 256 % 256}.{PID % 256}:{20000 + PID % 10000}"
 
 
 def check(build, kind):
-    """Runs one pair; returns what is wrong with it."""
+    """Runs one pair.  Returns its faults."""
     shared = [*KINDS[kind], "--kind", kind, "--endpoint", ENDPOINT]
     peer = [BUILDS[build], ROOT / "scripts/bench/peer_spead2_recv.py"]
     with subprocess.Popen([*peer, *shared, "--heaps-per-chunk", HEAPS_PER_CHUNK[kind], "--buffer", str(16 << 20)],

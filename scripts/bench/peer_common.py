@@ -1,4 +1,4 @@
-"""What both spead2 peers of the packet benchmarks need: sockets, the pinned thread, its CPU time, results."""
+"""Shared by both spead2 peers of the packet benchmarks: sockets, the pinned thread, its CPU time, results."""
 import json
 import os
 import socket
@@ -61,14 +61,14 @@ def socket_drops(sock):
 
 
 class PinnedPool:
-    """A spead2 thread pool of one thread on core 'cpu' (none if negative), whose CPU time can be asked for."""
+    """A spead2 thread pool of one thread on core 'cpu' (none if negative).  The pool reports the thread's CPU time."""
 
     def __init__(self, cpu):
         others = os.sched_getaffinity(0) - {cpu}
         before = set(os.listdir("/proc/self/task"))
         self.pool = spead2.ThreadPool(1, [cpu] if cpu >= 0 else [])
         (tid,) = set(os.listdir("/proc/self/task")) - before
-        # A thread's CPU clock as clock_getcpuclockid(3) makes it, of any thread of this process.
+        # The CPU clock of any thread of this process, made as clock_getcpuclockid(3) makes it.
         self._clock = (~int(tid) << 3) | 6
         if cpu >= 0 and others:
             os.sched_setaffinity(0, others)

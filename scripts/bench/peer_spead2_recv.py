@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Packets to assembled chunks by spead2, with one receive thread: what `make bench-recv` is measured against.
+"""Packets to assembled chunks by spead2, with one receive thread: the peer of `make bench-recv`.
 
-The receiver is as katgpucbf sets it up: two chunks open, non-temporal copies, a placement callback compiled from C,
-one heap in flight for single-packet heaps (digitisers), one reassembly table per source for the others (F-engines:
-heap cnt modulo sources must be the feng_id).  The main thread takes each chunk, counts its heaps and gives it back.
+The receiver is set up as katgpucbf sets it up: two chunks open, non-temporal copies, a placement callback compiled from
+C.  It has one heap in flight for single-packet heaps (digitisers), and one reassembly table per source for the others
+(F-engines: heap cnt modulo sources must be the feng_id).  The main thread takes each chunk, counts its heaps and gives
+the chunk back.
 
     .venv-bench/bin/python scripts/bench/peer_spead2_recv.py --kind dig --n-sources 2 --heap-bytes 5120 \\
         --samples-per-heap 4096 --heaps-per-chunk 512 --endpoint 239.1.2.3:7148 --buffer 4194304 --cpu 1
@@ -13,19 +14,19 @@ heap cnt modulo sources must be the feng_id).  The main thread takes each chunk,
 With .venv-bench spead2 is built from source, with GRO; with .venv it is the wheel of PyPI, without.
 
 stdout: "READY" as soon as packets are received, then one JSON line for each request, the last one at the end.
-stdin:  "report" asks for a line with the counts so far; "stop", or its end, for the last one.  What lies in the socket
-        when "stop" comes is still received.  A stop heap in the stream also ends it.
+stdin:  "report" asks for a line with the counts so far; "stop", or its end, for the last one.  Packets that lie in the
+        socket when "stop" comes are still received.  A stop heap in the stream also ends it.
 
-All counts run from READY; the difference of two lines is what happened between them.
+All counts run from READY.  The difference of two lines is the count between them.
   packets bytes heaps    received; bytes are payload of complete heaps.  A stop heap is not counted
   lost_heaps             absent between the first and the last timestamp of the chunks that have left the window
-  chunks                 chunks that have left the window, with something in them
+  chunks                 chunks that have left the window and are not empty
   incomplete_heaps too_old_heaps rejected_heaps   as spead2 counts them; a packet after a gap in its heap counts nowhere
-  socket_drops           what the full socket refused: packets, or with GRO up to 64 KiB of them at once
+  socket_drops           buffers that the full socket refused: packets, or with GRO up to 64 KiB of them at once
   cpu_ns                 CPU time of the receive thread alone, user and system
   wall_ns                since READY
   batches                wake-ups of the receive thread that brought packets
-  buffer_bytes gro       as the kernel has them: its bookkeeping doubles the size that was asked for
+  buffer_bytes gro       as the kernel reports them: the kernel doubles the requested size for its bookkeeping
 """
 import argparse
 import ctypes
@@ -49,11 +50,11 @@ from peer_common import (DIGITISER_ID, FENG_ID, FLAVOUR, SOL_UDP, TIMESTAMP, UDP
 
 N_OPEN = 2  # chunks under construction
 N_SPARE = 4  # chunks that the consumer may hold meanwhile
-SHUFFLED_HEAPS = 4  # of a source under way at a time, where its packets do not come in order
+SHUFFLED_HEAPS = 4  # open heaps of a source at a time, if its packets do not come in order
 
 
 def placement(args):
-    """The callback of peer_place.c, as spead2 wants it: a tuple that begins with a capsule named by the signature."""
+    """The callback of peer_place.c in spead2's form: a tuple that begins with a capsule named by the signature."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "place.so"
         macros = [f"-DHEAP_BYTES={args.heap_bytes}", f"-DHEAPS_PER_CHUNK={args.heaps_per_chunk}",
@@ -70,7 +71,7 @@ def placement(args):
 
 
 def make_chunk(args):
-    """A chunk on pages of its own, huge where the system allows, all touched before the first packet comes."""
+    """A chunk on separate pages, huge if the system allows.  All pages are touched before the first packet comes."""
     size = args.heap_bytes * args.heaps_per_chunk * args.n_sources
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     memory.madvise(mmap.MADV_HUGEPAGE)
@@ -100,7 +101,8 @@ class Receiver:
             self.stream.add_free_chunk(make_chunk(args))
 
     def account(self, chunk):
-        """Counts the heaps of a chunk that has left the window, and the times between its first and its last."""
+        """Counts the heaps of a chunk that has left the window, and the times between the chunk's first and last
+        heap."""
         n_times, n_sources = self.args.heaps_per_chunk, self.args.n_sources
         if self.args.kind == "dig":
             there = chunk.present.reshape(n_sources, n_times).any(axis=0)
@@ -134,7 +136,7 @@ class Receiver:
             gro=bool(self.socks[0].getsockopt(SOL_UDP, UDP_GRO)))
 
     def stop_packet(self):
-        """A stop heap, which comes behind all that the socket holds."""
+        """A stop heap.  It arrives after all packets that the socket holds."""
         heap = spead2.send.Heap(FLAVOUR)
         heap.add_end()
         (packet,) = spead2.send.PacketGenerator(heap, 0, 1472)
@@ -151,7 +153,7 @@ class Receiver:
             self.stream.add_free_chunk(chunk)
 
     def requests(self):
-        """The lines that lie in stdin; its end asks for a stop."""
+        """The lines that lie in stdin.  The end of stdin asks for a stop."""
         text = os.read(sys.stdin.fileno(), 4096).decode()
         return text.split() if text else ["stop"]
 
@@ -165,7 +167,7 @@ class Receiver:
         self.cpu_start_ns, self.wall_start_ns = self.pool.cpu_ns(), time.monotonic_ns()
         say("READY")
         while not self.finished:
-            if stopping:  # a full socket drops it, so it is repeated
+            if stopping:  # a full socket drops the packet, so it is repeated
                 stopping.sendto(self.stop_packet(), self.args.endpoint[0])
             watched = [ring.data_fd] if stopping else [ring.data_fd, sys.stdin]
             ready = select.select(watched, [], [], 0.05 if stopping else None)[0]
@@ -178,7 +180,7 @@ class Receiver:
                     report(**self.results())
                 elif request == "stop":
                     stopping = send_socket(self.args.interface, 65536)
-        # The ring ends before the receive thread has done its last batch and let go of the stream: wait for it.
+        # The ring ends before the receive thread has finished its last batch and released the stream: wait for the thread.
         self.stream.stop()
         report(**self.results())
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Heaps to packets by spead2, with one send thread: what `make bench-send` is measured against.
+"""Heaps to packets by spead2, with one send thread: the peer of `make bench-send`.
 
-The heaps are those of katgpucbf: every packet repeats all item pointers, those of one timestamp go out packet by packet
-in turn (digitisers': one after another), and their memory is used again as soon as they are sent.
+The heaps equal katgpucbf's: every packet repeats all item pointers.  Heaps of one timestamp go out packet by packet
+in turn (digitisers': one after another).  Their memory is used again as soon as they are sent.
 
     .venv-bench/bin/python scripts/bench/peer_spead2_send.py --kind feng --heap-bytes 65536 --samples-per-heap 2097152 \\
         --endpoint 239.1.2.3:7148 --seconds 10 --cpu 0
@@ -20,7 +20,7 @@ stdout: one JSON line at the end.
   cpu_ns                 CPU time of the send thread alone, user and system.  On the loopback interface it includes the
                          receiving half of the network stack
   wall_ns                from the first heap to the last
-  buffer_bytes gso       as the kernel has them: its bookkeeping doubles the size that was asked for
+  buffer_bytes gso       as the kernel reports them: the kernel doubles the requested size for its bookkeeping
 """
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ from peer_common import (ADC_SAMPLES, DIGITISER_ID, DIGITISER_STATUS, FENG_ID, F
 
 HEADER_BYTES = {"dig": 72, "feng": 72, "x": 64}
 IN_FLIGHT = 4  # batches that spead2 holds at once
-BATCH_BYTES = 1 << 20  # of payload, at least
+BATCH_BYTES = 1 << 20  # smallest payload
 
 
 def item(number, dtype, value):
@@ -46,7 +46,7 @@ def item(number, dtype, value):
 
 
 def immediate(number, value):
-    """An item in the header that takes its value, the low 48 bits of a big-endian word, when its packet is made."""
+    """An item in the header that takes its value when its packet is made: the low 48 bits of a big-endian word."""
     return item(number, np.uint8, value.reshape(1).view(np.uint8)[2:])
 
 
@@ -85,7 +85,7 @@ class Batch:
 
 async def send(args):
     group = args.n_sources * len(args.endpoint)
-    # Heaps that are dealt out packet by packet go in a call of their own; the others in batches, as calls cost.
+    # Heaps that are sent packet by packet in turn get a separate call.  Other heaps go in batches, because calls are slow.
     dealt = args.kind != "dig" and group > 1
     n_times = 1 if dealt else max(1, BATCH_BYTES // (group * args.heap_bytes))
     mode = spead2.send.GroupMode.ROUND_ROBIN if dealt else spead2.send.GroupMode.SERIAL

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The picture of docs/performance.md: what the kernels of both engines reach on a GPU, from the tables of that page.
+"""The picture of docs/performance.md: the rates of both engines' kernels on a GPU, from the tables of that page.
 
   scripts/bench/plot_rates.py      writes docs/images/gpu-rates.svg, which carries its numbers as its description
 """
@@ -11,7 +11,7 @@ import sys
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 PAGE, PICTURE = DOCS / "performance.md", DOCS / "images" / "gpu-rates.svg"
-# 10^9 samples/s of the reference implementation's kernels on an H200, as the page has them.
+# 10^9 samples/s of the reference implementation's kernels on an H200, from the page.
 REFERENCE = {1024: 67, 4096: 72.5, 8192: 72.5, 32768: 73}
 COLOURS = {"fgpu": "#0072B2", "cuFFT": "#56B4E9", "reference": "#D55E00", "4 bits": "#56B4E9", "8 bits": "#0072B2",
            "16 bits": "#009E73"}
@@ -35,7 +35,7 @@ def read(page):
         for name, value in zip(table.groups(), row[1:]):
             found["xbgpu"].setdefault(name, {})[int(row[0])] = float(value)
     found["int8"] = float(re.search(r"\(int8 product (\d+), copy", page)[1])
-    return json.loads(json.dumps(found))  # keys as the picture has them: text
+    return json.loads(json.dumps(found))  # keys become text, as in the picture
 
 
 def plot_f(axis, found):

@@ -1,4 +1,5 @@
-"""Receives the dumps of X-engines with spead2, and has each judged: for the modes x and chain of scripts/bench/realtime."""
+"""Receives the dumps of X-engines with spead2, and passes each to a judge: for the modes x and chain of
+scripts/bench/realtime."""
 import threading
 
 import numpy as np
@@ -9,8 +10,8 @@ XENG_RAW, FREQUENCY = 0x1800, 0x4103
 
 
 class Dumps:
-    """Each stream on a thread of its own.  judge(first channel, bytes) says "exact", "wrong" or "flagged"; it is called
-    by one thread at a time."""
+    """Receives each stream on a separate thread. judge(first channel, bytes) says "exact", "wrong" or "flagged".  One
+    thread at a time calls it."""
 
     def __init__(self, endpoints, judge):
         self.judge, self.lock = judge, threading.Lock()

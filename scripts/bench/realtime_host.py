@@ -1,4 +1,4 @@
-"""What the modes of scripts/bench/realtime, and pacing, share: the host's limits and CPUs, programs from start
+"""Shared by the modes of scripts/bench/realtime and by pacing: the host's limits and CPUs, programs from start
 to end, their metrics and threads, and the search for the highest clean rate."""
 import json
 import os
@@ -14,7 +14,7 @@ import yaml
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 30
 STEP = 1.4
-# The engines' metrics that must stand still.
+# The engines' metrics that must not grow.
 F_LOSSES = re.compile(r"fgpu_(input_(missing_heaps|incomplete_heaps|rejected_packets|too_old_heaps|bad_timestamp_heaps|"
                       r"malformed_packets|jumps|kernel_drops)|unmatched_chunks|late_chunks|"
                       r"output_(failed_packets|skipped_heaps|dropped_heaps))")
@@ -37,12 +37,12 @@ def place_in_core(cpu):
 
 
 class Pins:
-    """Deals the CPUs: one for each thread that works all the time, of a core of its own as far as there are any, the
-    rest to the engine, but for the first, which serves the system.  Without enough of them, nothing is pinned."""
+    """Assigns the CPUs.  Each thread that works all the time gets one, on a separate core as far as there are any.  The
+    engine gets the rest except the first, which serves the system.  If there are too few CPUs, nothing is pinned."""
 
     def __init__(self, threads, apart, wanted, spare=3):
-        """'threads': {name: how many}; those of the names 'apart' are not of the engine.  'spare' CPUs at least are
-        nobody's own, the first among them."""
+        """'threads': {name: how many}.  Threads with names in 'apart' do not belong to the engine.  At least 'spare'
+        CPUs have no thread of their own, the first CPU among them."""
         cpus = sorted(os.sched_getaffinity(0), key=lambda cpu: (place_in_core(cpu), cpu))
         self.all = set(cpus)
         names = [f"{name}{i}" for name, n in threads.items() for i in range(n)]
@@ -51,12 +51,13 @@ class Pins:
         self.engine = self.but(*apart)
 
     def but(self, *prefixes):
-        """The CPUs of a program to which those of these names do not belong; None: all."""
+        """The CPUs of a program, without the CPUs of threads with these names; None: all."""
         kept = {cpu for prefix in prefixes for cpu in self.of(prefix)}
         return self.all - kept - {min(self.all)} if self.used else None
 
     def step_aside(self):
-        """From now on this process, and what it starts without CPUs, run where no thread has its own."""
+        """Moves this process to CPUs that no thread has to itself.  Programs that it starts later without CPUs run
+        there, too."""
         if self.used:
             os.sched_setaffinity(0, self.all - set(self.cpus.values()))
 
@@ -81,7 +82,7 @@ def thread_times(pid):
         name = stat[stat.index("(") + 1:stat.rindex(")")]
         fields = stat[stat.rindex(")") + 2:].split()
         user, kernel = int(fields[11]) / tick, int(fields[12]) / tick
-        total = int(on_cpu) / 1e9  # finer than ticks, which only say how it divides
+        total = int(on_cpu) / 1e9  # finer than ticks; ticks only give the parts
         share = user / (user + kernel) if user + kernel else 0.0
         times[tid] = (name, total * share, total * (1 - share), int(waited) / 1e9)
     return times
@@ -95,7 +96,7 @@ def steal_time():
 # ---- The programs ----------------------------------------------------------------------------------------------------
 
 class Program:
-    """A program of ours, from start to READY to its end."""
+    """One of our programs, from its start over READY to its end."""
 
     def __init__(self, name, command, directory, cpus=None):
         self.name = name
@@ -137,7 +138,7 @@ class Program:
         return self.text()[-800:].strip()
 
     def stop(self):
-        """Ends it; returns what it said."""
+        """Ends the program.  Returns its output."""
         if self.process.poll() is None:
             self.process.terminate()
         try:
@@ -187,7 +188,7 @@ def keep_logs(directory, prefix, said):
 
 
 def grown(before, after, losses):
-    """[(name, by how much)] of the counters among 'losses' that have counted."""
+    """[(name, growth)] of the counters among 'losses' that have counted."""
     return [(name, value - before.get(name, 0)) for name, value in after.items()
             if losses.match(name) and value > before.get(name, 0)]
 
@@ -195,8 +196,8 @@ def grown(before, after, losses):
 # ---- Threads and results ---------------------------------------------------------------------------------------------
 
 def thread_table(before, after, order):
-    """Rows of the threads that did anything, in shares of a CPU; the programs in this order.  'before' and 'after' have
-    a 'time' and 'threads': {program: thread_times()}."""
+    """Rows of the threads that did anything, in shares of a CPU, with the programs in this order. 'before' and 'after'
+    have a 'time' and 'threads': {program: thread_times()}."""
     seconds, rows = after.time - before.time, []
     for program, threads in after.threads.items():
         for tid, (name, user, kernel, waited) in threads.items():
@@ -209,7 +210,7 @@ def thread_table(before, after, order):
 
 
 def cores_used(result):
-    """{program: CPUs that all of its threads took}, and of all together as 'all'."""
+    """{program: CPUs that all of its threads took}, and the sum over all programs as 'all'."""
     cores = {}
     for row in result.get("threads", []):
         cores[row["program"]] = cores.get(row["program"], 0.0) + row["user"] + row["kernel"]
@@ -232,10 +233,10 @@ def print_thread_table(result):
 # ---- The search ------------------------------------------------------------------------------------------------------
 
 def find_highest(args, run, results):
-    """The highest clean rate in short runs; 0 if none.  run(rate, seconds) prints and returns a result."""
+    """The highest clean rate in short runs; 0 if none. run(rate, seconds) prints and returns a result."""
     def is_clean(rate):
         result = run(rate, args.step_seconds)
-        if not result["clean"] and rate <= args.goal:  # once more: the host may have been busy
+        if not result["clean"] and rate <= args.goal:  # try again: the host may have been busy
             result = run(rate, args.step_seconds)
         results.append(result)
         return result["clean"]
@@ -281,13 +282,13 @@ def keep_results(args, pins, results):
 
 
 def confirmation_seconds(args):
-    """That all tries may take, with what comes before and after each."""
+    """Seconds that all tries may take, with the time before and after each."""
     return args.confirm_tries * (args.confirm + 20)
 
 
 def search(args, run, print_threads, results):
-    """The highest rate that is clean for args.confirm seconds; 0 if none of those tried is, of which the last is no higher
-    than the goal."""
+    """The highest rate that is clean for args.confirm seconds; 0 if no tried rate is clean.  The last tried rate is no
+    higher than the goal."""
     args.deadline = time.monotonic() + args.budget
     rate = find_highest(args, run, results)
     for i in range(args.confirm_tries if rate else 0):

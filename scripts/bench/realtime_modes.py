@@ -1,4 +1,4 @@
-"""The modes of scripts/bench/realtime: the programs of each, with their configurations, and what makes a run clean.
+"""The modes of scripts/bench/realtime: the programs of each, with their configurations, and the conditions of a clean run.
 
 An object is one run.  F: dsim, fgpu and a receiver that counts.  X: fsim, xbgpu and a check of every dump, with receivers
 that count heaps of beams.  Chain: dsim, fgpu, an xbgpu for each substream and a check of every dump."""
@@ -28,11 +28,11 @@ import xmodel  # noqa: E402
 
 SAMPLE_BITS, PACKET_SAMPLES, N_TAPS, GAIN, N_POLS = 10, 4096, 16, 1.5, 2
 POLL_S = 0.25
-CHUNK_S = 0.005          # a chunk of fgpu's is at least that long
-X_CHUNK_S = 0.010        # and one of xbgpu's in a chain
-BUFFERS_S = 0.15         # for which there are output buffers of fgpu's
+CHUNK_S = 0.005          # shortest chunk of fgpu
+X_CHUNK_S = 0.010        # and of xbgpu in a chain
+BUFFERS_S = 0.15         # time that fgpu's output buffers hold
 X_WINDOW_MAX = 64        # chunks
-LATE_S = 0.05            # of the simulator
+LATE_S = 0.05            # allowed lateness of the simulator
 LATENCY = re.compile(r'fgpu_output_latency_seconds{.*?antenna="([^"]*)"')
 LOSSES = {"fgpu": F_LOSSES, "xbgpu": X_LOSSES, "dsim": re.compile("dsim_packets_failed")}
 COUNTS = ("broken", "missing", "late", "drops")
@@ -46,7 +46,7 @@ def kind_of(name):
 
 
 class Watch:
-    """What goes on between two snapshots: how late the simulator is."""
+    """Watches, between two snapshots, how late the simulator is."""
 
     def __init__(self, mode, before):
         self.mode, self.start, self.before, self.late_s = mode, before.time, before.metrics, 0.0
@@ -59,7 +59,7 @@ class Watch:
 
 
 class LatencyWatch(Watch):
-    """And how far behind the output is that is counted."""
+    """Also watches how far behind the counted output is."""
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
@@ -71,13 +71,13 @@ class LatencyWatch(Watch):
 
 
 class ChainWatch(Watch):
-    """And how late any antenna is, and when anything is lost."""
+    """Also watches how late any antenna is, and when anything is lost."""
 
     def __init__(self, mode, before):
         super().__init__(mode, before)
-        self.latency = {}        # antenna: (s at most, how many s after the start that was)
-        self.apart = (0.0, 0.0)  # of antennas, the same
-        self.lost = {}           # program: [s after the start by which it had first lost something, and last]
+        self.latency = {}        # antenna: (largest s, s from the start to that moment)
+        self.apart = (0.0, 0.0)  # the same for the time between antennas
+        self.lost = {}           # program: [s from the start to its first loss, and to its last]
 
     def look(self):
         now, found = time.monotonic() - self.start, self.mode.metrics(self.mode.names)
@@ -92,10 +92,10 @@ class ChainWatch(Watch):
         self.before = found
 
 
-# ---- What modes have in common ---------------------------------------------------------------------------------------
+# ---- Shared by all modes ---------------------------------------------------------------------------------------------
 
 class Mode:
-    """A run at 'rate', in the mode's unit; 'expected' is what came of expected_dump()."""
+    """A run at 'rate', in the mode's unit. 'expected' is the result of expected_dump()."""
     UNIT, WATCH, SPARE_CPUS = "MS/s", Watch, 3
     SIMULATOR, LATE, REFUSED = "dsim", "dsim_time_error_s", "dsim_packets_failed_total"
     APART = ("dsim",)  # threads whose CPUs are not the engine's
@@ -109,7 +109,7 @@ class Mode:
 
     @staticmethod
     def cases(args):
-        """What is measured one after the other: (options, what the rate is of)."""
+        """The cases that are measured one after the other: (options, subject of the rate)."""
         return [(args, "")]
 
     @staticmethod
@@ -149,11 +149,11 @@ class Mode:
         return {name: metrics(self.ports[name]) for name in names}
 
     def stage_of(self, name, metric):
-        """Which stage did not keep up if this metric counts."""
+        """The stage that did not keep up if this metric counts."""
         return name
 
     def judge(self, before, after, watch):
-        """Sentences about what was not clean, each with the stage that it points to."""
+        """Sentences about faults of the run, each with the stage that the fault points to."""
         why, simulator = [], self.SIMULATOR
         if watch.late_s > LATE_S:
             why.append((simulator, f"{simulator} sent up to {watch.late_s:.3f} s late"))
@@ -173,18 +173,18 @@ class Mode:
         return f"{result['rate'] / 1e6:8.1f}"
 
     def notes(self, result):
-        """Lines below it."""
+        """Lines below the title."""
         return []
 
     def begin(self):
-        """Before the programs: opens what receives."""
+        """Runs before the programs start: opens the receivers."""
 
     def stop(self):
-        """After the programs."""
+        """Runs after the programs have ended."""
 
 
 class WithF(Mode):
-    """dsim and fgpu."""
+    """A mode with dsim and fgpu."""
 
     def __init__(self, args, pins, rate, names, expected=None):
         super().__init__(args, pins, names, expected)
@@ -231,8 +231,8 @@ class WithF(Mode):
 
 
 class Judge:
-    """Says of a dump whether it is what it must be: the first of a substream 'expected' within 'tolerance' of its largest
-    value, and all others the same as the first."""
+    """Judges a dump.  The first dump of a substream must be 'expected' within 'tolerance' of its largest value.  All
+    others must equal the first."""
 
     def __init__(self, expected, tolerance):
         self.expected, self.tolerance, self.first, self.off = expected, tolerance, {}, {}
@@ -254,7 +254,7 @@ class Judge:
 
 
 class WithDumps(Mode):
-    """One xbgpu or more, whose dumps are judged."""
+    """A mode with one xbgpu or more, whose dumps are judged."""
 
     def begin(self):
         self.judge_of_dumps = Judge(self.expected, self.TOLERANCE)
@@ -306,7 +306,7 @@ def checked(sums):
 # ---- f: dsim, fgpu and a receiver that counts ------------------------------------------------------------------------
 
 class F(WithF):
-    """Two polarisations of 10-bit samples; every heap of the output is received and counted."""
+    """Two polarisations of 10-bit samples.  A receiver counts every heap of the output."""
     RATES, WATCH, APART, MAX_DELAY_DIFF = (900, 3000, 1712), LatencyWatch, ("dsim", "count"), 65536
     COLUMNS = f"{'channels':>7} {'MS/s':>9}"
 
@@ -402,8 +402,8 @@ class F(WithF):
 # ---- x: fsim, xbgpu and a check of every dump ------------------------------------------------------------------------
 
 class X(WithDumps):
-    """All F-engines of an array send one substream: random voltages over the whole range, that repeat after --period heaps,
-    so numpy knows every complete dump beforehand.  Each is compared bit for bit."""
+    """All F-engines of an array send one substream: random voltages over the whole range, which repeat after --period
+    heaps.  So numpy computes every complete dump beforehand.  Each dump is compared bit for bit."""
     UNIT, RATES, TOLERANCE = "Gb/s", (20, 100, 60), 0
     SIMULATOR, LATE, REFUSED, APART = "fsim", "fsim_late_seconds", "fsim_output_failed_packets_total", ("fsim",)
     COLUMNS = f"{'Gb/s':>7}"
@@ -490,7 +490,7 @@ class X(WithDumps):
         return sections | ({"steering": {"calibration": calibration}} if sections else {})
 
     def counts(self):
-        """With how many heaps of beams came, and did not."""
+        """Numbers of beam heaps that came, and that did not."""
         counts = super().counts()
         for name in self.counted:
             found = self.last_count(name) or {}
@@ -544,13 +544,13 @@ class X(WithDumps):
 # ---- chain: dsim, fgpu, an xbgpu for each substream, and a check of every dump ---------------------------------------
 
 class Chain(WithF, WithDumps):
-    """Every antenna sees the same noise and noise of its own, 10 bits, both polarisations.  The noise repeats after --period
-    samples and nothing is dithered, so every dump has the same bits, which numpy finds from the samples that dsim writes to
-    a capture beforehand.  The first dump must be within a hundredth of the largest value of that (voltages computed in
-    float32 may be off by one where float64 rounds the other way), and all others the same as the first.
+    """Every antenna gets common noise and its own noise, 10 bits, both polarisations.  The noise repeats after --period
+    samples, and nothing is dithered.  So every dump has the same bits.  numpy computes them from the samples that dsim
+    writes to a capture beforehand.  The first dump must be within a hundredth of the largest expected value (voltages
+    computed in float32 may differ by one where float64 rounds the other way).  All other dumps must equal the first.
 
-    The F-engine's output is the whole band in --substreams, each to an xbgpu of its own, so that all voltages that are sent
-    are received and correlated: as many processes share the band here as hosts do in an array."""
+    The F-engine's output is the whole band in --substreams, each to its own xbgpu.  So all sent voltages are received
+    and correlated.  As many processes share the band here as hosts do in an array."""
     RATES, WATCH, SPARE_CPUS, MAX_DELAY_DIFF, TOLERANCE = (1000, 2400, 1712), ChainWatch, 2, 0, 0.01
     COLUMNS = f"{'MS/s':>8}"
 
@@ -562,7 +562,7 @@ class Chain(WithF, WithDumps):
         self.voltages = [f"239.160.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.dumps = [f"239.161.{self.net}.{s}:7148" for s in range(args.substreams)]
         self.x_batches = args.batches_per_chunk or power_of_two(max(1, self.rate * X_CHUNK_S / self.batch_samples))
-        # The chunk that the first antenna is in does not count in a window.
+        # A window does not count the first antenna's present chunk.
         self.x_window = args.x_window or min(X_WINDOW_MAX, 1 + -(-self.n_buffers // self.x_batches))
         self.x_wait_s = (self.x_window - 1) * self.x_batches * self.batch_samples / self.rate
         self.dump_s = self.batch_samples * args.integration / self.rate
@@ -632,7 +632,7 @@ class Chain(WithF, WithDumps):
         yield *self.program(directory, "dsim", self.dsim()), None
 
     def period_of_samples(self):
-        """int [input][sample]: what dsim sends again and again, as it writes it to a capture."""
+        """int [input][sample]: the samples that dsim sends again and again, as dsim writes them to a capture."""
         with tempfile.TemporaryDirectory(prefix="realtime") as directory:
             capture = os.path.join(directory, "dsim.pcap")
             _, command = self.program(directory, "dsim", self.dsim(capture))

@@ -1,9 +1,10 @@
 /* fuzz_assemble.c - an assembler driven by a byte stream, against a model that keeps a flag and a value for every byte.
  *
- * The model does not predict which packets are let in; it follows the answers and holds them to what they mean.  A heap
- * is present if and only if each of its bytes arrived exactly once, and then has those bytes; chunks leave in order of
- * time but after a jump back or a flush; what is expected is handed on or missing.  With 'timebase: clock' no claim is
- * believed that the synchronised clock contradicts, and none is refused that it does not.
+ * The model does not predict which packets the assembler accepts.  The model follows the assembler's answers and checks
+ * their consequences.  A heap is present if and only if each of its bytes arrived exactly once; the heap then has those
+ * bytes.  Chunks leave in order of time except after a jump back or a flush.  Each expected heap is either handed on or
+ * counted as missing.  With 'timebase: clock' the assembler accepts no claim that contradicts the synchronised clock,
+ * and refuses no other claim.
  * Input: the layout, then commands. */
 #include "common/recv/assemble.h"
 #include "common/device/device.h"

@@ -1,7 +1,8 @@
-/* fuzz_beamrec.c - beamrec from a packet's items to its files: which heap a packet belongs to, and batches at any times,
- * of a voltage beam or of detected beams, through the writer thread, read back from the files with their lists of gaps.
+/* fuzz_beamrec.c - beamrec from a packet's items to its files.  One part tests to which heap a packet belongs.  The
+ * other part passes batches at any times, of a voltage beam or of detected beams, through the writer thread.  The
+ * target then reads the files back, with their lists of gaps.
  *
- * The rules for items, gaps and files are stated here once more.  Input: a shape, then packets and batches. */
+ * The target states the rules for items, gaps and files a second time.  Input: a shape, then packets and batches. */
 #include "common/base/units.h"
 #include "common/recv/chunk.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,7 +1,7 @@
-/* fuzz_config.c - any text as the configuration of a program: the first byte chooses which.
+/* fuzz_config.c - any text as the configuration of a program.  The first byte chooses the program.
  *
- * A text that loads without an error is printed as --print-config does, and that must load to the same text again.
- * Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
+ * A text that loads without an error is printed as --print-config does.  The printed text must load to the same text
+ * again.  Errors are printed, too.  No text makes more than CONFIG_SAID_ERRORS lines of errors, and two. */
 #include "common/config/config.h"
 #include "fgpu/config.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,4 +1,4 @@
-/* fuzz_connect.h - a connection to a server in the target itself. */
+/* fuzz_connect.h - a connection to a server that runs in the target itself. */
 #ifndef TESTS_FUZZ_FUZZ_CONNECT_H
 #define TESTS_FUZZ_FUZZ_CONNECT_H
 

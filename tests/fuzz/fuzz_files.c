@@ -1,6 +1,7 @@
-/* fuzz_files.c - any bytes as a file, or a text, that an operator or an earlier run left: the first byte chooses which.
+/* fuzz_files.c - any bytes as a file or a text of an operator or an earlier run.  The first byte chooses the kind.
  *
- * Nothing may crash, every refusal has a sentence, and what was read and can be written reads the same again. */
+ * No input may crash the target.  Every refusal has a sentence.  Contents that were read and can be written read the
+ * same again. */
 #include "common/config/config.h"
 #include "common/device/cuda/cache.h"
 #include "common/net/endpoint.h"

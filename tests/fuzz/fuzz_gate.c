@@ -1,8 +1,9 @@
-/* fuzz_gate.c - gates of any kind and row, by a phase, dispersed or switched: what a gate takes, how far its answer
- * holds, and its lists.
+/* fuzz_gate.c - gates of any kind and row, by a phase, dispersed or switched.  The target checks which spectra a gate
+ * takes, how long its answer holds, and its lists.
  *
- * What a phase takes is computed here as a quotient of exact integers.  A spectrum nearer to an edge of a bin than the
- * gate's stated error may be on either side.  Gates are drawn as keys that the check of a running engine accepts.
+ * The target computes the decision of a phase as a quotient of exact integers.  A spectrum that is nearer to an edge of
+ * a bin than the gate's stated error may be on either side.  Gates are drawn as keys that the check of a running engine
+ * accepts.
  * Input: the engine's rate and shape, then gates and questions. */
 #include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,7 +1,7 @@
-/* fuzz_gro.c - coalesced messages cut into packets: whatever their control messages say, all bytes are lent once and in
- * order, in packets of the size that the kernel named, a shorter one at the end of a message.
+/* fuzz_gro.c - coalesced messages cut into packets, whatever their control messages say.  All bytes are lent once and
+ * in order.  Packets have the size that the kernel named; the last packet of a message may be shorter.
  *
- * Input: commands: a message with control messages of any kind, or a number of slots to fill. */
+ * Input: commands.  A command is a message with control messages of any kind, or a number of slots to fill. */
 #include "common/recv/gro.h"
 #include "tests/fuzz/fuzz_input.h"
 

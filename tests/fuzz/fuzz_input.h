@@ -1,6 +1,6 @@
-/* fuzz_input.h - what the fuzz targets share: the input taken apart byte by byte, and memory with nothing behind it.
+/* fuzz_input.h - shared by the fuzz targets: reads the input byte by byte, and allocates memory with nothing behind it.
  *
- * An input that has ended goes on as zeros, so that every input means something; fuzz_ended() says when to stop. */
+ * After its end the input continues as zeros, so that every input has a meaning. fuzz_ended() says when to stop. */
 #ifndef TESTS_FUZZ_INPUT_H
 #define TESTS_FUZZ_INPUT_H
 

@@ -1,4 +1,5 @@
-/* fuzz_katcp.c - KATCP's grammar on anything: what is no message is refused, and what is one can be written again. */
+/* fuzz_katcp.c - KATCP's grammar on any bytes.  The parser refuses lines that are no message.  A message can be written
+ * again. */
 #include "common/katcp/message.h"
 #include "tests/fuzz/fuzz_input.h"
 

@@ -1,9 +1,9 @@
-/* fuzz_katcp_client.c - what a client may send, to a real server over loopback: it must neither fall over nor stop
- * answering, and all that it says is KATCP.  A client that has asked for something before is answered to the end; a
- * stranger may be dropped instead.
+/* fuzz_katcp_client.c - any bytes from a client to a real server over loopback.  The server must neither crash nor stop
+ * answering, and all its output is KATCP.  The server answers every request of a client that has sent a request before.
+ * The server may drop a stranger instead.
  *
- * Input: pieces of what the client sends, each after a byte that says how long it is.  An odd length is
- * a stranger's. */
+ * Input: pieces of the client's bytes, each after a byte that holds its length.  An odd length marks a piece from a
+ * stranger. */
 #include "common/katcp/keys.h"
 #include "common/katcp/message.h"
 #include "common/katcp/server.h"

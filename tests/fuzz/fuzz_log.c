@@ -1,5 +1,5 @@
-/* fuzz_log.c - takes the place of common/base/log.c: a fuzzer provokes every message a million times.  Messages are still
- * put together, because that can go wrong too. */
+/* fuzz_log.c - replaces common/base/log.c, because a fuzzer provokes every message a million times.  Messages are still
+ * formatted, because formatting can fail too. */
 #include "common/base/log.h"
 
 #include <stdarg.h>

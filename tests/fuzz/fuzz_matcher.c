@@ -1,8 +1,9 @@
-/* fuzz_matcher.c - chunks of several members whose times jump, stand still and end, and the sets that come of them.
+/* fuzz_matcher.c - chunks of several members, whose times jump, stand still and end, and the resulting sets.
  *
- * Input: members, window, wait, jump members; then a byte for each event: a member and how its time moves.
- * Every chunk goes into one set or home, once.  A set has chunks of its own time, each its member's.  Sets come in order of
- * time, except behind a chunk that is far back.  What is held stays within matcher_depth(). */
+ * Input: members, window, wait, jump members; then a byte for each event: a member and the change of its time.
+ * Every chunk goes exactly once, into a set or back to its pool.  A set has chunks of one time, each from its own
+ * member.  Sets come in order of time, except behind a chunk that is far back.  The number of held chunks stays within
+ * matcher_depth(). */
 #include "common/recv/matcher.h"
 
 #include "tests/fuzz/fuzz_input.h"

@@ -1,7 +1,7 @@
-/* fuzz_models.c - delay models and gates that are set while time jumps: each output time chooses as a search through all
- * that are kept does, whatever was asked before.
+/* fuzz_models.c - delay models and gates that are set while time jumps.  For each output time the choice equals the
+ * choice of a search through all models that are kept.  Earlier questions do not matter.
  *
- * The models here are plain: a list of all that was set, in the order of setting, and a loop over it for each question.
+ * The models here are plain: a list of all settings in their order, and a loop over the list for each question.
  * Input: commands. */
 #include "fgpu/delay.h"
 #include "tests/fuzz/fuzz_input.h"

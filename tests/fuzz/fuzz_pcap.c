@@ -1,4 +1,5 @@
-/* fuzz_pcap.c - a file made of the input, read as a capture: no packet larger than it was, nothing beyond the slots.
+/* fuzz_pcap.c - a file made of the input, read as a capture.  No packet may be larger than it was, and nothing is
+ * written beyond the slots.
  *
  * Input: the sizes of the slots, then the file. */
 #include "common/recv/source.h"

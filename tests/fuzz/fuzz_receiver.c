@@ -1,13 +1,13 @@
-/* fuzz_receiver.c - packets made of the input, through a whole receiver as fgpu and xbgpu set it up: every byte of a heap
- * that is present is one that a packet brought which says by itself that it belongs there.
+/* fuzz_receiver.c - packets made of the input, through a whole receiver as fgpu and xbgpu set it up.  Every byte of a
+ * present heap comes from a packet whose own items say that the byte belongs there.
  *
  * Input: which daemon and how its packets are shaped, then packets: raw bytes, or well-formed ones with some bytes
- * altered.  They are read by a parser of this file's own.
+ * altered.  The target reads the packets with its own parser.
  *
  * Rate: a receiver's thread and its buffers of 8 MB would take most of the time.  So this file includes receiver.c and
- * runs the thread's function on its own thread.  Buffers, chunk pools and inboxes stay from input to input.  Made anew
- * for each input: the assemblers (windows, claims, held packets, data_time), flows, predictions, all counters, the
- * receiver's last packet and shape.  Chunks must all be home before and after each input. */
+ * runs the thread's function on its own thread.  Buffers, chunk pools and inboxes stay from input to input.  Each input
+ * starts with new assemblers (windows, claims, held packets, data_time), flows, predictions, all counters, the
+ * receiver's last packet and shape.  All chunks must be in their pools before and after each input. */
 #include "common/recv/receiver.c"
 
 #include "common/device/device.h"

@@ -1,8 +1,9 @@
 /* fuzz_recording.c - any bytes as a recording that dsim plays, raw, complex or VDIF.
  *
- * Input: kind, start, header, columns, column, thread, channel, rate; then the file.  Whatever opens can be read from its
- * first sample to its last, and has no NaN.  A place that is sought twice gives the same samples; a read that goes on
- * from the one before gives them too, unless a counter says that frames are missing, wrong or too far out of order. */
+ * Input: kind, start, header, columns, column, thread, channel, rate; then the file.  A recording that opens can be
+ * read from its first sample to its last, and has no NaN.  Seeking the same position twice gives the same samples.  A
+ * read that continues the one before gives the same samples too, unless a counter says that frames are missing, wrong
+ * or too far out of order. */
 #include "tools/dsim/recording.h"
 
 #include "common/base/units.h"

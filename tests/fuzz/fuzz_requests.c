@@ -1,9 +1,9 @@
 /* fuzz_requests.c - requests of a client to fgpu and xbgpu as they run: real pipelines on the CPU device without data,
- * with their own requests, inputs, streams, gates and sensors.  Each request is answered once and in order, all that
- * comes is KATCP, and the program stays as able to answer as before.
+ * with their own requests, inputs, streams, gates and sensors.  Each request is answered once and in order.  All output
+ * is KATCP.  The program can still answer afterwards.
  *
- * Input: which program, then text of requests, in which a byte of 128 to 191 stands for a word that the programs know
- * and a byte from 192 on, with the one behind it, for the name of a sensor. */
+ * Input: which program, then text of requests.  In this text a byte of 128 to 191 stands for a word that the programs
+ * know.  A byte from 192 on, together with the next byte, stands for the name of a sensor. */
 #include "common/daemon/daemon.h"
 #include "common/device/device.h"
 #include "common/engine/engine.h"

@@ -1,7 +1,8 @@
-/* fuzz_shape.c - the short way through a header alike: what it takes, the parser takes, and reads the same.
+/* fuzz_shape.c - the fast path for equal headers.  Every packet that the fast path accepts is accepted by the parser,
+ * with the same values.
  *
- * Input: which items to look out for, the size of a header to learn from, that header, and bytes of another packet; which
- * is tried as it is, and with its bytes over those of the first header. */
+ * Input: which items to look for, the size of a header to learn from, that header, and the bytes of another packet.
+ * The packet is tried as it is, and with its bytes over the bytes of the first header. */
 #include "common/net/spead_shape.h"
 #include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,6 +1,6 @@
-/* fuzz_spead.c - the parser on anything: what spead.h promises of each packet that it takes.
+/* fuzz_spead.c - the parser on any bytes, against the promises of spead.h about each accepted packet.
  *
- * Input: which items to look out for, how many bytes of the packet are at hand, how many are not, and the packet. */
+ * Input: which items to look for, how many bytes of the packet are present, how many are missing, and the packet. */
 #include "common/net/spead.h"
 #include "common/base/units.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,7 +1,8 @@
-/* fuzz_status.c - any query of /status.json to an xbgpu that has dumps: what it answers is JSON, and of what there is.
+/* fuzz_status.c - any query of /status.json to an xbgpu that has dumps.  The answer is JSON and speaks only of streams,
+ * baselines and channels that exist.
  *
- * Input: queries, a line each, their stream, baseline and channels apart by '&'; an empty part is not in the query.  A
- * dump comes between two queries, a second later. */
+ * Input: queries, a line each, their stream, baseline and channels separated by '&'.  The query leaves out an empty
+ * part.  A dump comes between two queries, a second later. */
 #include "common/base/units.h"
 #include "tests/fuzz/fuzz_clock.h"
 #include "tests/fuzz/fuzz_input.h"

@@ -1,7 +1,8 @@
-/* fuzz_visrec.c - visrec from a packet's items to its files: which heap a packet belongs to, and dumps of any content at
- * any times through the writer thread, read back from the files with HDF5.
+/* fuzz_visrec.c - visrec from a packet's items to its files.  One part tests to which heap a packet belongs.  The other
+ * part passes dumps of any content at any times through the writer thread, and reads them back from the files with
+ * HDF5.
  *
- * The rules for items, values and files are stated here once more, by loops over antennas and polarisations.
+ * The target states the rules for items, values and files a second time, as loops over antennas and polarisations.
  * Input: a shape, a limit of dumps, names that are taken, then packets and dumps. */
 #include "common/recv/chunk.h"
 #include "common/base/units.h"

@@ -1,7 +1,7 @@
-/* fuzz_walk.c - an output's way through inputs of any times, gaps and losses, while delays, gains and restarts come
- * between: which batches are made, sent and dropped, and the voltages in them.
+/* fuzz_walk.c - an output's path through inputs of any times, gaps and losses, while delays, gains and restarts come
+ * between.  The target checks which batches are made, sent and dropped, and the voltages in them.
  *
- * The model here places one spectrum after the other.  The input is constant, so the channel at 0 Hz is the sum of the
+ * The model here places one spectrum after the other.  The input is constant.  So the channel at 0 Hz is the sum of the
  * filter's weights times the gain, turned by pi / 2 for each sample of delay, plus the phase.
  * Input: commands. */
 #include "common/device/device.h"

@@ -133,7 +133,7 @@ def katcp_client_seeds():
 
 
 def config_seeds():
-    """What is in config/ without comments, behind the number of the program (fuzz_config.c)."""
+    """The files of config/ without comments, after the number of the program (fuzz_config.c)."""
     programs = ["fgpu", "xbgpu", "fsim", "visrec", "dsim"]
     seeds = [b"\4time: {sync_time: 1, adc_sample_rate: 8192}\ndigitiser: {packet_samples: 8}\n"
              b"recordings: [{file: a.raw, kind: int8}]\nsend: {interface: lo}\n"
@@ -151,7 +151,7 @@ def config_seeds():
 
 
 def file_seeds():
-    """Gains, delays, numbers, a delay, and names, as fuzz_files.c tells them apart."""
+    """Gains, delays, numbers, a delay, and names, in the kinds of fuzz_files.c."""
     return [b"\0wide 0 * 0.5 0\nwide 0 30-31 0 0 # c\nother 1 17 0.3 -0.2\n",
             b"\1 1760000000 0 1.25e-6 2.1e-9 0 0\n1760000060.5 1 1.37e-6 2.1e-9 0.1 -3e-4 4e-14\n",
             b"\2(1e3+4j)", b"\2-1_0.5e-3", b"\0031.25e-6,2.1e-9:0,0", b"\0031e-6,2e-9,1e-14:0,0.1,2",
@@ -172,7 +172,7 @@ def recording_seeds():
 
 
 def request_seeds():
-    """What clients ask of fgpu (an even first byte) and of xbgpu, as fuzz_requests.c has them."""
+    """Clients' requests to fgpu (an even first byte) and to xbgpu, in the form of fuzz_requests.c."""
     fgpu = b"""?gain wide m000v
 ?gain wide m000h 1.5-0.5j
 ?gain narrow 3 """ + b"0.5 " * 64 + b"""

@@ -1,10 +1,10 @@
-/* compile_kernels - `make check-compile`: compiles every CUDA kernel for every kind of GPU and many sizes, where there
- * is no GPU, and prints a table of what they take.  What uses local memory fails, unless 'allowed' has it with its
- * reason.
+/* compile_kernels - `make check-compile`: compiles every CUDA kernel for every kind of GPU and many sizes on a host
+ * without a GPU.  The program prints a table of the kernels' resources.  A kernel that uses local memory fails, unless
+ * 'allowed' lists it with a reason.
  *
- * What is compiled is what would run: each size is channelised, or correlated and reduced, on a device that only notes
- * the kernels that are made and launched.  So a kernel of channelise is here by itself; any other is to be launched from
- * a function like note_size(). */
+ * The set of compiled kernels is the set that would run: each size is channelised, or correlated and reduced, on a
+ * device that only records the kernels that are made and launched.  So a new kernel of channelise appears here by
+ * itself.  Launch any other new kernel from a function like note_size(). */
 #include "common/device/cuda/nvrtc.h"
 #include "common/base/units.h"
 #include "kernels/beamform/beam_detect.h"

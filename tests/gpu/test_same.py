@@ -1,7 +1,7 @@
 """The same capture through fgpu on the cpu and on the GPU: the same heaps, and nearly all of the same values.
 
-Both round sums of float32, in different orders; so a value may fall on the other side of a step, rarely, and by one step.
-The dither is the same on both, bit for bit, or half of the values would differ.
+Both devices round sums of float32, in different orders.  So a value may rarely fall on the other side of a step, by one
+step.  The dither has the same bits on both devices.  Otherwise half of the values would differ.
 """
 import numpy as np
 import pytest
@@ -84,7 +84,7 @@ def test_widths(bits, daemon, work, rng, record_property):
 @pytest.mark.parametrize("channels, decimation, keep", [(64, 16, 0), (256, 5, 0.8), (1024, 8, 0), (4096, 8, 0.6),
                                                         (16384, 16, 0), (32768, 8, 0)])
 def test_narrow(channels, decimation, keep, daemon, work, rng, record_property):
-    """A narrow band, of which half or all is kept, beside a wide one of the same input."""
+    """A narrow band that is kept by half or whole, beside a wide one of the same input."""
     narrow = {"kind": "narrowband", "channels": channels, "spectra_per_heap": 16, "decimation": decimation, "ddc_taps": 0,
               "centre_frequency": 257000000.25, "rms": rng.uniform(22, 36)}
     if keep:

@@ -28,8 +28,8 @@ def grid_batches(config):
 
 
 def delays_at(config, models, batch):
-    """(delays, phases) of a batch.  Models, in order of start, are (start, delays, rates, phases, phase_rates): in samples,
-    s, s/s, rad, rad/s.  The last one that has started holds, evaluated at the centre of the grid's interval."""
+    """(delays, phases) of a batch.  Models, in order of start, are (start, delays, rates, phases, phase_rates): in
+    samples, s, s/s, rad, rad/s.  The last started model holds, evaluated at the centre of the grid's interval."""
     recv, grid = config["recv"], grid_batches(config)
     batch_samples = recv["spectra_per_heap"] * recv["samples_between_spectra"]
     start, delays, rates, phases, phase_rates = [m for m in models if m[0] <= batch * batch_samples][-1]
@@ -49,7 +49,7 @@ def dither(config, seed, first_spectrum, n_spectra):
 
 
 def renormalisation(weights, present):
-    """float64 [batch]: of the antennas with a weight, sqrt(all / present ones); 1 where none is there."""
+    """float64 [batch]: sqrt(all / present) over the antennas with a weight; 1 if none is present."""
     used = np.asarray(weights) != 0
     n_present = (present & used).sum(-1)
     return np.where(n_present > 0, np.sqrt(used.sum() / np.maximum(n_present, 1)), 1)

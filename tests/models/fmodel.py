@@ -1,6 +1,6 @@
 """The F-engine in numpy and float64, written from the specification and not from the C code.
 
-Timestamps are ADC samples.  A spectrum is known by its index: its window starts at sample index * 2 * channels.
+Timestamps are ADC samples.  An index identifies a spectrum: its window starts at sample index * 2 * channels.
 """
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,7 +41,7 @@ class Output:
 
     @property
     def held(self):
-        """Samples that an input keeps of the one before, beside the largest difference of delays."""
+        """Samples that an input keeps from the input before, in addition to the largest difference of delays."""
         return self.window
 
     @property
@@ -56,7 +56,7 @@ class Output:
 
 @dataclass
 class Narrow(Output):
-    """A narrow band.  Its frequencies are exact, and those of the doubles nearest to the decimal text (output_of)."""
+    """A narrow band.  Its frequencies are exact: those of the doubles nearest to the decimal text (output_of)."""
     centre_frequency: Fraction = Fraction(0)
     decimation: int = 8
     ddc_taps: int = 0
@@ -91,7 +91,7 @@ class Narrow(Output):
 
 
 def output_of(section, rate):
-    """Of an output section, as YAML has it, and the digitiser's rate."""
+    """The model of an output section, as in YAML, with the digitiser's rate."""
     kind = Narrow if section.get("kind") == "narrowband" else Output
     values = {k: v for k, v in section.items() if k in kind.__dataclass_fields__}
     if kind is Narrow:
@@ -147,7 +147,7 @@ def batches(start, n_samples, output):
 
 
 def batches_present(start, present, packet_samples, output):
-    """Those batches of which every packet is there: present[pol][packet], the first packet at 'start'."""
+    """The batches with all their packets: present[pol][packet], the first packet at 'start'."""
     lost = np.concatenate([[0], np.cumsum(~present.all(axis=0))])
     out = []
     for batch in batches(start, present.shape[1] * packet_samples, output):
@@ -239,13 +239,13 @@ class Delay:
 
 
 def delay_at(models, t, grid=1):
-    """Of a list in order of start: zero before the first."""
+    """The model of a list in order of start that holds: zero before the first."""
     return ([Delay()] + [m for m in models if m.start <= t])[-1].at(t, grid)
 
 
 def held(config, start, chunks, n_samples):
-    """[first, end) of the timestamps that are at hand, one chunk after another, of samples from 'start' on of which the
-    chunks with these numbers came: a chunk, and before it as much of the one before as its history is long."""
+    """[first, end) of the available timestamps, one chunk after another.  Samples begin at 'start', and the chunks with
+    these numbers came.  A chunk adds itself and, from the chunk before, the length of its history."""
     recv = config["recv"]
     packet, chunk = recv["packet_samples"], recv["chunk_samples"]
     window = max(output_of(o, config["time"]["adc_sample_rate"]).held for o in config["outputs"])

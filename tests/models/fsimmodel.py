@@ -1,6 +1,6 @@
 """fsim's voltages in numpy: written from tools/fsim/signal.h, not from the C code.
 
-Voltages are float64 [batch][ant][channel][spectrum][pol][re, im], where batch 0 is that of timestamp 0.
+Voltages are float64 [batch][ant][channel][spectrum][pol][re, im].  Batch 0 has timestamp 0.
 """
 import math
 
@@ -37,7 +37,7 @@ def repeated(values, n):
 
 
 def values(config, first_batch, n_batches):
-    """What fsim sends in these batches, before it is put into a format."""
+    """fsim's voltages in these batches, before the conversion to a format."""
     stream, signal = config["stream"], config["signal"]
     n_ants, n_spectra = stream["antennas"], stream["spectra_per_heap"]
     n_chan = stream["channels_per_substream"] * config["n_substreams"]

@@ -1,7 +1,8 @@
 """An array's records of satellites' sums in numpy and float64, written from fgpu/gnss_record.h.
 
-Each antenna hears the satellite later by the way through space (seconds, a function of the time of reception) and by
-its instrument.  Replicas are wrong by a little, and half a turn, as loops are.  Times are of 64 bits: np.longdouble.
+The satellite's signal reaches each antenna later by the path through space (seconds, a function of the time of
+reception) and by the antenna's instrument.  Replicas have a small error, and an error of half a turn, as loops have.
+Times are of 64 bits: np.longdouble.
 """
 from dataclasses import dataclass
 

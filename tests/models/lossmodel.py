@@ -1,5 +1,6 @@
-"""What a window of chunks makes of the packets that are left: heaps received, missing, incomplete and refused, and
-which chunks come too late for the others'.  Written from the rules (docs/loss.md, common/recv/assemble.h, common/recv/matcher.h).
+"""The result of a window of chunks for the remaining packets: heaps received, missing, incomplete and refused, and chunks
+that come too late for the other chunks.  Written from the rules (docs/loss.md, common/recv/assemble.h,
+common/recv/matcher.h).
 """
 import math
 from collections import Counter
@@ -8,8 +9,9 @@ from collections import Counter
 class Member:
     """The outcome of one window of a replay for packets [(source, time, place in the recording)], 'n_parts' to a heap.
 
-    The window is 'window' chunks of 'chunk' heaps; what is further ahead than it is long is a claim, and is held.  When a
-    source has claimed 'jump_heaps' heaps, the window goes on at the first packet held, and has them all.
+    The window is 'window' chunks of 'chunk' heaps.  A packet further ahead than the window's length is a claim, and is
+    held.  When a source has claimed 'jump_heaps' heaps, the window continues at the first held packet, and has all held
+    packets.
     """
 
     def __init__(self, packets, n_sources, n_parts, chunk, window, jump_heaps=8):
@@ -66,7 +68,7 @@ class Member:
         return {(source, time) for source, time in self.complete if time // self.chunk not in self.late}
 
     def ends(self):
-        """Where the stream ends in each of the chunks that are used."""
+        """The end of the stream in each of the used chunks."""
         return {c: min((c + 1) * self.chunk, self.end) for c in self.left if c not in self.late}
 
     def line(self):
@@ -75,11 +77,12 @@ class Member:
 
 
 def match(members, wait):
-    """Finds the late chunks: who is silent while another goes on for 'wait' chunks, at least a window, is not waited for.
+    """Finds the late chunks.  If a member is silent while another continues for 'wait' chunks, at least a window, no chunk
+    waits for the silent member.
 
-    Chunks are put together by time, once every member has brought its own or a later one, or is given up.  One further
-    than two windows behind those before, or a window more than 'wait' ahead, waits until others agree, or nobody contradicts
-    it for a window.
+    Chunks are joined by time, once every member has brought its own chunk or a later one, or is given up.  Some chunks
+    must wait: a chunk further than two windows behind the earlier ones, or a window more than 'wait' ahead.  It waits
+    until others agree, or no member contradicts it for a window.
     """
     window = members[0].window
     far = 2 * window

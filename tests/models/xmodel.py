@@ -1,7 +1,7 @@
 """The X-engine in numpy, exact: written from the specification and not from the C code.
 
-Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also those of 4 bits, or float16; presence is bool
-[batch][ant].  Sums of float16 are float64, and dumps float32 that come near them.
+Voltages are int8 [batch][ant][channel][spectrum][pol][re, im], also for 4 bits, or float16; presence is bool
+[batch][ant].  Sums of float16 are float64, and dumps are float32 approximations of them.
 """
 import math
 from fractions import Fraction
@@ -62,7 +62,7 @@ def weights(present, n_spectra):
 
 
 def dump(voltages, present, missing="flag"):
-    """What is sent for one window, all of whose batches are given: (visibilities, weights, n clipped)."""
+    """The output for one window with all batches given: (visibilities, weights, n clipped)."""
     sums = correlate(voltages, present)
     n_spectra = voltages.shape[3]
     w = weights(present, n_spectra)
@@ -80,9 +80,9 @@ def dump(voltages, present, missing="flag"):
 
 
 def shift(voltages, present, shifts):
-    """Voltages and presence of which input i = 2 * ant + pol is, at spectrum t, what it was at t - shifts[i].
+    """Voltages and presence with shifted inputs: input i = 2 * ant + pol at spectrum t has its value of t - shifts[i].
 
-    A batch of an antenna is there if every heap that it is made of was; what is not there is zero.
+    A batch of an antenna is present if all heaps that contribute to it were present.  Absent voltages are zero.
     """
     n_batches, n_ants, n_chan, n_spectra = voltages.shape[:4]
     n = n_batches * n_spectra
@@ -102,9 +102,9 @@ def shift(voltages, present, shifts):
 def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="send", came=None, n_buffers=0):
     """{window: dump} of batches first_batch, first_batch + 1, ... in windows of 'length' batches.
 
-    A window is sent once a heap of its last batch or of a later one has come, if any heap of its own has.  'came' is which
-    heaps did, where 'present' is of what was made of them.  With "always" windows without a heap are sent, too, once a
-    heap of a later one has come, up to 'n_buffers' in a row.
+    A window with a heap is sent after a heap of its last batch, or of a later one, has come.  'came' says which heaps
+    came; 'present' says it for the batches made from them.  With "always", windows without a heap are sent, too, after a
+    heap of a later window has come, up to 'n_buffers' in a row.
     """
     observed = np.flatnonzero((present if came is None else came).any(axis=1))
     out = {}
@@ -134,7 +134,7 @@ def dumps(first_batch, voltages, present, length, missing="flag", missing_dump="
 
 
 def dispersion_samples(config, gate, chan):
-    """By how many samples the engine's channel 'chan' is later than where the gate's phase holds."""
+    """The delay in samples of the engine's channel 'chan' after the place where the gate's phase holds."""
     recv, dm = config["recv"], gate.get("dispersion_measure", 0)
     rate = config["time"]["adc_sample_rate"]
     if not dm:
@@ -176,7 +176,7 @@ def taken(config, gate, first_batch, n_batches):
 
 
 def gated_dumps(first_batch, voltages, present, length, mask, by_channel, **kwargs):
-    """As dumps(), of the spectra that mask[batch][channel][spectrum] has; with the spectra of each channel as a fourth.
+    """As dumps(), for the spectra in mask[batch][channel][spectrum]; the fourth result is the spectra of each channel.
 
     A batch counts in the fourth if any antenna is present in it.  Flags are those of all spectra.
     """

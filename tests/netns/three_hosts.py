@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""three_hosts: one correlator across three hosts, from one array.yaml, and what the loss of a host costs.
+"""three_hosts: one correlator across three hosts, from one array.yaml, and the effects of losing a host.
 
     tests/netns/three_hosts.py [--output DIRECTORY]
 
-Each host is a network namespace with an interface of its own; a bridge joins them, with real multicast.  scripts/array
-makes all configurations; what runs where is read from its inventory, what is watched from its Prometheus targets.
-Digitisers (dsim) and the recorder (visrec) sit on the bridge.
+Each host is a network namespace with its own interface; a bridge joins them, with real multicast.  scripts/array
+makes all configurations.  The test reads the programs of each host from its inventory, and the watched targets from its
+Prometheus targets.  Digitisers (dsim) and the recorder (visrec) sit on the bridge.
 
-How a value is known to be right: the delays recovered from the fringes are those that dsim was told.  Noise repeats
-after PERIOD dumps and nothing is dithered, so each dump has the same bits as the one PERIOD before: every value of
-every dump must either be that or flagged.  First h2 is lost (its processes killed, its link down), which must cost its
-antennas and nothing else; it comes back; then h3 is lost, which must cost its half of the band and nothing else.  What
-hosts send must be what scripts/array says.  Where there is a Prometheus, it must tell of the lost host.
+How the test knows right values: the delays recovered from the fringes equal dsim's delays.  Noise repeats after PERIOD
+dumps and nothing is dithered.  So each dump has the same bits as the dump PERIOD before.  Every value of every dump must
+have these bits or be flagged.  First h2 is lost (its processes killed, its link down): only its antennas may be missing.
+h2 comes back.  Then h3 is lost: only its half of the band may be missing.  Hosts must send the rates that scripts/array
+predicts.  If Prometheus is installed, it must report the lost host.
 
-Exit status: 0 all is as it must be, 1 it is not, 77 namespaces are not permitted here.
+Exit status: 0 all checks passed, 1 a check failed, 77 namespaces are not permitted here.
 """
 import argparse
 import ctypes
@@ -102,7 +102,7 @@ class Host:
 
 
 class Process:
-    """A program, in a host's namespace or on the bridge; ready when it says so."""
+    """A program, in a host's namespace or on the bridge.  It reports when it is ready."""
 
     def __init__(self, out, program, name, config, host=None):
         path = str(out / f".{name}.ready")
@@ -136,7 +136,7 @@ class Process:
 
 
 class Array:
-    """The correlator that scripts/array has made of three_hosts.yaml, and what is around it."""
+    """The correlator that scripts/array has made of three_hosts.yaml, and its surroundings."""
 
     def __init__(self, out):
         self.out, self.processes, self.hosts = out, {}, {}
@@ -218,13 +218,13 @@ class Array:
                 "http": {"listen": f"{BRIDGE_ADDRESS}:8100"}}
 
     def sent_bytes(self, host):
-        """By its interface, without what Ethernet adds."""
+        """The rate by the host's interface, without Ethernet's overhead."""
         show = subprocess.run([*self.hosts[host].enter, "ip", "-json", "-stats", "link", "show", "eth0"], check=True,
                               capture_output=True)
         return json.loads(show.stdout)[0]["stats64"]["tx"]["bytes"]
 
     def check_rates(self, n_dumps):
-        """What hosts send is what the table says."""
+        """Hosts send the rates of the table."""
         def now():
             return time.monotonic(), {host: self.sent_bytes(host) for host in self.hosts}
         began, before = now()
@@ -280,7 +280,7 @@ def metrics(address):
 
 
 class Prometheus:
-    """A real one, with the configuration that was made; nothing where it is not installed."""
+    """A real Prometheus with the configuration that scripts/array made; None if Prometheus is not installed."""
 
     def __init__(self, out):
         self.process = None
@@ -305,7 +305,7 @@ class Prometheus:
                 for alert in self.ask("alerts")["alerts"] if alert["state"] == "firing"}
 
     def expect_none(self, n_targets):
-        """All targets are well, and so is the array."""
+        """All targets and the array are well."""
         if self.process:
             wait(lambda: [target["health"] for target in self.ask("targets")["activeTargets"]] == n_targets * ["up"],
                  "all targets of Prometheus are up", STEP_S)
@@ -324,7 +324,7 @@ class Prometheus:
 
 
 def check_targets(array):
-    """Prometheus' targets answer, and are what their labels say."""
+    """Prometheus' targets answer and match their labels."""
     for target in array.targets:
         program = target["labels"]["program"]
         found = metrics(target["targets"][0])
@@ -336,9 +336,9 @@ def check_targets(array):
 
 
 def check_recording(array, events):
-    """Holds every value of every dump to its reference, and flags to what was lost.
+    """Compares every value of every dump with its reference, and flags with the losses.
 
-    'events': {name: number of the first dump that must be as it is from then on}
+    'events': {name: number of the first dump that must show the event}
     """
     path = array.out / "vis.uvh5"
     dump_s = array.dump_samples() / float(array.config["time"]["adc_sample_rate"])
@@ -356,7 +356,7 @@ def check_recording(array, events):
 
 
 def check_flags(data, flags, events):
-    """Flagged is what a loss explains, and nothing else; flags [dump][baseline][channel]."""
+    """Exactly the data that a loss explains are flagged; flags [dump][baseline][channel]."""
     n_dumps, _, n_chan = flags.shape
     lost_antennas = np.array([a1 >= 2 or a2 >= 2 for a1, a2 in data.baselines])
     upper = np.arange(n_chan) >= n_chan // 2
@@ -376,7 +376,7 @@ def check_flags(data, flags, events):
 
 
 def check_values(windows, flags, values, events, pol):
-    """What is not flagged has the bits of the dumps before the losses."""
+    """Unflagged data have the bits of the dumps before the losses."""
     references = {}
     for t in range(events["steady"], events["h2 lost"]):
         references.setdefault(windows[t] % PERIOD, values[t])

@@ -1,6 +1,6 @@
-"""An fgpu behind a dsim and an xbgpu behind an fsim, as services of the machine, and what is right of what they send.
+"""An fgpu behind a dsim and an xbgpu behind an fsim, as services of the machine, and checks of their output.
 
-fgpu: the signal repeats after PERIOD batches and nothing is dithered, so a heap has the same bits as the one PERIOD
+fgpu: the signal repeats after PERIOD batches and nothing is dithered.  So a heap has the same bits as the heap PERIOD
 batches before, and as no other.  xbgpu: every voltage is 3 + 4i, so each visibility of a complete dump is 25 times the
 number of its spectra.
 """
@@ -119,7 +119,7 @@ class XEngine:
 
 
 def katcp(engine, line):
-    """The answer to a KATCP request: the reply's arguments, and those of the informs before it."""
+    """The answer to a KATCP request: the reply's arguments, and the arguments of the informs before it."""
     host, port = engine.katcp.split(":")
     with socket.create_connection((host, int(port)), timeout=harness.TIMEOUT_S) as connection:
         connection.sendall(f"?{line}\n".encode())
@@ -135,7 +135,7 @@ def katcp(engine, line):
 
 
 class Running:
-    """An engine that runs as a service behind its simulator, and a receiver of what it sends."""
+    """An engine that runs as a service behind its simulator, and a receiver of its output."""
 
     def __init__(self, engine, simulate=True):
         self.engine, self.machine = engine, engine.machine

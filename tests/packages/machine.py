@@ -1,7 +1,7 @@
 """A small Debian that a real systemd has booted, with our packages installed: systemd-nspawn on a directory.
 
-It shares the network of the test, which has only a loopback interface, so that the test's receivers hear what its
-engines send.
+The machine shares the test's network, which has only a loopback interface.  So the test's receivers get its engines'
+packets.
 """
 import os
 import subprocess
@@ -19,7 +19,7 @@ class Machine:
         self.leader = None
 
     def boot(self):
-        """Returns when systemd has nothing left to start.  Raises RuntimeError where there can be no such machine."""
+        """Returns when systemd has nothing left to start.  Raises RuntimeError if there can be no such machine."""
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 ["systemd-nspawn", "-D", str(self.root), "-b", "--register=no", "--keep-unit", "--machine=cbf", "-q",
@@ -69,7 +69,7 @@ class Machine:
         self.path(f"/etc/cbf/{name}.yaml").write_text(yaml.safe_dump(config, sort_keys=False, width=1000))
 
     def drop_in(self, unit, text):
-        """Overrides of a unit, or of none of it any more where there is no text."""
+        """Sets overrides of a unit, or removes them if there is no text."""
         directory = self.path(f"/run/systemd/system/{unit}.d")
         inside = f"/run/systemd/system/{unit}.d"
         self.run(f"mkdir -p {inside}; cat > {inside}/test.conf <<'END'\n{text}\nEND\nsystemctl daemon-reload")
@@ -102,7 +102,7 @@ class Machine:
             time.sleep(0.05)
 
     def pid(self, unit):
-        """Of a unit's main process, as it is called out here."""
+        """The PID of a unit's main process outside the container."""
         inside = self.show(unit, "MainPID")
         assert inside != "0", f"{unit} does not run\n{self.journal(unit)}"
         for status in Path("/proc").glob("[0-9]*/status"):

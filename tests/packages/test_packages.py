@@ -1,4 +1,5 @@
-"""What the packages bring: units that are there, checked, hardened, and switched off; files to edit; manual pages."""
+"""The contents of the packages: units that are present, checked, hardened, and disabled; files to edit; manual
+pages."""
 import re
 
 import pytest
@@ -65,7 +66,7 @@ def test_group(machine):
 
 
 def test_documents(machine):
-    """Every link and picture of the documents leads to a file, and so does every document that a manual page names."""
+    """Every link and picture of the documents leads to a file.  Every document that a manual page names exists."""
     root = machine.path("/usr/share/doc/gpucbf")
     pages = [root / "README.md", *(root / "docs").glob("*.md")]
     assert len(pages) > 10
@@ -98,7 +99,7 @@ def test_manual_pages(page, machine):
 
 
 def test_programs_of_the_packages(machine):
-    """What is no service: they find each other where the packages have put them."""
+    """Programs that are no services find each other in the packages' places."""
     machine.run("rm -rf /tmp/array; /usr/share/cbf/scripts/array /usr/share/cbf/config/array/array.yaml "
                 "--output /tmp/array && fgpu --check-config /tmp/array/services/f0.yaml "
                 "&& xbgpu --check-config /tmp/array/services/x0.yaml && visrec --check-config /tmp/array/services/r0.yaml && beamrec --check-config /tmp/array/services/b0.yaml && test -s /tmp/array/playbook.yaml")

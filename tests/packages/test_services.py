@@ -23,7 +23,8 @@ WATCHDOG_S = 4
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_start(engine, machine):
-    """Started when it is ready, as nobody, with nothing that it could do to the machine, and its own directories."""
+    """The service has started when it is ready.  It runs under a dynamic account, cannot change the machine, and has
+    its own directories."""
     with Running(engine(machine, "gpu0"), simulate=False) as running:
         unit = running.engine.unit
         assert machine.show(unit, "ActiveState", "StatusText", "NRestarts") == ["active", "running", "0"]
@@ -50,7 +51,8 @@ def recordings(machine, directory):
 
 
 def test_recorder(machine):
-    """In its own directory; killed in the second in which it began, it goes on in another file.  A stop leaves it."""
+    """The service records in its own directory.  If it is killed in the second of its start, it continues in another
+    file.  A stop leaves the recording."""
     unit = "visrec@store.service"
     machine.configure("store", recorder_config("/var/lib/cbf/store/vis-%Y.uvh5"))
     machine.run(f"systemctl start {unit}")
@@ -76,7 +78,8 @@ def test_recorder_on_another_disk(machine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_stop_drains(engine, machine):
-    """SIGTERM: what has been received is sent, then a stop heap on every stream; a clean end, which is not restarted."""
+    """After SIGTERM the service sends all received data, then a stop heap on every stream.  The end is clean and causes
+    no restart."""
     with Running(engine(machine, "gpu0")) as running:
         running.engine.learn(running.receiver)
         machine.run(f"systemctl stop {running.engine.unit}")
@@ -90,7 +93,7 @@ def test_stop_drains(engine, machine):
 
 
 def stop_worker(running, stack):
-    """Stops the worker's thread; it is named before anything comes of it."""
+    """Stops the worker's thread.  The thread is named before any consequence."""
     tid = threads(running.machine.pid(running.engine.unit))["worker"]
     stack.enter_context(stopped(tid))
 
@@ -101,7 +104,7 @@ def stop_process(running, stack):
 
 @pytest.mark.parametrize("stop", [stop_worker, stop_process])
 def test_watchdog(stop, machine):
-    """A thread that stands still is named, its process killed and started again; likewise a process that is stopped."""
+    """A stuck thread is named, and its process is killed and started again.  The same happens to a stopped process."""
     with contextlib.ExitStack() as stack:
         both = [stack.enter_context(Running(engine(machine, f"gpu{i}"))) for i, engine in enumerate(ENGINES)]
         for running in both:
@@ -171,7 +174,7 @@ def restarted(machine, unit):
 
 
 def test_settings_are_kept(machine):
-    """What was set over KATCP is in force again after kill -9, a stop and a start, and ?restart."""
+    """Settings over KATCP hold again after kill -9, a stop and a start, and ?restart."""
     engine = FEngine(machine, "gpu0")
     with Running(engine, simulate=False):
         katcp(engine, "gain wide 0 0.125")
@@ -201,7 +204,7 @@ def test_settings_are_kept(machine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_clock(engine, machine):
-    """What an engine may not ask the kernel it reads."""
+    """The engine reads the state that it may not ask the kernel for."""
     with Running(engine(machine, "gpu0"), simulate=False) as running:
         machine.wait_show("gpucbf-clock.service", lambda state: state == "active", "ActiveState")
         _, state, esterror_us, maxerror_us = map(
@@ -251,7 +254,7 @@ def test_no_configuration(machine):
 
 
 def test_target(machine):
-    """All engines of the host as one; what is enabled runs again after a boot."""
+    """All engines of the host start and stop as one.  Enabled engines run again after a boot."""
     engines = [FEngine(machine, "gpu0"), XEngine(machine, "gpu1")]
     units = [engine.unit for engine in engines]
     for engine in engines:
@@ -277,7 +280,7 @@ def test_target(machine):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_log_is_bounded(engine, machine):
-    """Whatever comes from the network: the journal does not grow with it."""
+    """The journal does not grow with packets from the network, whatever they contain."""
     with Running(engine(machine, "gpu0"), simulate=False) as running:
         source = running.engine.sources if engine is XEngine else running.engine.pols[0]
         (endpoint,) = harness.endpoints(source)

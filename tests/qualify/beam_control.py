@@ -1,4 +1,4 @@
-"""Control of beams: requests that hold for the first heap, how long requests take, and control of a live array."""
+"""Control of beams: requests that hold for the first heap, the duration of requests, and control of a live array."""
 import time
 
 import numpy as np
@@ -13,8 +13,8 @@ SECONDS = 30
 
 
 def starts(plan, work):
-    """Between two parts of the data, a request for each of three beams, then ?capture-start for all.  It has the
-    steady-state timestamp, as that of the reference's controller."""
+    """Between two parts of the data, sends a request for each of three beams, then ?capture-start for all.
+    ?capture-start has the steady-state timestamp, as the reference's controller does it."""
     settings = config([Beam(0, np.ones(4))] * 4, 4, 64)
     settings["beams"] = [beam | {"send_enabled": False} for beam in settings["beams"]]
     sent = scenario.feng_heaps(settings, FIRST_BATCH, random_voltages(np.random.default_rng(15), settings, 40, 20))
@@ -109,8 +109,8 @@ def live(plan, work):
 
 
 def control_for(seconds, clients, took):
-    """Sets delays of two X-engines' beams every 3.4 s, and every 6 s models of two F-engines, 3 s ahead, that go on
-    where the last ones end.  Notes how long each request takes."""
+    """Sets delays of two X-engines' beams every 3.4 s.  Every 6 s it sets models of two F-engines, 3 s ahead, that
+    continue the models before.  Notes the duration of each request."""
     rng, began, delays = np.random.default_rng(17), time.monotonic(), np.full((2, 2), 40e-6)
 
     def ask(client, *request):

@@ -1,4 +1,4 @@
-"""Which inputs make up a beam, and how strongly: weights, gains and channels.  The last part has the real F-engine."""
+"""The inputs of a beam and their strengths: weights, gains and channels.  The last part has the real F-engine."""
 import bengine
 import fengine
 import numpy as np
@@ -44,7 +44,7 @@ def sums(plan, work):
 
 
 def mapping(plan, work):
-    """Each input has a signal in a channel of its own.  A beam has one of them, another all the others."""
+    """Each input has a signal in a separate channel.  One beam has one input, another beam all others."""
     rng = np.random.default_rng(11)
     channel = rng.permutation(2 * N_ANTS).reshape(2, N_ANTS)
     voltages = np.zeros((2, N_ANTS, 2 * N_ANTS, HEAP), np.complex64)

@@ -1,4 +1,4 @@
-"""Delays and phases of beams over the whole band, and levels of its beams: xbgpu with voltages that are known."""
+"""Delays and phases of beams over the whole band, and levels of beams: xbgpu with known voltages."""
 import bengine
 import numpy as np
 from bengine import FIRST_BATCH, HEAP, Beam, Engine, frequencies
@@ -19,8 +19,8 @@ DELAY_RATE, PHASE_RATE = 4e-11, 0.2  # s/s and rad/s: a beam 0.55 degrees off, 8
 
 
 def measure(plan, work):
-    """Polarisation 0 has one signal at all antennas, each with a delay and a phase of its own, which all beams take
-    back.  Polarisation 1 has the same noise at all antennas."""
+    """Polarisation 0 has one signal at all antennas, each with a separate delay and phase.  All beams take these back.
+    Polarisation 1 has the same noise at all antennas."""
     rng, n, f = np.random.default_rng([8, plan.channels]), plan.n_spectra, frequencies(plan.channels)[:, None]
     delays, phases = rng.uniform(-509e-9, 509e-9, N_ANTS), rng.uniform(-np.pi, np.pi, N_ANTS)
     shape = (plan.channels, n)
@@ -41,7 +41,7 @@ def measure(plan, work):
 
 
 def turned(found, expected, f):
-    """Beams whose delays differ by a known one from those of the first: against that beam, and in double precision."""
+    """Beams whose delays differ by a known delay from the first beam's: against that beam, and in double precision."""
     rows, slopes, noise = [], [], noise_deg(expected.shape[1])
     for x, (name, delay, phase) in zip(found[1:], DELAYS):
         turn = np.exp(1j * (phase - 2 * np.pi * delay * f)).astype(np.complex64)

@@ -1,4 +1,4 @@
-"""Runs the real xbgpu on voltages of all antennas and gives back its beams."""
+"""Runs the real xbgpu on voltages of all antennas and returns its beams."""
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,12 +27,12 @@ class Beam:
 
 
 def frequencies(channels):
-    """Of the channels of the whole band, from its centre, in Hz."""
+    """Frequencies of the channels of the whole band, from its centre, in Hz."""
     return (np.arange(channels) - channels / 2) * RATE_HZ / 2 / channels
 
 
 def config(beams, n_ants, channels, heap=HEAP, recv=None):
-    """Of an engine for the whole band, or for some channels of what 'recv' says."""
+    """Configuration of an engine for the whole band, or for the channels of 'recv'."""
     recv = {"antennas": n_ants, "channels": channels, "channels_per_substream": channels, "channel_offset": 0,
             "spectra_per_heap": heap, "samples_between_spectra": 2 * channels, "batches_per_chunk": 2} | (recv or {})
     beams = [{"pol": beam.pol, "dither_seed": i} for i, beam in enumerate(beams)]
@@ -40,7 +40,7 @@ def config(beams, n_ants, channels, heap=HEAP, recv=None):
 
 
 class Engine(Fed):
-    """An xbgpu that reads what is written to it; it ends with the block."""
+    """An xbgpu that reads the data written to it.  It ends with the block."""
 
     def __init__(self, work, name, settings):
         super().__init__(lambda program, config, name: harness.Daemon(program, config, work, name), settings, work,

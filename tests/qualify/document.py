@@ -1,4 +1,4 @@
-"""docs/qualification.md: the tables, and how the figures came about."""
+"""docs/qualification.md: the tables, and the method of the measurements."""
 
 TEXT = """# Qualification of the F-engine
 

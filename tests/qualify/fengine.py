@@ -1,6 +1,6 @@
-"""Runs the real fgpu on generated digitiser samples and gives back its voltages by timestamp.
+"""Runs the real fgpu on generated digitiser samples and returns its voltages by timestamp.
 
-The packets go through a named pipe, so that generating, channelising and reading /metrics happen side by side, and no
+The packets go through a named pipe.  So generating, channelising and reading /metrics happen side by side, and no
 capture of the input is kept.
 """
 import os
@@ -57,7 +57,7 @@ class Antenna:
 
 
 class Voltages:
-    """What came out of one antenna."""
+    """The output for one antenna."""
 
     def __init__(self, plan, batches):
         self.channels, self.step, self.batches = plan.channels, plan.step, batches

@@ -1,4 +1,4 @@
-"""Takes a sky of satellites through the real programs: a recording --dsim--> capture --fgpu--> records."""
+"""Sends a sky of satellites through the real programs: a recording --dsim--> capture --fgpu--> records."""
 import subprocess
 import sys
 import time
@@ -40,7 +40,7 @@ class Band:
         return {"sync_time": SYNC_S, "adc_sample_rate": self.adc_hz}
 
     def seconds(self, records):
-        """Since the first sample of the recording, of what the records' middle samples say."""
+        """Seconds from the first sample of the recording to the records' middle samples."""
         return (records["timestamp"] - FIRST_PACKET * PACKET + (N_TAPS - 1) / 2) / self.adc_hz
 
 
@@ -71,8 +71,8 @@ def play(work, band, recording, noise):
 
 
 def follow(work, band, satellites, **gnss):
-    """fgpu's run through in.pcap.  'satellites' and 'gnss' are keys of its configuration.  A narrow output that nobody
-    reads costs least, and there must be one."""
+    """fgpu's run through in.pcap. 'satellites' and 'gnss' are keys of its configuration. fgpu needs an output: a narrow
+    one without a reader costs least."""
     stream = {"name": "gnss", "destination": f"239.108.2.0:{harness.PORT}", "centre_frequency": band.adc_hz / 4,
               "decimation": 1, "pass_bandwidth": PASS * band.rate_hz, "ddc_taps": N_TAPS,
               "sky_frequency": band.zero_hz}

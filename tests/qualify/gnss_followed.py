@@ -24,7 +24,7 @@ ABSENT = {"L1": {"L1CA": [32]}, "L5": {"L5Q": [32]}}
 
 @dataclass
 class Found:
-    """Of one signal of one satellite."""
+    """Figures of one signal of one satellite."""
     name: str
     n_starts: int
     lock_s: float  # when it was locked for good, from the first sample on

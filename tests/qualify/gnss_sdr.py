@@ -1,7 +1,7 @@
-"""gnss-sdr (Debian's package) acquires the satellites that dsim sends: a judge that has never seen our codes.
+"""gnss-sdr (Debian's package) acquires the satellites that dsim sends.  It is an independent judge of our codes.
 
-numpy makes complex samples of dsim's real ones, without delay.  gnss-sdr then runs once for each satellite there is,
-and its acquisition writes what it found.  E1 is left out: gnss-sdr knows the true codes, and dsim would need them.
+numpy makes complex samples of dsim's real ones, without delay.  gnss-sdr then runs once for each satellite, and its
+acquisition writes its result.  E1 is left out: gnss-sdr knows the true codes, and dsim would need them.
 """
 import re
 import shutil
@@ -73,7 +73,7 @@ PVT.output_enabled=false
 
 
 def version():
-    """None where it is not installed."""
+    """None if gnss-sdr is not installed."""
     if not shutil.which(PROGRAM):
         return None
     done = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -1,7 +1,8 @@
 """A sky of navigation satellites in numpy: its samples in a SigMF file, its phases as functions of time in float64.
 
-Codes come from the model of test_dsim_gnss.py, by other columns of the interface documents than the programs have.
-Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of T - delay.
+Codes come from the model of test_dsim_gnss.py.  The model uses other columns of the interface documents than the
+programs.  Times T are seconds since the first sample of the file.  A satellite's carrier and code are quadratics of
+T - delay.
 """
 import json
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ class Satellite:
 
     @property
     def code(self):
-        """Any part: chip rate, carrier and length are those of all."""
+        """Any part: all parts share chip rate, carrier and length."""
         return next(iter(self.codes.values()))
 
     @property
@@ -56,7 +57,7 @@ class Satellite:
         return self.doppler_hz * since + self.rate_hz_s * since**2 / 2
 
     def turns(self, t, zero_hz):
-        """Of the carrier relative to the sky's frequency 'zero_hz'."""
+        """The carrier's frequency relative to the sky's frequency 'zero_hz'."""
         return (self.carrier_hz - zero_hz) * (t - self.delay_s) + self.theta(t)
 
     def chips(self, t):
@@ -67,7 +68,7 @@ class Satellite:
         return self.doppler_hz + self.rate_hz_s * (t - self.delay_s)
 
     def signs(self, name, periods):
-        """Of a part's data and secondary code in code periods."""
+        """The sign of a part's data and secondary code in code periods."""
         secondary = self.codes[name].secondary
         signs = secondary[periods % len(secondary)]
         return signs * self.symbols[periods // SYMBOL_PERIODS[name] % N_SYMBOLS] if name in SYMBOL_PERIODS else signs
@@ -124,8 +125,8 @@ class Source:
 
 def write(path, satellites, rate_hz, seconds, zero_hz, seed):
     """A SigMF recording of complex 16-bit samples of two polarisations, [sample][pol][re, im]: path.sigmf-data and
-    path.sigmf-meta.  Each polarisation has noise of its own, and the same satellites.  'zero_hz' is the sky's frequency
-    at 0 Hz.  Returns the path of the data."""
+    path.sigmf-meta.  Each polarisation has separate noise and the same satellites. 'zero_hz' is the sky's frequency at
+    0 Hz.  Returns the path of the data."""
     rng = np.random.default_rng(seed)
     sources = [Source(satellite, rate_hz, zero_hz) for satellite in satellites]
     data = path.with_suffix(".sigmf-data")

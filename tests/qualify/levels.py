@@ -1,4 +1,4 @@
-"""Levels and places: gains, dither, saturation, timestamps."""
+"""Levels and timestamps: gains, dither, saturation, timestamps."""
 import fengine
 import numpy as np
 from fengine import HEAP, START, Antenna
@@ -53,7 +53,7 @@ def gains(plan, found, timestamp, n, expected, known):
 
 
 def dither(plan, found, timestamp, n, expected, low):
-    """Levels of 0.2 to 3 steps: what comes is right on average, as noisy as it must be, and independent."""
+    """Levels of 0.2 to 3 steps: the output is right on average, has the expected noise, and is independent."""
     errors, variance = [], 0
     for pol in range(2):
         x, want = found.spectra(pol, timestamp, n)[:, 1:], (expected * low[pol])[1:]
@@ -80,7 +80,7 @@ def saturates(voltages, limit=127):
 
 
 def loud_gains(plan, expected, gain, rng):
-    """Of which some saturate, none so closely that the dither decides."""
+    """Some levels saturate, but none so closely that the dither decides."""
     out = []
     for _ in range(2):
         g = gain * rng.uniform(0.5, 4, plan.channels)
@@ -129,7 +129,7 @@ def saturation(found, timestamp, n, expected, loud, clipped, counted):
 
 
 def timestamps(plan, found, timestamp, places, gain):
-    """Heaps where they must be; and an impulse where its timestamp says, to a fraction of a sample."""
+    """Heaps have the right timestamps.  An impulse is at its timestamp, to a fraction of a sample."""
     aligned = all(t % (HEAP * plan.step) == 0 and gap in (None, HEAP * plan.step)
                   for v in found for t, gap in zip(v.batches, [None, *np.diff(list(v.batches))]))
     worst = 0

@@ -1,6 +1,6 @@
-"""Narrow bands: the down-converter and the filter bank behind it, in the real fgpu.
+"""Narrow bands: the down-converter and the filter bank after it, in the real fgpu.
 
-A tone's place in the band, the flatness of the band, what lands in it from outside, and delays and phases."""
+The tests measure a tone's place in the band, the flatness of the band, aliases from outside, and delays and phases."""
 import fengine
 import fmodel
 import numpy as np
@@ -79,7 +79,8 @@ def powers(band, found, start):
 
 
 def quiet(power):
-    """Of the nine tenths of the channels that have least; the noise is so low that the median may be 0."""
+    """The median of the nine tenths of the channels with the least power.  The noise is so low that the median may be
+    0."""
     return np.mean(np.sort(power)[:len(power) * 9 // 10])
 
 
@@ -109,7 +110,7 @@ def places(band, found, starts, inside):
 
 
 def alias_rejection(band, found, starts, aliases):
-    """Tones of full scale outside the band, wherever they land in what is kept of it."""
+    """Tones of full scale outside the band, at any place of the kept part where they may land."""
     loudest, floor = 0, 0
     for start, _ in zip(starts, aliases):
         power = powers(band, found, start)[band.first:band.last + 1]

@@ -1,4 +1,4 @@
-"""Delays, phases and their rates: a known signal with a tone in every channel, and what delay models make of it."""
+"""Delays, phases and their rates: a known signal with a tone in every channel, and the effect of delay models on it."""
 import fengine
 import numpy as np
 from fengine import HEAP, RATE_HZ, START, Antenna, Model
@@ -23,19 +23,19 @@ def rms_deg(radians):
 
 
 def delayed_spectrum(plan, signal, delay, phase):
-    """What a model of a delay and a phase must make of any window: the spectrum of the delayed signal, in which the
-    delay has not turned the centre of the band."""
+    """The expected effect of a delay and phase model on any window: the spectrum of the delayed signal.  The delay has
+    not turned the centre of the band."""
     samples = signal.at(np.arange(plan.window) - delay) if delay else signal(0, plan.window)
     return spectrum(plan, samples) * np.exp(1j * (phase + 2 * np.pi * CENTRE * delay))
 
 
 def noise_deg(n_averaged, n_noisy=1):
-    """Of the phase of a voltage of PEAK, by dither and rounding alone, in degrees rms."""
+    """Phase noise of a voltage of PEAK from dither and rounding alone, in degrees rms."""
     return np.degrees(np.sqrt(n_noisy * DITHER_VARIANCE / n_averaged) / PEAK)
 
 
 def phase_row(name, error, noise):
-    """Of the errors over the channels in radians, and the noise of each in degrees."""
+    """Figures of the errors over the channels in radians, and of each channel's noise in degrees."""
     largest = np.degrees(np.max(np.abs(error)))
     return Row("0128, 0112" if name.startswith("phase") else "0128, 0185",
                f"{name}: phase error over the channels in degrees, rms (largest; noise of the measurement)",
@@ -44,8 +44,8 @@ def phase_row(name, error, noise):
 
 
 def evaluation_row(plan, known=False):
-    """Models are evaluated for each spectrum; narrow bands of many channels have few of them, as is known.  The figure is
-    that of RATE_HZ, then of each receiver's band in which there are too few."""
+    """Models are evaluated for each spectrum.  Narrow bands of many channels have few spectra; this is known.  The
+    figure is for RATE_HZ, then for each receiver's band with too few spectra."""
     too_few = [f"{band} ({rate_hz / plan.step:.0f} Hz)" for band, rate_hz in BANDS_HZ.items()
                if rate_hz / plan.step < EVALUATIONS_HZ]
     figure = f"{RATE_HZ / plan.step:.0f} Hz" + (f"; fails in {', '.join(too_few)}" if too_few else "")

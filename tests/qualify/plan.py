@@ -1,8 +1,8 @@
-"""How much is measured of a number of channels, and what the measurements share.
+"""The number of measurements for a number of channels, and code that the measurements share.
 
-Voltages are in steps of the 8-bit output.  What lies below one step is seen in two ways: by averaging over spectra,
-which the dither makes right, and by repeating the measurement with gains up to 7776 times higher, in channels where
-that does not saturate.  Both are linear: gains are applied after the filter bank, before the rounding.
+Voltages are in steps of the 8-bit output.  Values below one step are measured in two ways.  One way averages over
+spectra; the dither makes the mean right.  The other way repeats the measurement with gains up to 7776 times higher, in
+channels without saturation.  Both are linear: gains are applied after the filter bank, before the rounding.
 """
 import numpy as np
 
@@ -33,11 +33,11 @@ class Plan:
         self.weights = fmodel.weights(self.step, TAPS)
 
     def samples(self, n_spectra):
-        """Of a signal that starts and ends with the part of the sequence that it is."""
+        """The number of spectra of a signal that starts and ends with its part of the sequence."""
         return (self.lead + n_spectra) * self.step
 
     def response(self, offset):
-        """Of the prototype filter to a tone 'offset' channels from a channel's centre; 1 is the peak."""
+        """Response of the prototype filter to a tone 'offset' channels from a channel's centre; 1 is the peak."""
         i = np.arange(self.window) - (self.window - 1) / 2
         return np.sum(self.weights * np.cos(2 * np.pi * offset * i / self.step)) / np.sum(self.weights)
 
@@ -47,7 +47,8 @@ class Plan:
 
 
 def ladder(plan, found, timestamp, n, mean):
-    """What 'mean' makes of the spectra, by channel, over the gain: from the highest gain that does not saturate."""
+    """The result of 'mean' on the spectra, by channel, divided by the gain: from the highest gain without
+    saturation."""
     best = None
     for step, factor in enumerate(LADDER):
         x = found[step // 2].spectra(step % 2, timestamp, n)

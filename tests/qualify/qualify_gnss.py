@@ -74,7 +74,7 @@ them:
 
 
 def antennas(work):
-    """(row, what demo_gnss prints)"""
+    """(row, output of demo_gnss)"""
     done = subprocess.run([sys.executable, harness.ROOT / "scripts" / "demo_gnss"], cwd=work, capture_output=True,
                           text=True, check=False, env=os.environ | {"BUILD": str(harness.BUILD)})
     what = "differential delays of ±30 us found by gnsscal to 0.1 sample, phases to 2 degrees"
@@ -97,7 +97,7 @@ def by_gnss_sdr(work):
 
 
 def timed(title, part, *arguments):
-    """What a part finds in a directory of its own, printed."""
+    """The result of a part in its own directory, printed."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cbf-qualify-") as work:
         found = part(*arguments, Path(work))

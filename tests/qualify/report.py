@@ -1,11 +1,11 @@
-"""Rows of the qualification and how they are shown: a table with a column for each number of channels."""
+"""Rows of the qualification and their presentation: a table with a column for each number of channels."""
 import math
 from dataclasses import dataclass
 
 
 @dataclass
 class Row:
-    """What was found for one number of channels.  'ok' is None where there is nothing to pass."""
+    """The result for one number of channels. 'ok' is None if there is no criterion."""
     requirement: str
     what: str
     criterion: str
@@ -37,8 +37,8 @@ def unexpected(rows):
 
 
 def table(by_column):
-    """Markdown of {column: [Row]}; rows are the same, by requirement, what and criterion, where figures stand side by
-    side."""
+    """Markdown of {column: [Row]}.  Figures stand side by side if requirement, what and criterion of their rows are
+    equal."""
     keys = list(dict.fromkeys((r.requirement, r.what, r.criterion) for rows in by_column.values() for r in rows))
     columns = list(by_column)
     lines = ["| requirement | what | criterion | " + " | ".join(columns) + " | |",

@@ -1,4 +1,4 @@
-"""What the digitisers of a qualification send: 16-bit samples by their index, computed block by block."""
+"""Signals of a qualification's digitisers: 16-bit samples by their index, computed block by block."""
 import numpy as np
 
 LIMIT = 32767
@@ -21,8 +21,9 @@ class Tones:
 
 
 class Multitone:
-    """Tones of the same amplitude and random phases at some multiples of 1/period cycles per sample.  As integers it is
-    known exactly; between samples it is interpolated in a table 'finer' times as dense (32: error below -110 dB)."""
+    """Tones of the same amplitude and random phases at some multiples of 1/period cycles per sample.  The integers are
+    known exactly.  Between samples the signal is interpolated in a table 'finer' times as dense (32: error below -110
+    dB)."""
 
     def __init__(self, period, multiples, finer=1, peak=0.9 * LIMIT):
         self.step, self.finer = period, finer
@@ -50,7 +51,7 @@ class Multitone:
 
 
 class Delayed:
-    """A multitone at i - (delay + rate (i - reference)): what a drifting source sends."""
+    """A multitone at i - (delay + rate (i - reference)): the signal of a drifting source."""
 
     def __init__(self, multitone, delay, rate, reference):
         self.multitone, self.delay, self.rate, self.reference = multitone, delay, rate, reference
@@ -94,5 +95,5 @@ class Sequence:
 
 
 def repeat(signal, n_samples):
-    """A signal that goes on for ever, without dither."""
+    """A signal without an end and without dither."""
     return Sequence([(n_samples, signal, False)])

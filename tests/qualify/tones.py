@@ -1,4 +1,4 @@
-"""What tones show: channel shape, spurs, group delay, linearity."""
+"""Measurements with tones: channel shape, spurs, group delay, linearity."""
 import fengine
 import numpy as np
 from fengine import HEAP, START, Antenna
@@ -52,7 +52,7 @@ def measure(plan, work):
 
 
 def spurs(plan, found, starts, plots):
-    """A tone at a channel's centre: where it is found, and the strongest of all other channels."""
+    """A tone at a channel's centre: the channel where it appears, and the strongest of all other channels."""
     worst, far, floors, right = np.inf, np.inf, [], 0
     for channel, start in zip(plan.sfdr_channels, starts):
         power = ladder(plan, found, int(start), plan.spectra_sfdr, lambda x: np.sqrt(np.mean(np.abs(x)**2, axis=0)))**2
@@ -93,7 +93,7 @@ def shape(plan, found, starts, plots):
     plots["shape"] = offsets, level
 
     def width(level_db):
-        """Between the outermost places where the response goes through a level, on straight lines between points."""
+        """Width between the outermost places where the response crosses a level, on straight lines between points."""
         out = []
         for side in (-1, 1):
             x, y = (side * offsets)[::side], level[::side]
@@ -115,7 +115,7 @@ def shape(plan, found, starts, plots):
 
 
 def group_delay(plan, phases):
-    """The slope of the phase over a channel, of tones whose phase at the first sample is known."""
+    """The slope of the phase over a channel, from tones with known phases at the first sample."""
     offset, phase = np.array(phases).T
     expected = (plan.window - 1) / 2
     # What is left of the phase once the expected delay is taken out is small, so it does not wrap.

@@ -1,4 +1,5 @@
-"""scripts/array: what one array.yaml becomes, what is refused, and that it works: three hosts in network namespaces."""
+"""scripts/array: the files from one array.yaml, the refusals, and a run of the result: three hosts in network
+namespaces."""
 import ipaddress
 import json
 import re
@@ -23,7 +24,7 @@ def run_array(path, *options):
 
 
 def generate(path, output):
-    """What was made of a file, by name: of YAML and JSON what it says, of others its text."""
+    """The files made from an array.yaml, by name: the contents of YAML and JSON, the text of others."""
     done = run_array(path, "--output", output)
     assert done.returncode == 0, done.stderr
     load = {".yaml": yaml.safe_load, ".json": json.loads}
@@ -151,7 +152,8 @@ DETECTED = {"kind": "coherent", "beams": 1, "products": "I", "spectra": 16, "cha
 
 
 def check_beams(array, made, xbgpu, stream, substream):
-    """An X-engine makes all beams of its stream, voltages and detected, each to an address of its own.  Returns these."""
+    """An X-engine makes all beams of its stream, voltages and detected, each to a separate address.  Returns these
+    addresses."""
     taken = []
     for section, keys in (("beams", {"pol": None}), ("detected", DETECTED)):
         wanted = [beam for beam in array.get(section, []) if beam["stream"] == stream]
@@ -244,7 +246,7 @@ def test_example(work):
 
 
 def test_windows_and_cpus(work):
-    """X-engines wait as long as F-engines' buffers last; each thread has a CPU of its own near its interface."""
+    """X-engines wait as long as F-engines' buffers last.  Each thread has a separate CPU near its interface."""
     def made_of(**changes):
         changes |= {"fgpu": {"recv": {"chunk_samples": 1 << 16, "max_delay_diff": 1 << 14}}}  # a batch
         made, _ = generate(write(work, small(**changes)), work / "made")
@@ -316,7 +318,7 @@ def test_random_arrays(work, rng):
 
 
 def test_addresses_stay(work):
-    """What is added at the end moves nothing."""
+    """An addition at the end of a list moves no address."""
     array = small(beams=[{"name": "bx", "stream": "wide", "pol": 0}], detected=[{"name": "powers", "stream": "wide"}],
                   **SATELLITES)
     path = write(work, array)
@@ -414,7 +416,7 @@ def test_error(work, old, new, said):
 
 
 def test_time_of_the_calendar(work):
-    """It is no number, and what makes one of it is said."""
+    """The value is no number, and the message says how to write it as a number."""
     path = work / "array.yaml"
     path.write_text(re.sub(r"sync_time: \S+", "sync_time: 2025-10-09T00:00", EXAMPLE.read_text(), count=1))
     done = run_array(path)
@@ -448,7 +450,7 @@ NARROW = {"name": "narrow", "kind": "narrowband", "decimation": 8, "centre_frequ
 
 @pytest.fixture(params=["wide", "narrow"])
 def running(request, work, daemon):
-    """The engines of an array, and what the plan says of them."""
+    """The engines of an array, and the plan's figures for them."""
     import array_file
     import array_plan
 
@@ -477,7 +479,7 @@ def running(request, work, daemon):
 
 
 def test_memory_and_metrics(running):
-    """The memory of the table is what the engines say, and all that rules and dashboards ask for is there to be had."""
+    """The memory of the table equals the engines' figures.  Every metric that rules and dashboards ask for exists."""
     import array_plan
 
     made, engines = running

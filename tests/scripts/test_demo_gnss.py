@@ -1,4 +1,4 @@
-"""scripts/demo_gnss, whole: what dsim was told comes back, and other values are noticed."""
+"""scripts/demo_gnss, whole: it finds dsim's delays and phases, and notices other values."""
 import json
 import os
 import subprocess

@@ -107,7 +107,7 @@ SATELLITES = [Satellite(7, still(0.07, -1500, 0.4), 48), Satellite(19, still(0.0
 
 
 def gnsscal(work, *more, config="fgpu.yaml"):
-    """(what it printed, its JSON); it must succeed."""
+    """(output, JSON) of a run that must succeed."""
     done = call(work, config, *more, "--json", "found.json")
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((work / "found.json").read_text())
@@ -125,7 +125,7 @@ def turned(radians):
 
 def check_model(found, inputs, sky_of_output, is_inverted=False, max_delay_error_s=6e-9, max_phase_error_deg=0.8,
                 sigmas=5.0):
-    """All inputs are as injected: within the stated errors, and those are small."""
+    """All inputs have the injected values within the stated errors, and the errors are small."""
     rx = receiver(is_inverted)
     assert len(found["inputs"]) == 2 * (N_ANTS - 1)
     for one in found["inputs"]:
@@ -187,7 +187,8 @@ def test_model_without_noise(work):
 
 
 def test_false_lock(work):
-    """A satellite whose loop at one antenna is locked half a turn a code period off does not count there."""
+    """If a satellite's loop at one antenna is locked half a turn a code period off, the satellite does not count
+    there."""
     false = Satellite(3, still(0.0819, 4321), 48, false_ants=(2,))
     write_model(work, [*SATELLITES[:2], false], INPUTS)
     _, found = gnsscal(work, "--pcap", "sums.pcap", "--no-geometry", "--all-satellites")
@@ -270,7 +271,8 @@ LEVELS = {  # of a chip in 12 parts, by the Galileo OS SIS ICD, 2.3.3
 
 @pytest.mark.parametrize("signal", gnsscal_solve.SIGNALS, ids=lambda signal: signal.name)
 def test_discriminator(signal):
-    """In a band of 400 chip rates it is that of the autocorrelation of the chip's levels, by sums over time."""
+    """In a band of 400 chip rates the discriminator equals that of the autocorrelation of the chip's levels, by sums
+    over time."""
     parts = 100  # of a twelfth
     chip = np.repeat(LEVELS[signal.name], parts)
     padded = np.concatenate([np.zeros(2 * len(chip)), chip, np.zeros(2 * len(chip))])
@@ -392,7 +394,7 @@ def middle_and_axes():
 
 
 def way_of(key):
-    """A satellite's way to each antenna, from cssrlib's positions, with the Earth's turn as a term of its own."""
+    """A satellite's path to each antenna, from cssrlib's positions, with a separate term for the Earth's rotation."""
     coefficients = np.polyfit(np.arange(-1, 3), np.array(ORBITS[key]), 3)
     middle, axes = middle_and_axes()
     places = middle + np.array(PLACES) @ axes
@@ -491,15 +493,15 @@ def programs_config(work, name, specification, seconds, **fgpu):
 
 
 def specification_of(sky, noise):
-    """Each input: its gain times the sky, later, and noise of its own."""
+    """Each input is its gain times the sky, delayed, plus separate noise."""
     return sky + "".join(f"{GAINS[i // 2]} * (track(sky, {BASE + LATE[i // 2][i % 2]}, 0) + wgn({noise}, {i + 1}));\n"
                          for i in range(2 * N_ANTS))
 
 
 @pytest.mark.skipif(harness.SANITIZED, reason="10 s of processor time become minutes")
 def test_end_to_end(work):
-    """dsim to fgpu to gnsscal: what was injected comes back.  With gnsscal's files, fgpu's channels of all antennas have
-    one phase and one level."""
+    """dsim to fgpu to gnsscal: gnsscal finds the injected values.  With gnsscal's files, fgpu's channels of all
+    antennas have one phase and one level."""
     satellites = [{"signal": "L1CA", "prns": [7, 19]}]
     stream = {"name": "l1", "destination": f"239.102.2.0:{harness.PORT}", "centre_frequency": 2000000, "decimation": 1,
               "pass_bandwidth": 3000000, "sky_frequency": 1575320000}

@@ -1,4 +1,4 @@
-"""What scripts/array makes for Prometheus and Grafana: alerts of a bad night, evaluated by promtool, and dashboards."""
+"""Files of scripts/array for Prometheus and Grafana: alerts of a bad night, evaluated by promtool, and dashboards."""
 import os
 import re
 import shutil
@@ -28,7 +28,7 @@ def promtool():
 
 
 def reference_labels():
-    """{metric: its labels}, as the programs' references list them; test_reference.py holds those to the programs."""
+    """{metric: its labels}, from the programs' references. test_reference.py compares those with the programs."""
     labels = {}
     for program in REFERENCES:
         text = (harness.ROOT / f"docs/reference/{program}.txt").read_text()
@@ -58,7 +58,7 @@ def test_promtool(work, promtool):
 
 
 def test_rules_ask_for_what_there_is(work):
-    """Each metric exists, with the labels by which the rules and annotations ask for it; each alert says what to do."""
+    """Each metric exists, with the labels that the rules and annotations ask for.  Each alert says what to do."""
     made, _ = test_array.generate(test_array.EXAMPLE, work / "made")
     labels = reference_labels()
     of_target = {"array", "host", "engine", "program", "carries"}
@@ -85,10 +85,10 @@ PACKETS, BATCHES = 400000, 400  # per second, of each input, and of each antenna
 
 
 class Night:
-    """What Prometheus has scraped, once a second: a clean array until T0_S, and what a test says from then on.
+    """Prometheus' scrapes, one each second: a clean array until T0_S, and the test's changes from then on.
 
-    A series is what it begins with, by how much it grows in a second, and by how much from T0_S on; gauges do not grow.
-    'name' is what array.yaml calls the antennas, 'x_name' what X-engines call them.
+    A series has a first value, a growth per second, and a growth per second from T0_S on; gauges do not grow.
+    'name' is array.yaml's name of an antenna, 'x_name' the X-engines' name.
     """
 
     def __init__(self, work, n_ants, n_fgpu, name="m{:03}", x_name=None):
@@ -181,7 +181,7 @@ class Night:
             self.count("fgpu_input_heaps_total", who(self.ants[antenna], antenna=antenna, pol=pol), PACKETS, 0, first=7)
 
     def silence(self, antenna, engines=None):
-        """An antenna's stream stops: an X-engine says so one look, a second, later."""
+        """An antenna's stream stops.  An X-engine reports it one interval, a second, later."""
         if not engines:
             self.count("fgpu_output_heaps_total", who(self.ants[antenna], antenna=antenna, stream="wide"), BATCHES, 0)
         for labels in engines or self.of_xengines():
@@ -191,7 +191,7 @@ class Night:
             self.spoil_dumps(labels)
 
     def lose_voltages(self, antenna):
-        """One voltage heap of a hundred, on the way to every X-engine.  Returns the alerts that say so at once."""
+        """One voltage heap of a hundred is lost on the way to every X-engine.  Returns the alerts that fire at once."""
         for labels in self.of_xengines():
             one = who(labels, **self.of_voltages(antenna))
             self.count("xbgpu_feng_heaps_total", one, BATCHES, BATCHES * 0.99)
@@ -322,7 +322,7 @@ def test_voltages_lost(night, promtool):
 
 @FOUR
 def test_names_that_are_no_labels(work, promtool, n_ants, n_fgpu):
-    """X-engines do not take names of digits, and have names of their own.  F-engines take them."""
+    """X-engines refuse names of digits and use their own names.  F-engines accept such names."""
     night = Night(work, n_ants, n_fgpu, name="{:03}", x_name="a{}")
     night.silence("001")
     lost = night.lose_voltages("002")
@@ -430,7 +430,7 @@ def test_one_port(night, promtool):
 
 @FOUR
 def test_levels(night, promtool):
-    """Loud, weak and next to nothing; at the limits and where samples are missing there is no alert."""
+    """Loud, weak and almost silent inputs.  At the limits, and with missing samples, there is no alert."""
     levels = {"m000": (-6.9, -7), "m001": (-33.1, -33), "m002": (-60, -61), "m003": (0, -80)}
     for antenna, dbfs in levels.items():
         for pol, after in zip("01", dbfs):
@@ -533,8 +533,8 @@ LOST_S = 6  # the first scrape after the first lost dump
 
 
 def check_recorded(work, promtool, recording, expected):
-    """Holds the rules of tests/netns/three_hosts.yaml to what was scraped once a second.  'expected': (seconds, a selector of
-    alerts, those of them that fire then, as (name, labels))."""
+    """Evaluates the rules of tests/netns/three_hosts.yaml on scrapes of one a second. 'expected': (seconds, a selector
+    of alerts, the alerts that fire then, as (name, labels))."""
     test_array.generate(harness.ROOT / "tests/netns/three_hosts.yaml", work / "made")
     lines = (harness.ROOT / f"tests/scripts/recorded/{recording}.txt").read_text().splitlines()
     rows = [dict(zip(("series", "values"), re.fullmatch(r"(\w+\{.*}) (.*)", line).groups())) for line in lines]
@@ -550,7 +550,7 @@ def check_recorded(work, promtool, recording, expected):
 @pytest.mark.parametrize("recording, name, labels", [("polarisation_cut", "PolarisationSilent", {"pol": "1"}),
                                                      ("feed_cut", "FeedSilent", {})])
 def test_recorded(work, promtool, recording, name, labels):
-    """What Prometheus scraped of tests/netns/three_hosts.yaml, whose m001 lost one or both polarisations.
+    """Prometheus' scrapes of tests/netns/three_hosts.yaml after m001 lost one or both polarisations.
 
     The chunks are long, and the F-engine closes its window 2 s after the last packet."""
     host, x0, x1 = ({"array": "three", "host": host, "engine": engine, "program": program} for host, engine, program in
@@ -566,7 +566,7 @@ def test_recorded(work, promtool, recording, name, labels):
 
 
 def test_recorded_full_disk(work, promtool):
-    """What visrec showed in tests/system/test_night.py::test_full_disk."""
+    """visrec's metrics in tests/system/test_night.py::test_full_disk."""
     full = [("RecorderDiskFull", {"array": "three", "host": "store", "engine": "r0", "program": "visrec"})]
     check_recorded(work, promtool, "disk_full", [(LOST_S - 1, "", []), (LOST_S + 3, "", full)])
 
@@ -636,7 +636,7 @@ def test_panels_explain_themselves(boards):
 
 
 def test_tables(boards):
-    """Each column with a unit of its own is one that a query makes."""
+    """Each column with its own unit belongs to a query."""
     for panel in panels_of(boards, "table"):
         (organize,) = [step["options"] for step in panel["transformations"] if step["id"] == "organize"]
         columns = {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}

@@ -1,4 +1,5 @@
-"""docs/images/NAME.svg is what docs/pictures/NAME.py draws, is well-formed, and has no text over another or over an edge."""
+"""docs/images/NAME.svg equals the drawing of docs/pictures/NAME.py, is well-formed, and has no text over another text
+or over an edge."""
 import importlib
 import re
 import subprocess
@@ -34,7 +35,7 @@ def boxes_of(text):
 
 
 def faults_of(text):
-    """What is wrong with the texts of a picture."""
+    """Faults of the texts of a picture."""
     root = xml.etree.ElementTree.fromstring(text)
     _, _, width, height = map(float, root.get("viewBox").split())
     boxes = list(boxes_of(text))

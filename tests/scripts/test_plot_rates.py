@@ -1,4 +1,4 @@
-"""docs/images/gpu-rates.svg shows what docs/performance.md says."""
+"""docs/images/gpu-rates.svg shows the figures of docs/performance.md."""
 import importlib
 import json
 import xml.etree.ElementTree

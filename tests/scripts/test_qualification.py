@@ -1,4 +1,5 @@
-"""Statements of the F-engine's qualification that need no measurement; those of beams and satellites, with little data."""
+"""Statements of the F-engine's qualification that need no measurement.  Qualifications of beams and satellites, with
+little data."""
 from fractions import Fraction
 from types import SimpleNamespace
 

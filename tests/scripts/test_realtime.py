@@ -1,6 +1,6 @@
-"""scripts/bench/realtime: a small run of a chain is clean and says what it must, and what is not as it must be is noticed; how it
-finds the highest rate; what scripts/bench/pacing makes of times; and limits of the kernel, which are what they were after either
-of these scripts."""
+"""scripts/bench/realtime: a small run of a chain is clean and prints its results; faults are noticed; the search finds the
+highest rate.  scripts/bench/pacing: its figures from times.  After either of these scripts the kernel's limits have
+their old values."""
 import argparse
 import importlib.machinery
 import importlib.util
@@ -129,7 +129,7 @@ def test_it_is_said_who_is_late_and_when_what_is_lost(scripts, monkeypatch):
 
 
 def test_cpus_are_kept_for_threads(scripts, monkeypatch):
-    """Of 16 CPUs, with two X-engines on each of two."""
+    """Assigns 16 CPUs, with two X-engines on each of two."""
     host = scripts("realtime_host.py")
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda pid: set(range(16)))
     monkeypatch.setattr(host, "place_in_core", lambda cpu: 0)
@@ -187,7 +187,7 @@ with kernel_limits.raised({"net.core.rmem_max": 2000, "net.core.wmem_max": 2000,
 
 @pytest.fixture
 def limits(tmp_path):
-    """Files as of sysctl, of which optmem_max is missing: read() says what is in the others."""
+    """Files like sysctl's, without optmem_max. read() returns the contents of the others."""
     directory = tmp_path / "net/core"
     directory.mkdir(parents=True)
     names = ("rmem_max", "wmem_max")
@@ -223,7 +223,8 @@ def test_limits_of_others_are_left(limits, tmp_path, scripts, monkeypatch):
 @pytest.mark.parametrize("command, function", [(["realtime", "f"], "run"), (["realtime", "x"], "run"),
                                                (["realtime", "chain"], "run"), (["pacing"], "measure_sender")])
 def test_scripts_set_limits_back(limits, tmp_path, scripts, monkeypatch, command, function):
-    """Whatever a run ends with; and what can fail before the first one does so before anything is raised."""
+    """However a run ends, the limits are restored.  Steps that can fail before the first raise do so before any limit
+    is raised."""
     script = scripts(command[0])
 
     def fail(*_):

@@ -1,4 +1,4 @@
-"""scripts/run-unit-tests on small programs that print what Check prints."""
+"""scripts/run-unit-tests on small programs that print Check's lines."""
 import re
 import subprocess
 from pathlib import Path

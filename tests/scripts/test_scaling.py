@@ -1,4 +1,4 @@
-"""scripts/bench/scaling: what it computes, by hand; and docs/scaling.md has its tables as they are."""
+"""scripts/bench/scaling: its results against a computation by hand. docs/scaling.md has its present tables."""
 import importlib.machinery
 import importlib.util
 import subprocess

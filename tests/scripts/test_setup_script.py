@@ -1,4 +1,4 @@
-"""scripts/setup, with an apt-get that does what the tests say, and time that passes a hundred times as fast."""
+"""scripts/setup, with a fake apt-get that the tests control, and with time a hundred times as fast."""
 import os
 import re
 import shutil
@@ -18,7 +18,7 @@ LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1
 
 @pytest.fixture
 def setup(tmp_path):
-    """Runs scripts/setup, which has only Debian packages to install; 'update' and 'install' are what apt-get does."""
+    """Runs scripts/setup with only Debian packages to install. 'update' and 'install' are apt-get's actions."""
     def run(update, install="true"):
         apt = f'case " $* " in *" update "*) {update} ;; *" install "*) {install} ;; esac'
         (tmp_path / "slept").touch()
@@ -40,7 +40,7 @@ def test_says_how_long_it_takes(setup):
 
 
 def test_waits_for_the_lock_of_the_lists(setup, tmp_path):
-    """It says so once."""
+    """The message appears once."""
     tries = tmp_path / "tries"
     done = setup(f'echo >>{tries}; [ "$(wc -l <{tries})" -gt 3 ] || {{ echo "{LOCKED}" >&2; exit 100; }}')
     assert done.returncode == 0 and done.stdout.count("another program holds apt's lock") == 1, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its commands, as they stand there, recover the delay that its recording has."""
+"""docs/tutorial.md: its commands, unchanged, recover the delay of its recording."""
 import contextlib
 import os
 import re
@@ -14,7 +14,7 @@ FIRST, LAST = "## 1. ", "## Other recordings"  # the commands between these head
 
 
 def commands():
-    """The page's shell blocks, one after the other: what a reader pastes into one terminal."""
+    """The page's shell blocks, one after the other, as a reader pastes them into one terminal."""
     text = PAGE.read_text()
     return "".join(re.findall(r"^```sh\n(.*?)^```$", text[text.index(FIRST):text.index(LAST)], re.M | re.S))
 

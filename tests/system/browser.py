@@ -1,4 +1,4 @@
-"""Headless Chromium, as Debian has it, through playwright's client; where either is missing, tests that need them skip."""
+"""Debian's headless Chromium, through playwright's client.  If either is missing, tests that need them skip."""
 import contextlib
 import shutil
 
@@ -32,7 +32,7 @@ def new_page(made, width=1280, height=900, colours="light", scale=1):
 
 @contextlib.contextmanager
 def page(**options):
-    """A page of a browser of its own."""
+    """A page of a separate browser."""
     with client() as made:
         yield new_page(made, **options)
 

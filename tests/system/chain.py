@@ -2,10 +2,9 @@
 
     dsim -> 2 fgpu (an antenna each) -> 2 xbgpu (half of the band each) -> visrec, and a receiver of the test.
 
-How a test knows that a value is right: the signal is noise that repeats after PERIOD windows of accumulation, and
-nothing is dithered, so a complete dump has the same bits as the one PERIOD windows before, and none of those in
-between.  What these are is known beforehand, from a replay of captures through other processes, which numpy has
-confirmed.
+How a test knows right values: the signal is noise that repeats after PERIOD windows of accumulation, and nothing is
+dithered.  So a complete dump has the same bits as the dump PERIOD windows before, and differs from all dumps in between.
+A replay of captures through other processes gives these bits beforehand, and numpy has confirmed them.
 """
 import signal
 import socket
@@ -157,7 +156,8 @@ def replay_references(daemon, work):
 
 
 def check_references(references, layout, capture):
-    """Compares the references with numpy, up to what one voltage in a thousand, off by one, makes of a sum."""
+    """Compares the references with numpy.  The tolerance is the effect on a sum of one voltage in a thousand that is
+    off by one."""
     payload_bytes = PACKET * 10 // 8  # of heaps of data, which are one packet each
     packed = {endpoint: [] for ant in range(N_ANTS) for endpoint in endpoints(layout.digitisers[ant])}
     for endpoint, packet in harness.read_pcap(capture):
@@ -211,7 +211,7 @@ class Dump:
 
 
 class Dumps:
-    """Receives what both X-engines send, with spead2, and holds every dump to the references as it comes."""
+    """Receives both X-engines' output with spead2, and compares every dump with the references on arrival."""
 
     def __init__(self, layout, references, interface_address=harness.LOOPBACK):
         self.receiver = harness.Receiver(layout.visibilities, interface_address, may_lose=True)
@@ -297,7 +297,7 @@ def check_file(path, references):
 
 
 class Chain:
-    """The running processes, by name; those that a test ends are started again under a new one's log and socket."""
+    """The running processes, by name.  A process that a test ends is started again under a new log name and socket."""
 
     def __init__(self, daemon, layout):
         self.daemon = daemon
@@ -323,7 +323,7 @@ class Chain:
         return [name for name in self.processes if name not in names]
 
     def check_alive(self, *names):
-        """They run, are well, and have not told the init system that they stop."""
+        """The processes run, are well, and have not told the init system that they stop."""
         for name in names:
             process = self.processes[name]
             assert process.process.poll() is None, f"{name} has ended:\n{process.tail()}"
@@ -347,7 +347,7 @@ class Chain:
 
 
 def notifications(process):
-    """What a process has told the init system since the last look."""
+    """A process's messages to the init system since the last call."""
     lines = []
     while True:
         try:

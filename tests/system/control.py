@@ -1,4 +1,4 @@
-"""KATCP to a running program: aiokatcp's client, which a test calls without being asynchronous, and bare lines."""
+"""KATCP to a running program: aiokatcp's client with synchronous calls, and bare lines."""
 import asyncio
 import socket
 import threading
@@ -73,7 +73,7 @@ class Client:
 
 
 class Lines:
-    """A connection without any library; what the server says of itself has been read."""
+    """A connection without any library.  The server's first informs have been read."""
 
     def __init__(self, process, listen="listen"):
         port = int(process.config["katcp"][listen].split(":")[1])
@@ -81,7 +81,7 @@ class Lines:
         self.file = self.socket.makefile("rw", newline="\n")
 
     def ask(self, line):
-        """Sends a line; the reply's line, without its informs and whatever else comes meanwhile."""
+        """Sends a line.  Returns the reply's line, without its informs and other lines in between."""
         self.file.write(line + "\n")
         self.file.flush()
         name = line[1:].split(" ")[0].split("[")[0]

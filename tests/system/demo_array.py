@@ -1,9 +1,10 @@
-"""The demonstration's array (config/demo), live on the loopback interface: four antennas of which the signals are known.
+"""The demonstration's array (config/demo), live on the loopback interface: four antennas with known signals.
 
-Ports are free ones instead of the demonstration's, so that it may run beside it; the time of the start is sync_time, as
-scripts/demo has it.  Small socket buffers and real time forgive a stall of 50 ms, so its programs run before other tests.
-As root, programs have larger buffers and windows.  The X-engines' window is then 0.65 s, shorter than the wrong delay of
-scripts/demo.  So heaps whose times an F-engine sends again, once the delay is mended, do not look like a second sender's.
+The array uses free ports instead of the demonstration's, so both may run side by side.  sync_time is the time of the
+start, as in scripts/demo.  With small socket buffers and real time, a stall of more than 50 ms loses data.  So the
+array's programs have priority over other tests.  As root, programs have larger buffers and windows.  The X-engines'
+window is then 0.65 s, shorter than the wrong delay of scripts/demo.  After the delay is mended, an F-engine sends the
+times of some heaps again.  With this window these heaps do not look like a second sender's.
 """
 import os
 import time

@@ -70,7 +70,7 @@ _groups = itertools.count(os.getpid() * 61)
 
 
 def groups(n=1):
-    """The text of 'n' consecutive multicast endpoints that nobody else uses."""
+    """The text of 'n' consecutive multicast endpoints that no other program uses."""
     first = next(_groups)
     while (first % 0x10000) % 256 + n > 255:
         first = next(_groups)
@@ -312,9 +312,9 @@ class Listener:
 
 
 class Receiver:
-    """Receives multicast with spead2 on a thread of its own, from sockets or with ibverbs; 'heaps' grows as they come.
+    """Receives multicast with spead2 on a separate thread, from sockets or with ibverbs.  'heaps' grows as heaps come.
 
-    With 'may_lose' data wait for their descriptors, which a busy host may have lost; they come again."""
+    With 'may_lose' data wait for their descriptors: a busy host may have lost them, and they come again."""
 
     def __init__(self, destinations, interface_address=LOOPBACK, ibverbs=False, may_lose=False):
         self.heaps = []
@@ -371,11 +371,12 @@ class Receiver:
 
 
 def send_live(sent, rate=1e6, max_packet=9000, interface_address=LOOPBACK, ibverbs=False, **more):
-    """Sends heaps by multicast with spead2, in order, at 'rate' bytes/s, from a socket or with ibverbs; returns when all are
-    gone.  'more' is of spead2's StreamConfig.
+    """Sends heaps by multicast with spead2, in order, at 'rate' bytes/s, from a socket or with ibverbs.  Returns when all
+    heaps have left.  'more' holds arguments of spead2's StreamConfig.
 
-    The threads of a daemon receive apart, and one that falls behind the others by the window of chunks loses heaps.  So a
-    test with several threads chooses a rate at which that takes longer than a busy machine keeps a thread waiting.
+    The threads of a daemon receive separately.  A thread that falls behind the others by the window of chunks loses
+    heaps.  So a test with several threads chooses a low rate: the window then takes longer than a busy machine keeps a
+    thread waiting.
     """
     where = list(dict.fromkeys(s.endpoint for s in sent))
     config = spead2.send.StreamConfig(max_packet_size=max_packet, max_heaps=len(sent) + 1, rate=rate,
@@ -459,7 +460,7 @@ class Metrics:
 
 
 def until(condition, what, timeout=TIMEOUT_S):
-    """Asks until condition(), which it returns; 'what' or what() says what did not come."""
+    """Asks until condition() is true, and returns its value. 'what' or what() names the missing result."""
     deadline = time.monotonic() + timeout
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"{what() if callable(what) else what}: not within {timeout:g} s"
@@ -476,8 +477,8 @@ def page(where, path):
 def wait_asleep(process, timeout=TIMEOUT_S):
     """Waits until a program's main thread sleeps, or it has ended.
 
-    One that has just said READY is on its way into its event loop, where the thread sanitizer's runtime (not the program)
-    may lose a signal for ever.
+    After READY a program is on its way into its event loop.  There the thread sanitizer's runtime (not the program) may
+    lose a signal.
     """
     deadline = time.monotonic() + timeout
     while process.poll() is None:
@@ -489,7 +490,7 @@ def wait_asleep(process, timeout=TIMEOUT_S):
 
 
 def directly(config):
-    """With recv.direct, and so without an audit, unless the test says."""
+    """Sets recv.direct, and so no audit, unless the test sets them."""
     config = merge(config, {})
     if config.get("recv", {}).setdefault("direct", True):
         for output in config["outputs"]:
@@ -524,13 +525,13 @@ class Clock:
 
 
 def environment_of_programs():
-    """The variables of the tests, and where the programs' libraries are."""
+    """The tests' environment variables, and the places of the programs' libraries."""
     return {**os.environ, "LD_LIBRARY_PATH": LIBRARY_PATH} if LIBRARY_PATH else dict(os.environ)
 
 
 class Daemon:
-    """One running program.  'stderr': a descriptor instead of its log; 'clock': a Clock instead of the kernel's; 'first':
-    it runs before the machine's other work, where this user may say so."""
+    """One running program. 'stderr': a descriptor instead of its log; 'clock': a Clock instead of the kernel's;
+    'first': it has priority over the machine's other work, if this user may set priorities."""
 
     def __init__(self, program, config, work, name, stderr=None, clock=None, first=False):
         if DIRECT and program in ("fgpu", "xbgpu"):
@@ -564,7 +565,7 @@ class Daemon:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
 
     def wait_ready(self, timeout=TIMEOUT_S):
-        """Waits until the daemon has told the init system that it is ready."""
+        """Waits until the daemon has sent READY to the init system."""
         deadline = time.monotonic() + timeout
         while True:
             ready, _, _ = select.select([self.notify, self.pidfd], [], [], max(0, deadline - time.monotonic()))
@@ -607,8 +608,8 @@ class Daemon:
             select.select([self.pidfd], [], [], 0.02)
 
     def wait_counted(self, condition, what, timeout=TIMEOUT_S):
-        """All that is counted once condition(metrics) holds: a page is read counter by counter, so that in which it first
-        does may have older values of what was read before."""
+        """All counters after condition(metrics) holds.  A page is read counter by counter.  So the first page that
+        fulfils the condition may have older values of the counters read before."""
         self.wait_metric(condition, what, timeout)
         return self.metrics()
 
@@ -640,7 +641,7 @@ class Scraper:
 
     @property
     def refused(self):
-        """True if every thread went on until nobody listened."""
+        """True if every thread continued until the peer stopped listening."""
         return self.n_refused == len(self.threads)
 
     def _run(self):

@@ -1,9 +1,9 @@
-"""What operators can ask, read and count: the requests, sensors and metrics of the programs, as they say themselves.
+"""Interfaces for operators: the requests, sensors and metrics of the programs, as the programs describe them.
 
-Each program is started as below and asked for ?help, ?sensor-list and /metrics; what belongs to the example is replaced
-by what it stands for: {stream}, input{i}, and labels without their values.  docs/reference has the outcome, which `make
-reference` writes, test_reference.py compares, and scripts/manpages.py reads for the manual pages: lines in the first
-column are a section (one word in capitals) or an item of it; indented ones say what it means, in full sentences.
+Each program is started as below and asked for ?help, ?sensor-list and /metrics.  Names of the example are replaced by
+placeholders: {stream}, input{i}, and labels without their values.  `make reference` writes the result to docs/reference.
+test_reference.py compares it, and scripts/manpages.py reads it for the manual pages.  Lines in the first column are a
+section (one word in capitals) or an item of it.  Indented lines explain the item in full sentences.
 """
 import re
 import sys

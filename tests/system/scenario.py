@@ -1,7 +1,7 @@
-"""From a few overrides to a whole configuration, its input heaps, and the check of all that came out.
+"""From a few overrides to a whole configuration, its input heaps, and the check of the whole output.
 
 Used by the tests of both daemons.  The checks here are about the streams (which heaps, in which order, with which counts);
-the values are compared by the callers.
+the callers compare the values.
 """
 import hashlib
 import os
@@ -18,7 +18,7 @@ from harness import FGPU, FGPU_OUTPUT, XBGPU, XBGPU_OUTPUT, Sent, endpoints, gro
 
 
 def fgpu_config(outputs=({},), feng_ids=(0,), pol_groups=1, substreams=2, **sections):
-    """A whole fgpu configuration; 'outputs' are overrides, where the key 'substreams' counts the destinations."""
+    """A whole fgpu configuration. 'outputs' are overrides; their key 'substreams' is the number of destinations."""
     config = merge(FGPU, sections)
     for feng_id in feng_ids:
         config["antennas"].append({"name": f"m{feng_id:03}", "feng_id": int(feng_id), "pol0": groups(pol_groups),
@@ -138,14 +138,14 @@ def in_order(heaps, offset, step, n_substreams):
 
 
 def shares_of(config, where):
-    """The runs of an output's destinations that send threads share, where there are more of them than streams."""
+    """The groups of an output's destinations that send threads share, if there are more threads than streams."""
     n = config["send"].get("threads", 1) // (len(config["antennas"]) * len(config["outputs"]))
     n = min(max(n, 1), len(where))
     return [where[i * len(where) // n:(i + 1) * len(where) // n] for i in range(n)]
 
 
 def fgpu_streams(config, found, complete=True):
-    """Checks everything about the output heaps but the voltages; found: {endpoint: heaps in order of arrival}.
+    """Checks the output heaps except their voltages; found: {endpoint: heaps in order of arrival}.
 
     Returns {(output index, antenna index): {timestamp on the wire: int8 [channel][spectrum][pol][re, im]}}.
     With 'complete' every stream must have ended with its stop heaps.
@@ -237,7 +237,7 @@ def random_voltages(rng, config, n_batches):
 
 
 def on_the_wire(config, voltages):
-    """What heaps carry of voltages: 4 bits in a byte per complex sample, the real part in the high ones."""
+    """Voltages as heaps carry them: with 4 bits a complex sample is one byte, with the real part in the high bits."""
     recv = config["recv"]
     bits = recv.get("sample_bits", 8)
     if bits == 16:
@@ -249,7 +249,7 @@ def on_the_wire(config, voltages):
 
 
 def feng_heaps(config, first_batch, voltages, present=None, rng=None):
-    """Heaps of voltages[batch][ant], antennas in random order where 'rng' is given; present[batch][ant]."""
+    """Heaps of voltages[batch][ant], with antennas in random order if 'rng' is given; present[batch][ant]."""
     recv = config["recv"]
     n_ants = recv["antennas"]
     (endpoint,) = endpoints(recv["sources"])

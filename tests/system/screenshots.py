@@ -3,8 +3,8 @@
 
     .venv/bin/python tests/system/screenshots.py docs/images
 
-The waterfalls need 10 minutes to fill.  The last picture is of an array of which scripts/demo broke an F-engine; the
-script mends that F-engine afterwards.  Each picture has less than 400 kB, most of them the noise of a waterfall.
+The waterfalls need 10 minutes to fill.  For the last picture the script breaks an F-engine with scripts/demo, and mends
+it afterwards.  Each picture has less than 400 kB, most of them the noise of a waterfall.
 """
 import contextlib
 import pathlib

@@ -1,4 +1,4 @@
-"""One thread of a process stopped, and the others not: by the kernel's debugging interface, as a debugger does it."""
+"""Stops one thread of a process and no other, through the kernel's debugging interface, as a debugger does."""
 import contextlib
 import ctypes
 import os
@@ -27,7 +27,7 @@ def threads(pid):
 
 @contextlib.contextmanager
 def stopped(tid):
-    """The thread stands still meanwhile; it may also be killed with its process."""
+    """The thread does not run within the block.  It may also be killed with its process."""
     _ptrace(SEIZE, tid)
     try:
         _ptrace(INTERRUPT, tid)

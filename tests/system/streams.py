@@ -1,9 +1,9 @@
-"""Streams for the three programs that receive, as packets that can be altered; their replay, and what it leaves behind.
+"""Streams for the three programs that receive, as packets that can be altered; their replay, and its results.
 
 Captures come through a FIFO here, so that /metrics can be read after the last packet and before the end.
 
-Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does not, so
-otherwise the counts would depend on which comes first.
+Streams end with a chunk.  A silence of a second counts the rest of a chunk as missing, and the end of a program does
+not.  If a stream ended within a chunk, the counts would depend on which of the two comes first.
 """
 import os
 import re
@@ -51,7 +51,7 @@ def fgpu_stream(n_packets=16 * 12 - 3, payload_bytes=640, **recv):
 
 
 def xbgpu_stream(n_batches=59, payload_bytes=64, **recv):
-    """Two outputs, of which the second tells the spectra in each baseline; heaps of 256 bytes."""
+    """Two outputs.  The second sends the number of spectra of each baseline.  Heaps have 256 bytes."""
     outputs = [{"integration_batches": 5}, {"integration_batches": 3, "missing": "weights"}]
     config = scenario.xbgpu_config(outputs, recv={"antennas": 3} | recv)
     recv, rng = config["recv"], np.random.default_rng(SEED)
@@ -94,7 +94,7 @@ STREAMS = {"fgpu": fgpu_stream, "xbgpu": xbgpu_stream, "visrec": visrec_stream}
 
 
 def raw(sent, payload_bytes):
-    """What spead2 makes of heaps, taken apart."""
+    """spead2's packets of heaps, taken apart."""
     out = []
     for s in sent:
         first = harness.packets(s.heap, s.cnt, 1 << 16)[0]
@@ -114,7 +114,7 @@ class Outcome:
 
 
 def replay(daemon, work, stream, packets, name):
-    """Runs a program over [(endpoint, bytes)], of which the last two batches must not be what is counted."""
+    """Runs a program over [(endpoint, bytes)].  The last two batches must not be among the counted packets."""
     fifo, sink = work / f"{name}.in.fifo", work / f"{name}.out"
     os.mkfifo(fifo)
     capture = work / f"{name}.in.pcap"
@@ -160,8 +160,8 @@ IGNORED = {"descriptor", "stop", "other_thread"}  # part of any stream: not refu
 
 
 def counts(stream, metrics):
-    """How many packets were refused or ignored for each reason that the program has, malformed ones by what is wrong with
-    them."""
+    """Numbers of packets refused or ignored for each reason of the program.  Malformed packets are counted by their
+    fault."""
     out = {}
     for kind in ("rejected", "ignored"):
         reasons = {labels["reason"] for name, labels, _ in metrics.samples
@@ -180,7 +180,7 @@ def counts(stream, metrics):
 
 
 def heaps_received(log):
-    """What each member says at the end, or the recorder, of what it received and missed."""
+    """The final report of each member, or of the recorder, about received and missing data."""
     found = re.findall(r"(\d+) heaps? received, (\d+) missing", log)
     found = found or re.findall(r"(\d+) dumps?, (\d+) of (\d+) heaps missing", log)[-1:]  # it also says so as time passes
     assert found

@@ -1,4 +1,4 @@
-"""What xbgpu says of its beams: power, zeros, antennas and weights, against numpy's beams."""
+"""xbgpu's sensors of its beams: power, zeros, antennas and weights, against numpy's beams."""
 import numpy as np
 
 import beammodel
@@ -19,7 +19,7 @@ def model(config, voltages, present):
 
 
 def check_figures(metrics, beam, expected, present, first_batch):
-    """The figures of a beam are those of the last of its batches that was measured."""
+    """The figures of a beam come from its last measured batch."""
     measured = [b for b in range(len(present)) if (first_batch + b) % N_TURNS == beam % N_TURNS and present[b].any()]
     n = metrics.get("xbgpu_output_b_measured_samples_total", stream=f"beam{beam}") / (N_CHAN * N_SPECTRA)
     assert n == int(n) >= 2
@@ -32,7 +32,7 @@ def check_figures(metrics, beam, expected, present, first_batch):
 
 
 def check_spectrum(process, config, name, expected, first_batch):
-    """Of one batch, channel by channel."""
+    """Figures of one batch, channel by channel."""
     spectrum = process.status(f"?stream={name}")["spectrum"]
     assert spectrum["stream"] == name and spectrum["beam"] and spectrum["n_spectra"] == N_SPECTRA
     assert spectrum["axis"]["first_channel"] == config["recv"]["channel_offset"]
@@ -103,7 +103,7 @@ def detected_model(config, stream, first_batch, voltages, present, gain):
 
 
 def figures_are(metrics, config, stream, beam, heaps):
-    """Whether the figures of a beam are those of the last of its heaps, of as many as have left."""
+    """Whether the figures of a beam come from its last heap so far."""
     name, products = f"{stream['name']}.{beam}", "IQUV" if stream["products"] == "IQUV" else [stream["products"]]
     n_left = int(metrics.get("xbgpu_output_b_heaps_total", stream=stream["name"]))
     length = stream["spectra"] * stream["windows"]

@@ -1,5 +1,5 @@
 """beamrec with heaps from spead2, by capture and by multicast: files against numpy, DADA read by baseband, SIGPROC by a
-reader made from the format's definition."""
+reader written from the format's definition."""
 import os
 import re
 import resource
@@ -141,7 +141,7 @@ def powers(voltages):
 
 
 def levels(values, first):
-    """The 8 bits of powers, whose scale comes from those of the first batch."""
+    """The 8 bits of powers.  Their scale comes from the powers of the first batch."""
     scale = 24 / np.std(first)
     return np.clip(np.rint((values - (np.mean(first) - 96 / scale)) * scale), 0, 255)
 
@@ -211,7 +211,7 @@ def test_gaps(recorder, tmp_path, rng):
 
 
 def test_next_file(recorder, tmp_path, rng):
-    """A gap longer than max_gap begins files of their own time and scale."""
+    """After a gap longer than max_gap new files begin, with a new time and scale."""
     voltages = random_batches(rng, 16)
     batches = [*range(100, 104), *range(50000, 50012)]
     one, account = record(recorder, tmp_path, [voltages], batches=batches, bits=[8], output={"max_gap": 1})
@@ -225,7 +225,7 @@ def test_next_file(recorder, tmp_path, rng):
 
 
 def test_failing_write(recorder, tmp_path, rng):
-    """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
+    """A failed write ends the recording with one sentence and status 1.  Earlier data stay readable."""
     voltages = random_batches(rng, 20)
     limit = 30000
     one, account = record(recorder, tmp_path, [voltages], status=1, bits=[32],
@@ -286,7 +286,8 @@ def small_disk(tmp_path):
 
 
 def test_full_disk(recorder, small_disk, rng):
-    """What finds no room is lost and reported; with room again it is a gap, filled and listed; the rest is exact."""
+    """Data without room on the disk are lost and reported.  When there is room again, the lost data are a gap, filled
+    and listed.  All other data are exact."""
     voltages = random_batches(rng, 60)
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(64 << 10))
@@ -318,7 +319,7 @@ def n_bytes(path):
 
 
 def test_killed_recorder_leaves_readable_files(recorder, tmp_path, rng):
-    """What has left the window (8) is in the files, whole."""
+    """Data that have left the window (8) are in the files, complete."""
     voltages = random_batches(rng, 20)
     one = live(recorder, voltages)
     heap_bytes = N_CHAN * N_SPECTRA * 2

@@ -1,5 +1,5 @@
 """beamrec with detected beams: heaps packed by numpy and spead2, with loss, disorder and shapes that do not fit, against
-files as numpy makes them; and what xbgpu sends, recorded."""
+numpy's files; and recordings of xbgpu's output."""
 import signal
 
 import baseband.dada
@@ -44,7 +44,7 @@ def shape(stream):
 
 
 def random_stream(rng, stream, n_batches):
-    """What is sent, for each batch: powers, with uint8 offsets and scales, [batch][beam][window][product][group], all
+    """The sent data of each batch: powers, with uint8 offsets and scales, [batch][beam][window][product][group], all
     different in size, and fractions [batch][substream][window]."""
     n_beams, n_windows, n_products, n_groups = shape(stream)
     level = rng.uniform(1e3, 1e6, (n_beams, 1, n_products, n_groups))
@@ -99,7 +99,7 @@ def rows_of(values, fractions):
 
 
 def levels(rows, fractions, n_windows):
-    """The 8 bits of rows: offset and scale of a product are those of the windows of the first batch that are nearly whole."""
+    """The 8 bits of rows.  Offset and scale of a product come from the nearly whole windows of the first batch."""
     n_products = rows.shape[1]
     first = rows[:n_windows].reshape(n_windows, n_products, N_SUB, -1)
     whole = fractions[0].T >= np.float32(0.9) * fractions[0].max()
@@ -112,7 +112,7 @@ def levels(rows, fractions, n_windows):
 
 
 def check_values(values, stream, sent, beam):
-    """Those of a beam's file [row][product][group rising in frequency], or of its begin."""
+    """Values of a beam's file [row][product][group rising in frequency], or of its beginning."""
     rows = rows_of(restored(sent)[:, beam], sent["fractions"])
     if stream.get("bits", 8) == 8:
         wanted = levels(rows, sent["fractions"], shape(stream)[1])
@@ -132,7 +132,7 @@ def read_dada(path, n_bits):
 
 
 def check_dada(path, stream, sent, beam, first_samples):
-    """All of a beam's PSRDADA file, or what is there of it.  Returns its values."""
+    """A beam's whole PSRDADA file, or its present part.  Returns its values."""
     header, values = read_dada(path, stream.get("bits", 8))
     _, _, n_products, n_groups = shape(stream)
     row_bytes = n_products * n_groups * stream.get("bits", 8) // 8
@@ -183,8 +183,7 @@ def gaps_of(fractions):
 
 
 def write_capture(path, packets, rng=None):
-    """With 'rng' packets are up to half the capture from where they belong, but for the first one: a stream begins with
-    it."""
+    """With 'rng' packets are up to half the capture from their place, except the first one: a stream begins with it."""
     order = np.arange(len(packets))
     if rng is not None:
         order[1:] = 1 + np.argsort(order[1:] + rng.integers(0, len(order) // 2, len(order) - 1))
@@ -225,8 +224,8 @@ def test_files(stream, recorder, tmp_path, rng):
 
 
 def test_partial_windows(recorder, tmp_path, rng):
-    """A stream that begins within a heap: windows without data are filled, and do not widen the 8 bits; those with less
-    are as they come, and counted."""
+    """A stream that begins within a heap.  Windows without data are filled, and do not widen the 8 bits.  Incomplete
+    windows are recorded as they come, and counted."""
     stream = {"spectra": 10, "windows": 12, "bits": 8, "beams": 2}
     sent = random_stream(rng, stream, 5)
     sent["fractions"][0, :, :7] = 0
@@ -250,7 +249,8 @@ def test_partial_windows(recorder, tmp_path, rng):
 
 
 def test_beside_a_voltage_beam(recorder, tmp_path, rng):
-    """Both kinds in one process, each with its own time; what comes to another's address is refused."""
+    """Both kinds in one process, each with a separate time.  A packet that comes to the other kind's address is
+    refused."""
     stream = {"spectra": 8, "windows": 4, "bits": 32, "dada": ""}
     sent, voltages = random_stream(rng, stream, 6), random_batches(rng, 4)
     packets = []
@@ -284,7 +284,7 @@ def replay(recorder, tmp_path, rng, stream, other, n_batches):
 @pytest.mark.parametrize("change", [{"windows": 8}, {"beams": 1}, {"products": "IQUV"}, {"channels": 4},
                                     {"format": "uint8"}, {"beams": 4, "windows": 2}], ids=str)
 def test_wrong_shapes(change, recorder, tmp_path, rng):
-    """Heaps of another shape are refused, as a whole; the exit status says so, and no file is left."""
+    """Heaps of another shape are refused as a whole.  The exit status reports this, and no file is left."""
     stream = {"beams": 2, "windows": 4, "spectra": 8, "channels": 2}
     one = replay(recorder, tmp_path, rng, stream, stream | change, 2)
     assert one.finish(1) == "0 batches, 0 of 0 heaps missing"
@@ -411,7 +411,7 @@ SENT = [
 
 
 def test_of_xbgpu(recorder, daemon, work, tmp_path, rng):
-    """What xbgpu sends of noise, recorded, is what numpy has of it."""
+    """A recording of xbgpu's output for noise equals numpy's result."""
     config = test_beams_detected.detected_config(SENT)
     config["recv"].update(channels=config["recv"]["channels_per_substream"], channel_offset=0)
     first_batch, n = int(rng.integers(1000)) * 2, 14

@@ -1,4 +1,4 @@
-"""Voltage beams of xbgpu: captures against numpy, losses, and the correlation beside."""
+"""Voltage beams of xbgpu: captures against numpy, losses, and the correlation at the same time."""
 import subprocess
 
 import numpy as np
@@ -71,8 +71,8 @@ def ones(config):
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_plain_sums(bits, daemon, work, rng):
-    """Weights of 1: beams are exact sums, whether dithered or not, of the antennas that were there; the correlation beside
-    is exact as well."""
+    """With weights of 1, beams are exact sums of the present antennas, whether dithered or not.  The correlation is
+    also exact."""
     config = beams_config([{"dither": "none"}, {"dither_seed": 5}, {"dither_seed": 7, "pol": 0}],
                           recv={"sample_bits": bits})
     first_batch, n = int(rng.integers(1000)) * 2, 14

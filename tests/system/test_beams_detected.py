@@ -93,8 +93,8 @@ def check_stream(config, index, heaps, expected):
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_exact(bits, daemon, work, rng):
-    """All products and formats in every bit, with absent antennas and a batch of which nothing comes; the correlation
-    beside is exact as well."""
+    """All products and formats are exact in every bit, with absent antennas and an absent batch.  The correlation is
+    also exact."""
     config = detected_config(STREAMS, recv={"sample_bits": bits, "filter_samples": 1000 + bits})
     first_batch, n = int(rng.integers(1000)) * 2, 14
     voltages = random_voltages(rng, config, n, 24 if bits == 8 else 7)
@@ -115,8 +115,8 @@ INCOHERENT = [stream | {"kind": "incoherent", "beams": 1} for stream in STREAMS]
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("device", ["configured", "emulated"])
 def test_incoherent(device, bits, daemon, work, rng, request):
-    """All products and formats of incoherent beams in every bit, with absent antennas, a batch of which nothing comes,
-    and voltages of -128; a coherent beam and the correlation beside are exact as well."""
+    """All products and formats of incoherent beams are exact in every bit, with absent antennas, an absent batch, and
+    voltages of -128.  A coherent beam and the correlation are also exact."""
     config = detected_config(INCOHERENT + STREAMS[:1], recv={"sample_bits": bits})
     set_device(device, config, work, request)
     first_batch, n = int(rng.integers(1000)) * 2, 14
@@ -152,7 +152,7 @@ def test_incoherent_of_one_antenna(daemon, work, rng):
 
 
 def test_against_voltage_beams(daemon, work, rng):
-    """Powers are those of the voltage beams of the same run within what their rounding to 8 bits adds."""
+    """Powers equal the powers of the same run's voltage beams, within the error of rounding those to 8 bits."""
     stream = {"products": "I", "spectra": 48, "windows": 2}
     config = detected_config([stream], [{"dither": "none"}, {"dither": "none"}])
     n = 6
@@ -167,7 +167,7 @@ def test_against_voltage_beams(daemon, work, rng):
 
 
 def test_loss_changes_only_its_windows(daemon, work, rng):
-    """Without one heap, only the windows that it has spectra of differ, and their fractions say so."""
+    """Without one heap, only the windows with its spectra differ, and their fractions show this."""
     config = detected_config(STREAMS[:1])
     n = 8
     voltages = random_voltages(rng, config, n)
@@ -405,7 +405,7 @@ def test_kept_settings_of_another_kind(kept, taken, daemon, work, rng):
 
 
 def test_calibration(daemon, work, rng):
-    """A gain of an input is in all detected beams, also where there is no voltage beam."""
+    """A gain of an input is in all detected beams, also if there is no voltage beam."""
     stream = {"products": "IQUV", "spectra": 48, "windows": 2}
     config = detected_config([stream], steering={"calibration": str(work / "gains")})
     (work / "gains").write_text("a2h * -3 0\na0v * 2 0\n")

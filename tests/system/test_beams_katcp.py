@@ -79,7 +79,7 @@ def on_ns(config, samples):
 
 
 def random_model(rng, config, start):
-    """(start, delays, rates, phases, phase rates), where a batch turns phases by up to 0.3 rad."""
+    """(start, delays, rates, phases, phase rates).  A batch turns phases by up to 0.3 rad."""
     start = on_ns(config, start)
     n, batch_s = N_ANTS, scenario.batch_samples(config) / config["time"]["adc_sample_rate"]
     return (start, rng.uniform(-1e-7, 1e-7, n), rng.uniform(-1e-4, 1e-4, n), rng.uniform(-np.pi, np.pi, n),
@@ -104,9 +104,9 @@ def shown_delays(client, name):
 
 @pytest.mark.parametrize("device", ["configured", "emulated"])
 def test_models(device, daemon, work, rng, request):
-    """Models with rates hold from the first batch at or after their load times, which lie between batches, at the start of
-    one, and in the past; several wait.  Each is evaluated on the grid of batches, and what was set without a load time
-    holds until the first."""
+    """Models with rates hold from the first batch at or after their load times.  Load times lie between batches, at the
+    start of one, and in the past; several wait.  Each model is evaluated on the grid of batches.  A setting without a
+    load time holds until the first model."""
     config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}], steering={"grid_batches": 4})
     if device == "emulated":  # the CUDA device without a GPU
         request.getfixturevalue("fake_cuda")
@@ -149,8 +149,8 @@ def test_models(device, daemon, work, rng, request):
 
 
 def test_models_that_wait(daemon, work, rng):
-    """A model takes the place of those that start then or later; so does one without a load time of all.  Weights are those
-    of all models.  There is room for seven, which are kept over a restart."""
+    """A model replaces all models that start at the same time or later.  A model without a load time replaces all.
+    Weights hold for all models.  There is room for seven, which are kept over a restart."""
     config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}], steering={"grid_batches": 1})
     config["state"] = {"directory": str(work / "state")}
     (work / "state").mkdir()
@@ -186,7 +186,7 @@ def test_models_that_wait(daemon, work, rng):
 
 @pytest.mark.parametrize("device", ["configured", "emulated"])
 def test_renormalised(device, daemon, work, rng, request):
-    """Beams that renormalise are scaled up for missing antennas of which they have a weight; others beside them are not."""
+    """Beams that renormalise are scaled up for missing antennas with a weight.  Other beams are not."""
     config = beams_config([{"dither_seed": 11, "renormalise": True}, {"dither_seed": 12},
                            {"dither_seed": 13, "renormalise": True}])
     if device == "emulated":  # the CUDA device without a GPU
@@ -251,7 +251,7 @@ def test_wrong_requests(daemon, work):
 
 
 def test_settings_survive(daemon, work, rng):
-    """What was set of a beam holds from the first batch after a restart; a row that fits no antenna any more is left out."""
+    """A beam's settings hold from the first batch after a restart.  A row that fits no present antenna is left out."""
     config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
     config["state"] = {"directory": str(work / "state")}
     (work / "state").mkdir()
@@ -287,8 +287,8 @@ def calibrate(client, label, gains):
 
 @pytest.mark.parametrize("device", ["configured", "emulated"])
 def test_calibration(device, daemon, work, rng, request):
-    """Gains of channels from a file, by a request that is exact to the batch, and after a restart, where what was set goes
-    before the file: 99.9 % of the components as double precision has them."""
+    """Gains of channels from a file, by a request that is exact to the batch, and after a restart.  Settings then take
+    precedence over the file. 99.9 % of the components equal double precision."""
     config = beams_config([{"dither_seed": 11}, {"dither_seed": 12}])
     if device == "emulated":  # the CUDA device without a GPU
         request.getfixturevalue("fake_cuda")
@@ -320,7 +320,7 @@ def test_calibration(device, daemon, work, rng, request):
     assert 0 < held[0] <= held[1] <= held[2] <= 15
 
     def expected(pol, since):
-        """Of a batch, with the inputs changed whose change is in 'since'."""
+        """Beams of a batch.  Inputs in 'since' have changed."""
         calibration = gains[pol].copy()
         for input_pol, ant in since:
             calibration[ant] = after[pol, ant] if input_pol == pol else calibration[ant]

@@ -1,6 +1,7 @@
-"""A host's clock that is wrong: at the start, while fgpu runs, and until NTP has put it right.
+"""A wrong clock of the host: at the start, while fgpu runs, and until NTP has corrected it.
 
-At 1712 MS/s half a period of the 48-bit timestamps is 22.8 h: a clock further off places them whole periods wrong.
+At 1712 MS/s half a period of the 48-bit timestamps is 22.8 h.  A clock with a larger error places timestamps whole
+periods wrong.
 """
 import re
 import time
@@ -43,7 +44,7 @@ def wrong_periods(process):
 
 
 def wait_shown(process, synchronised):
-    """The engine looks at its clock once a second.  The status page reads what /metrics has."""
+    """The engine reads its clock once a second.  The status page shows the values of /metrics."""
     process.wait_metric(lambda metrics: metrics.get("fgpu_clock_synchronised") == synchronised,
                         f"fgpu_clock_synchronised {synchronised}")
     assert process.status()["other"]["clock_synchronised"] == synchronised

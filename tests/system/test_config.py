@@ -1,4 +1,4 @@
-"""The command lines of the daemons, as far as configuration goes, and the files in config/ that come from the tables."""
+"""The daemons' command lines for configuration, and the files in config/ that come from the tables."""
 
 import json
 import subprocess

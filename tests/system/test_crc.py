@@ -1,6 +1,6 @@
-"""CRC items: what the daemons send, and that no packet with a flipped bit gets past xbgpu or visrec.
+"""CRC items: the CRCs that the daemons send, and packets with a flipped bit, which neither xbgpu nor visrec accepts.
 
-The CRC here is RFC 3720's (Castagnoli), written from its definition, and the packets to be flipped are spead2's.
+The CRC here is RFC 3720's (Castagnoli), written from its definition.  The packets to flip are spead2's.
 """
 import struct
 from collections import Counter
@@ -119,7 +119,7 @@ def test_xbgpu_sends(daemon, work, rng):
 
 
 def check_replay(daemon, work, config, packets, voltages):
-    """xbgpu refuses some packets, and what it sends is exactly that of the voltages; None: nothing."""
+    """xbgpu refuses some packets, and its output is exactly that of the voltages; None: no output."""
     harness.write_pcap(work / "in.pcap", packets)
     config["recv"]["pcap_file"], config["send"]["pcap_file"] = str(work / "in.pcap"), str(work / "out.pcap")
     process = daemon("xbgpu", config).wait_end()
@@ -131,7 +131,8 @@ def check_replay(daemon, work, config, packets, voltages):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_flips_do_not_reach_sums(daemon, work, rng, threads):
-    """10^4 packets with a flipped bit among those of three F-engines: all are refused, and the dumps are exact."""
+    """10^4 packets with a flipped bit among the packets of three F-engines: all are refused, and the dumps are
+    exact."""
     config = scenario.xbgpu_config(outputs=[{}], recv={"antennas": 3, "crc": True, "threads": threads})
     voltages = scenario.random_voltages(rng, config, 20)
     sent = scenario.feng_heaps(config, 0, voltages)
@@ -164,7 +165,7 @@ def record(recorder, tmp_path, stream, packets, changes):  # noqa: F811
 
 @pytest.mark.parametrize("needed", [False, True])
 def test_packets_without_a_crc(daemon, work, rng, needed):
-    """They are refused where the file says so; a CRC that is there is checked in any case."""
+    """Packets without a CRC are refused if the file says so.  A present CRC is always checked."""
     config = scenario.xbgpu_config(outputs=[{}], recv={"antennas": 2, "crc": needed})
     voltages = scenario.random_voltages(rng, config, 8)
     sent = scenario.feng_heaps(config, 0, voltages)
@@ -176,7 +177,7 @@ def test_packets_without_a_crc(daemon, work, rng, needed):
 
 
 def test_live_chain(running):
-    """With CRCs everywhere, and needed where they are checked, dumps come whole and as without."""
+    """With CRCs everywhere, required by every receiver, dumps are complete and the same as without."""
     sends, needs = {"send": {"crc": True}}, {"recv": {"crc": True}}
     running_chain, dumps = running({"fgpu0": sends, "fgpu1": sends, "xbgpu0": sends | needs, "xbgpu1": sends | needs,
                                     "visrec": needs})

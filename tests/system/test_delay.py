@@ -1,4 +1,4 @@
-"""Delays of fgpu against the float64 model, and against what a delay does to a tone in closed form."""
+"""Delays of fgpu against the float64 model, and against the effect of a delay on a tone in closed form."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_cuda_kernels(daemon, work, rng, fake_cuda):
 
 @pytest.mark.parametrize("loss", [0.003, 0.03])
 def test_lost_packets(loss, daemon, work, rng):
-    """Presence is that of the windows as they are shifted, on each polarisation."""
+    """Presence follows the shifted windows, on each polarisation."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"])
     n_packets = 300
     samples = scenario.noise(rng, 1, n_packets * 512, 10)
@@ -129,8 +129,8 @@ def test_gap(daemon, work, rng):
 @pytest.mark.parametrize("steps", [(20000, 20000), (-20000, -20000), (700, 0), (3000, 0), (0, -3000), (20000, -20000),
                                    (0, 5000)])
 def test_jumps(steps, daemon, work, rng):
-    """Jumps up reuse input, or wait for what there is where it is gone; jumps down pass input over; where the
-    polarisations differ by more than the history holds, there is nothing until they agree again."""
+    """Jumps up reuse input, or wait for available input if it is gone.  Jumps down pass input over.  If the
+    polarisations differ by more than the history holds, there is no output until they agree again."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"])
     samples = scenario.noise(rng, 1, 512 * 16 * 14, 10)
     models = [[[Delay(0, 10.5), Delay(40001, 10.5 + step), Delay(90001, 20.25)] for step in steps]]
@@ -139,7 +139,7 @@ def test_jumps(steps, daemon, work, rng):
 
 
 def test_stream_begins_with_a_delay(daemon, work, rng):
-    """The first batch is the first that delays allow: an early one where they are negative."""
+    """The first batch is the first that delays allow: an early one if they are negative."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"])
     samples = scenario.noise(rng, 1, 512 * 16 * 6, 10)
     start = 512 * 10000
@@ -169,7 +169,7 @@ def tone(rng, n_samples, channels, channel, amplitude, start):
 ])
 def test_tones(delays, daemon, work, rng):
     """A delay d turns frequency f by -2 pi (f - fs / 4) d, and the phase of the model is added: to 0.002 radians and
-    0.3 steps, a tenth of what the acceptance tests allow."""
+    0.3 steps, a tenth of the acceptance tests' tolerance."""
     channels, heap = 512, 16
     config = scenario.fgpu_config(
         outputs=[{"channels": channels, "spectra_per_heap": heap, "taps": 16, "dither": "uniform", "dither_seed": 5}],
@@ -206,7 +206,7 @@ def test_tones(delays, daemon, work, rng):
 
 
 def test_impossible_delays(daemon, work, rng):
-    """A delay that grows faster than time allows nothing, and ends nothing: it drains as always."""
+    """A delay that grows faster than time stops all output but not the program: it drains as usual."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"])
     samples = scenario.noise(rng, 1, 512 * 16 * 6, 10)
     models = [[[Delay(0, 0, 0.99, 0, 0, 1e-3)], []]]

@@ -1,4 +1,4 @@
-"""scripts/demo_beam, whole: the pulsar is found in one beam and not in the other, and a failure is said."""
+"""scripts/demo_beam, whole: one beam has the pulsar and the other does not, and a failure is reported."""
 import os
 import re
 import subprocess
@@ -8,7 +8,7 @@ import harness
 
 
 def run(tmp_path, **changes):
-    """(exit status, what it says) of a copy with other constants, in a directory of its own."""
+    """(exit status, output) of a copy with other constants, in a separate directory."""
     text = (harness.ROOT / "scripts" / "demo_beam").read_text()
     text = text.replace('ROOT / "demo-output" / "beam"', f'Path("{tmp_path}")').replace(".relative_to(ROOT)", "")
     text = text.replace("Path(__file__).resolve().parent.parent", f'Path("{harness.ROOT}")')

@@ -1,4 +1,5 @@
-"""scripts/demo: the order in which it stops its programs, the heaps that it counts, and what it tells the plots."""
+"""scripts/demo: the order in which it stops its programs, the heaps that it counts, and the options that it gives the
+plots."""
 import importlib.machinery
 import importlib.util
 import os
@@ -26,7 +27,7 @@ def demo(monkeypatch, tmp_path):
 
 
 class Process:
-    """Notes what is done to it; ends with the signal, or never."""
+    """Records calls.  Ends with the signal, or never."""
 
     def __init__(self, name, events, hangs=False):
         self.name, self.events, self.hangs, self.returncode = name, events, hangs, None
@@ -147,7 +148,8 @@ def test_what_an_array_left_broken_is_forgotten(demo, tmp_path, monkeypatch):
 
 
 def test_engines_that_do_not_answer(demo, monkeypatch):
-    """Of an array that runs, mend starts them again; of none, the array has to be started.  One that runs needs nothing."""
+    """For a running array, mend starts the programs again.  Without an array, the array has to be started.  A running
+    program needs nothing."""
     running = {"fgpu1", "xbgpu0"}
     monkeypatch.setattr(demo, "is_answering", lambda name: name in running)
     for name, what_to_do in (("fgpu0", "scripts/demo mend fgpu0 starts it again"), ("dsim", "start the array with: make demo KEEP=1")):

@@ -1,7 +1,7 @@
 """The down-converter's filter against scipy's, for every decimation from 4 to 64 in both modes.
 
-Both look for the best filter on the same grid of frequencies, so the taps agree, unless one of the two has stopped before
-it was there: then that must be scipy's, with a larger error on that grid.
+Both look for the best filter on the same grid of frequencies, so the taps agree.  If they differ, one of the two has
+stopped before it was there.  That must be scipy's, with a larger error on that grid.
 """
 import os
 import subprocess

@@ -1,6 +1,6 @@
-"""A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and nothing wrong sent.
+"""A device that fails while fgpu runs: one sentence, exit code 1, an end that does not hang, and no wrong output.
 
-The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h), which fails when it is told to.
+The cuda device runs on a CUDA runtime that needs no GPU (tests/fakes/cuda/fake_cuda.h) and fails on demand.
 """
 import re
 
@@ -42,8 +42,8 @@ def run(daemon, work, rng, fake_cuda):
 
 @pytest.mark.parametrize("how", ["refuse", "die"])
 def test_whatever_operation(run, rng, how):
-    """'refuse': a call is refused; 'die': the GPU comes to its end behind everybody's back.  The first operations are
-    those of the start, then come uploads, kernels, downloads and callbacks."""
+    """'refuse': a call is refused; 'die': the GPU fails without a failing call.  The first operations belong to the
+    start.  Then come uploads, kernels, downloads and callbacks."""
     _, expected = run("gpus=1", 0)
     n_sent = []
     for n in [1, 2, 3, *sorted(rng.choice(range(4, 200), 3, replace=False)), 200]:
@@ -57,7 +57,7 @@ def test_whatever_operation(run, rng, how):
 
 
 def test_gpu_that_hangs(daemon, monkeypatch, fake_cuda):
-    """The watchdog is fed no more, and the stream and what it was given are named."""
+    """The watchdog is no longer fed, and the log names the stream and its operations."""
     monkeypatch.setattr(harness, "WATCHDOG_S", 3)
     config = fgpu_config(device={"kind": "cuda"}, recv={"interface": "lo"}, send={"interface": "lo"})
     chunk_for(config)

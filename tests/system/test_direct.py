@@ -1,7 +1,8 @@
-"""recv.direct: the same bits and the same counters, and nobody reads from the host what lies in device memory.
+"""recv.direct: the same bits and the same counters.  No thread reads data in device memory from the host.
 
-On the cpu device that memory is ordinary, at two addresses; of replays direct-guard.so (tests/fakes/direct_guard) watches the
-host's.  With CBF_TEST_DIRECT=1 every fgpu and xbgpu of all engine tests is direct.
+On the cpu device that memory is ordinary memory with two addresses.  In replays direct-guard.so
+(tests/fakes/direct_guard) watches the host's address.  With CBF_TEST_DIRECT=1 every fgpu and xbgpu of all engine tests
+is direct.
 """
 import re
 import subprocess
@@ -28,7 +29,7 @@ FAKE_VULKAN = harness.BUILD / "tests" / "fake_vulkan"
 
 
 def said_of_inputs(process):
-    """What was received and refused, as the daemon says it at the end."""
+    """Received and refused packets, from the daemon's last report."""
     return re.findall(r"\S+ \S+: \d+ heaps received.*", process.log.read_text())
 
 
@@ -83,7 +84,8 @@ def test_fgpu_replay(index, daemon, work, rng, monkeypatch):
 
 @pytest.mark.parametrize("case", range(6))
 def test_xbgpu_replay(case, daemon, work, rng, monkeypatch):
-    """Several members and packets to a heap; shifts, so that history is kept of chunks that nobody may look at again."""
+    """Several members and packets to a heap.  Shifts make the program keep history of chunks that the host may no
+    longer read."""
     shifts = rng.integers(-16, 17, 6) if case % 2 else np.zeros(6, int)
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 1, "missing": "weights"}, {"integration_batches": 3},
@@ -105,7 +107,7 @@ def test_xbgpu_replay(case, daemon, work, rng, monkeypatch):
 
 
 def counters(metrics, prefix):
-    """All but how many were copied, and what clocks say."""
+    """All metrics except the number of copies and the clocks."""
     return {(name, *sorted(labels.items())): value for name, labels, value in metrics.samples
             if name.startswith(prefix) and not re.search("copied|latency|drops|_created$", name)}
 
@@ -162,7 +164,7 @@ def test_xbgpu_live(daemon, rng):
 
 
 def test_no_audit(work):
-    """Whoever asks for what cannot be is told so; the default gives way."""
+    """A request for an impossible setting gets a message.  The default falls back."""
     config = scenario.xbgpu_config(outputs=[{"audit_samples": 3}, {}], **DIRECT)
     path = work / "mistake.yaml"
 
@@ -186,7 +188,7 @@ fakes = pytest.mark.skipif(not (FAKE_VULKAN / "libvulkan.so.1").exists(), reason
 
 @pytest.fixture
 def on_fakes(fake_cuda, monkeypatch):
-    """on_fakes(what CUDA is to do, what Vulkan): for the programs that are started from then on."""
+    """on_fakes(settings of CUDA, settings of Vulkan): for programs that are started later."""
     def use(cuda="gpus=1", vulkan=""):
         fake_cuda(cuda)
         monkeypatch.setenv("CBF_FAKE_VULKAN", vulkan)
@@ -203,7 +205,7 @@ def small(program):
 @fakes
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 def test_fake_cuda(program, daemon, work, rng, monkeypatch, on_fakes):
-    """The memory that is written to is not the host's, and still what comes out is the same."""
+    """The program writes to memory that is not the host's, and the output is still the same."""
     on_fakes(vulkan="heap_mib=64")
     config = small(program)
     if program == "fgpu":

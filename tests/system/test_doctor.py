@@ -1,5 +1,5 @@
-"""cbf-doctor finds what is planted: in trees of /proc and /sys, in files, and in streams of real programs;
-and finds nothing in a chain that is well.
+"""cbf-doctor finds planted faults: in trees of /proc and /sys, in files, and in streams of real programs.
+It finds no fault in a healthy chain.
 
 Every finding has an id, a status and a fix; tests look for those, and for the numbers that a reader needs.
 """
@@ -30,7 +30,7 @@ CLONE_NEWNET = 0x40000000
 
 
 class Report:
-    """What cbf-doctor says of some files."""
+    """cbf-doctor's report on some files."""
 
     def __init__(self, *arguments, root="", environment=None):
         command = [str(BUILD / "cbf-doctor"), *map(str, arguments), "--json"]
@@ -104,7 +104,8 @@ def files(work):
 
 @pytest.fixture
 def own_network():
-    """This thread, and what it starts, in a network of its own: lo, and the two ends of a cable, d0 and d1."""
+    """Moves this thread, and the programs that it starts, to a separate network: lo, and the two ends of a cable, d0
+    and d1."""
     libc = ctypes.CDLL(None, use_errno=True)
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     if libc.unshare(CLONE_NEWNET):
@@ -276,7 +277,7 @@ def test_sending_with_ibverbs(work, files):
 
 
 def test_ibverbs_and_locked_memory(files):
-    """Where less may be locked than the rings of two threads take, and nothing lifts the limit."""
+    """Less memory may be locked than the rings of two threads take, and nothing lifts the limit."""
     paths = files(merge(WITH_VERBS, {"fgpu0": {"recv": {"buffer": 1 << 22}}})).write("fgpu0")
     needed = 2 * ((1 << 22) // 9280) * 9280  # of whole frames of the largest MTU, as there is no eth9 here
     for limit, status in ((needed - 1, "warn"), (needed, "ok")):
@@ -344,7 +345,7 @@ def test_forms_of_an_address(work, files, gpu):
 
 
 def test_slow_hosts_need_no_tuning(work, files):
-    """At the rate of a demonstration, what costs packets at 30 Gb/s is no finding."""
+    """At the rate of a demonstration, settings that lose packets at 30 Gb/s are no finding."""
     changes = {"proc/swaps": "Filename\n/dev/sda2", "proc/sys/net/core/netdev_max_backlog": 1000,
                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}
     slow = merge(FAST, {"fgpu0": {"time": {"adc_sample_rate": 1000000}}})
@@ -353,7 +354,7 @@ def test_slow_hosts_need_no_tuning(work, files):
 
 
 def test_nothing_to_see(work):
-    """An empty tree, and no file: nothing fails, and what could not be seen is said."""
+    """An empty tree, and no file: nothing fails, and the report lists the parts that it could not see."""
     (work / "root").mkdir()
     report = Report("all", root=work / "root")
     assert report.ids() == set(), report.bad()
@@ -549,7 +550,7 @@ def test_f_x_mismatch(files, overrides, ids, words):
 
 
 def test_output_that_is_not_sent(files):
-    """A surprise, unless somebody can enable it."""
+    """A finding, unless a request can enable it."""
     output = {"name": "vis", "destination": groups(), "integration_time": 0.5, "send_enabled": False}
     (path,) = files({"xbgpu1": {"outputs": [output]}}).write("xbgpu1")
     config = yaml.safe_load(path.read_text())
@@ -594,7 +595,7 @@ def test_one_finding_for_one_number(files):
     ((2, 2), 3, {"send.array_size in {fgpu0} to 3", "send.array_size in {fgpu1} to 3"}),
     ((2, 2), 1, {"recv.antennas in {xbgpu0} to 2, as send.array_size has it", "recv.antennas in {xbgpu0} to 2"})])
 def test_one_size_for_the_array(files, sizes, antennas, expected):
-    """Whatever the files have, all fixes name one number: the largest."""
+    """Whatever the files contain, all fixes name one number: the largest."""
     sizes = {f"fgpu{i}": {"send": {"array_size": size}} for i, size in enumerate(sizes)}
     names = ("fgpu0", "fgpu1", "xbgpu0")
     paths = dict(zip(names, files(sizes | {"xbgpu0": {"recv": {"antennas": antennas}}}).write(*names)))
@@ -607,7 +608,7 @@ def test_one_size_for_the_array(files, sizes, antennas, expected):
     ("sample_bits", 4, "outputs[].sample_bits is 8 in fgpu0.doctor.yaml and 4 in fgpu1.doctor.yaml"),
     ("channels", 512, "outputs[].channels is 256 in fgpu0.doctor.yaml and 512 in fgpu1.doctor.yaml")])
 def test_f_engines_that_differ(files, key, value, said):
-    """It is said once, and of no X-engine's key, which cannot be right for both."""
+    """The report names it once, and names no X-engine's key, which cannot be right for both."""
     files = files()
     files.layout.overrides = {"fgpu1": {"outputs": [files.config("fgpu1")["outputs"][0] | {key: value}]}}
     paths = files.write(*BOTH)
@@ -616,7 +617,7 @@ def test_f_engines_that_differ(files, key, value, said):
 
 
 def test_output_into_another_input(files):
-    """Of itself --check-config refuses it; of another program only both files show it."""
+    """In one file --check-config refuses it.  Between two programs only both files together show it."""
     files = files()
     pol0 = files.config("fgpu1")["antennas"][0]["pol0"]
     files.layout.overrides = {"fgpu0": {"outputs": [files.config("fgpu0")["outputs"][0] | {"destinations": [pol0]}]}}
@@ -631,7 +632,7 @@ def test_output_into_another_input(files):
 
 @pytest.mark.parametrize("section, keys", [("beams", {"pol": 0}), ("detected", {"beams": 2})])
 def test_beam_into_an_input(section, keys, files):
-    """A beam to the group of another program's input, and one that nobody can enable."""
+    """A beam to the group of another program's input, and a beam that no request can enable."""
     files = files()
     pol0 = files.config("fgpu1")["antennas"][0]["pol0"]
     beams = [{"name": "bx", "destination": pol0} | keys,
@@ -697,7 +698,7 @@ def start_dsim(daemon, files, change=None, name="dsim"):
 
 
 def test_late_clock_of_one_digitiser(daemon, files):
-    """One that was synchronised three seconds later than the others are told."""
+    """A digitiser that was synchronised three seconds later than the other files say."""
     files = files()
     antennas = files.config("dsim")["antennas"]
     sync_time = files.time["time"]["sync_time"]
@@ -797,7 +798,7 @@ def test_two_senders(daemon, files):
 
 
 def test_wrong_shapes(daemon, files):
-    """What comes is not what the file says: the width, and the rate, of samples."""
+    """The samples' width and rate differ from the file's."""
     files = files()
     start_dsim(daemon, files)
     files.layout.overrides = {"fgpu0": {"recv": {"sample_bits": 8}},
@@ -896,7 +897,7 @@ MACHINE = {"time.clock", "time.esterror", "time.maxerror", "time.ptp", "cpu.stol
 
 
 def circles(report, topics=("config", "streams", "loss")):
-    """Fixes of a report that send the reader to what the report has, of the same files."""
+    """Fixes that refer the reader to other parts of the report refer to the same files."""
     return [f for f in report.bad() for topic in topics if re.search(rf"cbf-doctor {topic}\b[^#]*\.doctor\.yaml", f["fix"])]
 
 
@@ -937,7 +938,7 @@ def test_healthy_chain(healthy):
 
 
 def test_loss_in_the_socket(healthy):
-    """A daemon that stands still for a while: its socket overflows, and the locator says so."""
+    """A daemon is stopped for a while: its socket overflows, and the locator reports this."""
     processes, files = healthy({"fgpu0": {"recv": {"buffer": 131072}}})
     victim = processes["fgpu0"].process
 
@@ -961,7 +962,7 @@ def test_loss_in_the_socket(healthy):
 
 
 def test_lost_engine(healthy):
-    """An F-engine that has died: silent for the X-engines, missing in their counters, and it is said whose it is."""
+    """A dead F-engine: silent for the X-engines and missing in their counters.  The report names its antennas."""
     processes, files = healthy()
     processes["fgpu1"].process.kill()
     processes["fgpu1"].process.wait()
@@ -1105,7 +1106,7 @@ ADVICE = {  # of a page, and what remains of it with the topics loss and all; {f
 
 @pytest.mark.parametrize("topic", ["loss", "all"])
 def test_no_fix_leads_in_a_circle(pages, topic):
-    """Of a broken chain: what this run has done is no fix, and something to do remains."""
+    """In a broken chain, a step that this run has done is not a fix, and a fix remains."""
     now = time.time()
     dead, silent = {"heaps": {"total": 0}, "state": "dead"}, {"heaps": {"total": 9}, "state": "silent", "since": now - 9}
     fgpu0 = {"start_time": now - 3600, "inputs": [{"antenna": "m000", "pol": "0", **silent},
@@ -1196,7 +1197,7 @@ def test_text(work, files):
 
 
 def test_default_files(work, files):
-    """Without files, those of /etc/cbf below the root."""
+    """Without files, cbf-doctor takes the files of /etc/cbf below the root."""
     root = planted_tree(work, {})
     (path,) = files(FAST).write("fgpu0")
     (root / "etc/cbf").mkdir(parents=True)

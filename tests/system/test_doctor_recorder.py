@@ -1,4 +1,5 @@
-"""cbf-doctor and the recorder: files that do not fit the X-engines', disks, units, and what a running recorder counts."""
+"""cbf-doctor and the recorder: files that do not fit the X-engines' files, disks, units, and counters of a running
+recorder."""
 import re
 import http.server
 import shutil
@@ -112,7 +113,7 @@ def recorder_ids(report):
 
 
 def test_disk(files, work):  # noqa: F811
-    """Days of room are those that Python counts; the file's values are 8 + 1 + 4 bytes, its rows 12 x 8."""
+    """Days of room equal Python's count.  The file's values are 8 + 1 + 4 bytes, its rows 12 x 8."""
     root, config = installed(files, work)
     stream = config["stream"]
     n_baselines = len(config["antennas"]) * (len(config["antennas"]) + 1) // 2
@@ -230,7 +231,7 @@ def test_all_topics_and_bundle(files, work):  # noqa: F811
 
 
 def beam_files(files, change, directory):  # noqa: F811
-    """A beamrec's file that fits two X-engines with two beams, but for what is changed."""
+    """A beamrec's file that fits two X-engines with two beams, with the given changes."""
     made = files()
     where = [endpoints(harness.groups(2)) for _ in range(2)]
     text = lambda endpoint: f"{endpoint[0]}:{endpoint[1]}"
@@ -276,7 +277,7 @@ DETECTED = {"beams": 3, "products": "IQUV", "spectra": 32, "channels": 2, "windo
                                            ({"products": "I"}, ["products is I, and IQUV"]), ({"format": "float32"}, ["uint8"]),
                                            ({"channels": 1}, ["channels: 2"]), ({"spectra": 16}, ["spectra: 32"])], ids=str)
 def test_detected_beams(files, tmp_path, change, words):  # noqa: F811
-    """Their shape is that of the X-engines; spectra_per_heap has no say."""
+    """Their shape is the X-engines' shape. spectra_per_heap does not matter."""
     where = [f"{address}:{port}" for address, port in endpoints(harness.groups(2))]
     recorder, *paths = beam_files(files, {"stream": {"spectra_per_heap": 48}}, tmp_path)
     for path, destination in zip(paths, where):
@@ -326,7 +327,7 @@ def test_disk_of_beams(files, tmp_path):  # noqa: F811
 
 
 def test_unit_of_beams(files, tmp_path):  # noqa: F811
-    """As that of visrec; the first name without a time is told."""
+    """As for visrec: the report names the first name without a time."""
     beams = [{"name": b, "sources": f"239.1.2.{i}", "voltages": f"{tmp_path}/{b}{time}.dada"}
              for i, (b, time) in enumerate((("x", "-%Y"), ("y", ""), ("z", "")))]
     path, *_ = beam_files(files, {"beams": beams}, tmp_path)
@@ -342,7 +343,7 @@ def test_unit_of_beams(files, tmp_path):  # noqa: F811
 
 
 def test_counters_of_a_beam_recorder(files, tmp_path, page_of):  # noqa: F811
-    """What a running one has lost is named; of another program's page nothing is said."""
+    """The report names the losses of a running recorder.  It ignores another program's page."""
     lost = 'beamrec_batches_total 9\nbeamrec_unwritten_batches_total 2\nbeamrec_missing_heaps_total{beam="b"} 5\n'
     for text, ids in ((lost, {"recorder.unwritten", "recorder.missing"}), ("visrec_dumps_total 1\n", set())):
         path, *_ = beam_files(files, {"http": {"listen": page_of(text)}}, tmp_path)
@@ -353,7 +354,7 @@ def test_counters_of_a_beam_recorder(files, tmp_path, page_of):  # noqa: F811
 
 @pytest.fixture
 def page_of():
-    """Serves a text as /metrics.  Returns where."""
+    """Serves a text as /metrics.  Returns its address."""
     servers = []
 
     def serve(text):

@@ -1,5 +1,5 @@
-"""dsim as its receivers see it: the real program, received by spead2 from captures and from loopback multicast, against a
-numpy model of the signals."""
+"""dsim's output: spead2 receives it from captures and from loopback multicast, and the test compares it with a numpy model
+of the signals."""
 import os
 import signal
 import socket
@@ -107,7 +107,7 @@ def run(tmp_path, config):
 
 
 class Heap:
-    """What a received heap says."""
+    """The contents of a received heap."""
 
     def __init__(self, heap):
         self.cnt = heap.cnt
@@ -125,8 +125,8 @@ def make_stream():
 
 
 def receive(stream, heaps):
-    """Appends (Heap, samples) for all heaps of a stream, in order of arrival.  spead2 unpacks the samples as dsim's
-    descriptors say; None for those that come before a descriptor."""
+    """Appends (Heap, samples) for all heaps of a stream, in order of arrival. spead2 unpacks the samples by dsim's
+    descriptors; None for heaps that come before a descriptor."""
     item_group = spead2.ItemGroup()
     for received in stream:
         heap = Heap(received)
@@ -211,7 +211,7 @@ def test_order_of_packets(tmp_path):
 
 
 def test_timestamps_wrap_on_the_wire(tmp_path):
-    """48 bits are sent, but the signal goes on where it was."""
+    """The timestamp wraps at 48 bits, but the signal continues."""
     pcap = tmp_path / "out.pcap"
     packet, period = 256, 256 * 15
     first = (1 << 48) - 10 * packet
@@ -317,7 +317,7 @@ def tracks_model(timestamps, n, fs):
 
 
 def check_tracks(heaps, i, period, fs):
-    """What has drifted for 'timestamp' samples, to 1e-4 of full scale."""
+    """The signal after 'timestamp' samples of drift, to 1e-4 of full scale."""
     for heap, samples in heaps:
         timestamp = heap.immediate(TIMESTAMP)
         expected = 511 * tracks_model(timestamp + np.arange(264), period, fs)[i]
@@ -327,7 +327,7 @@ def check_tracks(heaps, i, period, fs):
 
 @pytest.mark.parametrize("first", [0, 264 * 7, 264 * 10 ** 9])
 def test_tracks(tmp_path, first):
-    """Drifting signals, which go on past the end of a period, at 0 and long after it."""
+    """Drifting signals, which continue after the end of a period, at 0 and long after it."""
     pcap = tmp_path / "out.pcap"
     config = make_config(digitiser={"duration": 2, "first_timestamp": first}, signals={"specification": TRACKS},
                          send={"pcap_file": str(pcap)})
@@ -343,7 +343,7 @@ def test_tracks(tmp_path, first):
 # ---- The network ----------------------------------------------------------------------------------------------------
 
 class Receiver:
-    """Receives each input of make_config() on a thread of its own, all its groups in one stream."""
+    """Receives each input of make_config() on a separate thread, all its groups in one stream."""
 
     def __init__(self):
         self.heaps = [[] for _ in INPUTS]
@@ -478,7 +478,7 @@ def test_stop_by_signal(receiver, start, tmp_path):
 
 @pytest.mark.parametrize("n_threads", [1, 9])
 def test_catches_up(receiver, start, n_threads):
-    """A host that stalls for more than a second delays the heaps, costs none, and is told of."""
+    """A host that stalls for more than a second delays the heaps and loses none.  The log reports the delay."""
     process = start(make_config(send={"threads": n_threads}))
     receiver.wait(5)
     process.send_signal(signal.SIGSTOP)

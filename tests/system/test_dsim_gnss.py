@@ -1,5 +1,5 @@
-"""Satellites' signals of dsim, as spead2 reads them from captures, against a model: codes by other columns of the interface
-documents' tables than the program has, phases in rational numbers."""
+"""Satellites' signals of dsim, as spead2 reads them from captures, against a model.  The model's codes come from other
+columns of the interface documents' tables than the program's.  Its phases are rational numbers."""
 from fractions import Fraction
 
 import numpy as np
@@ -131,7 +131,7 @@ SATELLITES = [  # signal, PRN, carrier, delay, Doppler, Doppler rate
 
 @pytest.mark.parametrize("first", [0, 10 ** 10 // PACKET * PACKET, 2 ** 46])
 def test_samples(tmp_path, first):
-    """Phases after hours are those of rational numbers."""
+    """Phases after hours equal rational arithmetic."""
     seed = np.random.SeedSequence().entropy
     print(f"seed {seed}")
     random = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def test_samples(tmp_path, first):
 
 
 def test_acquisition(tmp_path):
-    """The peak of a search in delay and Doppler is where the arguments say, and C/N0 is that asked for."""
+    """The peak of a search in delay and Doppler is at the arguments' values, and C/N0 equals the requested one."""
     fs, n_ms, cn0, noise, carrier, delay, doppler = 4e6, 200, 45.0, 0.1, 1.1e6, 1234.5, 1750.0
     x, alone = (samples / (2 ** (BITS - 1) - 1) for samples in samples_of(
         tmp_path, f"s = gnss(L1CA, 19, {cn0}, {noise}, {carrier}, {delay}, {doppler}, 0, 3); s + wgn({noise}, 8); s;",

@@ -1,4 +1,4 @@
-"""dsim over KATCP: signals that are replaced while it sends, at the very timestamp that it answers, against the numpy model;
+"""dsim over KATCP: signals are replaced while it sends, exactly at the timestamp of its reply, against the numpy model;
 sensors; every refusal."""
 import re
 import time
@@ -93,7 +93,7 @@ def test_loss(specification, receiver, daemon):  # noqa: F811
 
 
 def test_canonical_signals(receiver, daemon):  # noqa: F811
-    """What the signals sensor says gives the same samples again: noise, too, and variables."""
+    """The text of the signals sensor gives the same samples again, also for noise and variables."""
     config = katcp_config()
     specification = ("s = wgn(0.1); t = s + multicw(3, 0.1, -0.02, 700, 1100) * (0.5 - s * 2) - (1e-3 - delay(s, -3));"
                      "t; nodither(s * (t * 0.25)); comb(0.2, 1000) - 0.1 * wgn(0.2, 7); nodither(t);")

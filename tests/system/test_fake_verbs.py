@@ -1,6 +1,6 @@
-"""The software libibverbs of tests/fakes/verbs by the opinion of spead2, whose ibverbs sender and receiver work with
-real cards: they exchange heaps over it with each other, with sockets, and with our engines.  check_fake_verbs.c tests
-the rest."""
+"""The software libibverbs of tests/fakes/verbs against spead2, whose ibverbs sender and receiver work with real NICs.
+Over it spead2's sender and receiver exchange heaps with each other, with sockets, and with our engines.
+check_fake_verbs.c tests the rest."""
 import os
 import time
 from unittest import mock
@@ -26,7 +26,7 @@ PATIENT = "patient=1"  # no frame is lost, however busy the machine is
 
 @pytest.fixture
 def wire(monkeypatch, capfd):
-    """The daemon's end, and that of spead2 in this process, which must not misuse its device."""
+    """The daemon's end, and spead2's end in this process, which must not misuse its device."""
     verbs.load()
     monkeypatch.setenv("CBF_FAKE_VERBS_LIMITS", PATIENT)
     with verbs.fake_wire(limits=PATIENT) as ends:
@@ -38,8 +38,8 @@ def wire(monkeypatch, capfd):
 
 
 def exchange(wire, rng, sender, receiver, **more):
-    """Heaps from one end to two groups at the other; others to another port, and to a group with the same Ethernet
-    address, which nobody listens to."""
+    """Heaps from one end to two groups at the other.  Other heaps go to another port, and to a group with the same
+    Ethernet address, without a listener."""
     mine = endpoints(groups(2))
     others = [(mine[0][0], mine[0][1] + 1), (mine[1][0].replace("239.", "238."), mine[1][1])]
     items = spead2.send.ItemGroup(flavour=harness.FLAVOUR)
@@ -84,7 +84,7 @@ def test_hardware_rate(wire, rng):
 
 
 def over(end):
-    """What an engine's configuration has for all to go over one end of the wire."""
+    """Keys of an engine's configuration that send all its traffic over one end of the wire."""
     through = {"interface": end.interface, "transport": "ibverbs"}
     return {"recv": through, "send": through}
 

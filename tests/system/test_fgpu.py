@@ -1,4 +1,4 @@
-"""fgpu against the float64 model, on captures: every heap that must come, no other, and the right voltages in it."""
+"""fgpu against the float64 model, on captures: exactly the expected heaps, with the right voltages."""
 import os
 import re
 
@@ -41,7 +41,7 @@ def check(config, found, samples, start, present=None, what=""):
 
 
 def random_output(rng, log2_channels, sample_bits_in, odd):
-    """An output section; the gain makes the components' rms 20 to 40 steps, or so much that many saturate.
+    """An output section.  The gain makes the components' rms 20 to 40 steps, or so large that many components saturate.
 
     Spectra per heap are 16 'odd' times a power of two, because packets must align with the channels of all outputs.
     """
@@ -124,7 +124,7 @@ def small_config(**overrides):
 
 @pytest.mark.parametrize("start_packet", [0, 1, 5, 15, 16, 23, 24, 1000003])
 def test_stream_may_start_anywhere(start_packet, daemon, work, rng):
-    """Timestamps are multiples of the batch whatever the first sample was, and the first whole batch is there."""
+    """Timestamps are multiples of the batch, whatever the first sample is.  The first whole batch is present."""
     config = small_config()
     samples = scenario.noise(rng, 1, 40960, 10)
     start = start_packet * 512
@@ -193,7 +193,7 @@ def test_long_gap(daemon, work, rng):
 
 
 def test_disorder_duplicates_and_rubbish(daemon, work, rng):
-    """What the network may do to packets, and what is not ours, changes nothing."""
+    """Faults of the network, and packets of other senders, change nothing."""
     config = small_config(feng_ids=(0, 1))
     samples = scenario.noise(rng, 2, 200 * 512, 10)
     sent = scenario.digitiser_heaps(config, samples, 8192)
@@ -251,7 +251,7 @@ def test_capture_to_a_full_disk(daemon, work, rng):
 
 @pytest.mark.parametrize("section", ["recv", "send"])
 def test_capture_that_cannot_be_opened(section, daemon, work):
-    """A restart cannot cure it, and the init system is told so."""
+    """A restart cannot help, and the init system is told this."""
     process = daemon("fgpu", merge(small_config(), {section: {"pcap_file": str(work / "none" / "file")}})).wait_end(code=78)
     assert process.log.read_text().count("none/file") == 1, process.tail()
 
@@ -278,7 +278,7 @@ def test_other_traffic_in_the_capture(daemon, work, rng):
 
 
 def dithered(daemon, work, rng_samples, seed, name="run", start=0):
-    """Values of two antennas and two equal outputs with dither, and what they were before it: both as
+    """Values of two antennas and two equal outputs with dither, and their values before it: both as
     [batch][channel][spectrum][pol][part], without channel 0, whose imaginary part is always 0."""
     section = {"channels": 64, "spectra_per_heap": 32, "taps": 4, "gain": 0.1, "dither": "uniform", "dither_seed": seed}
     config = scenario.fgpu_config(outputs=[section, section], feng_ids=(0, 1),
@@ -299,7 +299,7 @@ def dithered(daemon, work, rng_samples, seed, name="run", start=0):
 
 
 def test_dither_statistics(daemon, work, rng):
-    """Dither leaves the mean of every fraction where it was, doubles the variance of rounding, and repeats nowhere."""
+    """Dither keeps the mean of every fraction, doubles the variance of rounding, and does not repeat."""
     values, exact = dithered(daemon, work, scenario.noise(rng, 1, 2**18, 10)[0, 0], 1234)
     errors = {key: v - exact for key, v in values.items()}
     n = exact.size
@@ -374,7 +374,7 @@ def test_full_scale_inputs(bits, daemon, work):
 
 
 def input_power(daemon, work, config, sent, name):
-    """What the log says at the end: dBFS of both polarisations, and whether nothing was missing in that second."""
+    """Figures of the log's last lines: dBFS of both polarisations, and whether that second was complete."""
     source, sink = work / f"{name}.in.pcap", work / f"{name}.out.pcap"
     harness.write_heaps(source, sent)
     config = merge(config, {"recv": {"pcap_file": str(source)}, "send": {"pcap_file": str(sink)}})
@@ -393,7 +393,7 @@ def check_input_power(bits, pol0, pol1, samples1):
 
 @pytest.mark.parametrize("bits", [2, 8, 10, 12, 16])
 def test_input_power(bits, daemon, work, rng):
-    """Of the last whole second, exactly: of a constant (that of 200 in 10 bits is known), and of noise."""
+    """Levels of the last whole second, exactly: of a constant (the level of 200 in 10 bits is known), and of noise."""
     batch = 16 * 128  # of the first output, by which seconds are counted
     config = merge(small_config(), {"recv": {"sample_bits": bits}, "time": {"adc_sample_rate": 4 * batch}})
     config["outputs"][0]["batches_per_buffer"] = 2

@@ -1,5 +1,5 @@
-"""fgpu over KATCP: what is set takes effect when steady-state-timestamp says, against the float64 model; what sensors say
-of a known input; every refusal; and what a restart keeps."""
+"""fgpu over KATCP: settings take effect at the steady-state-timestamp, against the float64 model; sensors for a known input;
+every refusal; and the settings that a restart keeps."""
 import ast
 import contextlib
 import math
@@ -33,7 +33,7 @@ def katcp_config(outputs=({"gain": 0.4, "taps": 4},), feng_ids=(0,), **sections)
 
 
 def two_outputs(**sections):
-    """Of two antennas, one of which is not in the place that its number says, a wide and a narrow band."""
+    """Configuration of two antennas, with a wide and a narrow band.  One antenna's place differs from its number."""
     return katcp_config(outputs=[{"gain": 0.4, "taps": 4},
                                  {"kind": "narrowband", "channels": 64, "spectra_per_heap": 32, "taps": 4, "gain": 0.3,
                                   "centre_frequency": RATE * 0.2, "decimation": 4, "ddc_taps": 40, "substreams": 1}],
@@ -58,18 +58,18 @@ class Feed:
         self.done = n
 
     def go(self, n_chunks=None):
-        """The same, and waits for what comes of it."""
+        """The same, and waits for the resulting output."""
         self.send(n_chunks)
         wait_batches(self.config, self.receiver, self.end)
 
     @property
     def end(self):
-        """Timestamp behind what has been sent."""
+        """Timestamp after the last sent sample."""
         return self.start + int(self.done / self.per_packet) * self.config["recv"]["packet_samples"]
 
 
 def wait_batches(config, receiver, end):
-    """Waits for every output's last batch that is sure to come of what was sent until timestamp 'end'."""
+    """Waits for every output's last batch that must result from the data sent until timestamp 'end'."""
     for output in config["outputs"]:
         model = scenario.model_of(output, config)
         where = endpoints(output["destinations"])
@@ -80,7 +80,7 @@ def wait_batches(config, receiver, end):
 
 @contextlib.contextmanager
 def running(daemon, config, samples, start):
-    """A running fgpu, a client of its KATCP, the feed of its inputs, and what receives its outputs."""
+    """A running fgpu, a client of its KATCP, the feed of its inputs, and the receivers of its outputs."""
     with harness.Receiver(destinations(config)) as receiver:
         process = daemon("fgpu", config).wait_ready()
         with control.Client(process) as client:
@@ -97,8 +97,9 @@ def gains_text(gains):
 
 
 def check_gains(config, streams, samples, start, changes):
-    """changes[output]: [(timestamp, gains[ant][chan][pol])], in order; from each timestamp on its gains must hold, and a
-    batch before it may have them only if all between have.  Returns {output: batches of the last gains}."""
+    """changes[output]: [(timestamp, gains[ant][chan][pol])], in order.  From each timestamp on its gains must hold.  A
+    batch before the timestamp may have them only if all batches in between have them.  Returns {output: batches of the
+    last gains}."""
     n_last = {}
     for (o, a), got in streams.items():
         output = scenario.model_of(config["outputs"][o], config)
@@ -198,8 +199,8 @@ def at(samples):
 
 
 def test_delays(daemon, rng):
-    """Models for future times, of all inputs and of some, linear and quadratic; replaced; late; the sensors show those in
-    effect, in the data's time."""
+    """Models for future times, of all inputs and of some, linear and quadratic, replaced, late.  The sensors show the
+    models in effect, in the data's time."""
     config = two_outputs()
     samples = scenario.noise(rng, 2, CHUNK * 60 // 512 * 512, 10)
     start = 2**40
@@ -254,7 +255,7 @@ def test_delays(daemon, rng):
 
 
 def test_late_delays(daemon, rng):
-    """A model whose start has passed holds from the next spectrum on, which is what steady-state-timestamp names."""
+    """A model whose start has passed holds from the next spectrum on. steady-state-timestamp names this spectrum."""
     config = katcp_config()
     samples = scenario.noise(rng, 1, CHUNK * 40, 10)
     start = 2**40
@@ -278,7 +279,7 @@ def test_late_delays(daemon, rng):
 
 
 def test_resume(daemon, rng):
-    """After a wrong delay of both inputs a stream says for how long it will be silent, and resumes when told to."""
+    """After a wrong delay of both inputs a stream reports how long it will be silent, and resumes on request."""
     config = katcp_config()
     samples = scenario.noise(rng, 1, CHUNK * 40, 10)
     start, wrong = 2**40, 100 * CHUNK
@@ -375,7 +376,7 @@ TRANSCRIPT = [
 
 
 def test_refusals(daemon, work):
-    """Each with its sentence, and none of it changes anything."""
+    """Each refusal has its sentence, and changes nothing."""
     config = katcp_config(feng_ids=(0, 1), state={"directory": str(work)})
     with daemon("fgpu", config) as process:
         with control.Lines(process) as lines:
@@ -405,8 +406,8 @@ def test_formats(daemon):
 
 
 def test_room_for_delays(daemon, work):
-    """So many models wait for their time, and one more is refused; one that replaces them is not, nor are any number whose
-    time has passed, of which the last stay."""
+    """This number of models may wait for their time, and one more is refused.  Replacements are not refused.  Any
+    number of models whose time has passed is accepted, and the last stay."""
     config = katcp_config(state={"directory": str(work)}, time={"timebase": "clock"})
     process = daemon("fgpu", config).wait_ready()
     model = ("1e-9,0:0,0", "0,0:0,0")
@@ -427,7 +428,7 @@ def test_room_for_delays(daemon, work):
 
 
 def test_room_for_delays_of_a_replay(daemon, work):
-    """A capture of long ago, of which nothing has come yet: no model is past its time, whatever the clock says."""
+    """A capture of long ago whose data have not come yet: no model is past its time, whatever the clock says."""
     harness.write_pcap(work / "empty.pcap", [])
     os.mkfifo(work / "in.pcap")
     fifo = os.open(work / "in.pcap", os.O_RDWR)  # held open, so that it does not end
@@ -459,7 +460,7 @@ def check_before_data(client):
 
 
 def test_input_sensors(daemon, rng):
-    """Clip counts, power, timestamps and losses, of a known input; then what silence does to them."""
+    """Clip counts, power, timestamps and losses of a known input; then the effect of silence on them."""
     config = katcp_config(outputs=[{"gain": 3.0, "taps": 4, "buffers": 1024}], feng_ids=(0, 1),
                           time={"adc_sample_rate": 1000000}, send={"rate_factor": 0})
     rate, start, n_chunks = 1000000, 2**40 // CHUNK * CHUNK, 400  # 3.3 s of data
@@ -567,7 +568,7 @@ def test_output_clip_counts(daemon, rng):
 
 
 def test_facts(daemon):
-    """What a site without a controller must know of the streams."""
+    """The facts about the streams that a site without a controller needs."""
     config = two_outputs()
     process = daemon("fgpu", config).wait_ready()
     expected = {"adc-bits": 10, "adc-sample-rate": RATE, "scale-factor-timestamp": RATE, "sync-time": SYNC,
@@ -724,7 +725,7 @@ def test_gains_of_many_turns(daemon, work):
 
 
 def test_odd_name(daemon, work):
-    """What is kept does not depend on an antenna's name."""
+    """Saved settings do not depend on an antenna's name."""
     config = katcp_config(state={"directory": str(work)})
     config["antennas"][0]["name"] = "m0\nwide0 0 0-63 7 0\n../\"\\\\"
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""fgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+"""fgpu live: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
 import re
 import signal
 import time
@@ -35,7 +35,7 @@ def clocked(config):
 
 
 def sure_batches(config, output, start, n_samples):
-    """Batches that come without a stop: those that the last open chunks are not needed for."""
+    """Batches that come without a stop: they do not need the last open chunks."""
     chunk = config["recv"]["chunk_samples"]
     end = (start + n_samples) // chunk * chunk - WINDOW_CHUNKS * chunk
     return list(fmodel.batches(start, end - start, output))
@@ -84,8 +84,8 @@ def check(config, streams, samples, start):
 @pytest.mark.parametrize("timebase", ["packets", "clock"])
 @pytest.mark.parametrize("rate_factor, n_threads", [(0, 1), (1.1, 2), (1.1, 13)])
 def test_live_stream(timebase, rate_factor, n_threads, daemon, rng):
-    """Two antennas, two outputs, through the network; the drain sends what had come, then stop heaps.  Of 13 send
-    threads each stream gets three, or as many as it has destinations."""
+    """Two antennas, two outputs, through the network.  The drain sends all received data, then stop heaps.  With 13
+    send threads each stream gets three, or one for each of its destinations."""
     config = live_config(outputs=[{"channels": 64, "gain": 0.4, "substreams": 4},
                                   {"channels": 256, "gain": 0.4, "spectra_per_heap": 32, "taps": 4, "substreams": 1}],
                          feng_ids=(2, 0), send={"rate_factor": rate_factor, "threads": n_threads})
@@ -114,7 +114,7 @@ def test_stop_without_data(how, daemon):
 
 
 def test_scraped_to_the_last(daemon, rng):
-    """Whoever reads /metrics while the daemon stops does no harm, until the port is closed."""
+    """Readers of /metrics during the daemon's stop do no harm, until the port is closed."""
     config = live_config(outputs=[{"gain": 0.4}], feng_ids=(0, 1))
     samples = scenario.noise(rng, 2, 8192 * 4, 10)
     process = daemon("fgpu", config).wait_ready()
@@ -144,7 +144,7 @@ def test_stop_heaps_of_digitisers_end_nothing(daemon, rng):
 
 @pytest.mark.parametrize("n_threads", [1, 4])
 def test_counters(n_threads, daemon, rng):
-    """Saturation in and out, heaps in and out, what was lost and what was skipped for it."""
+    """Saturation in and out, heaps in and out, lost heaps and the batches skipped for them."""
     config = live_config(outputs=[{"taps": 4, "gain": 3.0}], feng_ids=(0, 1), send={"threads": n_threads})
     output = scenario.model_of(config["outputs"][0])
     # Loud and counted in the first six chunks; silence behind them, which moves the window on.
@@ -192,7 +192,7 @@ def test_counters(n_threads, daemon, rng):
 
 
 def test_pace(daemon, rng):
-    """What comes faster than in real time leaves at 1.1 times its real-time rate."""
+    """Input that comes faster than real time leaves at 1.1 times its real-time rate."""
     config = live_config(outputs=[{"gain": 0.4, "taps": 4}], substreams=1,
                          time={"adc_sample_rate": 200000}, send={"rate_factor": 1.1})
     samples = scenario.noise(rng, 1, 8192 * 24, 10)
@@ -212,13 +212,14 @@ def test_pace(daemon, rng):
 
 
 def test_interface_that_does_not_exist(daemon):
-    """A restart cannot cure it, and the init system is told so."""
+    """A restart cannot help, and the init system is told this."""
     config = live_config(recv={"interface": "no-such0"})
     daemon("fgpu", config).wait_end(code=78)
 
 
 def test_time_that_is_set_forward(daemon, rng):
-    """Digitisers whose time jumps by 2^40 samples: one event, and nothing of what they left out is missing or skipped."""
+    """Digitisers whose time jumps by 2^40 samples: one event.  The skipped time counts neither as missing nor as
+    skipped."""
     config = live_config(time={"timebase": "packets"})
     chunk, packet = (config["recv"][key] for key in ("chunk_samples", "packet_samples"))
     starts = [100 * chunk, 100 * chunk + 2**40]

@@ -1,5 +1,5 @@
-"""fsim: every packet of its captures as spead2 makes them of the voltages that numpy computes; and fsim -> xbgpu, by
-captures and live, every dump as numpy or a closed form has it."""
+"""fsim: every packet of its captures equals spead2's packet of numpy's voltages.  fsim -> xbgpu, by captures and live:
+every dump equals numpy's, or a closed form."""
 import copy
 import subprocess
 import time
@@ -119,7 +119,7 @@ def test_packets(kind, bits, encoding, daemon, work):
 
 @pytest.mark.parametrize("bits, encoding", FORMATS)
 def test_decoded(bits, encoding, daemon, work):
-    """What spead2 makes of it by the descriptors alone; a timestamp that wraps; descriptors on schedule."""
+    """spead2's result from the descriptors alone; a timestamp that wraps; descriptors on schedule."""
     step = 16 * 2**20
     first = (2**48 // step - 3) * step
     config = fsim_config(SIGNALS["noise"], 8, 3, stream={"sample_bits": bits, "sample_encoding": encoding, "antennas": 2,
@@ -200,7 +200,7 @@ def test_threads_keep_together(daemon, work):
 
 
 def test_stopped(daemon, work):
-    """A signal ends it after whole batches, with heap counts that go on from the clock's, to a stop for each antenna."""
+    """A signal ends fsim after whole batches.  Heap counts begin with the clock's.  Each antenna sends a stop."""
     config = fsim_config(SIGNALS["uniform"], 1, 2, time={"adc_sample_rate": 16 * 128 * 100},
                          stream={"antennas": 3, "duration": 0, "first_timestamp": -1},
                          send={"interface": harness.LOOPBACK, "ttl": 0, "rate_factor": 1.1, "threads": 2})
@@ -237,7 +237,7 @@ def xbgpu_config(config, outputs, **recv):
 
 
 def correlate(daemon, work, config, outputs, first_batch, v, present, **recv):
-    """Plays fsim's capture to xbgpu and compares every dump with numpy's.  Returns those of output 0, and fsim."""
+    """Plays fsim's capture to xbgpu and compares every dump with numpy's.  Returns the dumps of output 0, and fsim."""
     xbgpu = xbgpu_config(config, outputs, **recv)
     process = capture(daemon, config, work / "fsim.pcap")
     found = scenario.run_capture(daemon, "xbgpu", xbgpu, work / "fsim.pcap", work / "xbgpu.pcap")
@@ -266,7 +266,7 @@ def test_correlated(kind, n_ants, bits, encoding, daemon, work):
 
 @pytest.mark.parametrize("drop", [1, 4, 17])
 def test_drop(drop, daemon, work):
-    """Heaps left out on purpose are missing where the rule says, and nowhere else; with 1 nothing is sent at all."""
+    """Heaps left out on purpose are missing exactly by the rule.  With 1 nothing is sent."""
     config = fsim_config(SIGNALS["uniform"], 30, 1, stream={"drop": drop})
     v, present = fsimmodel.values(config, 0, 30), fsimmodel.present(config, 0, 30)
     assert abs(np.count_nonzero(~present) - 90 / drop) <= 1
@@ -381,8 +381,8 @@ def test_chime(bits, encoding, daemon, work):
 
 
 def test_chime_by_its_own_order(daemon, work):
-    """With the real part in the high bits the codes of the file are those of the heaps, and channel 0, to which real
-    samples give real voltages only, is real."""
+    """With the real part in the high bits, the codes of the file are the heaps' codes.  Channel 0 is real, because real
+    samples give only real voltages there."""
     config = recording_config(CHIME, [0, 1], 1, CHIME_RATE, antennas=1, channels=1024, channel_offset=0,
                               channels_per_substream=1024, sample_bits=4, sample_encoding="offset")
     config["signal"] |= {"loop": True, "real_part": "high"}

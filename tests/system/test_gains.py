@@ -17,7 +17,8 @@ def gains_config(**overrides):
 
 
 def test_gains_of_channels(daemon, work, rng):
-    """Every channel of every polarisation of one antenna has a gain of its own; the other antenna has the outputs'."""
+    """Every channel of every polarisation of one antenna has a separate gain.  The other antenna has the outputs'
+    gain."""
     config = gains_config()
     tables, lines = [], ["# output pol channel re im"]
     for output in config["outputs"]:

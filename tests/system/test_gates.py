@@ -13,14 +13,14 @@ from test_xbgpu import bridge
 
 
 def pad(config, first_batch, voltages, present):
-    """Puts absent batches in front, back to where the first chunk begins."""
+    """Puts absent batches in front, back to the start of the first chunk."""
     n = first_batch % config["recv"]["batches_per_chunk"]
     return (first_batch - n, np.concatenate([np.zeros_like(voltages[:1]).repeat(n, axis=0), voltages]),
             np.concatenate([np.zeros((n, present.shape[1]), bool), present]))
 
 
 def shifted(config, first_batch, voltages, came, own=None):
-    """What the batches are that are correlated, with an output's own shifts: only those of chunks of which something came."""
+    """The correlated batches, with an output's own shifts: only batches of chunks with a received heap."""
     shifts = own or config["recv"].get("shifts") or [0] * (2 * came.shape[1])
     voltages, present = xmodel.shift(voltages, came, shifts)
     n_batches = config["recv"]["batches_per_chunk"]
@@ -42,7 +42,7 @@ def expect(config, output, first_batch, voltages, present, came):
 
 
 def check_gate(config, output, heaps, expected):
-    """What a dump says of its gate."""
+    """A dump's gate figures."""
     dumps = [h for h in heaps if h.kind == "data"]
     for heap, dump in zip(dumps, expected.values()):
         if not output.get("gate"):
@@ -53,7 +53,7 @@ def check_gate(config, output, heaps, expected):
 
 
 def run(daemon, work, config, first_batch, voltages, present, rng, name="run", **write):
-    """Runs xbgpu over the voltages and compares every output with the model.  Returns what came by output: heaps."""
+    """Runs xbgpu over the voltages and compares every output with the model.  Returns the heaps by output."""
     sent = scenario.feng_heaps(config, first_batch, voltages, present, rng)
     found = scenario.run_pcap(daemon, "xbgpu", config, work, sent, name, **write)
     first_batch, voltages, came = pad(config, first_batch, voltages, present)
@@ -127,7 +127,8 @@ def test_random_shifts(case, daemon, work, rng):
     ([3, -7, 0, 1, -1, 15], [[3, -7, 0, 1, -1, 15]]),
 ], ids=str)
 def test_shifts_of_outputs(recv_shifts, shifts, daemon, work, rng):
-    """Outputs with shifts of their own beside some with those of all, with gates and without, and with heaps lost."""
+    """Outputs with their own shifts beside outputs with the common ones, with gates and without, and with heaps
+    lost."""
     config = shifts_config(rng, recv_shifts, antennas=3, batches_per_chunk=int(rng.integers(1, 6)), window=4, chunks=20)
     config["gates"] = [{"kind": "switch", "name": "on", "period": 5001, "on_until": 2300}]
     own = scenario.xbgpu_config(
@@ -246,7 +247,7 @@ def test_switch(period, on_from, on_until, daemon, work, rng):
 
 @pytest.mark.parametrize("reference", [0, 1.4e9])
 def test_dispersion(reference, daemon, work, rng):
-    """Channels have the pulse at times of their own, so counts and weights are by channel."""
+    """Channels have the pulse at different times, so counts and weights are by channel."""
     gates = phase_gates(9, 3, frequency="31234.5678", dispersion_measure=478.8, centre_frequency=856e6,
                         reference_frequency=reference)
     config = gates_config(rng, gates, OUTPUTS, channels_per_substream=8, channel_offset=16)
@@ -260,7 +261,7 @@ def test_dispersion(reference, daemon, work, rng):
 @pytest.mark.parametrize("dispersion", [0, 123.4])
 @pytest.mark.parametrize("parts", [2, 16])
 def test_complementary(parts, dispersion, shifts, daemon, work, rng):
-    """What gates that leave nothing out and share nothing have adds up to what an output without gate has, bit for bit."""
+    """Gates that leave nothing out and share nothing add up to an output without a gate, bit for bit."""
     gates = phase_gates(32, parts, frequency="99321.7", dispersion_measure=dispersion, centre_frequency=856e6)
     config = gates_config(rng, gates, OUTPUTS, shifts=shifts, spectra_per_heap=48)
     dumps = run(daemon, work, config, 3, scenario.random_voltages(rng, config, 40), losses(rng, config), rng)
@@ -282,7 +283,7 @@ def test_complementary(parts, dispersion, shifts, daemon, work, rng):
 
 
 def test_nothing_taken(daemon, work, rng):
-    """A gate that takes nothing of a window: zeros where there would be visibilities, and no spectra."""
+    """A gate that takes no spectrum of a window: zeros in place of visibilities, and no spectra."""
     gates = [{"kind": "switch", "name": "late", "period": 2**40, "on_from": 128 * 16 * 30, "on_until": 2**39}]
     config = gates_config(rng, gates, [{"integration_batches": 5}, {"integration_batches": 5, "missing": "weights"}])
     present = np.ones((40, 3), bool)
@@ -306,7 +307,8 @@ def test_accumulations_without_a_heap(shifts, daemon, work, rng):
 
 @pytest.mark.parametrize("bits", [8, 16])
 def test_long_accumulations(bits, daemon, work, rng):
-    """Accumulations that sums of 32 bits hold only because of what gates leave out, and that they do not hold."""
+    """Accumulations that fit sums of 32 bits only because gates leave spectra out, and accumulations that do not
+    fit."""
     n_spectra = {8: 4080, 16: 512}[bits]
     gates = [{"kind": "switch", "name": "odd", "period": 2049, "on_until": 1000},
              {"kind": "switch", "name": "all", "period": 10, "on_until": 10}]
@@ -418,7 +420,7 @@ def test_mistakes(gate, recv, says, work):
 
 
 def test_memory_is_said(daemon, work):
-    """What streams and gates would take is found before anything is made."""
+    """The requirements of streams and gates are checked before anything is made."""
     gates = phase_gates(32, 16, frequency=30, dispersion_measure=1, centre_frequency=1284e6)
     config = scenario.xbgpu_config(
         outputs=[{"gate": g["name"], "missing": "weights", "buffers": 65536} for g in gates], gates=gates,

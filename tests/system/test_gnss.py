@@ -1,4 +1,4 @@
-"""fgpu's streams of satellites' sums, on captures: what their records say is what the signals' model says.
+"""fgpu's streams of satellites' sums, on captures, against the model of the signals.
 
 The signals are made here in float64: codes by other columns of the interface documents' tables than the program has
 (test_dsim_gnss.py), phases as functions of time.
@@ -43,12 +43,12 @@ class Satellite:
         return self.code.chip_rate * seconds + self.theta(seconds) * self.code.chip_rate / carrier
 
     def turns_at(self, t, pol):
-        """Of the sky's carrier minus SKY, as the digitiser has it around CENTRE."""
+        """The sky's carrier minus SKY, as the digitiser has it around CENTRE."""
         seconds = self.seconds(t)
         return (float(self.code.carrier) - SKY) * seconds + self.theta(seconds) + self.turns[pol]
 
     def samples(self, t, is_inverted):
-        """Of both polarisations."""
+        """Samples of both polarisations."""
         chips = self.chips(t)
         n = len(self.code.levels) // self.code.n_sub
         levels = self.code.levels[np.floor(chips * self.code.n_sub).astype(int) % len(self.code.levels)]
@@ -99,7 +99,7 @@ def records_of(records, satellite):
 
 
 def middle(records):
-    """ADC time of what an integration's middle sample says: its filter is centred there."""
+    """ADC time of an integration's middle sample: its filter is centred there."""
     return records["timestamp"] + (N_TAPS - 1) / 2
 
 
@@ -122,7 +122,7 @@ def check_phases(records, satellite, is_inverted, what):
 
 
 def check_sums(records, satellite, what):
-    """Sums have the samples' units, but for what the filter takes of the code."""
+    """Sums have the samples' units, except for the filter's effect on the code."""
     expected = satellite.amplitude / 2 * np.sqrt(SUBSAMPLING) * AMPLITUDE * records["n_present"]
     level = np.sqrt(np.mean(np.abs(satellite.code.levels)**2))
     prompt = np.hypot(*np.moveaxis(records["sums"][:, 1], -1, 0)).mean(axis=1)

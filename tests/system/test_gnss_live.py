@@ -32,7 +32,7 @@ def gnss(prn):
 
 
 def configs():
-    """Of fgpu, and of a digitiser that feeds it with both satellites and noise."""
+    """Configurations of fgpu, and of a digitiser that feeds it with both satellites and noise."""
     now, feeds = int(time.time()), [harness.groups(), harness.groups()]
     signals = " + ".join(gnss(prn) for prn in SEEN)
     live = {"interface": harness.LOOPBACK, "ttl": 0}
@@ -95,7 +95,7 @@ def mean_peak(heaps, prn, end):
 
 
 def check_status(fgpu, receiver):
-    """The peak is that of the sums which were sent."""
+    """The peak is the peak of the sent sums."""
     (told,) = fgpu.status()["gnss"]
     end = round((told["time"] - fgpu.config["time"]["sync_time"]) * RATE_HZ)
     receiver.wait(lambda heaps: any(heap.kind == "data" and heap.items["timestamp"] >= end for heap in heaps), "later heaps")
@@ -110,7 +110,7 @@ def check_status(fgpu, receiver):
 
 
 def check_rows(page):
-    """The table has what the metrics have; satellites that are not seen have dashes."""
+    """The table shows the values of the metrics.  Satellites below the horizon have dashes."""
     table = page.get_by_role("table", name=ROW)
     at = lambda prn, key: table.locator(f"tr[data-row='L1CA-{prn}'] td[data-key='{key}']")
     text = lambda prn, key: at(prn, key).locator("span").text_content()
@@ -170,7 +170,7 @@ WRONG = [
 
 
 def steer(client, fgpu, prn, unix_s, doppler_error_hz):
-    """Tells fgpu where the satellite's code is at a time."""
+    """Sends fgpu the place of the satellite's code at a time."""
     doppler = SEEN[prn][1]
     timestamp = round((unix_s - fgpu.config["time"]["sync_time"]) * RATE_HZ)
     code = 1.023e6 * (1 + doppler / 1575.42e6) * (timestamp - 1000.25 - prn) / RATE_HZ % 1023
@@ -178,7 +178,7 @@ def steer(client, fgpu, prn, unix_s, doppler_error_hz):
 
 
 def check_requests(fgpu):
-    """A satellite that was dropped stays so; steered to where it is, it is followed without a search."""
+    """A dropped satellite stays dropped.  After it is steered to its place, fgpu follows it without a search."""
     prn = 19
     doppler = SEEN[prn][1]
     with control.Client(fgpu) as client:

@@ -1,4 +1,4 @@
-"""fgpu's searches for satellites on signals of dsim: where loops begin is within what they can pull in."""
+"""fgpu's searches for satellites on signals of dsim: the results lie within the loops' pull-in range."""
 import subprocess
 
 import numpy as np
@@ -29,8 +29,9 @@ def run(work, program, config):
 
 
 def test_secondary_code(work):
-    """A secondary code turns the signal between code periods.  Blocks of a search begin with a code period, so that no
-    turn comes within a block; else it splits the peak and moves the Doppler by more than the loops can pull in."""
+    """A secondary code turns the signal between code periods.  Blocks of a search begin with a code period, so no turn
+    comes within a block.  A turn within a block would split the peak and move the Doppler by more than the loops can
+    pull in."""
     random = np.random.default_rng(SEED)
     write_codes(work / "e1.txt", random)
     dopplers = {prn: random.uniform(-900, 900) for prn in range(1, N_SATELLITES + 1)}

@@ -1,8 +1,8 @@
-"""recv.gpudirect: the card writes payloads to the device, over a software libibverbs (tests/fakes/verbs): the same output and
-the same counters as from a socket.  And send.gpudirect, where it reads them there: test_verbs_send.py has that the
-packets are the same, and what fails while it runs.
+"""recv.gpudirect: the NIC writes payloads to the device, over a software libibverbs (tests/fakes/verbs).  Output and
+counters are the same as from a socket.  send.gpudirect: the NIC reads payloads from the device.  test_verbs_send.py
+tests that the packets are the same, and failures during a run.
 
-On the cpu device the addresses of what is sent so are those of no memory: a processor that looks there is found out.
+On the cpu device such payloads have addresses without memory.  So a processor that reads there is detected.
 """
 import math
 import re
@@ -29,7 +29,7 @@ GPUDIRECT = {"transport": "ibverbs", "gpudirect": True}
 
 @pytest.fixture(autouse=True)
 def gpu(fake_cuda):
-    """gpu(what CUDA is to do): there is none, and so the cuda device goes without, on CUDA variants of kernels."""
+    """gpu(settings of CUDA): there is no GPU.  So the cuda device runs CUDA variants of kernels without one."""
     return fake_cuda
 
 
@@ -86,7 +86,7 @@ def ours_of(endpoint, payload):
 
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 def test_short_queue(program, daemon, work, ends, monkeypatch):  # noqa: F811
-    """A card whose queue holds few frames, in a device whose chunks hold many: frames come and go by the reserve."""
+    """A NIC whose queue holds few frames, with a device whose chunks hold many: the reserve supplies the frames."""
     stream = stream_of(program, 640 if program == "fgpu" else 256)
     more = {"packet_payload": 256} if program == "xbgpu" else {}
     expected = run_live(daemon, work, ends, stream, undisturbed(stream), (), "udp")
@@ -99,7 +99,7 @@ def test_short_queue(program, daemon, work, ends, monkeypatch):  # noqa: F811
 
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 def test_gpu_that_must_be_told(program, daemon, work, ends, gpu):  # noqa: F811
-    """A GPU of a kind that must be told of what cards write."""
+    """A GPU that needs a flush after a NIC's writes."""
     gpu("ordering=0")
     stream = stream_of(program, 640 if program == "fgpu" else 256)
     more = {"packet_payload": 256} if program == "xbgpu" else {}
@@ -212,7 +212,7 @@ def power_dbfs(voltages, limit):
 
 
 def look(process, antenna, stream):
-    """What the status page has of a stream; the next look is asked for."""
+    """The status page's data of a stream.  Requests the next update."""
     return process.status(f"?antenna={antenna}&stream={stream}")
 
 
@@ -271,7 +271,7 @@ def assert_same_output(found, expected):
 
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_send_live(n_threads, daemon, rng, ends, gpu):  # noqa: F811
-    """Live: the same values, counters (of saturated samples, too) and spectra of the status page, whatever sends."""
+    """Live: the same values, counters (also of saturated samples) and spectra on the status page, with any sender."""
     gpu("gpus=0")
     samples, present = noise_with_gaps(rng)
     results = {how: run_send(daemon, ends, how, samples, present, how, send={"threads": n_threads}) for how in SENDS}
@@ -317,7 +317,7 @@ def test_send_from_a_gpu_that_cannot(cuda, code, says, daemon, ends, gpu):  # no
 
 
 def test_send_from_a_gpu_that_fails(daemon, work, rng, ends, gpu):  # noqa: F811
-    """What had been told to the card by then has left as it was; the end is that of every device that fails."""
+    """Packets already queued on the NIC have left unchanged.  The end is the same as for every failed device."""
     case = test_verbs_send.gpudirect_case(work, rng)
     case[1]["device"]["kind"] = "cuda"
     gpu("gpus=1")

@@ -1,4 +1,4 @@
-"""Hardening of all that is built and installed: the programs by the compiler and the linker, the units by systemd."""
+"""Hardening of all built and installed files: the programs by the compiler and the linker, the units by systemd."""
 import re
 import shutil
 import subprocess

@@ -1,5 +1,5 @@
-"""A jump of the data's time 2000 s ahead and back leaves delays, gains, shifts and gates as they were, bit for bit: each
-program once with such a jump and once without, on the same data, with the same requests."""
+"""A jump of the data's time 2000 s ahead and back leaves delays, gains, shifts and gates unchanged, bit for bit.  Each
+program runs once with such a jump and once without, on the same data, with the same requests."""
 import ast
 import re
 
@@ -34,7 +34,7 @@ def run_fgpu(daemon, work, config, parts, far, name):
         return client.wait("wide0.input1.delay", lambda _, text: ast.literal_eval(text)[0] == start, f"model of {start}")
 
     def wait_sent(timestamp):
-        """Nothing before this timestamp will show what is asked for next."""
+        """Output before this timestamp does not show the next request."""
         for name in ("wide0.input1.feng-clip-cnt", "wide1.input1.feng-clip-cnt"):
             client.wait(name, lambda *_: client.reading(name)[0] > SYNC + timestamp / RATE, f"sent until {timestamp}")
 

@@ -1,6 +1,6 @@
 """KATCP of both daemons: against aiokatcp as a client, and byte by byte.
 
-What a line means is for katcp-codec to say, aiokatcp's own grammar, and not for this project.
+aiokatcp's grammar (katcp-codec), not this project, decides the meaning of a line.
 """
 import asyncio
 import random
@@ -175,7 +175,7 @@ def test_two_clients(served):
 
 @pytest.mark.parametrize("how, code", [("?halt", 0), ("?restart", RESTART), ("SIGTERM", 0)])
 def test_end(served, how, code):
-    """Ends cleanly whoever asks; all clients are told, and calls that go on are not needed for it."""
+    """Any client may end the program cleanly.  All clients are told.  Calls in progress do not delay the end."""
     with Line(address_of(served.config)) as one, Line(address_of(served.config)) as two:
         one.line()
         if how == "SIGTERM":
@@ -250,7 +250,8 @@ def random_line(rng):
 
 
 def test_grammar(served, rng):
-    """Whatever katcp-codec refuses is told to be no message, and what it takes is answered, with name and id."""
+    """A line that katcp-codec refuses gets the reply that it is no message.  Any other line is answered, with name and
+    id."""
     rng = random.Random(int(rng.integers(1 << 62)))
     lines = [random_line(rng) for _ in range(20000)]
     n_refused = 0
@@ -369,7 +370,7 @@ def test_networks(daemon):
 
 
 class Subscriber:
-    """Samples all sensors, and counts what it hears of each."""
+    """Samples all sensors, and counts the informs of each."""
 
     def __init__(self):
         self.n_readings = 0

@@ -1,5 +1,4 @@
-"""Processes that are killed, stopped and restarted under a running correlator: the others carry on, and no number is
-ever wrong.
+"""Processes of a running correlator are killed, stopped and restarted.  The others continue, and no number is ever wrong.
 
 CBF_KILL_ROUNDS (1) repeats the random parts.
 """
@@ -28,7 +27,7 @@ VICTIMS = ["dsim", "fgpu0", "xbgpu0", "visrec"]
 
 
 def wait_survivors(running_chain, dumps, victim):
-    """Those that still have input go on working: their counters rise, the dumps that can be made come."""
+    """Processes that still have input continue: their counters rise, and all possible dumps come."""
     after = chain.now_samples()
     if victim == "dsim":
         pass
@@ -96,7 +95,7 @@ def last_match(process, pattern):
 
 
 def check_accounts(running_chain, dumps):
-    """What the processes say at their end that they lost is what the receiver saw flagged; one life each."""
+    """The losses that the processes report at their end equal the flagged data at the receiver; one life each."""
     for substream, received in enumerate(dumps.dumps):
         engine = running_chain[f"xbgpu{substream}"]
         n_sent, n_incomplete = last_match(engine, r"vis: (\d+) dumps? sent, (\d+) incomplete")
@@ -120,7 +119,7 @@ def check_recorder_accounts(running_chain, windows, present):
 
 
 def test_pauses(running, references, rng):
-    """Every process in turn is stopped for longer than any window: what was lost is accounted for."""
+    """Every process in turn is stopped for longer than any window.  All losses are accounted for."""
     # A buffer that does not hold what comes meanwhile.
     running_chain, dumps = running({"xbgpu0": {"recv": {"buffer": 65536}}})
     dumps.wait_dumps(2, 0)
@@ -148,7 +147,7 @@ def test_pauses(running, references, rng):
 
 
 def test_drain_of_an_f_engine(daemon, work, rng):
-    """SIGTERM under load: every batch whose input had come is sent, whole, and both substreams end."""
+    """SIGTERM under load: every batch whose input has come is sent, complete, and both substreams end."""
     layout = Layout(work)
     engines = Chain(daemon, layout)
     with harness.Receiver(layout.voltages) as receiver:
@@ -179,7 +178,8 @@ def slow(program, factor):
 
 
 def test_drain_of_a_slow_x_engine(daemon, work):
-    """A dump takes four times longer to send than to make: those complete at the signal are sent to their end."""
+    """A dump takes four times longer to send than to make.  Dumps that are complete at the signal are sent to their
+    end."""
     layout = Layout(work, slow("xbgpu0", 4))
     engines = Chain(daemon, layout)
     host, port = endpoints(layout.visibilities)[0]
@@ -198,7 +198,7 @@ def test_drain_of_a_slow_x_engine(daemon, work):
 
 @pytest.mark.parametrize("program, second", [("fgpu0", signal.SIGINT), ("xbgpu0", signal.SIGTERM)])
 def test_second_signal(program, second, daemon, work):
-    """A drain that takes many seconds is over at once with a second signal, and the exit code tells."""
+    """A second signal ends a drain of many seconds at once, and the exit code reports this."""
     engines = Chain(daemon, Layout(work, slow(program, 100)))
     engines.start("xbgpu0", "fgpu0", "fgpu1", "dsim")
     process = engines[program]
@@ -222,8 +222,8 @@ def test_second_signal(program, second, daemon, work):
 
 @pytest.mark.parametrize("program", ["fgpu0", "xbgpu0", "dsim", "visrec"])
 def test_stop_while_starting(program, daemon, work, rng):
-    """SIGTERM at any time before a process is ready ends it cleanly.  Before it has so much as read its configuration
-    it ends by the signal, which the init system takes for a clean end, too."""
+    """SIGTERM at any time before a process is ready ends it cleanly.  Before the process reads its configuration, the
+    signal itself ends it; the init system counts this as a clean end, too."""
     layout = Layout(work)
     for n in range(5 * ROUNDS):
         process = daemon(program.rstrip("01"), layout.config(program), f"{program}.{n}")

@@ -1,8 +1,8 @@
-"""What is lost is accounted for: heaps and packets are taken out of recordings of the whole chain, and exactly what the
-rules of docs/loss.md say is missing behind them, flagged or counted.
+"""All losses are accounted for.  The tests take heaps and packets out of recordings of the whole chain.  After that,
+exactly the data named by the rules of docs/loss.md are missing, flagged or counted.
 
-dsim, fgpu, xbgpu and visrec make the recordings once; then each pattern of loss is one replay of a daemon (or of all of
-them).  The model is written from the rules: it knows which packets are there and nothing of the code.
+dsim, fgpu, xbgpu and visrec make the recordings once.  Then each pattern of loss is one replay of a daemon (or of all
+of them).  The model is written from the rules: it knows which packets are present, and nothing of the code.
 """
 import itertools
 import os
@@ -53,7 +53,7 @@ X_OUTPUTS = [
 
 @dataclass(frozen=True)
 class Packet:
-    """A packet of a recording: as it is in the file, and what its header says."""
+    """A packet of a recording: its record in the file, and the contents of its header."""
     record: bytes
     endpoint: tuple
     timestamp: int  # -1: a descriptor or a stop heap
@@ -62,7 +62,8 @@ class Packet:
 
 
 def parse(record, source_id):
-    """Of a record of a capture that one of our programs wrote: Ethernet, IPv4 without options, UDP, SPEAD-64-48."""
+    """The packet of a capture record that one of our programs wrote: Ethernet, IPv4 without options, UDP,
+    SPEAD-64-48."""
     at = 16 + 14 + 20 + 8
     endpoint = (".".join(str(b) for b in record[46:50]), int.from_bytes(record[52:54], "big"))
     n_items = int.from_bytes(record[at + 6:at + 8], "big")
@@ -155,7 +156,7 @@ class Recordings:
         return config
 
     def by_output(self, packets, o):
-        """What the engines of both substreams sent of output 'o'."""
+        """The output 'o' of the engines of both substreams."""
         where = [e for config in self.xbgpu for e in endpoints(config["outputs"][o]["destination"])]
         return [p for p in packets if p.endpoint in where]
 
@@ -192,7 +193,7 @@ class Recordings:
         }
 
     def visrec(self, o, packets, work, name):
-        """Records output 'o'; returns what the recorder printed and the path of the file."""
+        """Records output 'o'.  Returns the recorder's text and the path of the file."""
         source = work / f"{name}.in.pcap"
         store(source, packets)
         config = merge(self.visrec_config(o, work, name), {"recv": {"pcap_file": str(source)}})
@@ -251,7 +252,7 @@ def times_of(packets, step):
 
 
 class FengModel:
-    """What fgpu makes of the packets: for each antenna and output the batches sent and how many are skipped."""
+    """fgpu's result for the packets: for each antenna and output the sent batches and the number of skipped ones."""
 
     def __init__(self, packets):
         times = times_of(packets, PACKET)
@@ -301,7 +302,7 @@ def dump(recordings, substream, first_batch, present_bytes, missing):
 
 @dataclass
 class Dumps:
-    """What xbgpu should make of one output."""
+    """xbgpu's expected result for one output."""
     sent: dict = field(default_factory=dict)  # {window: (visibilities, weights, n clipped)}
     n_incomplete: int = 0
     n_skipped: int = 0
@@ -313,7 +314,7 @@ class Dumps:
 
 
 class XengModel:
-    """What xbgpu should make of the packets [(feng_id, batch)] of a substream, one member to each of 'threads'."""
+    """xbgpu's expected result for the packets [(feng_id, batch)] of a substream, one member to each of 'threads'."""
 
     def __init__(self, recordings, substream, packets, threads=1):
         bounds = [m * N_ANTS // threads for m in range(threads + 1)]
@@ -353,14 +354,14 @@ class XengModel:
 
 
 def check_log(log, what, line):
-    """A daemon says at its end what its counters are, 'line', in which nouns have the plural even of one."""
+    """A daemon's last report equals its counters. 'line' has plural nouns, even for one."""
     said = [re.sub(r"\b1 (heap|dump|packet)\b", r"1 \1s", text)
             for text in re.findall(rf"info: {re.escape(what)}: (.* (?:heap|dump|chunk)s? .*)", log)]
     assert len(said) == 1 and said[0].startswith(line), f"{what}: {said}, not '{line}'"
 
 
 def check_fgpu(recordings, packets, work, name="fgpu"):
-    """Replays what is left; returns the model, to which everything agreed."""
+    """Replays the remaining packets.  Returns the model, with which all results agreed."""
     model = FengModel(packets)
     found, log = recordings.replay("fgpu", recordings.fgpu, packets, work, name)
     streams = scenario.fgpu_streams(recordings.fgpu, found)
@@ -383,13 +384,15 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
 
 @pytest.mark.parametrize("case", range(-(-CASES * 2 // 5)))
 def test_digitiser_heaps(case, recordings, work):
-    """Exactly the batches whose windows touch a lost heap are absent, whole; all others are there, bit for bit."""
+    """Exactly the batches whose windows touch a lost heap are absent, as a whole.  All others are present, bit for
+    bit."""
     rng = np.random.default_rng([SEED, 1, case])
     check_fgpu(recordings, pattern(rng, recordings.digitisers, PACKET), work)
 
 
 def test_isolated_heaps(recordings, work):
-    """Of each input of an antenna in turn a heap, so far apart that batches lie between: all places in a chunk."""
+    """Loses a heap of each input of an antenna in turn, so far apart that batches lie between: all places in a
+    chunk."""
     lost = {(2 * a + k % 2, (FIRST_PACKET + 5 * a + 43 * k) * PACKET) for a in range(N_ANTS) for k in range(1, 10)}
     assert {timestamp // PACKET % F_CHUNK for _, timestamp in lost} == set(range(F_CHUNK))
     model = check_fgpu(recordings, [p for p in recordings.digitisers if heap_of(p) not in lost], work)
@@ -401,7 +404,7 @@ def test_isolated_heaps(recordings, work):
 
 
 def check_xbgpu(recordings, substream, packets, work, threads=1, name="xbgpu"):
-    """Replays what is left; returns the model, to which everything agreed."""
+    """Replays the remaining packets.  Returns the model, with which all results agreed."""
     config = merge(recordings.xbgpu[substream], {"recv": {"threads": threads}})
     step = scenario.batch_samples(config)
     model = XengModel(recordings, substream, times_of(packets, step), threads)
@@ -428,7 +431,7 @@ def test_feng_heaps(case, recordings, work):
 
 
 def check_file(path, o, windows, recorded):
-    """recorded[substream][window] is what came: (visibilities, weights, n clipped), or absent."""
+    """recorded[substream][window] is the output: (visibilities, weights, n clipped), or absent."""
     output = X_OUTPUTS[o]
     length = output["integration_batches"]
     n_spectra = 16 * length
@@ -462,7 +465,7 @@ def check_file(path, o, windows, recorded):
 
 
 def check_visrec(recordings, o, packets, recorded, work, name="visrec"):
-    """Records what is left of output 'o', of which recorded[substream][window] says what it was."""
+    """Records the remaining packets of output 'o'; recorded[substream][window] holds the full output."""
     step = X_OUTPUTS[o]["integration_batches"] * 16 * 2 * CHANNELS
     member = Member(times_of(packets, step), SUBSTREAMS, n_parts(recordings.visibilities[o]), 1, V_WINDOW, jump_heaps=3)
     log, path = recordings.visrec(o, packets, work, name)
@@ -489,7 +492,7 @@ def undamaged(recordings, o):
 
 @pytest.mark.parametrize("case", range(-(-CASES // 10)))
 def test_visibility_heaps(case, recordings, work):
-    """A dump is in the file if any heap of it came; flagged, without samples, are the channels whose heap did not."""
+    """A dump is in the file if any heap of it came.  Channels of absent heaps are flagged, without samples."""
     rng = np.random.default_rng([SEED, 3, case])
     o = int(rng.integers(0, len(X_OUTPUTS)))
     packets = pattern(rng, recordings.visibilities[o], X_OUTPUTS[o]["integration_batches"] * 16 * 2 * CHANNELS)
@@ -519,7 +522,7 @@ def test_chain(case, recordings, work):
 
 
 def test_books(recordings, work):
-    """The example of docs/loss.md: three packets of one polarisation, and what each counter says of them."""
+    """The example of docs/loss.md: three packets of one polarisation, and each counter's value."""
     step = 16 * 2 * CHANNELS
     first = recordings.first_batch
     # Amid batches that belong to different dumps.

@@ -1,5 +1,5 @@
-"""The memory that an engine says it takes, and that it checks before it starts, is what it takes: counted by the CUDA runtime
-of tests/fakes/cuda, for random configurations."""
+"""An engine's memory equals the figure that it prints and checks before it starts.  The CUDA runtime of tests/fakes/cuda
+counts the memory, for random configurations."""
 import re
 import subprocess
 
@@ -28,7 +28,7 @@ def random_recv(rng, path):
 
 
 def random_fgpu(rng, recv):
-    """Returns a configuration, and what it takes beside pinned memory, in its order of magnitude."""
+    """Returns a configuration, and the order of magnitude of its memory beside pinned memory."""
     outputs = []
     for i in range(rng.integers(1, 4)):
         n_chan = int(2 ** rng.integers(8, 12))
@@ -67,7 +67,8 @@ def random_xbgpu(rng, recv):
 
 
 def run(daemon, work, config, program, monkeypatch, fake_cuda):
-    """Returns what it says (MiB of host and device memory), and what was counted (bytes on the device, and pinned)."""
+    """Returns the reported memory (MiB of host and device memory), and the counted memory (bytes on the device, and
+    pinned)."""
     counts = work / "counts"
     fake_cuda("memory_mib=65536")
     monkeypatch.setenv("CBF_FAKE_CUDA_COUNTS", str(counts))

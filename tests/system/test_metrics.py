@@ -1,5 +1,5 @@
-"""/metrics as Prometheus reads it, with the reference's names; /status.json, which says the same; and that looking at a
-running correlator costs it nothing."""
+"""/metrics as Prometheus reads it, with the reference's names; /status.json, with the same contents.  Reading either does
+not disturb a running correlator."""
 import contextlib
 import os
 import shutil
@@ -33,7 +33,7 @@ REFERENCE = {
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory):
-    """The demonstration's array after three seconds of data: nothing counts any more."""
+    """The demonstration's array after three seconds of data: no counter grows any more."""
     work, started = tmp_path_factory.mktemp("ended"), []
 
     def daemon(program, config, name, **options):
@@ -52,7 +52,7 @@ def ended(tmp_path_factory):
 
 
 def still(array, name):
-    """Waits until no input has got anything for a second, as /status.json says."""
+    """Waits until /status.json shows no data of any input for a second."""
     def look():
         said = array[name].status()
         return all(i["heaps"]["per_s"] == 0 and i["heaps"]["total"] > 0 for i in said["inputs"]) and said
@@ -187,7 +187,7 @@ def test_looking_costs_nothing(running):
 
 @pytest.mark.parametrize("program", ["fgpu0", "xbgpu0"])
 def test_asked_while_a_start_fails(daemon, work, program):
-    """Nobody gets counters of what is gone already (an address sanitizer sees it; else it is seldom a crash)."""
+    """No reader gets counters that have been freed (an address sanitizer sees it; otherwise it is seldom a crash)."""
     layout, over = chain.Layout(work), threading.Event()
 
     def scrape(port):

@@ -1,4 +1,4 @@
-"""The models against theory and against themselves: no daemon is needed."""
+"""The models against theory and against themselves.  These tests need no daemon."""
 import numpy as np
 import pytest
 

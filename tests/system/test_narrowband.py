@@ -1,4 +1,4 @@
-"""Narrowband outputs of fgpu against the float64 model, and against what they must do to a tone in closed form."""
+"""Narrowband outputs of fgpu against the float64 model, and against their effect on a tone in closed form."""
 from fractions import Fraction
 
 import numpy as np
@@ -188,8 +188,8 @@ def test_emulated_kernels(many, daemon, work, rng, fake_cuda):
 
 
 def tones(rng, n_samples, start, rate, of_pols):
-    """of_pols[pol]: (amplitude, frequency as a fraction of a Hz) of its tones; phase 0 at timestamp 0.  12 bits, rounded
-    with a dither of its own, so that the rounding is no tone."""
+    """of_pols[pol]: (amplitude, frequency as a fraction of a Hz) of its tones; phase 0 at timestamp 0. 12 bits, rounded
+    with dither, so that the rounding is no tone."""
     x = rng.uniform(-0.5, 0.5, (1, 2, n_samples))
     for pol, of_pol in enumerate(of_pols):
         for amplitude, frequency in of_pol:
@@ -217,8 +217,8 @@ START = 4096 * 10**6
     [Delay(START, 5, 1e-5, 0.3, 1e-5), Delay(START, -5, -1.2e-5, 1, -2e-5)],
 ])
 def test_tones(delays, keep, daemon, work, rng):
-    """A tone at f is in the channel that is nearest to it, with the gain of the filter bank alone; a delay d turns it by
-    -2 pi (f - centre) d, and the phase of the model is added: to 0.002 radians and 0.3 steps."""
+    """A tone at f is in the nearest channel, with the gain of the filter bank alone.  A delay d turns the tone by -2 pi
+    (f - centre) d, and the phase of the model is added: to 0.002 radians and 0.3 steps."""
     decimation, channels, centre = 6, 256, Fraction("187654321.25")
     config = tone_config(decimation=decimation, centre_frequency=str(float(centre)),
                          **{"pass_bandwidth": 5e7} if keep else {})
@@ -259,7 +259,7 @@ def test_tones(delays, keep, daemon, work, rng):
 
 @pytest.mark.parametrize("keep", [False, True], ids=["discard", "no discard"])
 def test_aliases(keep, daemon, work, rng):
-    """Tones that subsampling would put into the band leave nothing: they are 80 dB below what one in the band gives."""
+    """Tones that subsampling would move into the band leave nothing: they are 80 dB below a tone in the band."""
     decimation, channels, centre = 5, 256, Fraction(300000000)
     config = tone_config(decimation=decimation, centre_frequency=int(centre), spectra_per_heap=32,
                          **{"pass_bandwidth": 6e7} if keep else {})
@@ -330,7 +330,8 @@ def test_mistakes_of_omission(key, daemon, work):
 @pytest.mark.parametrize("where", ["narrow alone", "narrow first", "narrow last"])
 @pytest.mark.parametrize("bits", [2, 10, 16])
 def test_input_power(where, bits, daemon, work, rng):
-    """Of the last whole second, exactly, by the first wide output, or by a narrow one where there is no wide one."""
+    """Levels of the last whole second, exactly, by the first wide output, or by a narrow one if there is no wide
+    one."""
     rate = 32768  # four batches of the narrow one, sixteen of the wide one
     narrow = {"centre_frequency": 4000, "batches_per_buffer": 2}
     wide = {"kind": "wideband"}

@@ -1,8 +1,8 @@
-"""A bad night, fault by fault: each is named by antenna or engine on the page, by /status.json and by cbf-doctor, with its
-stage, since when, and what to do; and is still in the history an hour later.
+"""A bad night, fault by fault.  The page, /status.json and cbf-doctor name each fault by antenna or engine, with its stage,
+its start, and its cure.  An hour later the fault is still in the history.
 
-The faults are made by scripts/demo, as its users make them.  CBF_NIGHT_LIMIT_S bounds the time from a fault to its name;
-without it the tests only say how long it took.
+scripts/demo makes the faults, as its users make them.  CBF_NIGHT_LIMIT_S bounds the time from a fault to its name;
+without it the tests only print the time.
 """
 import os
 import re
@@ -41,7 +41,7 @@ class Night:
         return self.array[name].status()
 
     def totals(self):
-        """What each program has counted of each trouble."""
+        """Each program's counts of each fault."""
         return {(name, t["where"], t["stage"], t["what"]): t["total"] for name in self.names if self.runs(name)
                 for t in self.status(name)["troubles"]}
 
@@ -49,13 +49,13 @@ class Night:
         return self.array[name].process.poll() is None
 
     def is_named(self, name, where, stage, before):
-        """Whether a program tells a new trouble of a place, or more of one that was there before."""
+        """Whether a program reports a new fault of a place, or more of an earlier one."""
         return any(where in t["where"] and t["stage"] == stage and t["advice"] and t["since"]
                    and t["total"] > before.get((name, t["where"], stage, t["what"]), 0) for t in self.status(name)["troubles"])
 
     def fault(self, what, make, pages, expected):
-        """Makes a fault.  Waits until all of 'expected', (program, where, stage), are told, and until each page's banner has
-        its words."""
+        """Makes a fault.  Waits until all of 'expected', (program, where, stage), are reported, and until each page's
+        banner has its words."""
         before, broken = self.totals(), time.monotonic()
         make()
         for name, where, stage in expected:
@@ -73,7 +73,7 @@ class Night:
         harness.until(lambda: not any(f["state"] in ("silent", "dead") for f in fengs()), fengs)
 
     def doctor(self, names=demo_array.ENGINES, seconds=1):
-        """What cbf-doctor says of running programs, in one text."""
+        """cbf-doctor's report on running programs, in one text."""
         files = [str(self.work / f"{name}.yaml") for name in names]
         return subprocess.run([str(harness.BUILD / "cbf-doctor"), "loss", *files, "--quiet", "--seconds", str(seconds)],
                               capture_output=True, text=True, timeout=harness.TIMEOUT_S, check=False).stdout

@@ -1,9 +1,10 @@
-"""Streams in a storm of all that may go wrong with packets at once: what leaves is that of the stream without it.
+"""Streams in a storm of all packet faults at once: the output equals the output of the stream without a storm.
 
-A storm is made packet by packet beside a judge, which knows by the words of common/recv/assemble.h what becomes of each.  So
-each packet too many is known to be refused, and as what, before it is let into the storm; one that would be taken for
-good (a flip of a bit that makes it the packet that another lacks, or a clock that is a little fast) is left out.  A
-second copy with other bytes contests its heap, which then is missing: it is let in for some chosen heaps only.
+A storm is made packet by packet beside a judge.  The judge knows the fate of each packet by the words of
+common/recv/assemble.h.  So each extra packet is known to be refused, with its reason, before it enters the storm.  An
+extra packet that would be accepted is left out: a flip of a bit that turns it into a missing packet, or a slightly fast
+clock.  A second copy with other bytes contests its heap, which is then missing.  Such copies enter only for some chosen
+heaps.
 """
 from collections import Counter, defaultdict
 from dataclasses import replace
@@ -19,7 +20,7 @@ from wire import DESCRIPTOR, HEAP_LENGTH, PAYLOAD_LENGTH, PAYLOAD_OFFSET, STREAM
 
 
 class Judge:
-    """What a program must make of each packet, in the order in which they come."""
+    """The expected treatment of each packet, in order of arrival."""
 
     def __init__(self, stream):
         self.stream = stream
@@ -32,7 +33,7 @@ class Judge:
         self.n_far = Counter()  # in a row, by source
 
     def whose(self, endpoint, packet):
-        """(member, source), or the reason why it is nobody's."""
+        """(member, source), or the reason why the packet belongs to no input."""
         if any(number == DESCRIPTOR for number, _, _ in packet.items):
             return "descriptor"
         if None in map(packet.get, self.stream.ids):
@@ -55,7 +56,7 @@ class Judge:
         return (1 << end) - (1 << first)
 
     def verdict(self, endpoint, packet):
-        """(reason, member, source); the reason is "good" for a packet that belongs where nothing has come yet."""
+        """(reason, member, source); the reason is "good" for a packet whose place is still empty."""
         if isinstance(packet, str):
             return f"malformed: {packet}", None, None
         if packet.get(STREAM_CTRL) == 2:
@@ -91,7 +92,7 @@ class Judge:
         return ((time - oldest + harness.WIRE // 2) % harness.WIRE - harness.WIRE // 2) // self.stream.chunk
 
     def take(self, endpoint, raw):
-        """Notes a packet that has come; returns what becomes of it."""
+        """Records a packet that has come.  Returns its treatment."""
         packet = wire.parse(raw)
         reason, member, source = self.verdict(endpoint, packet)
         if reason == "jump":
@@ -109,7 +110,7 @@ class Judge:
         return reason
 
     def contests(self, endpoint, raw):
-        """It is a duplicate and not the same as what came first."""
+        """The packet is a duplicate, and differs from the first one."""
         packet = wire.parse(raw)
         reason, _, source = self.verdict(endpoint, packet)
         if reason != "duplicate" or harness.DIRECT:  # there the host may not read what came first
@@ -119,8 +120,8 @@ class Judge:
             self.payload[key][offset:offset + len(packet.payload)])
 
     def is_harmless(self, endpoint, raw, may_be_contested):
-        """It will be refused, contests no heap but such a one, and does not complete the number by which a jump of its
-        source is believed."""
+        """The packet will be refused, and contests only heaps that may be contested.  It does not complete the number
+        of claims after which a jump of its source is believed."""
         packet = wire.parse(raw)
         reason, _, source = self.verdict(endpoint, packet)
         if self.contests(endpoint, raw) and (source, packet.get(harness.TIMESTAMP)) not in may_be_contested:
@@ -140,7 +141,8 @@ def flipped(rng, raw, n_header):
 
 
 def nuisances(rng, stream, packet):
-    """Packets that a stream may bring besides, made of one that has come; what might be taken has another payload."""
+    """Extra packets of a stream, made from a packet that has come.  Packets that might be accepted have another
+    payload."""
     other = packet.inverted()
     raw, n_header = other.bytes(), len(other.bytes()) - len(other.payload)
     heap_bytes, time = packet.get(HEAP_LENGTH), packet.get(harness.TIMESTAMP)

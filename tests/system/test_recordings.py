@@ -1,7 +1,7 @@
 """dsim plays recordings of real telescopes, and the F-engine and the whole correlator process them.
 
-The recordings are the samples that come with `baseband`, which also decodes them: what dsim sends is compared with
-that, requantised by numpy, and what fgpu makes of it with the float64 model.
+The recordings are the samples that come with `baseband`, which also decodes them.  dsim's output is compared with these
+samples, requantised by numpy.  fgpu's output is compared with the float64 model.
 """
 import struct
 import subprocess
@@ -30,7 +30,7 @@ HEADER_BYTES = 72  # of a digitiser packet
 
 
 def dsim_config(recordings, antennas, pcap, **digitiser):
-    """A configuration that writes a capture; 'antennas' are those of an fgpu."""
+    """A configuration that writes a capture. 'antennas' are the antennas of an fgpu."""
     return {
         "time": {"sync_time": 1700000000, "adc_sample_rate": digitiser.pop("adc_sample_rate", 32000000)},
         "digitiser": {"sample_bits": 10, "packet_samples": 256, "first_timestamp": 0} | digitiser,
@@ -166,7 +166,7 @@ def westerbork(work):
 
 @pytest.mark.parametrize("recording", [vdif_threads, vdif_channels, effelsberg, gmrt, westerbork])
 def test_telescope(recording, daemon, work):
-    """What dsim sends is what baseband reads, to the last bit, and fgpu channelises it as numpy does."""
+    """dsim's output equals baseband's samples, to the last bit, and fgpu channelises it as numpy does."""
     recordings, values, digitiser = recording(work)
     antennas = fgpu_antennas(len(recordings) // 2)
     config = dsim_config(recordings, antennas, work / "dsim.pcap", **digitiser)
@@ -177,7 +177,8 @@ def test_telescope(recording, daemon, work):
 
 
 def test_clocks_that_disagree(daemon, work):
-    """The threads as they were recorded, half of them months from the other half: those of one clock can be played."""
+    """The threads as they were recorded, half of them months from the other half.  Threads of one clock can be
+    played."""
     values = read(vdif, "sample.vdif")
     keys = [{"kind": "vdif", "file": sample("sample_vlbi.vdif"), "thread": i, "scale": 16} for i in range(4)]
     config = dsim_config(keys[1::2], fgpu_antennas(1), work / "dsim.pcap")
@@ -242,7 +243,7 @@ def write_noise(work, rng, name, n, columns=1):
 
 
 def test_shortest_ends_it(daemon, work, rng):
-    """All recordings end with the whole heaps of the shortest; what is left of each is said."""
+    """All recordings end with the whole heaps of the shortest.  The log reports the rest of each."""
     lengths = [2600, 2560, 9999, 3000]
     values = [write_noise(work, rng, f"{i}", n)[:2560, 0] for i, n in enumerate(lengths)]
     keys = [{"kind": "int16", "file": str(work / f"{i}")} for i in range(4)]
@@ -396,10 +397,10 @@ def correlate(daemon, work, name, configs):
 
 
 def test_whole_correlator(daemon, work):
-    """A recording to visibilities, offline: exact, and the same to the last packet when it is done again.
+    """A recording to visibilities, offline: exact, and the same to the last packet when it is repeated.
 
-    Antennas share fgpu's capture, where one may be ahead of another by what fgpu has in hand: xbgpu's window bridges
-    that, and nothing behind it depends on it.
+    Antennas share fgpu's capture.  There one antenna may be ahead of another by fgpu's data in flight.  xbgpu's window
+    bridges this, and no later stage depends on it.
     """
     rate, n_ants, n_chan, heap, length = 32000000, 4, 64, 16, 3
     antennas = fgpu_antennas(n_ants)

@@ -1,4 +1,4 @@
-"""docs/reference, which the manual pages have as well, is what the programs say of themselves."""
+"""docs/reference, which is also in the manual pages, equals the programs' own descriptions."""
 import re
 import subprocess
 
@@ -15,7 +15,8 @@ def test_reference(program, work):
 
 
 def test_no_metric_is_left_out():
-    """What only some configurations have is in those of reference.py: every name in the sources, or its beginning."""
+    """Names that only some configurations have are in the configurations of reference.py: every name in the sources, or
+    its beginning."""
     known = "\n".join((reference.DIRECTORY / f"{program}.txt").read_text() for program in reference.PROGRAMS)
     sources = [path.read_text() for folder in ("common", "fgpu", "xbgpu", "tools")
                for path in (harness.ROOT / folder).rglob("*.c")]

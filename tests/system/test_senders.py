@@ -1,4 +1,4 @@
-"""Who may send (recv.from), and what becomes of heaps for which two senders sent different bytes.
+"""Permitted senders (recv.from), and the treatment of heaps for which two senders sent different bytes.
 """
 import socket
 from types import SimpleNamespace
@@ -69,8 +69,8 @@ def run_live(daemon, work, stream, senders, n_each):
     ("fgpu", "127.0.0.1/32, 10.0.0.0/8", 4), ("xbgpu", "127.0.0.1/32, 10.0.0.0/8", 4),
     ("visrec", "127.0.0.1/32, 10.0.0.0/8", 4), ("xbgpu", "127.0.0.1", 0)])
 def test_strangers_change_nothing(program, senders, n_each, daemon, work):
-    """A stranger is always first with other bytes, and claims jumps: what leaves is the same, bit for bit.  Where the
-    kernel joins groups for sources, his packets do not even come."""
+    """A stranger is always first with other bytes, and claims jumps.  The output is the same, bit for bit.  If the
+    kernel joins groups for sources, the stranger's packets do not even arrive."""
     stream = STREAMS[program]()
     found = run_live(daemon, work, stream, {"from": senders}, n_each)
     refused = {"bad_sender": n_each * len(stream.packets)}
@@ -116,8 +116,8 @@ def test_networks_that_are_none(program, where, daemon, work):
 
 @pytest.mark.parametrize("program", STREAMS)
 def test_contested_heaps_are_missing(program, daemon, work, rng):
-    """A stranger with other bytes for some heaps, first or second, whole packets or parts: those heaps are as absent as if
-    nobody had sent them, and no other is touched.  The log names both senders."""
+    """A stranger sends other bytes for some heaps, first or second, whole packets or parts.  Those heaps are absent as
+    if never sent, and no other heap is touched.  The log names both senders."""
     stream = STREAMS[program]()
     heaps = list(dict.fromkeys((endpoint, p.get(wire.HEAP_CNT)) for endpoint, p in stream.packets))
     middle = heaps[len(heaps) // 4:len(heaps) // 2]

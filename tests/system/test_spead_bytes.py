@@ -1,4 +1,4 @@
-"""Every packet of both daemons, byte for byte what spead2 makes of the same heaps as katgpucbf declares them."""
+"""Every packet of both daemons equals, byte for byte, spead2's packet of the same heap as katgpucbf declares it."""
 import numpy as np
 import pytest
 import spead2.send
@@ -147,8 +147,8 @@ def test_xbgpu(payload, missing, bits, daemon, work, rng):
 @pytest.mark.parametrize("payload, n_ants, masked",
                          [(704, 5, False), (1152, 5, False), (8192, 5, False), (1000, 57, True)])
 def test_beams_of_xbgpu(payload, n_ants, masked, daemon, work, rng):
-    """Descriptors, batches with their packets interleaved over the beams, stop heaps: all that leaves for the beams.  The
-    bitmap of antennas is an item of ours behind the others (spead2 makes immediates of less than 7 bytes)."""
+    """The whole output for the beams: descriptors, batches with their packets interleaved over the beams, stop heaps.
+    The bitmap of antennas is our own item after the others (spead2 makes immediates of less than 7 bytes)."""
     config = test_beams.beams_config([{"dither_seed": i} for i in range(3)],
                                      recv={"antennas": n_ants, "spectra_per_heap": 144},
                                      send={"packet_payload": payload}, steering={"antenna_mask": masked})

@@ -1,5 +1,5 @@
-"""The status page in a real browser, beside the demonstration's array, of which the signals are known: what it says, what
-its plots show under the pointer, and that it says so when what it has is old."""
+"""The status page in a real browser, beside the demonstration's array with its known signals: its text, the values that its
+plots show under the pointer, and its notice when its data are old."""
 import json
 import math
 import re
@@ -28,7 +28,7 @@ def array(daemon, work):
 
 
 def number(text):
-    """What a cell says, without its unit and its thin spaces."""
+    """The text of a cell, without its unit and its thin spaces."""
     return float(re.match(r"−?[\d.]+", text.replace("\u2009", ""))[0].replace("−", "-"))
 
 
@@ -48,7 +48,7 @@ def plot(page, title):
 
 
 def point_at(page, title, x):
-    """Moves the mouse to 'x' of a plot's width: lines of what the page says there."""
+    """Moves the mouse to 'x' of a plot's width.  Returns the lines that the page shows there."""
     canvas = plot(page, title)
     canvas.scroll_into_view_if_needed()
     box = canvas.bounding_box()
@@ -57,7 +57,8 @@ def point_at(page, title, x):
 
 
 def sweep(page, title, first_channel, wanted, n_chan=None):
-    """Points at channels of a plot of 'n_chan', else of an engine's all: {name: {channel: value}} of what it says, and {channel: MHz}."""
+    """Points at channels of a plot of 'n_chan', else of an engine's all.  Returns {name: {channel: value}} of the shown
+    values, and {channel: MHz}."""
     if n_chan is None:
         n_chan = demo_array.HALF if page.locator("#antenna-grid button").count() else demo_array.CHANNELS
     curves, frequencies = {}, {}
@@ -78,8 +79,9 @@ def sweep(page, title, first_channel, wanted, n_chan=None):
 
 
 def expected_phase(channels, delay):
-    """Degrees where the second antenna's sky is later by 'delay' samples. In pyuvdata's convention the phase is
-    2 pi uvw . s f / c with uvw from the first antenna to the second. A wave reaches the second antenna earlier by uvw . s / c."""
+    """Phase in degrees if the second antenna's sky is later by 'delay' samples.  In pyuvdata's convention the phase is
+    2 pi uvw . s f / c with uvw from the first antenna to the second.  A wave reaches the second antenna earlier by uvw
+    . s / c."""
     f = np.asarray(list(channels)) * demo_array.RATE_HZ / 2 / demo_array.CHANNELS
     earlier_s = -delay / demo_array.RATE_HZ
     return 360 * f * earlier_s
@@ -273,7 +275,7 @@ def check_contrasts(page, array):
 
 
 def check_configuration(page, array, name):
-    """The card says what the file says."""
+    """The card shows the values of the file."""
     config, output = array.configs[name], array.configs[name]["outputs"][0]
     row = lambda key: cell(page, "outputs", output["name"], key)[0]
     setting = lambda key: cell(page, "config", key, "value")[0]
@@ -299,7 +301,7 @@ def check_configuration(page, array, name):
 
 
 def check_keyboard(page):
-    """A plot without a mouse: pointer, zoom, what a screen reader hears."""
+    """A plot without a mouse: pointer, zoom, text for a screen reader."""
     canvas = plot(page, "Power")
     page.mouse.move(0, 0)
     browser.wait_shown(page, 1)
@@ -334,7 +336,7 @@ def check_keyboard(page):
 
 
 def check_old_data(page, array):
-    """Figures whose data are old are grey and say how old. Names and numbers are those of people."""
+    """Figures with old data are grey and show their age.  Names and numbers are formatted for people."""
     page.goto(array.url("xbgpu0"))
     page.wait_for_selector("#plots canvas")
     good = ("s.fengs.forEach(f => f.state = 'receiving'); s.fengs[3].state = 'silent'; "
@@ -392,7 +394,8 @@ def check_banner(page, change, state, headline, reason):
 
 
 def check_order(page, array):
-    """The banner is the worst of what is wrong now or was lately; of equals what is wrong now.  It counts the others."""
+    """The banner shows the worst present or recent fault.  Of equal faults it shows the present one.  It counts the
+    others."""
     wrong = trouble("vis", "dumps wrong", "bad", n_minute=3)
     contested = "s.inputs[0].contested_heaps.per_s = 2; "
     silent = "s.fengs[3].state = 'silent'; s.fengs[3].since = s.time - 40; "
@@ -503,7 +506,7 @@ def check_recorder(page, array):
 
 
 def check_waterfall(page, array):
-    """Rows of made answers: phases in cyclic colours, grey where there are no data; another choice begins an empty one."""
+    """Rows of made-up answers: phases in cyclic colours, grey without data.  Another choice begins an empty plot."""
     n, gap = 26, range(10, 17)
     begin = 1_800_000_000
     phases = np.linspace(-180, 180, demo_array.HALF).tolist()
@@ -565,7 +568,7 @@ def check_waterfall(page, array):
 
 
 def test_banner(array):
-    """What the banner says of made answers."""
+    """The banner for made-up answers."""
     with browser.page() as page:
         page.goto(array.url("xbgpu0"))
         page.wait_for_selector("#plots canvas")
@@ -576,7 +579,7 @@ def test_banner(array):
 
 
 def test_made_answers(array):
-    """What the page shows of answers that are made from one of the array's."""
+    """The page for answers that are made from one of the array's answers."""
     with browser.page() as page:
         check_old_data(page, array)
         check_waterfall(page, array)
@@ -595,7 +598,7 @@ def check_numbers(page, process, table, row_of, metric, keys):
 
 
 def test_numbers_equal_metrics(daemon, work):
-    """Once nothing flows any more, each total on the page is the one of /metrics."""
+    """After the data have stopped, each total on the page equals the total of /metrics."""
     array = demo_array.Array(daemon, work, {"digitiser": {"duration": 5.0}}).start(*demo_array.ENGINES, "dsim")
     with browser.page() as page:
         page.goto(array.url("fgpu0"))
@@ -663,7 +666,7 @@ def test_phone(array):
 
 
 def test_served_alone(array):
-    """The page asks no other host for anything."""
+    """The page requests nothing from any other host."""
     for name in ("", "status.css", "status.js", "plot.js", "waterfall.js", "satellites.js"):
         text = harness.page(array["fgpu0"].config["http"]["listen"], name)
         links = re.findall(r"(?:https?:)?//[\w.-]+", re.sub(r"http://www\.w3\.org/2000/svg", "", text))

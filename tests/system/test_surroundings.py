@@ -1,8 +1,8 @@
-"""Wrong surroundings: whatever keeps a program from starting is told in one sentence that names the configuration key and
-its place in the file, with the exit code that says whether a restart may help; and nothing is left behind: no readiness,
-no packet, no file, no file that was there changed.
+"""Wrong surroundings.  One sentence reports any cause that keeps a program from starting.  The sentence names the
+configuration key and its place in the file.  The exit code says whether a restart may help.  The program leaves no
+trace: no readiness, no packet, no file, and no changed file.
 
-Each row of CASES changes a good configuration, or what surrounds the program, and says what must come of it.
+Each row of CASES changes a good configuration, or the program's surroundings, and says the expected result.
 """
 import contextlib
 import functools
@@ -69,7 +69,7 @@ GOOD = {"fgpu": good_fgpu, "xbgpu": good_xbgpu, "dsim": good_dsim, "visrec": goo
 
 
 def destinations(program, config):
-    """What the program would send to."""
+    """The destinations of the program."""
     if program == "fgpu":
         return [e for output in config["outputs"] for e in endpoints(output["destinations"])]
     if program == "xbgpu":
@@ -116,7 +116,7 @@ class Case:
         return f":{node.start_mark.line + 1}:{node.start_mark.column + 1}"
 
     def hear(self):
-        """Sockets that get whatever is sent to the good configuration's destinations."""
+        """Sockets that receive all packets to the good configuration's destinations."""
         ears = []
         for group, port in destinations(self.program, self.config):
             ear = self.stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -163,7 +163,7 @@ class Case:
         return was_ready, process.returncode, out, err + rest
 
     def run_well(self):
-        """A start that is ready, by its own account, and a clean end.  Returns what it says."""
+        """A start that reports ready, and a clean end.  Returns its output."""
         was_ready, code, _, err = self.run()
         assert was_ready and code == 0, err
         return err
@@ -178,13 +178,13 @@ class Case:
 
 
 def errors_in(case, text):
-    """The lines that are errors: those of the log, and those about the file."""
+    """The error lines: the lines of the log, and the lines about the file."""
     about_file = re.compile(re.escape(str(case.path)) + r"(:\d+:\d+)?: (?!warning: |OK$)")
     return [line for line in text.splitlines() if re.search(r"\] error: ", line) or about_file.match(line)]
 
 
 def files_in(work):
-    """All files below, with what is in them."""
+    """All files below, with their contents."""
     return {path: path.read_bytes() if path.is_file() else None for path in sorted(work.rglob("*"))
             if path.name != "notify"}
 
@@ -200,7 +200,7 @@ def case(work):
 
 @functools.lru_cache
 def unshare(what):
-    """The command that runs another in a name space of its own, or None where that is not permitted."""
+    """The command that runs another in a separate name space, or None if that is not permitted."""
     for command in (["unshare", what], ["unshare", "-r", what]):
         if subprocess.run([*command, "true"], capture_output=True).returncode == 0:
             return command
@@ -217,7 +217,7 @@ def works_apart(what, script):
 
 
 def apart(what, script):
-    """A change of the surroundings: a script that runs first, in a name space of its own."""
+    """A change of the surroundings: a script that runs first, in a separate name space."""
 
     def change(case):
         why_not = works_apart(what, script.format(work=case.work))
@@ -237,7 +237,7 @@ def mounts(*lines):
 
 
 def interface(name, *lines):
-    """An interface of its own network; a bridge stands for a card."""
+    """An interface of a separate network; a bridge stands for a NIC."""
     return network(f"ip link add {name} type bridge", *(f"ip {line}" for line in lines))
 
 
@@ -256,7 +256,7 @@ def limit(**limits):
 
 
 def nobody(case):
-    """A user without rights and without other processes; what it cannot be is a reason to skip."""
+    """A user without rights and without other processes.  If that is impossible, the test is skipped."""
     if os.geteuid() != 0:
         pytest.skip("only root can become another user")
     if SANITIZED:
@@ -606,7 +606,7 @@ def test_start_that_fails(case, row):
 
 
 def check_config(one, row, error):
-    """--check-config says the same of what the file alone shows, and looks at nothing else."""
+    """--check-config reports the same faults if the file alone shows them, and looks at nothing else."""
     done = one.start("--check-config")
     out, err = done.communicate(timeout=harness.TIMEOUT_S)
     if row.pure:
@@ -633,7 +633,7 @@ def output_file(case, program, exists):
 
 
 def attempt(one):
-    """Runs a start that may fail or not.  Returns True if it was ready; it failed as it must otherwise."""
+    """Runs a start that may fail.  Returns True if the program was ready.  A failure must be the expected one."""
     before = files_in(one.work)
     was_ready, code, out, err = one.run()
     what = f"{shlex.join(map(str, one.wrap))}: code {code}\n{err}"
@@ -675,8 +675,8 @@ def tighten(case, program, limits, *changes, prepare=lambda one: None):
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_few_threads(case, program, work, rng):
-    """However few threads are allowed: a sentence and no file, or an older one as it was; or a start, and then the
-    threads that kernels take when the first data come are there, too."""
+    """However few threads are allowed, the start fails with a sentence and leaves no file, or an older one unchanged.
+    Otherwise it succeeds, and has the threads that kernels need when the first data come."""
     def prepare(one):
         if program in ("fgpu", "xbgpu"):
             one.set("device.threads", 5)
@@ -707,7 +707,7 @@ def test_little_address_space(case, program):
 
 
 def warnings_in(text):
-    """All but what depends on the kernel's clock here."""
+    """All parts that do not depend on this kernel's clock."""
     return [line for line in text.splitlines() if " warning: " in line and "clock is not synchronised" not in line]
 
 
@@ -716,7 +716,7 @@ BUFFERS = [("fgpu", ("recv", "send")), ("xbgpu", ("recv", "send")), ("dsim", ("s
 
 @pytest.mark.parametrize("program, sides", BUFFERS, ids=[program for program, _ in BUFFERS])
 def test_buffers_that_are_not_granted(case, program, sides):
-    """One warning for receiving and one for sending, however many sockets there are, and the cure in it.  A host whose
+    """One warning for receiving and one for sending, however many sockets there are, with the cure.  A host whose
     kernel grants the buffer gets no warning."""
     one = case(program)
     asked = 1 << 29
@@ -741,8 +741,8 @@ def test_buffers_that_are_not_granted(case, program, sides):
 @pytest.mark.parametrize("allowed", [False, True])
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 def test_polling_that_is_not_allowed(case, program, allowed):
-    """Without the right to have the card polled, where the kernel asks for one, the sockets are: one warning, with the
-    cure in it."""
+    """If the kernel asks for a right to poll the NIC and the program lacks it, the sockets are polled.  One warning has
+    the cure."""
     one = case(program)
     one.set("recv.busy_poll", 50)
     one.write_file()
@@ -836,7 +836,7 @@ def test_many_groups(daemon, case, rng):
 
 
 def test_several_sources_are_odd(case):
-    """More often a mistake than meant, so it is said, but F-engines may send a substream to different places."""
+    """This is usually a mistake, so a warning reports it.  But F-engines may send a substream to different places."""
     one = case("xbgpu")
     one.set("recv.sources", groups(3))
     one.write_file()
@@ -848,7 +848,7 @@ def test_several_sources_are_odd(case):
 
 
 def test_overwritten_only_by_a_dump(case):
-    """A recording that is told to overwrite another and gets nothing leaves it as it was."""
+    """A recording that must overwrite another and gets no data leaves the other unchanged."""
     one = case("visrec")
     output_file(one, "visrec", exists=True)
     one.write_file()
@@ -872,7 +872,7 @@ def test_file_of_another_program(reader, file, owner):
 @pytest.mark.parametrize("reader, section", [("fgpu", "antennas"), ("xbgpu", "recv"), ("visrec", "recv"),
                                              ("dsim", "antennas"), ("fgpu", "recv"), ("xbgpu", "gates")])
 def test_misspelt_section(reader, section, work):
-    """It is still a file of its program, which knows what was meant."""
+    """The file still belongs to its program, and the program knows the intended key."""
     text = (harness.ROOT / f"config/{reader}.yaml").read_text()
     wrong, n = re.subn(rf"^{section}:", f"{section[:3]}{section[4:]}:", text, flags=re.M)
     path = work / "mistake.yaml"
@@ -891,7 +891,7 @@ def test_misspelt_section(reader, section, work):
     ("packet_payload", 3001, "use a packet_payload that is a multiple or divisor of 128\n"),
     ("sync_time", None, "time.sync_time is missing and has no default (UNIX time of ADC sample 0")])
 def test_hints(key, value, hint, work):
-    """What people write for numbers and addresses."""
+    """Common mistakes in numbers and addresses."""
     text = (harness.ROOT / "config/demo/fgpu0.yaml").read_text()
     path = work / "mistake.yaml"
     line = f"  {key}: '{value}'" if value else ""

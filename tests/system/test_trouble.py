@@ -1,5 +1,5 @@
-"""Trouble from outside that must stay bounded: a receiver that does not read, clients that do not speak, a disk that is
-full, a recorder that is killed."""
+"""Trouble from outside whose effects must stay bounded: a receiver that does not read, clients that do not speak, a full
+disk, a killed recorder."""
 import contextlib
 import json
 import os
@@ -30,7 +30,7 @@ import repair_uvh5  # noqa: E402
 
 
 def memory_kib(pid):
-    """What a process has in memory."""
+    """Size of a process's memory."""
     with open(f"/proc/{pid}/status") as status:
         return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
 
@@ -45,7 +45,7 @@ def check_memory(before_kib, pid, what):
 
 
 def test_recorder_that_does_not_read(running, references):
-    """The X-engines notice nothing; the recorder counts what it lost, and what it has is right."""
+    """The X-engines notice nothing.  The recorder counts its losses, and its data are right."""
     running_chain, dumps = running({"visrec": {"recv": {"buffer": 32768}}})
     recorder_process, engine = running_chain["visrec"], running_chain["xbgpu0"]
     # A dump takes longer than the buffer lasts; wait until memory has found its size.
@@ -105,8 +105,8 @@ def scrape(listen, source):
 
 
 def test_clients_that_do_not_speak(daemon, work):
-    """Some that never ask and some that never read: others are served; a host that takes all connections it can get
-    keeps no other host out; and nobody is waited for at the end."""
+    """Some clients never ask and some never read: others are served.  A host that takes all connections keeps no other
+    host out.  The end waits for no client."""
     layout = Layout(work)
     engines = Chain(daemon, layout)
     engines.start("xbgpu0")
@@ -235,8 +235,8 @@ def small_disk(tmp_path):
 
 
 def read_recording(path, stream, dumps, first, sync_s):
-    """Checks a file against the dumps that were sent; returns the indices of those that are in it, and how many of
-    their heaps are not."""
+    """Compares a file with the sent dumps.  Returns the indices of the dumps in the file, and the number of their
+    missing heaps."""
     with h5py.File(path, "r") as file:
         n_times = int(file["Header/Ntimes"][()])
         shape = (n_times, stream.n_baselines, stream.n_chan, 4)
@@ -253,7 +253,7 @@ def read_recording(path, stream, dumps, first, sync_s):
 
 
 def check_recorder_page(one):
-    """A full disk is the first trouble of /status.json, with what to do, and the banner's."""
+    """A full disk is the first fault of /status.json, with its cure, and the banner's."""
     listen = one.config["http"]["listen"]
     worst_trouble = lambda: json.loads(harness.page(listen, "status.json"))["troubles"][0]
     harness.until(lambda: worst_trouble()["where"] == "recorder", one.log_text)
@@ -273,8 +273,7 @@ def check_recorder_page(one):
 
 @pytest.mark.parametrize("can_reserve", [True, False])
 def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch):  # noqa: F811
-    """Dumps that find no room are counted; what was recorded stays readable; the recording goes on once there is some.
-    """
+    """Dumps without room are counted.  Recorded data stay readable.  The recording continues when there is room."""
     if not can_reserve:
         monkeypatch.setenv("LD_PRELOAD", str(request.getfixturevalue("shim")))
         monkeypatch.setenv("CBF_NO_FALLOCATE", "1")
@@ -328,7 +327,7 @@ def test_full_disk(can_reserve, small_disk, recorder, request, rng, monkeypatch)
 
 
 def test_full_disk_when_the_next_file_is_due(small_disk, recorder, rng):  # noqa: F811
-    """Files of two dumps: those for which there is no room are counted, and the recording goes on in the next file."""
+    """Files of two dumps: dumps without room are counted, and the recording continues in the next file."""
     stream = Stream(n_ants=4, n_chan=1024, n_sub=2)
     sender = Sender(stream)
     one, first, sync_s = live(recorder, stream, sender, {"output": {
@@ -379,7 +378,7 @@ def test_disk_that_is_full_from_the_start(small_disk, recorder):  # noqa: F811
 # ---- Kills -----------------------------------------------------------------------------------------------------------
 
 def count_dumps(path, stream, expected, gone):
-    """Dumps of which the file has every row; raises OSError where there are rows of others."""
+    """Dumps with every row in the file.  Raises OSError if the file has rows of other dumps."""
     with h5py.File(path, "r") as file:
         header, data = file["Header"], file["Data"]
         n_times = int(header["Ntimes"][()])
@@ -399,8 +398,8 @@ def count_dumps(path, stream, expected, gone):
 
 
 def test_killed_at_any_write(recorder, tmp_path, shim, rng):  # noqa: F811
-    """Whatever write of HDF5 is the first that a kill takes: all dumps up to the one before are there, at once or after
-    a repair; and a file that opens says nothing wrong."""
+    """A kill may strike before any write of HDF5.  All dumps up to the one before are present, at once or after a
+    repair.  A file that opens has no wrong data."""
     # Rows of which a chunk does not hold a dump's, flags that differ: chunks of different sizes.
     stream = Stream(n_ants=3, n_chan=8192, n_sub=2)
     dumps = [stream.random_vis(rng) for _ in range(3)]
@@ -467,7 +466,8 @@ def test_names_are_on_the_disk(recorder, tmp_path, shim, rng, overwrite):  # noq
 
 @pytest.mark.parametrize("name", ["visdata", "flags", "nsamples"])
 def test_damaged_data_cannot_be_read(recorder, tmp_path, rng, name):  # noqa: F811
-    """One bit of a chunk, turned on the disk: HDF5 says so, in place of other data; what is not damaged can be read."""
+    """One bit of a chunk is turned on the disk: HDF5 reports this instead of returning other data.  Undamaged data can
+    be read."""
     stream = Stream(n_ants=2)
     packets = flatten(packets_of(stream, flatten(heaps_of_dump(stream, n, stream.random_vis(rng)) for n in range(3))))
     one = recorder(stream, from_capture(tmp_path, packets))

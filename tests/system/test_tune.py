@@ -1,5 +1,5 @@
-"""--tune of both daemons: on the cpu there is nothing to measure; on a device that compiles (tests/fakes/cuda, with times
-made up) a choice is kept for each kernel, which the next start takes, whatever has become of the file in between."""
+"""--tune of both daemons.  On the cpu there is nothing to measure.  On a device that compiles (tests/fakes/cuda, with
+made-up times) a choice is kept for each kernel.  The next start uses the choice, and survives any damage to the file."""
 import re
 import subprocess
 
@@ -133,7 +133,7 @@ def test_xbgpu_keeps_and_takes(cache, daemon, work, rng):
 
 @fake_cuda
 def test_more_spectra_than_a_gpu_takes(work):
-    """What a start refuses is not measured."""
+    """Shapes that a start refuses are not measured."""
     config = scenario.fgpu_config(outputs=({"channels": 64, "spectra_per_heap": 256, "batches_per_buffer": 1024},),
                                   device={"kind": "cuda", "kernel_cache": str(work)})
     done = tune("fgpu", config, work)

@@ -1,5 +1,5 @@
-"""recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets give the same output and the
-same counters as from a socket or a capture, whatever else is on the wire; and whatever fails is one sentence and an end.
+"""recv.transport: ibverbs, over a software libibverbs (tests/fakes/verbs).  The same packets give the same output and the
+same counters as from a socket or a capture, whatever else is on the wire.  Any failure gives one sentence and an end.
 """
 import errno
 import os
@@ -39,7 +39,8 @@ def ends():
 
 
 def live_config(stream, end, sink, **recv):
-    """Of a program that receives at 'end', with room for all of a test, and writes what leaves to 'sink'."""
+    """Configuration of a program that receives at 'end', with room for all packets of a test, and writes its output to
+    'sink'."""
     more = {"interface": end.interface, "chunks": 256, "threads": 1}
     out = {"send": {"pcap_file": str(sink)}}
     if stream.program == "visrec":
@@ -62,7 +63,7 @@ def start(daemon, program, config, end, name=None):
 
 
 def ip_packet(endpoint, udp, protocol=17, fragment=0x4000, options=b"", checksum=0, address=None, length=0):
-    """An Ethernet frame around 'udp'; checksum: what is wrong with that."""
+    """An Ethernet frame around 'udp'; checksum: the error of the checksum."""
     total = 20 + len(options) + len(udp) + length
     head = struct.pack(">BBHHHBBHI4s", 0x45 + len(options) // 4, 0, total, 7, fragment, 4, protocol, 0, 0x0A3C0002,
                        socket.inet_aton(address or endpoint[0])) + options
@@ -82,7 +83,7 @@ def ours(rng, endpoint, payload):
 
 
 def foreign(endpoint, payload):
-    """What the kernel would not give to a socket of this endpoint; each has the packet in it."""
+    """Packets that the kernel would not give to a socket of this endpoint; each contains the packet."""
     udp = datagram(endpoint, payload)
     first, rest = endpoint[0].split(".", 1)
     return [
@@ -129,7 +130,8 @@ def feed(process, stream, end, frames, n_sent=0, n_dumps=()):
 
 
 def n_written(stream, packets):
-    """How many dumps a recorder has closed before each packet, by what the good ones say: it has room for few more."""
+    """The number of dumps that a recorder has closed before each packet, by the good packets: it has room for few
+    more."""
     if stream.program != "visrec":
         return ()
     good = {packet.bytes(): packet.get(harness.TIMESTAMP) // stream.step for _, packet in stream.packets}
@@ -164,7 +166,7 @@ def assert_same(stream, found, expected):
 
 @pytest.mark.parametrize("program", STREAMS)
 def test_same_as_sockets(program, daemon, work, ends, rng):
-    """Packets out of order, twice, missing and wrong for every reason, among what is meant for others."""
+    """Packets out of order, twice, missing and wrong for every reason, among packets for others."""
     stream = STREAMS[program]()
 
     def bad_at(good):
@@ -219,7 +221,7 @@ def test_many_groups(mtu, n, daemon, work, rng):
 
 
 def test_unicast(daemon, work, ends):
-    """To an address of the interface, whose port the kernel then holds for nobody else."""
+    """Sends to an address of the interface.  The kernel then lets no other program use the port."""
     stream = STREAMS["xbgpu"]()
     sources = f"{ends[0].address}:7148"
     config = live_config(stream, ends[0], work / "out", transport="ibverbs", sources=sources)
@@ -238,7 +240,7 @@ def test_unicast(daemon, work, ends):
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_threads_that_share_a_group(transport, daemon, work, ends):
-    """Each of two threads sees all packets of the group, and ignores those of the other's F-engines."""
+    """Each of two threads sees all packets of the group, and ignores packets of the other thread's F-engines."""
     stream = STREAMS["xbgpu"]()
     config = live_config(stream, ends[0], work / "out", threads=2, window=8, **TRANSPORTS[transport])
     with start(daemon, "xbgpu", config, ends[0]) as process:
@@ -257,7 +259,7 @@ def test_threads_that_share_a_group(transport, daemon, work, ends):
 
 @pytest.mark.parametrize("transport", ["ibverbs", "polling"])
 def test_ring_overflow(transport, daemon, work):
-    """Packets that find no posted frame are lost, and counted as the card counts them; the daemon goes on."""
+    """Packets without a posted frame are lost, and counted as the NIC counts them.  The daemon continues."""
     with verbs.fake_wire(limits="max_qp_wr=8") as ends:
         stream = STREAMS["xbgpu"](payload_bytes=256)
         config = live_config(stream, ends[0], work / "out", **TRANSPORTS[transport])
@@ -370,8 +372,8 @@ def calls_of(daemon, work, stream):
 
 
 def test_whatever_call_fails_at_the_start(daemon, work):
-    """Each, for each thread, for different reasons: one sentence, the code that tells whether a restart helps, and
-    nothing is left behind."""
+    """Each call, for each thread, fails for different reasons.  There is one sentence, the exit code says whether a
+    restart helps, and nothing is left behind."""
     stream = STREAMS["fgpu"]()
     begin, end = calls_of(daemon, work, stream)
     calls = {call: begin.count(call) for call in begin} | {call: 2 for call in UNTRACED}
@@ -401,7 +403,7 @@ def test_whatever_call_fails_at_the_start(daemon, work):
 
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec"])
 def test_packets_come_last(program, daemon, work, ends):
-    """The card is told of them when all else is there, so that none is lost, or old, for a start that takes long."""
+    """The flows are set after all other steps.  So a slow start neither loses packets nor gets old ones."""
     stream = STREAMS[program]()
     config = live_config(stream, ends[0], work / "out", transport="ibverbs")
     if program != "visrec":
@@ -429,7 +431,7 @@ RUNNING = {
 @pytest.mark.parametrize("fail", RUNNING)
 @pytest.mark.parametrize("transport", ["ibverbs", "polling"])
 def test_whatever_fails_while_packets_come(fail, transport, daemon, work):
-    """One sentence of it, exit code 1, and what left before is right."""
+    """One sentence about it, exit code 1, and all earlier output is right."""
     if transport == "polling" and re.match("ibv_req_notify|ibv_get_cq", fail):
         pytest.skip("who polls asks for no events")
     stream = STREAMS["xbgpu"](payload_bytes=256)

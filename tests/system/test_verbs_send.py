@@ -1,5 +1,5 @@
-"""send.transport: ibverbs, over a software libibverbs (tests/fakes/verbs): the same packets in the same order as from a
-socket, at the same pace; and whatever fails is one sentence and a clean end, or some packets that are counted.
+"""send.transport: ibverbs, over a software libibverbs (tests/fakes/verbs).  The same packets leave in the same order as
+from a socket, at the same pace.  Any failure gives one sentence and a clean end, or some packets that are counted.
 """
 import os
 import re
@@ -49,8 +49,8 @@ def arrival_ns(control):
 
 
 def wait_for_stamps():
-    """Returns when the kernel stamps packets as they arrive.  It begins to some time after a socket asks for stamps
-    (net_enable_timestamp() defers that); a packet that came before has the time of its recvmsg()."""
+    """Returns when the kernel stamps packets on arrival.  Stamping begins some time after a socket asks for stamps
+    (net_enable_timestamp() defers it).  An earlier packet has the time of its recvmsg()."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         s.bind(("127.0.0.1", 0))
@@ -101,7 +101,7 @@ class Recorder:
         return self
 
     def __exit__(self, *_):
-        """What has come is kept to the last."""
+        """All packets that have come are kept to the end."""
         self.ending = True
         self.thread.join()
         for packets in self.packets.values():
@@ -111,7 +111,7 @@ class Recorder:
 
 
 def heap_cnt_at(packet):
-    """Where in a packet its heap count is."""
+    """The place of the heap count in a packet."""
     for at in range(8, 8 + 8 * struct.unpack(">H", packet[6:8])[0], 8):
         if struct.unpack(">H", packet[at:at + 2])[0] == HEAP_CNT:
             return at
@@ -133,7 +133,7 @@ def by_sender(packets, n_senders):
 
 
 def check_same(found, expected):
-    """Says how packets of a sender differ: how many are missing or new, and where the order is another."""
+    """Describes how packets of a sender differ: how many are missing or new, and where the order differs."""
     differences = [f"{sorted(set(found) ^ set(expected))} sent once only"] if set(found) != set(expected) else []
     for key in sorted(set(found) & set(expected)):
         a, b = found[key], expected[key]
@@ -152,8 +152,8 @@ RUN = 256  # packets, of which the pace is looked at
 
 
 def fgpu_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
-    """Two antennas and two outputs, over a capture: nothing is lost, whatever the pace.  Descriptors come again after a
-    minute first, which no run takes."""
+    """Two antennas and two outputs, over a capture: nothing is lost, at any pace.  Descriptors repeat only after a
+    minute, and no run takes a minute."""
     config = scenario.fgpu_config(
         [{"channels": 64, "gain": 0.4, "substreams": 4},
          {"channels": 256, "gain": 0.4, "spectra_per_heap": 32, "taps": 4, "substreams": 1}], feng_ids=(19, 11),
@@ -176,7 +176,7 @@ def no_gpu(monkeypatch):
 
 
 def gpudirect_case(work, rng, n_chunks=24, n_threads=1, rate_factor=1.1, **send):
-    """The same, with a narrow band of 4-bit samples beside, some input missing, and heaps that the card reads."""
+    """The same, with a narrow band of 4-bit samples as well, some input missing, and heaps that the NIC reads."""
     config = fgpu_case(work, rng, n_chunks, n_threads, rate_factor, gpudirect=True, **send)[1]
     narrow = {"kind": "narrowband", "name": "narrow", "channels": 64, "taps": 4, "decimation": 4, "gain": 0.4,
               "centre_frequency": 90000.25, "sample_bits": 4, "batches_per_buffer": 3, "substreams": 2}
@@ -216,7 +216,7 @@ def run(daemon, case, ends, transport, name, **env):
 
 
 def said(log):
-    """What a program says at its end that it has sent."""
+    """A program's last report of its sent packets."""
     return sorted(re.findall(r"\S+ \S+: \d+ (?:heaps|dumps) sent.*", log))
 
 
@@ -304,7 +304,7 @@ SETUP = ["ibv_query_device_ex", "ibv_query_port", "ibv_alloc_pd", "ibv_reg_mr", 
 
 
 def calls_of(trace):
-    """How often each call was made, as far as the trace tells."""
+    """The number of calls of each function, from the trace."""
     return Counter(line.split()[0] for line in trace if line.startswith(("ibv_", "rdma_")))
 
 
@@ -367,7 +367,7 @@ def recount(packets):
 @pytest.mark.parametrize("program", ["fgpu", "gpudirect", "xbgpu"])
 @pytest.mark.parametrize("fail", ["removal@100", "completion:IBV_WC_FATAL_ERR@100,ibv_modify_qp:EIO@13"])
 def test_lost_card(program, fail, daemon, work, rng, ends):
-    """A card that cannot be had again ends the program, with 1, for the init system to start it anew."""
+    """A NIC that cannot be opened again ends the program, with 1, and the init system starts it again."""
     n_sinks = {"fgpu": 4, "gpudirect": 6, "xbgpu": 2}[program]
     program, config, _, _ = CASES[program](work, rng)
     config = merge(config, {"send": {"interface": ends[0].interface, "transport": "ibverbs"}})

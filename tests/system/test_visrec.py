@@ -78,7 +78,7 @@ class Stream:
         return heap
 
     def expected(self, vis):
-        """What the file should hold of a dump: [baseline of the file, chan, pol], complex."""
+        """The file's expected data for a dump: [baseline of the file, chan, pol], complex."""
         rows = []
         for a1, a2 in file_baselines(self.n_ants):
             products = vis[:, baseline_index(a1, a2)].astype(float)
@@ -370,7 +370,8 @@ def test_weights(recorder, tmp_path, rng):
 
 @pytest.mark.parametrize("weights", ["none", "one for all channels", "by channel"])
 def test_gate(weights, recorder, tmp_path, rng):
-    """The gate's specification and how many spectra it took, in each channel; what it took nothing of is flagged."""
+    """The gate's specification and the number of spectra that it took, in each channel.  Data without spectra are
+    flagged."""
     stream = Stream(n_ants=2, weights=weights != "none", gate=True)
     vis, by_channel = stream.random_vis(rng), weights == "by channel"
     spectra = rng.integers(0, stream.n_spectra // 4, stream.n_chan)
@@ -397,7 +398,7 @@ def test_gate(weights, recorder, tmp_path, rng):
 
 @pytest.mark.parametrize("bits", [8, 16])
 def test_gate_of_xbgpu(bits, recorder, daemon, work, tmp_path, rng):
-    """What xbgpu sends of a gate is what the file has: of a substream, with weights by channel."""
+    """The file equals xbgpu's output of a gate, for a substream, with weights by channel."""
     gate = {"kind": "phase", "name": "p", "frequency": 3000.5, "bins": 8, "take": [0, 3], "dispersion_measure": 0.5,
             "centre_frequency": 20e6}
     config = scenario.xbgpu_config(
@@ -433,7 +434,7 @@ def test_gate_of_xbgpu(bits, recorder, daemon, work, tmp_path, rng):
 
 
 def test_stream_without_the_gate(recorder, tmp_path, rng):
-    """Heaps of another kind than the file is to hold are refused, and the log says so."""
+    """Heaps of another kind than the file's are refused, and the log reports them."""
     stream = Stream(n_ants=2)
     packets = flatten(packets_of(stream, heaps_of_dump(stream, 1, stream.random_vis(rng))))
     one = recorder(stream, from_capture(tmp_path, packets) | {"stream": {"gate": "kind: switch"}})
@@ -477,7 +478,7 @@ def test_wire_timestamp_wraps(recorder, tmp_path, rng):
 
 
 def test_pause(recorder, tmp_path, rng):
-    """After a pause longer than the window the recording goes on with the first dump behind it."""
+    """After a pause longer than the window the recording continues with the first dump after it."""
     stream = Stream(n_ants=1)
     indices = [0, 1, 1000, 1001, 1002, 1003]
     vis = stream.random_vis(rng)
@@ -491,7 +492,7 @@ def test_pause(recorder, tmp_path, rng):
 
 
 def indices_in(path, stream):
-    """The dumps of a file, in its order; their values are those of the dump with that index modulo 16."""
+    """The dumps of a file, in its order.  Their values equal the dump with that index modulo 16."""
     with h5py.File(path, "r") as file:
         starts_s = (file["Header/time_array"][::stream.n_baselines] - 2440587.5) * 86400 - 1700000000.5
         indices = np.rint(starts_s * stream.sample_rate / stream.dump_samples - 0.5).astype(int).tolist()
@@ -539,9 +540,8 @@ FAR = 1 << 16  # dumps: 67 s
 
 @pytest.mark.parametrize("n_forged", [2, 3])
 def test_forged_time_costs_a_second_of_dumps(recorder, tmp_path, rng, n_forged):
-    """A burst of packets from the far future, twice, of which all heaps but the last are only begun.  Two heaps of each
-    substream are refused; three are believed and cost two dumps, and the recording goes on in files beside those that
-    there are."""
+    """A burst of packets from the far future, twice.  All heaps except the last are only begun.  Two heaps of each
+    substream are refused.  Three are believed and lose two dumps, and the recording continues in additional files."""
     stream = Stream(n_ants=2, n_sub=2)
     kinds = [stream.random_vis(rng) for _ in range(16)]
 
@@ -579,7 +579,7 @@ def test_forged_time_costs_a_second_of_dumps(recorder, tmp_path, rng, n_forged):
 
 
 def test_synchronised_anew(recorder, tmp_path, rng):
-    """Time starts from 0 again: the same timestamps a second time, in a file of their own."""
+    """Time starts from 0 again: the same timestamps a second time, in a separate file."""
     stream = Stream(n_ants=1)
     dumps = [stream.random_vis(rng) for _ in range(16)]
     order = [*range(5, 15), *range(10)]
@@ -639,7 +639,7 @@ print(uvd.Ntimes, float(uvd.lst_array[0]))
 
 
 def test_read_without_network(recorder, tmp_path, rng):
-    """A fresh process without a network, whose tables are too old for the recording: the documented calls read it, and
+    """A fresh process without a network, with tables that are too old for the recording.  The documented calls read it.
     pyuvdata's default, which checks sidereal times, asks for new tables."""
     from astropy.time import Time
     from astropy.utils import iers
@@ -682,7 +682,7 @@ def source_delays(times_s, right_ascension_deg, declination_deg):
 
 
 def test_phase_convention(recorder, tmp_path):
-    """A source on the sky, correlated by definition: pyuvdata, told where it is, must find all phases zero."""
+    """A source on the sky, correlated by definition: pyuvdata, given its direction, must find all phases zero."""
     from astropy import units  # noqa: F401  (pyuvdata needs it; fail here if it is not there)
 
     stream = Stream(n_ants=4, n_chan=64, n_sub=2, sample_rate=128e6, batches=40000)
@@ -743,8 +743,8 @@ class Sender:
 
 
 def send_paced(one, sender, first, dumps):
-    """A dump when all packets of those before have been taken in and the window (2) has let go of all that it can: what a
-    burst would lose is not the matter here."""
+    """Sends a dump when all earlier packets have been received and the window (2) has released all that it can.  Losses
+    by a burst are not the subject here."""
     n_packets = 0
     for n, vis in enumerate(dumps):
         n_packets += sender.send((first + n) * sender.stream.dump_samples, vis)
@@ -811,7 +811,7 @@ def test_killed_recorder_leaves_a_readable_file(recorder, rng):
 
 
 def test_full_disk(recorder, tmp_path, rng):
-    """A write that fails ends the recording with one sentence and status 1; what was written before stays readable."""
+    """A failed write ends the recording with one sentence and status 1.  Earlier data stay readable."""
     stream = Stream(n_ants=4, n_chan=1024)
     vis = stream.random_vis(rng)
     heaps = flatten(heaps_of_dump(stream, n, vis) for n in range(40))
@@ -840,7 +840,7 @@ def test_existing_file_is_kept(recorder, tmp_path, rng):
 
 
 def test_restart_beside_the_file_before(recorder, tmp_path, rng):
-    """With a time in its name, which is the same again, a recording gets a file of its own: what init systems need."""
+    """With a time in its name that repeats, a recording gets a separate file.  Init systems need this."""
     stream = Stream(n_ants=1)
     packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
     one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"file": str(tmp_path / "%Y.uvh5")}})
@@ -873,8 +873,7 @@ def test_absent_antenna_is_named(recorder, rng):
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("link", ["to nothing", "to a file"])
 def test_symbolic_link(recorder, tmp_path, rng, link, overwrite):
-    """A link is never followed to make a file; a file that it leads to is overwritten where that is asked for, and the
-    link stays."""
+    """A link is never followed to make a file.  A file behind a link is overwritten on request, and the link stays."""
     stream = Stream(n_ants=1)
     packets = flatten(packets_of(stream, heaps_of_dump(stream, 0, stream.random_vis(rng))))
     one = recorder(stream, from_capture(tmp_path, packets) | {"output": {"overwrite": overwrite}})
@@ -923,7 +922,7 @@ def test_antennas_of_the_same_name(recorder):
 
 
 def fringe_capture(recorder, tmp_path, rng):
-    """Noise common to all antennas with a delay each, and a tone: what the demonstration records."""
+    """Noise common to all antennas with a delay each, and a tone, as in the demonstration's recording."""
     stream = Stream(n_ants=4, n_chan=128, n_sub=4)
     delays = [0, 5, -3, 17]
     chan = np.arange(128)
@@ -949,7 +948,7 @@ def plot_fringes(monkeypatch):
 
 
 def check_pictures_data(plot_fringes, path, models_path):
-    """What the pictures show: delay models put back, lost data by antenna, models as fgpu reads them."""
+    """The pictures show delay models put back, lost data by antenna, and models as fgpu reads them."""
     data = plot_fringes.visfile.load(path, "yy")
     offsets_hz = data.freqs_hz - data.freqs_hz[64]
     start = data.unix_s[1]
@@ -976,7 +975,7 @@ def check_pictures_data(plot_fringes, path, models_path):
 
 
 def test_scripts(recorder, plot_fringes, tmp_path, rng):
-    """The table says yes to what was injected and no to anything else; the plots come out as PNGs."""
+    """The table accepts the injected values and refuses all others.  The plots are PNGs."""
     one = fringe_capture(recorder, tmp_path, rng)
 
     def table(*arguments):

@@ -1,5 +1,5 @@
-"""The watchdog of the init system is fed while every thread passes its loop, with or without data, and only then; the
-thread that does not is named."""
+"""The init system's watchdog is fed if and only if every thread passes its loop, with or without data.  The log names a
+thread that does not."""
 import contextlib
 import itertools
 import os
@@ -76,8 +76,8 @@ def named_threads(pid, names):
 
 
 def check_named(culprits):
-    """Threads (process, listener, name, tid), one of each process, that are stopped are named within 3/4 of
-    WatchdogSec; nothing is fed from then on, until they go on."""
+    """Threads (process, listener, name, tid), one of each process, are stopped.  They are named within 3/4 of
+    WatchdogSec.  The watchdog is not fed until they continue."""
     with contextlib.ExitStack() as stack:
         for _, listener, _, tid in culprits:
             listener.drain()
@@ -98,7 +98,8 @@ def check_named(culprits):
 
 
 def test_every_thread_is_watched(daemon, work, monkeypatch):
-    """Each thread of each daemon is stopped in turn: without data, and those that handle packets with data, too."""
+    """Each thread of each daemon is stopped in turn: without data, and, for threads that handle packets, also with
+    data."""
     monkeypatch.setattr(harness, "WATCHDOG_S", WATCHDOG_S)
     layout = chain.Layout(work, {"xbgpu0": {"recv": {"threads": 2}}})
     listeners, processes, running = {}, {}, {}
@@ -137,7 +138,7 @@ def full_pipe():
 
 
 def fill_queue(process):
-    """Nothing more that the process tells the init system finds room."""
+    """Fills the socket, so that the process's further messages to the init system find no room."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender, contextlib.suppress(BlockingIOError):
         sender.setblocking(False)
         while True:
@@ -145,7 +146,7 @@ def fill_queue(process):
 
 
 def test_nobody_reads(daemon, work, monkeypatch):
-    """An init system and a log that nobody reads: data flow, and SIGTERM ends the process."""
+    """An init system and a log without readers: data flow, and SIGTERM ends the process."""
     monkeypatch.setattr(harness, "WATCHDOG_S", WATCHDOG_S)
     layout = chain.Layout(work)
     pipe = full_pipe()

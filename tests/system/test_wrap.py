@@ -1,6 +1,6 @@
 """The 48 bits of the wire wrap every two days: daemons started before and after must agree.
 
-Batches and dumps are chosen not to divide 2^48, so that a daemon whose grids began anew at the wrap would give itself away.
+The lengths of batches and dumps do not divide 2^48.  So a daemon whose grids begin again at the wrap would differ.
 """
 import time
 
@@ -26,7 +26,7 @@ def time_section(offset_s):
 
 
 def sister(config):
-    """The same service with destinations and a port of its own."""
+    """The same service with a separate port and separate destinations."""
     other = merge(config, {"http": {"listen": f"127.0.0.1:{harness.free_tcp_port()}"}})
     for output in other["outputs"]:
         key = "destinations" if "destinations" in output else "destination"

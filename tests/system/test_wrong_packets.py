@@ -1,5 +1,5 @@
-"""What is wrong with a packet, reason by reason: counted exactly, named in the log now and then, and without a trace in
-what leaves.  fgpu, xbgpu and the recorder read the same kinds of packets, so one table serves all three.
+"""Faults of a packet, reason by reason: counted exactly, named in the log now and then, and without effect on the output.
+fgpu, xbgpu and the recorder read the same kinds of packets, so one table serves all three.
 """
 import re
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ _undisturbed = {}
 
 @pytest.fixture
 def undisturbed(daemon, work):
-    """The stream of a program and what becomes of it when nothing is wrong, which is found out once."""
+    """The stream of a program, and its result without faults, which is computed once."""
     def get(program):
         if program not in _undisturbed:
             stream = STREAMS[program]()
@@ -55,7 +55,7 @@ def bad_magic(s, good):
 
 
 def bad_flavour(s, good):
-    """64-40 is the other one in use; what else adds up to 64 bits, and what does not."""
+    """64-40 is the other flavour in use; other flavours that add up to 64 bits, and some that do not."""
     return [replace(good, first=(0x53, 4) + widths).bytes() for widths in
             [(3, 5), (4, 4), (1, 7), (6, 2), (0, 8), (8, 0), (2, 5), (3, 6), (2, 255), (255, 6)]]
 
@@ -90,7 +90,7 @@ def no_items(s, good):
 
 
 def descriptors(s, good):
-    """A heap that describes items only, as every sender repeats it; and an item described beside data."""
+    """A heap that only describes items, as every sender repeats it; and an item described beside data."""
     with_data = replace(good, items=good.items + ((DESCRIPTOR, False, 0),))
     return descriptor_heap() + ([with_data.bytes()] if s.program != "visrec" else [])
 
@@ -205,8 +205,8 @@ def warnings(log, reason):
 
 
 def disturb(stream, bad_at):
-    """The stream's packets as bytes, where bad_at(good) gives those that come after a packet, in the second quarter:
-    [(endpoint, bytes)], and how many there are of each reason."""
+    """The stream's packets as bytes. bad_at(good) returns the packets to insert after a packet, in the second quarter.
+    Returns [(endpoint, bytes)], and the number of packets of each reason."""
     out, refused = [], Counter()
     n = len(stream.packets)
     for i, (endpoint, good) in enumerate(stream.packets):
@@ -291,7 +291,8 @@ def test_disguises(program, undisturbed, daemon, work, rng):
 
 
 def test_pointers_in_the_first_packet_only(undisturbed, daemon, work):
-    """A sender that does not repeat its items: no heap is ever complete, which is said, and no byte of one leaves."""
+    """A sender that does not repeat its items: no heap is ever complete, the log reports this, and no byte of a heap
+    leaves."""
     stream, _ = undisturbed("xbgpu")
     endpoint = stream.packets[0][0]
     packets = [(endpoint, p if p.get(PAYLOAD_OFFSET) == 0 else replace(p, items=p.items[:4]))
@@ -310,7 +311,7 @@ def test_pointers_in_the_first_packet_only(undisturbed, daemon, work):
 
 @pytest.mark.parametrize("program", STREAMS)
 def test_mad_clock(program, undisturbed, daemon, work, rng):
-    """Sources of which each heap comes again by a clock far away that runs on: those are refused, and nothing else."""
+    """Sources whose heaps each come a second time by a running clock far away: exactly those are refused."""
     stream, expected = undisturbed(program)
     away = stream.step * (2**41 // stream.step)
 
@@ -326,7 +327,7 @@ def test_mad_clock(program, undisturbed, daemon, work, rng):
 
 
 def test_other_thread(daemon, rng):
-    """Each of two receive threads sees all packets, and refuses those of the other's F-engines, silently."""
+    """Each of two receive threads sees all packets, and silently refuses packets of the other thread's F-engines."""
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 4, "buffers": 64}], time={"adc_sample_rate": 4000000},
         recv={"antennas": 3, "threads": 2, "interface": "lo", "batches_per_chunk": 2, "chunks": 128, "window": 8},

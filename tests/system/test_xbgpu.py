@@ -1,4 +1,4 @@
-"""xbgpu against exact sums, on captures: every dump that must come, no other, and every bit of it."""
+"""xbgpu against exact sums, on captures: exactly the expected dumps, with every bit right."""
 import numpy as np
 import pytest
 
@@ -31,7 +31,7 @@ def run(daemon, work, config, first_batch, voltages, present=None, rng=None, nam
 
 
 def bridge(present, config):
-    """Shortens silences that the window of chunks does not bridge: what a jump loses is another test's business."""
+    """Shortens silences that the window of chunks does not bridge.  Other tests cover losses by jumps."""
     recv = config["recv"]
     longest = recv.get("window", 2) * recv["batches_per_chunk"] - 1
     for ant in range(present.shape[1]):
@@ -79,7 +79,7 @@ def test_exact(n_ants, threads, daemon, work, rng):
 @pytest.mark.parametrize("bits, encoding", [(4, "twos_complement"), (4, "offset"), (16, "twos_complement")])
 @pytest.mark.parametrize("n_ants", [1, 3, 10])
 def test_sample_formats(n_ants, bits, encoding, daemon, work, rng):
-    """Every format with heaps missing, which count as zero whatever that looks like on the wire; both policies."""
+    """Every format with missing heaps, which count as zero in any format; both policies."""
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 3, "missing": "weights", "audit_samples": 16}, {"integration_batches": 4},
                  {"integration_batches": 1, "missing_dump": "skip"}],
@@ -344,7 +344,7 @@ def test_send_not_enabled(daemon, work, rng):
 
 
 def test_one_antenna_never_comes(daemon, work, rng):
-    """With a thread of its own and without, an antenna that is not there flags its baselines for ever."""
+    """With a separate thread and without, an absent antenna flags its baselines for the whole run."""
     for threads in (1, 2):
         config = scenario.xbgpu_config(outputs=[{}, {"missing": "weights"}], recv={"threads": threads})
         voltages = scenario.random_voltages(rng, config, 20)
@@ -356,7 +356,8 @@ def test_one_antenna_never_comes(daemon, work, rng):
 
 @pytest.mark.parametrize("short", [0, 1, 2])
 def test_one_antenna_ends_early(short, daemon, work, rng):
-    """What an antenna brought before it ended counts, however many chunks are open then, and whoever ends first."""
+    """Data that an antenna sent before its end count, however many chunks are open then, and whichever antenna ends
+    first."""
     for window in (1, 3):
         config = scenario.xbgpu_config(outputs=[{"integration_batches": 1, "missing": "weights"}],
                                        recv={"antennas": 3, "threads": 3, "batches_per_chunk": 2, "window": window,
@@ -391,8 +392,8 @@ def test_long_gap(daemon, work, rng):
 
 @pytest.mark.parametrize("n_spectra", [16, 1632])
 def test_jump_back_in_a_window(n_spectra, daemon, work, rng):
-    """Time that begins again within an accumulation: what came before and what comes now are never one dump, though
-    together they may be as many batches as it takes."""
+    """Time begins again within an accumulation.  Earlier and later data never form one dump, even if together they have
+    the right number of batches."""
     config = scenario.xbgpu_config(outputs=[{"integration_batches": 40, "audit_samples": 4}],
                                    recv={"antennas": 2, "channels_per_substream": 1, "spectra_per_heap": n_spectra,
                                          "batches_per_chunk": 2, "window": 1})

@@ -1,6 +1,6 @@
-"""xbgpu under control of KATCP: what is asked for while data flow, by aiokatcp and by hand; every bit against numpy.
+"""xbgpu under control of KATCP: requests while data flow, by aiokatcp and by hand; every bit against numpy.
 
-Packets come through a FIFO, so that a test decides how far the stream is when it asks; nothing is ever lost.
+Packets come through a FIFO, so a test decides the stream's position at each request.  No packet is ever lost.
 """
 import ast
 import os
@@ -64,7 +64,7 @@ class Fed:
 
 
 def sending_from(fed):
-    """What /status.json says of each output."""
+    """The figures of /status.json for each output."""
     return [output["sending_from"] for output in fed.process.status()["outputs"]]
 
 
@@ -73,7 +73,7 @@ def unix(samples):
 
 
 class Run:
-    """A stream in parts: what has been fed, and how far the engine is known to be."""
+    """A stream in parts: the part that has been fed, and the engine's known position."""
 
     def __init__(self, fed, rng, n_batches, first_batch=0, loss=0.03):
         self.fed, self.config, self.first_batch = fed, fed.config, first_batch
@@ -85,7 +85,7 @@ class Run:
         self.step = scenario.batch_samples(self.config)
 
     def write(self, end_batch):
-        """Feeds what there is before a batch (counted from the first)."""
+        """Feeds all data before a batch (counted from the first)."""
         n_ants = self.config["recv"]["antennas"]
         heaps = [s for s in self.sent[self.n_fed:] if (s.cnt // n_ants - 1) < end_batch]
         self.n_fed += len(heaps)
@@ -122,7 +122,7 @@ class Run:
 
 
 def check(run, found, expected, what):
-    """Compares what left for each output with {window: dump}."""
+    """Compares the output of each stream with {window: dump}."""
     for o, output in enumerate(run.config["outputs"]):
         (endpoint,) = endpoints(output["destination"])
         scenario.check_dumps(run.config, o, found[endpoint], {w: d[:3] for w, d in expected[o].items()}, what)
@@ -141,7 +141,7 @@ CHANNELS = {"antennas": 3, "batches_per_chunk": 4, "chunks": 10}
 
 @pytest.mark.parametrize("where", ["on a dump", "a sample later", "now"])
 def test_capture_start(where, daemon, work, rng):
-    """Dumps that begin before the timestamp are withheld, and no others; what one output does the others do not."""
+    """Exactly the dumps that begin before the timestamp are withheld.  Outputs do not influence each other."""
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 3, "send_enabled": False}, {"integration_batches": 2},
                  {"integration_batches": 5, "send_enabled": False}], recv=CHANNELS)
@@ -200,8 +200,8 @@ def test_capture_stop(daemon, work, rng):
 @pytest.mark.parametrize("n_batches", [1, 4])
 @pytest.mark.parametrize("case", range(3))
 def test_shifts(case, n_batches, daemon, work, rng):
-    """Shifts set while running hold from a batch on, which the reply tells; inputs that are not named keep theirs, and an
-    output keeps its own."""
+    """Shifts set while running hold from the batch that the reply names.  Inputs that are not named keep their shifts,
+    and an output keeps its own."""
     shifts, own = rng.integers(-16, 17, 6) if case else np.zeros(6, int), [0, -16, 3, 0, 0, 16]
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 1, "missing": "weights", "audit_samples": 16},
@@ -253,7 +253,7 @@ def masks(run, pieces):
 
 
 def check_gates(run, found, pieces):
-    """Compares what left for each output; pieces[gate name]: [(timestamp, gate)]."""
+    """Compares each output; pieces[gate name]: [(timestamp, gate)]."""
     first, voltages, present, came = run.shifted([(0, [0] * (2 * run.config["recv"]["antennas"]))])
     for o, output in enumerate(run.config["outputs"]):
         mask = masks(run, pieces[output["gate"]])
@@ -333,7 +333,7 @@ def test_emulated(daemon, work, rng, fake_cuda):
 
 
 def test_facts(daemon, work, rng):
-    """What the configuration says, under the names of the array's controller."""
+    """The configuration's values, under the names of the array's controller."""
     config = scenario.xbgpu_config(
         outputs=[{"integration_batches": 3}, {"integration_batches": 700}], time={"adc_sample_rate": RATE},
         recv=CHANNELS | {"input_labels": "m0h,m0v,m1h,m1v,m2h,m2v", "centre_frequency": 1284e6})
@@ -410,7 +410,7 @@ def test_sensors(daemon, work, rng):
 
 
 def test_silence(daemon, work, rng):
-    """After a second of silence what is received is in error, and what was lost before is forgiven."""
+    """After a second of silence the received-data sensors are in error, and earlier losses are cleared."""
     config = scenario.xbgpu_config(recv=CHANNELS, time={"adc_sample_rate": RATE})
     fed = Fed(daemon, config, work)
     run = Run(fed, rng, 400, loss=0)
@@ -444,7 +444,7 @@ def test_silence(daemon, work, rng):
 
 
 def test_synchronised(daemon, work, rng):
-    """False is an error, of the accumulation whose end is the reading's time."""
+    """False is an error of the accumulation that ends at the reading's time."""
     config = scenario.xbgpu_config(outputs=[{"integration_batches": 4}], recv=CHANNELS, time={"adc_sample_rate": RATE})
     fed = Fed(daemon, config, work)
     run = Run(fed, rng, 400, loss=0)
@@ -541,7 +541,7 @@ TRANSCRIPT = [
 
 
 def transcript_config(work=None):
-    """With 'work', what is set is kept in a new directory there."""
+    """With 'work', settings are saved in a new directory there."""
     if work:
         (work / "state").mkdir()
     return scenario.xbgpu_config(
@@ -553,7 +553,7 @@ def transcript_config(work=None):
 
 
 def test_transcript(daemon, work):
-    """What is asked and what is answered, byte for byte as far as it is said here; nothing refused changes anything."""
+    """Requests and replies, byte for byte as far as they are given here.  A refused request changes nothing."""
     fed = Fed(daemon, transcript_config(), work)
     with control.Lines(fed.process) as lines:
         for request, expected in TRANSCRIPT:
@@ -576,7 +576,7 @@ def test_no_room(daemon, work):
 
 
 def test_read_only(daemon, work):
-    """Whoever may only look is told everything and changes nothing."""
+    """A client that may only read gets all information and changes nothing."""
     config = transcript_config()
     config["katcp"] = {"read_only_listen": f"127.0.0.1:{harness.free_tcp_port()}"}
     fed = Fed(daemon, config, work)
@@ -595,7 +595,7 @@ def test_read_only(daemon, work):
 
 
 def test_state_survives(daemon, work, rng):
-    """What was set holds from the first batch after a restart, and the YAML where nothing was set."""
+    """Settings hold from the first batch after a restart.  The YAML holds for everything else."""
     config = transcript_config(work)
     config["outputs"].append(merge(harness.XBGPU_OUTPUT, {"name": "plain", "destination": harness.groups()}))
     config["outputs"][0]["missing"] = "weights"
@@ -633,7 +633,7 @@ def test_state_survives(daemon, work, rng):
 
 
 def test_state_that_does_not_fit(daemon, work, rng):
-    """What the configuration has no place for any more is left out, with a line each; the rest holds."""
+    """Settings that no longer fit the configuration are left out, with a line each.  The rest holds."""
     config = transcript_config(work)
     (work / "state" / "control").write_text(
         "# by hand\ncapture gone on 0\ncapture bcp0 maybe 0\ncapture bcp1 off 0\nshift 9 1\nshift 0 9\nshift 1 -2\n"

@@ -1,4 +1,4 @@
-"""xbgpu alive: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
+"""xbgpu live: multicast on the loopback interface, spead2 at both ends, /metrics, SIGTERM."""
 import re
 import time
 
@@ -38,7 +38,7 @@ def wait_window(receiver, config, index, window):
 
 
 def finish(config, process, receiver, n_heaps=0):
-    """Stops the daemon once it has received that many heaps: what is still in its socket then would be lost."""
+    """Stops the daemon once it has received that many heaps.  Packets still in its socket would be lost."""
     process.wait_metric(lambda m: m.get("xbgpu_input_heaps_total") >= n_heaps, f"{n_heaps} heaps received")
     process.terminate().wait_end()
     receiver.wait_stops(len(config["outputs"]))
@@ -46,8 +46,8 @@ def finish(config, process, receiver, n_heaps=0):
 
 
 def check_first(config, index, found, expected, n_sure=0):
-    """Compares an output's dumps with the first of those expected: what was in the open chunks may or may not have been
-    drained before the stop."""
+    """Compares an output's dumps with the first expected ones.  The drain before the stop may or may not include the
+    open chunks."""
     heaps = found[endpoints(config["outputs"][index]["destination"])[0]]
     n = sum(h.kind == "data" for h in heaps)
     assert n_sure <= n <= len(expected)
@@ -96,7 +96,7 @@ def test_stop_without_data(daemon):
 
 
 def test_scraped_to_the_last(daemon, rng):
-    """Whoever reads /metrics while the daemon stops does no harm, until the port is closed."""
+    """Readers of /metrics during the daemon's stop do no harm, until the port is closed."""
     config = live_config(outputs=[{}, {"missing": "weights"}], recv={"antennas": 3})
     voltages = scenario.random_voltages(rng, config, 16)
     process = daemon("xbgpu", config).wait_ready()
@@ -157,7 +157,7 @@ def test_interface_that_does_not_exist(daemon):
 
 
 def test_time_that_is_set_forward(daemon, rng):
-    """F-engines whose time jumps by 2^30 batches: no window of what they left out counts as absent."""
+    """F-engines whose time jumps by 2^30 batches: no window of the skipped time counts as absent."""
     config = live_config(outputs=[{"integration_batches": 4}], recv={"antennas": 3}, time={"timebase": "packets"})
     batch = scenario.batch_samples(config)
     voltages = scenario.random_voltages(rng, config, 32)

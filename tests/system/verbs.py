@@ -3,9 +3,10 @@
     with verbs.fake_wire() as (a, b):
         subprocess.Popen([program, ...], env=os.environ | a.env)     # uses a.interface, a.address
 
-The wire is a veth pair in a network namespace of its own, which the calling thread is in until the end; what it starts
-meanwhile, processes and threads, is in it too.  Loopback works there.  What goes into one end comes out of the other:
-from a queue pair or a socket, to queue pairs that have a flow for it and to sockets that joined its group.
+The wire is a veth pair in a separate network namespace.  The calling thread is in this namespace until the end.
+Processes and threads that it starts meanwhile are in it, too.  Loopback works there.  A packet that enters one end
+leaves the other end.  Packets enter from a queue pair or a socket.  They go to queue pairs with a matching flow and to
+sockets that joined their group.
 """
 import contextlib
 import ctypes
@@ -33,7 +34,7 @@ ETHTOOL_STXCSUM = 0x17
 
 @dataclass
 class End:
-    """One end: an interface with an IPv4 address, the environment of programs that use it, and what they left."""
+    """One end: an interface with an IPv4 address, the environment of programs that use it, and their traces."""
     interface: str
     address: str
     directory: Path  # of the counters, and the trace
@@ -55,7 +56,7 @@ class End:
 
     @property
     def joined(self):
-        """The multicast groups that somebody in this namespace has joined at this end."""
+        """The multicast groups that a socket in this namespace has joined at this end."""
         joined, here = set(), False
         for line in Path("/proc/thread-self/net/igmp").read_text().splitlines()[1:]:
             if not line.startswith("\t"):
@@ -114,8 +115,8 @@ def _is_up(interface):
 
 @contextlib.contextmanager
 def fake_wire(mtu=MTU, limits="", fail="", may_complain=False):
-    """The two ends.  'limits' and 'fail' are what README.md says, of both; change an end's env for one.  What programs
-    must not do fails the test, in the end."""
+    """The two ends.  README.md explains 'limits' and 'fail', which hold for both ends; change an end's env for one.
+    Forbidden calls of programs fail the test at the end."""
     if not (LIBRARIES / "libibverbs.so.1").exists():
         pytest.skip("the headers of libibverbs were not there at build time (Debian: libibverbs-dev librdmacm-dev)")
     with namespace(), tempfile.TemporaryDirectory() as directory:

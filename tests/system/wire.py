@@ -1,6 +1,6 @@
 """Raw SPEAD packets taken apart, altered and put together again, whether or not the result makes sense.
 
-Written from the protocol's description, not from the daemons, so that tests may ask it what a packet says.
+Written from the protocol's description, not from the daemons.  So tests may ask it for the meaning of a packet.
 """
 import struct
 from dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ class Packet:
     first: tuple = (MAGIC, VERSION, ID_BYTES, ADDRESS_BYTES)
 
     def get(self, item):
-        """The value of an item, of several that of the last; None if there is none or that is not an immediate."""
+        """The value of an item; of several items, the last one's value.  None if there is none, or if it is not an
+        immediate."""
         found = [value if immediate else None for number, immediate, value in self.items if number == item]
         return found[-1] if found else None
 
@@ -47,7 +48,7 @@ class Packet:
 
 
 def parse(raw):
-    """The packet that 'raw' is, or the name of what is wrong with it, as /metrics has it."""
+    """The packet in 'raw', or the name of its fault, as in /metrics."""
     if len(raw) < 8:
         return "truncated"
     first, n_items = tuple(raw[:4]), struct.unpack(">H", raw[6:8])[0]

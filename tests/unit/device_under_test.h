@@ -1,8 +1,9 @@
-/* device_under_test.h - the device that a test is about: CBF_TEST_DEVICE=cpu or cuda.  Without, it is the cpu device,
- * and then again the cuda device on a CUDA runtime that needs no GPU (fake_cuda.h), if that was built.
+/* device_under_test.h - the device under test: CBF_TEST_DEVICE=cpu or cuda.  Without CBF_TEST_DEVICE, tests run on the
+ * cpu device.  They then run again on the cuda device with a CUDA runtime that needs no GPU (fake_cuda.h), if that was
+ * built.
  *
- * CUDA does not survive a fork and Check forks each test, so a device is opened inside a test.  What a device copies
- * lies in its memory or in pinned memory; these helpers bring it there and back. */
+ * CUDA does not survive a fork, and Check forks each test.  So a device is opened inside a test.  A device copies only
+ * from and to its own memory or pinned memory; these helpers copy data there and back. */
 #ifndef TESTS_UNIT_DEVICE_UNDER_TEST_H
 #define TESTS_UNIT_DEVICE_UNDER_TEST_H
 

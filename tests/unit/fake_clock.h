@@ -1,4 +1,5 @@
-/* fake_clock.h - all of clock.h, with a time that the test sets.  The linker prefers it to the real clock. */
+/* fake_clock.h - all functions of clock.h, with a time that the test sets.  The linker prefers this clock to the real
+ * one. */
 #ifndef TESTS_UNIT_FAKE_CLOCK_H
 #define TESTS_UNIT_FAKE_CLOCK_H
 

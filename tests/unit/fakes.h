@@ -1,4 +1,4 @@
-/* fakes.h - what lies beside the unit tests for them to load. */
+/* fakes.h - shared objects beside the unit tests, which the tests load. */
 #ifndef TESTS_UNIT_FAKES_H
 #define TESTS_UNIT_FAKES_H
 

@@ -1,5 +1,4 @@
-/* katcp_fixture.h - for the tests of the KATCP server: one with sensors of the test's own, over real sockets, at a time
- * that the test sets. */
+/* katcp_fixture.h - a KATCP server for tests.  The test makes the sensors and sets the time.  The sockets are real. */
 #ifndef TESTS_UNIT_KATCP_FIXTURE_H
 #define TESTS_UNIT_KATCP_FIXTURE_H
 

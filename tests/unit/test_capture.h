@@ -1,4 +1,4 @@
-/* test_capture.h - what a test writes to stderr. */
+/* test_capture.h - captures the text that a test writes to stderr. */
 #ifndef TESTS_UNIT_TEST_CAPTURE_H
 #define TESTS_UNIT_TEST_CAPTURE_H
 

@@ -1,4 +1,4 @@
-/* test_config.h - configurations that tests have as text. */
+/* test_config.h - loads configurations that a test holds as text. */
 #ifndef TESTS_UNIT_TEST_CONFIG_H
 #define TESTS_UNIT_TEST_CONFIG_H
 

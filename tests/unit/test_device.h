@@ -1,4 +1,4 @@
-/* test_device.h - a device of a kind, for tests that are about something else. */
+/* test_device.h - opens a device of a given kind, for tests whose subject is not the device. */
 #ifndef TESTS_UNIT_TEST_DEVICE_H
 #define TESTS_UNIT_TEST_DEVICE_H
 

@@ -1,4 +1,4 @@
-/* test_file.h - files of the test's own: an empty one as a fixture, and others with a text. */
+/* test_file.h - temporary files of a test: an empty one as a fixture, and others with a text. */
 #ifndef TESTS_UNIT_TEST_FILE_H
 #define TESTS_UNIT_TEST_FILE_H
 

@@ -1,5 +1,5 @@
-/* test_fragments.h - a model of the fragments of beam_fragments.h, from the order in which PTX ISA deals the first operand of
- * mma.m16n8k32 to lanes.  Bytes that kernels must not use are TEST_FRAGMENTS_POISON. */
+/* test_fragments.h - a model of the fragments of beam_fragments.h.  The model follows the order in which PTX ISA
+ * assigns the first operand of mma.m16n8k32 to lanes.  Bytes that kernels must not use are TEST_FRAGMENTS_POISON. */
 #ifndef TESTS_UNIT_TEST_FRAGMENTS_H
 #define TESTS_UNIT_TEST_FRAGMENTS_H
 

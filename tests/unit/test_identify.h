@@ -1,5 +1,5 @@
-/* test_identify.h - whose packet it is: a daemon's reading of packets, made by our own builder and parsed by our own parser,
- * which have tests of their own against spead2. */
+/* test_identify.h - which sender a packet belongs to: a daemon's reading of packets.  Our own builder makes the packets
+ * and our own parser reads them; both have separate tests against spead2. */
 #ifndef TESTS_UNIT_TEST_IDENTIFY_H
 #define TESTS_UNIT_TEST_IDENTIFY_H
 

@@ -1,5 +1,5 @@
-/* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: with CBF_TEST_DEVICE=cuda a
- * GPU, else the emulated one.
+/* test_kernel.h - the device on which the unit tests run CUDA variants of kernels: with CBF_TEST_DEVICE=cuda a GPU,
+ * else the emulated one.
  *
  *     TEST_ON_DEVICE(cuda)
  *     {
@@ -9,8 +9,8 @@
  *         test_download(d, power, args.power, sizeof(power));
  *     }
  *
- * A test opens it for itself: Check forks for each, which CUDA does not survive.
- * The device frees what test_kernel(), test_keep() and test_copy_in() gave, when it is closed. */
+ * Each test opens the device itself: Check forks for each test, and CUDA does not survive a fork.  When the device is
+ * closed, it frees everything that test_kernel(), test_keep() and test_copy_in() returned. */
 #ifndef TESTS_UNIT_TEST_KERNEL_H
 #define TESTS_UNIT_TEST_KERNEL_H
 

@@ -1,13 +1,14 @@
-/* test_main.h - a program of Check cases that enter themselves: TEST() defines a case, SUITE() says what all have in common.
+/* test_main.h - a program of Check cases that enter themselves: TEST() defines a case, SUITE() sets the properties that
+ * all cases share.
  *
  *     SUITE(.timeout_s = 60, .setup = open_device, .teardown = close_device, .start = random_start);
  *
  *     TEST(sums) { ck_assert_int_eq(1 + 1, 2); }
  *     TEST(sums_of_each, .end = ARRAY_LEN(sums)) { ck_assert_int_eq(sums[_i].a + sums[_i].b, sums[_i].sum); }
  *
- * Order:    cases run as they stand in the file, each forked off (Check's CK_FORK) after start().
- * Skipping: a case with a reason to skip is counted as skipped, and the program says "skipped: REASON".  A program whose
- *           cases are all skipped exits with 77.
+ * Order:    cases run in the order of the file.  Check forks each of them (CK_FORK) after start().
+ * Skipping: a case with a reason to skip is counted as skipped, and the program says "skipped: REASON".  A program
+ *           whose cases are all skipped exits with 77.
  * main() is in test_main.c. */
 #ifndef TESTS_UNIT_TEST_MAIN_H
 #define TESTS_UNIT_TEST_MAIN_H

@@ -1,4 +1,4 @@
-/* test_packets.h - endpoints of this host, and packets whose bytes tell them apart. */
+/* test_packets.h - endpoints of this host, and packets with distinct bytes. */
 #ifndef TESTS_UNIT_TEST_PACKETS_H
 #define TESTS_UNIT_TEST_PACKETS_H
 

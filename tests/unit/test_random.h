@@ -1,4 +1,4 @@
-/* test_random.h - random input for the unit tests: a new seed every run, printed, or TEST_SEED to repeat a run.
+/* test_random.h - random input for the unit tests.  Each run has a new seed and prints it.  TEST_SEED repeats a run.
  * The generator is SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). */
 #ifndef TESTS_UNIT_TEST_RANDOM_H
 #define TESTS_UNIT_TEST_RANDOM_H

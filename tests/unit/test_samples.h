@@ -1,4 +1,4 @@
-/* test_samples.h - packed samples of digitisers, and memory that shows who reads beyond them. */
+/* test_samples.h - packed samples of digitisers, and memory that reveals reads beyond its end. */
 #ifndef TESTS_UNIT_TEST_SAMPLES_H
 #define TESTS_UNIT_TEST_SAMPLES_H
 

@@ -1,4 +1,4 @@
-/* test_xbgpu.h - what xbgpu's parts are made with, on the cpu device: for tests that are the worker. */
+/* test_xbgpu.h - the objects that the parts of xbgpu need, on the cpu device.  For tests that play the worker. */
 #ifndef TESTS_UNIT_TEST_XBGPU_H
 #define TESTS_UNIT_TEST_XBGPU_H
 

@@ -115,7 +115,7 @@ const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *
 /* Beams of all streams. */
 size_t beamrec_config_n_beams(const struct beamrec_config *config);
 
-/* From the begin of a heap of the stream to that of the next one. */
+/* Samples from the beginning of a heap of the stream to the beginning of the next heap. */
 int64_t beamrec_config_batch_samples(const struct beamrec_config *config, size_t stream);
 
 #endif

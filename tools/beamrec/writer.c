@@ -58,7 +58,7 @@ struct beamrec_writer {
 static const char *const states[] = {
     [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
 
-/* A file that 'key' of item 'i' of a section asks for. */
+/* A file that 'key' of item 'i' of a section requests. */
 struct file_key {
     const char *section, *key;
     size_t i;

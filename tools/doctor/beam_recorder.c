@@ -183,7 +183,7 @@ struct place {
     char *directory;
     const char *key; /* of one of them */
     double bytes_per_s;
-    bool counted; /* with another place on the same disk */
+    bool counted; /* already counted with another place on the same disk */
     dev_t disk;
     double free_bytes; /* < 0: there is no telling */
 };

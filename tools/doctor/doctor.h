@@ -105,7 +105,7 @@ struct doctor_file *doctor_next(const struct doctor *doctor, enum doctor_kind ki
 /* True if a daemon of the file's kind answers where the file has its monitoring, or a process here was given it. */
 bool doctor_file_runs(const struct doctor_file *file);
 
-/* "m000" of /etc/cbf/m000.yaml, the instance of a unit; returns false where the file lies elsewhere. */
+/* "m000" of /etc/cbf/m000.yaml, the instance of a unit; returns false if the file lies elsewhere. */
 #define CONFIG_DIRECTORY "/etc/cbf/"
 bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX]);
 

@@ -24,7 +24,7 @@
 struct trouble {
     enum finding_status status;
     const struct doctor_file *file;
-    const char *stage, *what; /* of the engine's page, or static: what is said twice */
+    const char *stage, *what; /* repeated texts: of the engine's page, or static */
     bool silent;
     size_t n_alike; /* other X-engines that say the same of this antenna */
     char where[128], found[300], why[200], fix[512];
@@ -190,7 +190,7 @@ static void take_history(struct engines *engines, const struct doctor_file *file
     }
 }
 
-/* The file of an F-engine's fgpu may be at hand; 'feng_id' SIZE_MAX: none is meant. */
+/* Names the place of the fault.  The file of an F-engine's fgpu may be known; 'feng_id' SIZE_MAX: no F-engine. */
 static void say_where_to_look(const struct doctor *doctor, const struct doctor_file *file, size_t feng_id,
                               struct trouble *t)
 {

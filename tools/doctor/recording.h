@@ -33,7 +33,7 @@ void doctor_recording_check_room(struct doctor *doctor, const struct doctor_reco
 /* Whether the unit may write there. */
 void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_recording *recording);
 
-/* Whether the unit, started again, finds another name: 'path' with a time in it. */
+/* Checks whether a restarted unit writes to a new name: 'path' must contain a time. */
 void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path);
 
 /* Reports the 'n' dumps or batches ('what') that a full disk cost a running recorder.  'directories' have blanks

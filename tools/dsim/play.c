@@ -36,7 +36,7 @@ struct dsim_play {
     uint64_t n_unplayed_samples;      /* [const] behind the last heap, of all recordings */
 
     struct dsim_live *live;             /* [reader] NULL: there are recordings */
-    int64_t first_timestamp;            /* [reader] of the first heap of 'live' */
+    int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
     double *values;                     /* [block_heaps * packet_samples] [reader] */
     int32_t *quantised;                 /* [packet_samples] [reader] */

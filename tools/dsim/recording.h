@@ -45,7 +45,7 @@ struct dsim_recording_config {
 struct dsim_recording_counters {
     struct counter n_missing_samples; /* their frame is not in the file */
     struct counter n_invalid_samples; /* their frame is marked invalid, or they are no numbers */
-    struct counter n_bad_frames;      /* whose header contradicts the rest of the file */
+    struct counter n_bad_frames;      /* their header contradicts the rest of the file */
     struct counter n_late_frames;     /* too far out of order */
     struct counter n_double_frames;   /* whose place was taken */
     struct log_limit limit;
@@ -64,8 +64,8 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 
-/* values[0..n_samples) = the samples from 'first' on, which must be there; never a NaN.  Fast where 'first' is where
- * the last read ended.  Returns 0, or negative errno with one sentence in 'why' (the file has become shorter, the disk
+/* Reads the samples from 'first' on, which must exist, to values[0..n_samples); never a NaN.  Fast if 'first' is the
+ * end of the last read.  Returns 0, or negative errno with one sentence in 'why' (the file has become shorter, the disk
  * fails). */
 int dsim_recording_read(struct dsim_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                         size_t why_bytes);
@@ -96,7 +96,7 @@ struct dsim_recording {
 int dsim_recording_pread(const struct dsim_recording *recording, int64_t offset, void *bytes, size_t n_bytes, char *why,
                          size_t why_bytes);
 
-/* Fill *recording (allocated here, with 'base' copied into it) on success. */
+/* On success these fill *recording, which they allocate; they copy 'base' into it. */
 int dsim_recording_raw_open(const struct dsim_recording_config *config, const struct dsim_recording *base,
                             struct dsim_recording **recording, char *why, size_t why_bytes);
 int dsim_recording_complex_open(const struct dsim_recording_config *config, const struct dsim_recording *base,

@@ -3,7 +3,7 @@
 
 #include "common/send/sender.h"
 
-#define DATAGRAM_BYTES_MAX 65507 /* the largest UDP payload over IPv4, of joined packets, too */
+#define DATAGRAM_BYTES_MAX 65507 /* the largest UDP payload over IPv4, also for joined packets */
 
 /* ---- What all have in common ------------------------------------------------------------------------------------- */
 
@@ -77,7 +77,7 @@ static uint64_t take_heap_cnt(struct fsim_antenna *ant)
 {
     uint64_t heap_cnt = ant->heap_cnt;
 
-    ant->heap_cnt += ant->wire->heaps->n_ants; /* of which the wire has 48 bits */
+    ant->heap_cnt += ant->wire->heaps->n_ants; /* the wire has its low 48 bits */
     return heap_cnt;
 }
 

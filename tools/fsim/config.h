@@ -64,7 +64,7 @@ struct fsim_config {
 
 extern const struct config_table fsim_config_table;
 
-/* Checks across keys: channels and substreams, ranges of values, what goes with a capture.  For command_line_main(). */
+/* Checks across keys: channels and substreams, value ranges, keys that a capture allows.  For command_line_main(). */
 void fsim_config_check(void *values, struct config *config);
 
 enum voltage_format fsim_config_format(const struct fsim_config_stream *stream);

@@ -15,7 +15,7 @@ struct fsim_heaps {
     size_t n_ants;
     size_t n_substreams;
     size_t heap_bytes;
-    bool from_start;   /* the first batch that is sent is batch 0; false: that of its timestamp, modulo the period */
+    bool from_start;   /* the first sent batch is batch 0; false: the batch of its timestamp, modulo the period */
     uint8_t *payloads; /* [batch][ant][substream][heap_bytes], each [chan][spectrum][pol] of the stream's format */
     bool *is_absent;   /* [batch][ant]; NULL: none is */
 };

@@ -20,7 +20,7 @@ struct visrec_files {
     double max_file_samples; /* 0: no limit */
     char *history;           /* the same in all files */
     char stem[PATH_MAX];     /* the name of the file that is written, without a number */
-    unsigned number;         /* of that file, from 1 */
+    unsigned number;         /* number of that file, from 1 */
     char first_path[PATH_MAX];
     char path[PATH_MAX];
     struct visrec_uvh5 *file;
@@ -123,7 +123,7 @@ uint64_t visrec_files_n_dumps(const struct visrec_files *files)
     return files->n_dumps;
 }
 
-/* Half a sample is what the rate as a double may be off by. */
+/* The rate as a double may cause an error of half a sample. */
 static bool is_too_long(const struct visrec_files *files, const struct visrec_dump *dump)
 {
     int64_t end_samples = dump->timestamp_samples + files->integration_samples;

@@ -3,12 +3,12 @@
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
  * Threads:   one; it alone uses the files between start and join.
  * Next file: begins with a dump that is not later than the dump before, or for which the file is full (visrec/files.h).
- * Blocking:  on the disk.  Meanwhile chunks run out and the receive thread counts what it has to drop.
- * Full disk: dumps are dropped and counted until there is room again; then the recording goes on in the same file (where
- *            time had gone back: in the next).
- *            Not so with a capture, which can be read again: there it is a write that fails.
- * End:       once 'max_dumps' are written, or a write fails, it asks the service to stop; chunks are taken and given
- *            back until the inbox is stopped, so the receive thread never waits for it. */
+ * Blocking:  on the disk.  Meanwhile chunks run out, and the receive thread counts the heaps that it drops.
+ * Full disk: dumps are dropped and counted until there is room again.  Then the recording continues in the same file.
+ *            If time had gone back, it continues in the next file.
+ *            With a capture, which can be read again, a full disk is a failed write.
+ * End:       after 'max_dumps' dumps, or a failed write, the thread asks the service to stop.  It takes chunks and
+ *            gives them back until the inbox is stopped.  So the receive thread never waits for it. */
 #ifndef TOOLS_VISREC_WRITER_H
 #define TOOLS_VISREC_WRITER_H
 

@@ -60,7 +60,7 @@ struct cuda_stream {
     pthread_cond_t room;                            /* 'n_run' changed */
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
     uint64_t n_given GUARDED;                       /* [lock] callbacks since creation */
-    uint64_t n_run GUARDED;                         /* [lock] those of them that were taken to be run */
+    uint64_t n_run GUARDED;                         /* [lock] callbacks that were taken to be run */
     uint64_t n_run_seen;                            /* [watch] */
     unsigned n_looks;                               /* [watch] since then callbacks wait, and none was run */
 };

@@ -1,7 +1,7 @@
-/* fake_clock.c - preloaded, it is the kernel's clock for one process: off by as much as a file says, and as well
- * synchronised.
+/* fake_clock.c - a preloaded library that replaces the kernel's clock for one process.
  *
- * The file $CBF_FAKE_CLOCK holds struct fake_clock, and may change at any time. */
+ * The file $CBF_FAKE_CLOCK holds struct fake_clock: the offsets of the clocks and the state of their synchronisation.
+ * A test may change the file at any time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

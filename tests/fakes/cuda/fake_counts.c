@@ -1,4 +1,5 @@
-/* fake_counts.c - how much memory has been taken: in a file, where a test finds it while the program runs. */
+/* fake_counts.c - counts the memory that has been taken.  The counts lie in a file, which a test reads while the
+ * program runs. */
 #include "fake_cuda.h"
 
 #include <fcntl.h>

@@ -1,25 +1,25 @@
-/* fake_cuda.h - the cuda device without a GPU: common/device/cuda/ linked with a CUDA runtime that does everything on the CPU,
- * as a plugin like the real one.
+/* fake_cuda.h - the cuda device without a GPU: common/device/cuda/ linked with a CUDA runtime that does everything on
+ * the CPU.  Like the real one, this device is a plugin.
  *
- * What it tests is the host's side: the choice of a GPU and its sentences, memory, callbacks, failures, and the order
- * of things under the thread sanitizer.  A stream is one of the cpu device; a kernel is its C twin, or the CUDA variant
- * on the emulator (device_emulated.h); FFTs are the cpu's.
+ * The fake tests the host's side: the choice of a GPU, its sentences, memory, callbacks and failures.  Under the thread
+ * sanitizer it also tests the order of operations.  A stream is a stream of the cpu device.  A kernel is its C twin, or
+ * the CUDA variant on the emulator (device_emulated.h).  FFTs are the FFTs of the cpu device.
  *
  * $CBF_FAKE_CUDA is a list "name=number,...":
  *   gpus (1), major (9), memory_mib (1024), driver (as the runtime; 0: none)
  *   compiler=0    no kernel can be compiled
  *   emulate=1     kernels are their CUDA variants
- *   idle=1        kernels do nothing, and take a time made up of their constants: 20 to 83 us
- *   register=0    memory of ours cannot be registered
- *   import=CODE, map=CODE   another's memory cannot be imported, or not be mapped
- *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know of it
- *   has_dmabuf=0  it is known beforehand
- *   flushes=0     what cards write cannot be flushed
- *   ordering=0, flush=CODE  what cards write must be flushed, which fails
+ *   idle=1        kernels do nothing; each takes 20 to 83 us, a time computed from its constants
+ *   register=0    memory of the program cannot be registered
+ *   import=CODE, map=CODE   memory of another library cannot be imported, or cannot be mapped
+ *   dmabuf=CODE   memory cannot be shared with network cards; < 0: the driver does not know this attribute
+ *   has_dmabuf=0  the device says beforehand that memory cannot be shared
+ *   flushes=0     writes by network cards cannot be flushed
+ *   ordering=0, flush=CODE  writes by network cards must be flushed; the flush fails
  *   init=CODE     cudaInitDevice returns this error
- *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and nothing else
- *   die=N         the GPU fails when it comes to the Nth operation: later ones, callbacks too, are not run, and every
- *                 call from then on says so
+ *   refuse=N      the Nth operation (copy, fill, launch, callback) is refused when it is enqueued, and no other
+ *   die=N         the GPU fails at the Nth operation: later operations and callbacks do not run, and every later call
+ *                 returns the failure
  *   hang=N        the GPU never ends the Nth operation
  *   flip=N        a bit flips in every Nth copy from the device's memory to the host's */
 #ifndef TESTS_FAKE_CUDA_H

@@ -1,5 +1,5 @@
-/* fake_image.c - instead of image.c and fft.c: a kernel's code is a pointer to what the cpu device made of it;
- * transforms are those of the cpu device.  See fake_cuda.h. */
+/* fake_image.c - replaces image.c and fft.c.  A kernel's code is a pointer to the cpu device's kernel.  Transforms are
+ * the cpu device's.  See fake_cuda.h. */
 #include "common/base/hash.h"
 #include "common/device/cuda/image.h"
 #include "common/device/cuda/cuda.h"

@@ -1,4 +1,4 @@
-/* fake_runtime.c - as much of the CUDA runtime as the cuda device calls.  See fake_cuda.h. */
+/* fake_runtime.c - the functions of the CUDA runtime that the cuda device calls.  See fake_cuda.h. */
 #include "fake_cuda.h"
 
 #include "common/base/clock.h"

@@ -1,11 +1,12 @@
-/* direct_guard.h - notices who reads direct memory from the host's side (device.h).
+/* direct_guard.h - finds reads of direct memory from the host's side (device.h).
  *
- * Processors cannot map memory for writing only.  So nothing may be done with it at all: each access faults, the kernel's
- * for a system call fails, and the fault says whether it was a write.  A write is let through by opening its page for one
- * instruction, after which the processor traps and the page is closed again; a read ends the process with a sentence.
- * An instruction that reads and then writes passes as a write.  Slow: two signals a store, 2 MB/s or so.
+ * Processors cannot map memory for writing only.  So the guard forbids every access: each access faults, and a system
+ * call that touches the memory fails.  The fault says whether the access was a write.  For a write, the guard opens the
+ * page for one instruction.  The processor traps after that instruction, and the guard closes the page again.  A read
+ * ends the process with a sentence.  An instruction that reads and then writes passes as a write.  The guard is slow:
+ * two signals a store, about 2 MB/s.
  *
- * direct-guard.so, preloaded, guards whatever is mapped for writing only. */
+ * direct-guard.so, preloaded, guards all memory that is mapped for writing only. */
 #ifndef TESTS_DIRECT_GUARD_H
 #define TESTS_DIRECT_GUARD_H
 

@@ -1,4 +1,5 @@
-/* preload.c - direct-guard.so: in front of the C library's mmap() and munmap(), guards what is mapped for writing only. */
+/* preload.c - direct-guard.so: replaces the C library's mmap() and munmap(), and guards memory that is mapped for
+ * writing only. */
 #include "direct_guard.h"
 
 #include <sys/mman.h>

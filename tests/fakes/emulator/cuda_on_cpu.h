@@ -1,12 +1,14 @@
-/* cuda_on_cpu.h - what a .cu file takes for granted, for g++: CUDA C's words, vectors and intrinsics.
+/* cuda_on_cpu.h - the words, vectors and intrinsics of CUDA C that a .cu file uses, for g++.
  *
- * Included before the kernel by emulate.cpp, which runs the launch.  Only what our kernels use is here; add as they need
- * it.  EMULATE_CUDA is defined, so that a kernel can give a plain alternative to inline assembly.
+ * emulate.cpp, which runs the launch, includes this file before the kernel.  The file has only the functions that our
+ * kernels use.  Add functions as kernels need them.  EMULATE_CUDA is defined, so that a kernel can give a plain
+ * alternative to inline assembly.
  *
  * Names:     the C library's <math.h> must not have them.  glibc 2.41 declares sinpif and cospif, glibc 2.42 rsqrtf: a
  *            kernel that needs one of these gets a macro here.
- * Exactness: as on the device where it is exact there; __sinf and __cosf as coarse as the device's own, so that a kernel
- *            that leans on them too hard fails here too.  Nothing is contracted to FMA: the device compiler does that. */
+ * Exactness: a function that is exact on the device is exact here.  __sinf and __cosf are as coarse as the device's
+ *            own, so that a kernel that needs more accuracy fails here too.  Nothing is contracted to FMA; the device
+ *            compiler does that. */
 #ifndef TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 #define TESTS_FAKES_EMULATOR_CUDA_ON_CPU_H
 

@@ -1,5 +1,5 @@
-/* device_emulated.c - see device_emulated.h.  The cpu device does everything but kernels: an emulated launch is one of
- * its launches, of a kernel whose 'twin' runs the shared object. */
+/* device_emulated.c - see device_emulated.h.  The cpu device does everything but kernels.  An emulated launch is a
+ * launch of the cpu device.  The kernel's 'twin' in that launch runs the shared object. */
 #include "tests/fakes/emulator/device_emulated.h"
 
 #include "common/device/tensor_map.h"

@@ -1,15 +1,16 @@
-/* device_emulated.h - the cpu device with the CUDA variants of the kernels, so that they are tested where there is no
- * GPU.
+/* device_emulated.h - the cpu device with the CUDA variants of the kernels.  Hosts without a GPU test these variants
+ * with it.
  *
- * device_kernel_create() loads the shared object of kernels/<name>.cu (or tests/fakes/emulator/<name>.cu) with the constants
- * (kernel_cache.h).  A launch runs all blocks and threads of its grid on one CPU thread, the stream's.  emulate.cpp says
- * which mistakes that finds; each ends the process with a sentence.  A kernel without a .cu file runs its C twin.
+ * device_kernel_create() loads the shared object of kernels/<name>.cu (or tests/fakes/emulator/<name>.cu) with the
+ * constants (kernel_cache.h).  A launch runs all blocks and threads of its grid on one CPU thread, the stream's.
+ * emulate.cpp says which mistakes that finds; each ends the process with a sentence.  A kernel without a .cu file runs
+ * its C twin.
  *
- * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so try many inputs per set of
- * constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run that printed it.
+ * Tests run in the root of the source tree.  A compilation takes about a quarter of a second, so try many inputs per
+ * set of constants.  EMULATE_SEED=... repeats the order of blocks and threads of the run that printed it.
  *
- * EMULATE=compile: kernels are compiled, and their C twins run in their place.  A kernel without a twin does not run.  So
- * outputs are wrong, cases fail, and their result means nothing. */
+ * EMULATE=compile: kernels are compiled, and their C twins run in their place.  A kernel without a twin does not run.
+ * So outputs are wrong, cases fail, and their result means nothing. */
 #ifndef TESTS_FAKES_EMULATOR_DEVICE_EMULATED_H
 #define TESTS_FAKES_EMULATOR_DEVICE_EMULATED_H
 

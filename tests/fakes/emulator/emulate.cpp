@@ -1,14 +1,16 @@
-/* emulate.cpp - runs one CUDA kernel on the CPU; device_emulated.c compiles it, once per kernel and constants.
+/* emulate.cpp - runs one CUDA kernel on the CPU.  device_emulated.c compiles this file once for each kernel and set of
+ * constants.
  *
- * Flow:      launch -> blocks, one after another in random order -> threads of a block, each a stack of its own,
- *            switched where they wait for each other: at a barrier of the block, with a number, or in shared memory, or
- *            with some lanes of a warp.
- * Finds:     a missing barrier (between barriers the threads run in random order), shared memory read before it is
- *            written (filled with NaN before each block) or beyond what the launch asked for (guarded), a misaligned
- *            access or an index beyond an array (compiled in: the program ends with SIGILL), threads that wait for
- *            others that have gone elsewhere, and a barrier in shared memory that is not made, or waited for wrongly.
- *            Any of these ends the program with a sentence.
- * Misses:    what needs blocks that run at the same time; what the memory model allows and x86 does not; speed.
+ * Flow:      launch -> blocks, one after another in random order -> threads of a block.  Each thread has its own stack.
+ *            Threads are switched where they wait for each other: at a barrier of the block, at a barrier with a
+ *            number, at a barrier in shared memory, or with some lanes of a warp.
+ * Finds:     a missing barrier (between barriers the threads run in random order); shared memory read before it is
+ *            written (filled with NaN before each block) or accessed beyond the size of the launch (guarded); a
+ *            misaligned access or an index beyond an array (compiled in: the program ends with SIGILL); threads that
+ *            wait for threads at another barrier; a barrier in shared memory that is not initialised, or waited for
+ *            wrongly.  Each of these ends the program with a sentence.
+ * Misses:    mistakes that show only if blocks run at the same time; reorderings that the memory model allows and x86
+ *            does not; speed.
  *
  * KERNEL is the kernel's name, KERNEL_FILE its source, KERNEL_ARGS its struct of arguments; sizes are -D constants, as
  * NVRTC gets them. */

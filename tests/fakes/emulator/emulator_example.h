@@ -1,8 +1,9 @@
-/* emulator_example - sums of rows, in ways that need the threads of a block together; for check_emulator only.
+/* emulator_example - sums of rows, by methods that need the threads of a block together.  Only check_emulator uses it.
  *   in   uint32 [block][n]
  *   out  uint64 [block][EXAMPLE_N_SUMS]   every one is the sum of the block's row
  *
- * Constants: MISTAKE, one of the enum, and THREADS, of a block.  'args' reaches the .cu file as kernels' do. */
+ * Constants: MISTAKE, one of the enum, and THREADS, the number of threads of a block.  'args' reaches the .cu file as
+ * the arguments of product kernels do. */
 #ifndef TESTS_FAKES_EMULATOR_EMULATOR_EXAMPLE_H
 #define TESTS_FAKES_EMULATOR_EMULATOR_EXAMPLE_H
 

@@ -1,5 +1,5 @@
-/* kernel_cache.c - see kernel_cache.h.  An entry is build-emulated/<kernel>-<hash>.so; the files that it depends on are
- * in the .so.d beside it. */
+/* kernel_cache.c - see kernel_cache.h.  An entry is build-emulated/<kernel>-<hash>.so.  The .so.d file beside the entry
+ * lists the files that the entry depends on. */
 #include "tests/fakes/emulator/kernel_cache.h"
 
 #include "common/base/hash.h"

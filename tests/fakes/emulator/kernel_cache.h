@@ -1,15 +1,15 @@
 /* kernel_cache.h - shared objects of emulated kernels, kept in build-emulated/ for all test programs of all builds.
  *
- * Sizes are -D constants, which the host code chooses.  So only the tests know the set of kernels.  `make unit-tests` runs
- * each program once to compile the kernels that it asks for (EMULATE=compile, device_emulated.h).  A test compiles a kernel
- * that is missing.
+ * Sizes are -D constants, which the host code chooses.  So only the tests know the set of kernels.  `make unit-tests`
+ * runs each program once to compile the kernels that it asks for (EMULATE=compile, device_emulated.h).  A test compiles
+ * a kernel that is missing.
  *
- * Key:       the command that compiles the kernel, and the version of g++.  Flags are part of the command, so variants
+ * Key:       the command that compiles the kernel, and the version of g++. Flags are part of the command.  So variants
  *            with equal flags share an entry: all but SANITIZE=address do.
- * Freshness: as make has it.  g++ writes the names of the files that it read; an entry older than one of them is
- *            compiled anew.
- * Processes: tests run side by side.  An entry is written under a temporary name and renamed, so a reader has all of it;
- *            two writers of one entry each load a whole one. */
+ * Freshness: decided as make decides it.  g++ writes the names of the files that it read.  If an entry is older than
+ *            one of these files, the kernel is compiled again.
+ * Processes: tests run side by side.  An entry is written under a temporary name and then renamed, so a reader sees
+ *            only complete entries.  If two processes write the same entry, each loads a complete one. */
 #ifndef TESTS_FAKES_EMULATOR_KERNEL_CACHE_H
 #define TESTS_FAKES_EMULATOR_KERNEL_CACHE_H
 

@@ -1,5 +1,5 @@
-/* fake_events.c - what is read from a file descriptor: completions of a channel, events of a device.  See
- * fake_verbs.h. */
+/* fake_events.c - events that a program reads from a file descriptor: completions of a channel, events of a device.
+ * See fake_verbs.h. */
 #include "fake_verbs.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* fake_flow.c - flow steering: each flow becomes a piece of the filter of its queue pair's socket.  See
+/* fake_flow.c - flow steering: each flow becomes one part of the packet filter of its queue pair's socket.  See
  * fake_verbs.h. */
 #include "fake_verbs.h"
 

@@ -1,4 +1,4 @@
-/* fake_queue.c - queues of work requests: posting, and their ends.  See fake_verbs.h. */
+/* fake_queue.c - queues of work requests: posting and completion.  See fake_verbs.h. */
 #include "fake_verbs.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fake_rdmacm.c - librdmacm, as far as it finds the device of an address.  See README.md. */
+/* fake_rdmacm.c - the functions of librdmacm that find the device of an address.  See README.md. */
 #include <rdma/rdma_cma.h>
 
 #include <arpa/inet.h>

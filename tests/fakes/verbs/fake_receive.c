@@ -1,7 +1,7 @@
 /* fake_receive.c - the thread of a receive queue: frames from the interface into the memory that was posted.
  *
- * The kernel copies each frame to where its work request says.  Where nothing is posted, frames are dropped and
- * counted, as a card does.  See fake_verbs.h. */
+ * The kernel copies each frame to the memory of its work request.  If no work request is posted, frames are dropped and
+ * counted, as a NIC does.  See fake_verbs.h. */
 #include "fake_verbs.h"
 
 #include <arpa/inet.h>

@@ -1,8 +1,7 @@
-/* fake_send.c - the thread of a send queue: frames from the memory that was posted to the interface, at the rate that
- * was asked for.
+/* fake_send.c - the thread of a send queue: frames from the posted memory to the interface, at the requested rate.
  *
- * Memory is read when the frame leaves, not when it is posted: a program that fills it again too early is found out.
- * See fake_verbs.h. */
+ * The thread reads memory when the frame leaves, not when the frame is posted.  So the fake detects a program that
+ * fills the memory again too early.  See fake_verbs.h. */
 #include "fake_verbs.h"
 
 #include <linux/if_packet.h>

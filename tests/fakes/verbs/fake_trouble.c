@@ -1,4 +1,4 @@
-/* fake_trouble.c - what environment variables ask for: failures, limits, a trace.  See README.md. */
+/* fake_trouble.c - the requests of environment variables: failures, limits, a trace.  See README.md. */
 #include "fake_verbs.h"
 
 #include <stdarg.h>

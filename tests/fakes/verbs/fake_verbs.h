@@ -1,15 +1,15 @@
-/* fake_verbs.h - libibverbs and librdmacm without a network card: raw packet queues over AF_PACKET sockets on veth
- * interfaces, for tests of programs that are linked against the real libraries (or open them).  README.md says how to
- * use it and what it checks.
+/* fake_verbs.h - libibverbs and librdmacm without a NIC: raw packet queues over AF_PACKET sockets on veth interfaces.
+ * Tests use them for programs that are linked against the real libraries (or open them).  README.md says how to use the
+ * fake and lists its checks.
  *
  * Flow:      post_recv -> queue -> receiving thread: recvmmsg into the program's memory -> completion queue -> poll_cq
  *            post_send -> queue -> sending thread, paced: sendmmsg from the program's memory -> completion queue
- * Threads:   two for each queue pair; the program calls as with the real libraries, from any thread.
- * Locks:     turn (of a queue, while its thread works on it) > context > queue pair > completion queue > events;
- *            'pinned' (of a protection domain), under which no other is taken, is read-locked while memory is touched:
- *            what was deregistered is not touched any more.
- * Errors:    as the real functions: an errno, or NULL with errno.  What a program must not do and a card would not
- *            notice is said on stderr by fake_complain(). */
+ * Threads:   two for each queue pair.  The program may call from any thread, as with the real libraries.
+ * Locks:     turn (held by a queue's thread while it works on the queue) > context > queue pair > completion queue >
+ *            events.  'pinned' (of a protection domain) is read-locked while memory is touched, and no other lock is
+ *            taken under it.  So deregistered memory is not touched any more.
+ * Errors:    as the real functions: an errno, or NULL with errno.  fake_complain() writes to stderr about mistakes of a
+ *            program that a NIC would not notice. */
 #ifndef TESTS_FAKE_VERBS_H
 #define TESTS_FAKE_VERBS_H
 

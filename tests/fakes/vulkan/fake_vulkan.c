@@ -1,15 +1,16 @@
-/* fake_vulkan.c - a libvulkan.so.1 with as much of Vulkan as common/device/cuda/vulkan.c calls, for hosts without a driver that
- * has what a GPU's has.  Memory is a file in memory, mapped for writing only.
+/* fake_vulkan.c - a libvulkan.so.1 with the calls of Vulkan that common/device/cuda/vulkan.c makes, for hosts without a
+ * GPU's driver.  Memory is a file in memory, mapped for writing only.
  *
- * It ends the process where a driver might do anything: wrong handles, structures that are not there, sizes and flags
- * that do not fit, objects that are left behind.  The second of its two GPUs has the UUID of fake_cuda's first one.
+ * A program error that would be undefined behaviour in a driver ends the process: wrong handles, missing structures,
+ * sizes and flags that do not fit, objects that are not destroyed.  The second of its two GPUs has the UUID of
+ * fake_cuda's first GPU.
  *
  * $CBF_FAKE_VULKAN is a list "name=number,...":
  *   minor (1)        version 1.minor of the library
  *   gpus (2), gpu_minor (1)
- *   heap_mib (256)   of the memory that the host can write to; 0: there is none
+ *   heap_mib (256)   size of the memory that the host can write to; 0: there is none
  *   extension (1)    VK_KHR_external_memory_fd
- *   exports (1)      0: there is no memory to be exported, as far as it says
+ *   exports (1)      0: the driver says that no memory can be exported
  *   vkNAME=CODE      that call returns this result */
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* check_emulator - the device that runs CUDA kernels on the CPU: it does what a GPU does, and notices what it says it
- * notices. */
+/* check_emulator - the device that runs CUDA kernels on the CPU.  It computes as a GPU does, and finds the mistakes
+ * that its header lists. */
 #include "common/base/units.h"
 #include "tests/fakes/emulator/device_emulated.h"
 #include "tests/fakes/emulator/emulator_example.h"

@@ -1,6 +1,7 @@
-/* check_fake_verbs.c - the software libibverbs of tests/fakes/verbs: frames arrive where they must and nowhere else, and
- * what a card refuses is refused.  Each test has a network namespace with a wire of its own; where that is not
- * permitted nothing is tested.  tests/system/test_fake_verbs.py has spead2's opinion of the same library. */
+/* check_fake_verbs.c - the software libibverbs of tests/fakes/verbs.  Frames arrive at the right queues and nowhere
+ * else.  The fake refuses all requests that a NIC refuses.  Each test has a network namespace with its own wire.  If
+ * namespaces are not permitted, the tests are skipped.  tests/system/test_fake_verbs.py runs spead2 on the same
+ * library. */
 #include "tests/unit/test_random.h"
 #include "tests/unit/test_main.h"
 

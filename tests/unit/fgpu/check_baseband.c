@@ -1,6 +1,6 @@
-/* check_baseband - from input to input: every sample that a device input allows is there, at its place on the grid, and
- * is what the definition in long double makes of the samples of the stream; steps that divide neither chunks nor
- * timestamps; gaps, and a stream that begins again at the same time. */
+/* check_baseband - from input to input.  Every sample that a device input allows is present, at its place on the grid.
+ * Each sample equals its definition in long double, computed from the samples of the stream.  Steps divide neither
+ * chunks nor timestamps.  Streams have gaps, and a stream begins again at the same time. */
 #include "common/config/config.h"
 #include "common/device/device.h"
 #include "common/base/units.h"

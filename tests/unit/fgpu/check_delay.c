@@ -1,5 +1,5 @@
-/* check_delay - against worked examples, exact rational arithmetic (Python's fractions, or 128-bit integers here) and
- * searches by trying every step. */
+/* check_delay - against worked examples, against exact rational arithmetic (Python's fractions, or 128-bit integers
+ * here), and against searches that try every step. */
 #include "common/base/units.h"
 #include "fgpu/delay.h"
 #include "fgpu/delay_text.h"

@@ -1,4 +1,4 @@
-/* check_delay_text - models to text and back: requests, sensors, and files that are kept. */
+/* check_delay_text - delay models to text and back: requests, sensors, and saved files. */
 #include "common/base/units.h"
 #include "fgpu/delay_text.h"
 #include "tests/unit/test_random.h"

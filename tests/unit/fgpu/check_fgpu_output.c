@@ -1,5 +1,6 @@
-/* check_fgpu_output - commands between one input and the next.  The input is constant, so the channel at 0 Hz is the sum of the
- * filter's weights times gain, turned by pi / 2 for each sample of delay (that is -2 pi (f - fs / 4) d), plus the phase. */
+/* check_fgpu_output - commands between one input and the next.  The input is constant.  So the channel at 0 Hz is the
+ * sum of the filter's weights times gain, turned by pi / 2 for each sample of delay (that is -2 pi (f - fs / 4) d),
+ * plus the phase. */
 #include "common/config/config.h"
 #include "common/device/device.h"
 #include "common/base/inbox.h"

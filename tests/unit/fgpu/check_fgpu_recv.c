@@ -1,4 +1,4 @@
-/* check_fgpu_recv.c - whose packet it is: digitisers' packets. */
+/* check_fgpu_recv.c - digitisers' packets: which digitiser a packet belongs to. */
 #include "common/base/units.h"
 #include "fgpu/recv.h"
 #include "tests/unit/test_identify.h"

@@ -1,4 +1,4 @@
-/* check_fgpu_status.c - powers of voltages, as the status page has them, against the definition. */
+/* check_fgpu_status.c - powers of voltages on the status page, against the definition. */
 #include "fgpu/status.h"
 
 #include "tests/unit/test_random.h"

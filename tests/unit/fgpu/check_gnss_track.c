@@ -1,9 +1,10 @@
-/* check_gnss_track - loops against a simulation of sums in double precision, and against samples through
+/* check_gnss_track - tracking loops against a simulation of sums in double precision, and against samples through
  * gnss_correlate.
  *
- * The simulation: a satellite's true phases in exact and 80-bit arithmetic; sums of amplitude sqrt(2 C/N0 T) times the
- * sinc of the frequency's error, the autocorrelation at the code's error and the tap, data and secondary code, in
- * Gaussian noise of variance 1, correlated between taps; in chunks, and late. */
+ * The simulation computes a satellite's true phases in exact and 80-bit arithmetic.  A sum has the amplitude sqrt(2
+ * C/N0 T).  Three factors multiply the amplitude: the sinc of the frequency's error, the autocorrelation at the code's
+ * error and the tap, and data and secondary code.  The Gaussian noise has variance 1 and is correlated between taps.
+ * The sums come in chunks, and late. */
 #include "fgpu/gnss_track.h"
 
 #include "common/base/units.h"

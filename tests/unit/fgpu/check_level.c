@@ -1,4 +1,4 @@
-/* check_level - against logarithms worked out by hand, and gaps in every place. */
+/* check_level - levels against logarithms worked out by hand, with gaps in every place. */
 #include "common/base/units.h"
 #include "fgpu/level.h"
 #include "tests/unit/test_main.h"

@@ -1,8 +1,8 @@
-/* check_audit - audit and checksums find a bit that flips between two kernels, and never cry wolf.  With integers
- * checksums find every one, wherever it is.
+/* check_audit - audit and checksums find a bit that flips between two kernels, and raise no false alarm.  With integers
+ * checksums find every flipped bit, wherever it is.
  *
- * The real correlation stage runs on the cpu device, whose launches pass through a device of our own that can flip one
- * bit before or behind a kernel. */
+ * The real correlation stage runs on the cpu device.  Its launches pass through a device of the test, which can flip
+ * one bit before or after a kernel. */
 #include "common/device/device.h"
 #include "common/base/log.h"
 #include "common/base/units.h"

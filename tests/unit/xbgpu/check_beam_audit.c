@@ -1,4 +1,4 @@
-/* check_beam_audit - the audit of beams agrees with the cpu device, and finds a bit that flips where it looks. */
+/* check_beam_audit - the audit of beams agrees with the cpu device, and finds a bit that flips in the audited part. */
 #include "xbgpu/beams.c"
 
 #include "tests/unit/test_main.h"

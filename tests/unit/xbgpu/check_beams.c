@@ -1,5 +1,5 @@
-/* check_beams - an input that waits for a buffer keeps the steering and calibration that it began with; the next has
- * the new ones.  Models of delays by time; coefficients are made only where they change. */
+/* check_beams - an input that waits for a buffer keeps the steering and calibration of its start; the next input has
+ * the new ones.  The test also checks models of delays by time.  Coefficients are computed only if they change. */
 #include "xbgpu/beams.c"
 
 #include "tests/unit/test_main.h"

@@ -1,6 +1,6 @@
-/* check_detected - an input that waits for a buffer keeps the steering that it began with; the next has the new one.  The
- * same holds for the weights of an incoherent beam, which are whole from 0 to their limit.
- * Heaps of which parts were dropped, or that time left, say so in their fractions. */
+/* check_detected - an input that waits for a buffer keeps the steering of its start; the next input has the new one.
+ * The same holds for the weights of an incoherent beam, which are integers from 0 to their limit.  Heaps with dropped
+ * parts, or after a jump of time, say so in their fractions. */
 #include "xbgpu/detected.c"
 
 #include "tests/unit/test_main.h"

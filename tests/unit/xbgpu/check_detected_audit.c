@@ -1,5 +1,5 @@
-/* check_detected_audit - the audit of detected beams agrees with the cpu device, in windows that several launches make, and
- * finds a bit that flips where it looks. */
+/* check_detected_audit - the audit of detected beams agrees with the cpu device, in windows that several launches make.
+ * The audit finds a bit that flips in the audited part. */
 #include "xbgpu/detected.c"
 
 #include "tests/unit/test_main.h"

@@ -1,4 +1,5 @@
-/* check_fengs - states of F-engines as their counters move: dead, silent, losing, receiving; since when; and sensors. */
+/* check_fengs - states of F-engines as their counters change: dead, silent, losing, receiving; the time since when; and
+ * sensors. */
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"
 #include "xbgpu/fengs.h"

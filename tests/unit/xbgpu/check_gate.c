@@ -1,5 +1,5 @@
-/* check_gate - what gates take: bins against values computed with Python's fractions, and lists and runs against one
- * decision after the other. */
+/* check_gate - the spectra that gates take: bins against values computed with Python's fractions, and lists and runs
+ * against single decisions. */
 #include "xbgpu/gate.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_xbgpu_recv.c - whose packet it is: F-engines' packets. */
+/* check_xbgpu_recv.c - F-engines' packets: which F-engine a packet belongs to. */
 #include "common/base/units.h"
 #include "tests/unit/test_identify.h"
 #include "tests/unit/test_main.h"

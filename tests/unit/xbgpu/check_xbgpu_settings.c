@@ -1,4 +1,4 @@
-/* check_xbgpu_settings - what is set of a running xbgpu: names of inputs, what is kept of it, and gates that change hands. */
+/* check_xbgpu_settings - settings of a running xbgpu: names of inputs, saved settings, and gates that change hands. */
 #include "common/base/units.h"
 #include "tests/unit/test_config.h"
 #include "tests/unit/test_random.h"

@@ -1,4 +1,4 @@
-/* check_xbgpu_status.c - what of a dump the status page is told, for whom, and when. */
+/* check_xbgpu_status.c - which parts of a dump the status page gets, for which client, and when. */
 #include "xbgpu/status.h"
 
 #include "common/telemetry/stats.h"

@@ -1,4 +1,4 @@
-/* check_buffer_ref.c - a lent buffer comes home once, after its last reader, and with everything that the readers did. */
+/* check_buffer_ref.c - a lent buffer returns once, after its last reader, with all writes of its readers visible. */
 #include "common/base/buffer_ref.h"
 #include "common/base/thread.h"
 #include "tests/unit/test_main.h"

@@ -1,4 +1,4 @@
-/* check_clock.c - the clocks agree with the system's, and a sleep ends neither early nor never. */
+/* check_clock.c - the clocks agree with the system's clocks.  A sleep does not end early, and always ends. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tests/unit/test_main.h"

@@ -1,4 +1,4 @@
-/* check_copy.c - copies past the cache, from and to every alignment. */
+/* check_copy.c - copies that bypass the cache, from and to every alignment. */
 #include "common/base/copy.h"
 #include "tests/unit/test_main.h"
 

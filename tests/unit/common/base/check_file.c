@@ -1,4 +1,4 @@
-/* check_file.c - what file_replace() leaves where its process is killed, and who removes it. */
+/* check_file.c - the files that file_replace() leaves if its process is killed, and their removal. */
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_inbox.c - nothing is lost, doubled or overtaken between threads, and stopping ends every wait. */
+/* check_inbox.c - no message is lost, doubled or overtaken between threads.  Stopping ends every wait. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/base/thread.h"

@@ -1,4 +1,4 @@
-/* check_log.c - what arrives on stderr or in the journal. */
+/* check_log.c - the lines that arrive on stderr or in the journal. */
 #include "common/base/log.h"
 
 #include "common/base/datagram.h"

@@ -1,4 +1,4 @@
-/* check_log_thread.c - lines between the threads that say them and a stderr that nobody may read. */
+/* check_log_thread.c - log lines on their way from threads to a stderr that has perhaps no reader. */
 #include "common/base/log.h"
 
 #include "common/base/log_ring.h"

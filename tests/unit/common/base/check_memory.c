@@ -1,4 +1,4 @@
-/* check_memory - what memory there is, from trees like the kernel's; and sums that stay where they would wrap. */
+/* check_memory - the size of the host's memory, from file trees like the kernel's; and saturating sums. */
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "tests/unit/test_main.h"

@@ -1,4 +1,4 @@
-/* check_thread.c - what a thread finds when it starts: its argument, name, CPU, and no signals. */
+/* check_thread.c - the state of a thread at its start: its argument, its name, its CPU, and all signals blocked. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/base/thread.h"

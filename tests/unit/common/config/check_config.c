@@ -1,4 +1,4 @@
-/* check_config.c - files with every mistake that an operator can make, and the sentence that each must get. */
+/* check_config.c - files with every mistake that an operator can make, and the sentence for each. */
 #include "common/config/config.h"
 
 #include "common/net/endpoint.h"

@@ -1,4 +1,4 @@
-/* check_notify.c - what reaches the init system's socket, and that nothing waits for it. */
+/* check_notify.c - the messages that reach the init system's socket.  No thread waits for that socket. */
 #include "common/daemon/notify.h"
 #include "tests/unit/test_main.h"
 

@@ -1,4 +1,4 @@
-/* check_service.c - the loop's ends, and what systemd is told. */
+/* check_service.c - the reasons that end the service loop, and the messages to systemd. */
 #include "common/daemon/service.h"
 
 #include "common/daemon/notify.h"

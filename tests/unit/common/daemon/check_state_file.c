@@ -1,4 +1,5 @@
-/* check_state_file - files come at once, then at their pace, then once more at the end; and are restored. */
+/* check_state_file - a file is written at once, then at its interval, then once more at the end.  Its state is
+ * restored. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/telemetry/sensor.h"

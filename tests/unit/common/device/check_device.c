@@ -1,8 +1,9 @@
-/* check_device.c - what every device promises: order within a stream, events and nothing else between streams,
- * callbacks, copies, transforms.  CBF_TEST_DEVICE says which device.  check_device_random.c mixes them.
+/* check_device.c - the promises of every device: order within a stream, order between streams only by events,
+ * callbacks, copies, transforms.  CBF_TEST_DEVICE says which device. check_device_random.c mixes the operations.
  *
- * A gate is a kernel that does not end before the test says so.  What must not happen before that is given time to
- * happen; what must happen is waited for.  What kernels leave for the test lies in pinned memory. */
+ * A gate is a kernel that does not end before the test says so.  Before it opens the gate, the test gives a forbidden
+ * operation time to happen.  The test waits for an operation that must happen.  Results of kernels for the test lie in
+ * pinned memory. */
 #include "common/base/clock.h"
 #include "common/base/copy.h"
 #include "common/device/device.h"

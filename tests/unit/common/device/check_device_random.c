@@ -1,9 +1,9 @@
-/* check_device_random.c - random programs over several streams and events come out as if every operation had run at the
- * moment when it was enqueued.
+/* check_device_random.c - random programs over several streams and events.  The result equals the result of running
+ * each operation at the moment when it was enqueued.
  *
- * A model of what each stream knows to be done (a vector clock) adds an event only where those that are there do not
- * already order two operations on a buffer, so that old and re-recorded events carry their share.  A device that lets a
- * wait pass too early gives wrong numbers, and under the thread sanitizer a race. */
+ * A model of the finished operations that each stream knows (a vector clock) adds an event only if the existing events
+ * do not already order two operations on a buffer.  So old and re-recorded events matter, too.  A device that ends a
+ * wait too early gives wrong numbers, and a race under the thread sanitizer. */
 #include "common/device/device.h"
 #include "tests/unit/device_under_test.h"
 #include "tests/unit/test_random.h"

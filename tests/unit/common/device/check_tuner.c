@@ -1,5 +1,6 @@
-/* check_tuner - the candidates of all kernels for GPUs made up, the file that keeps a choice, and the search with times made
- * up.  On the emulated device (or with CBF_TEST_DEVICE=cuda on a GPU): no bit depends on the choice. */
+/* check_tuner - the candidates of all kernels for made-up GPUs, the file that keeps a choice, and the search with
+ * made-up times.  On the emulated device (or with CBF_TEST_DEVICE=cuda on a GPU): no output bit depends on the
+ * choice. */
 #include "common/device/tuner.h"
 
 #include "common/base/clock.h"

@@ -1,4 +1,4 @@
-/* check_command - commands to a worker that the test plays, and their answers. */
+/* check_command - commands to a worker, and their answers.  The test plays the worker. */
 #include "common/base/inbox.h"
 #include "common/engine/command.h"
 #include "tests/unit/test_main.h"

@@ -1,4 +1,4 @@
-/* check_history - what is remembered of counters over minutes and an hour: how much, when, and which flows stopped. */
+/* check_history - the history of counters over minutes and an hour: how much, when, and which flows stopped. */
 #include "common/http/history.h"
 #include "common/telemetry/stats.h"
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_http.c - requests over a real socket, and a port that is taken. */
+/* check_http.c - requests over a real socket, and a port that another program uses. */
 #include "common/http/http.h"
 
 #include "common/http/clients.h"

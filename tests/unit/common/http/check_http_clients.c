@@ -1,4 +1,4 @@
-/* check_http_clients.c - which connections of HTTP end, and which names it answers to. */
+/* check_http_clients.c - which HTTP connections the server ends, and which host names it answers to. */
 #include "common/http/clients.h"
 
 #include "common/http/names.h"

@@ -1,4 +1,4 @@
-/* check_spectrum.c - channels to points, and what is not known. */
+/* check_spectrum.c - channels reduced to points, and points with unknown values. */
 #include "common/http/spectrum.h"
 #include "tests/unit/test_main.h"
 

@@ -1,4 +1,4 @@
-/* check_status.c - the registry as JSON: what belongs to an input, to a stream, and to nobody. */
+/* check_status.c - the registry as JSON: metrics of an input, of a stream, and of neither. */
 #include "common/http/status.h"
 
 #include "common/telemetry/sensor.h"

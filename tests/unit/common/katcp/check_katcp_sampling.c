@@ -1,4 +1,4 @@
-/* check_katcp_sampling.c - what each strategy tells, and when. */
+/* check_katcp_sampling.c - the readings that each strategy sends, and their times. */
 #include "tests/unit/katcp_fixture.h"
 #include "tests/unit/test_main.h"
 

@@ -1,4 +1,4 @@
-/* check_katcp_server.c - requests, also such that are answered later, clients that do not behave, and the log. */
+/* check_katcp_server.c - requests that are answered at once or later, misbehaving clients, and the log. */
 #include "common/katcp/internal.h"
 
 #include "tests/unit/katcp_fixture.h"

@@ -1,5 +1,5 @@
-/* check_name_pattern.c - the expressions of ?sensor-list: what they find, what is refused, and how many steps the worst
- * take.  NAME_PATTERN_ROUNDS=10000000 is the long run. */
+/* check_name_pattern.c - the expressions of ?sensor-list: the names that they match, the expressions that are refused,
+ * and the number of steps of the worst.  NAME_PATTERN_ROUNDS=10000000 is the long run. */
 #include "common/katcp/name_pattern.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_python_number - against what Python says, asked while the test runs. */
+/* check_python_number - against Python's own text of numbers.  The test asks Python while it runs. */
 #include "common/katcp/python_number.h"
 #include "common/base/units.h"
 #include "tests/unit/test_file.h"

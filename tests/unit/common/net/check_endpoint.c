@@ -1,4 +1,4 @@
-/* check_endpoint.c - endpoint lists as they may stand in a configuration file. */
+/* check_endpoint.c - endpoint lists as a configuration file may contain them. */
 #include "common/net/endpoint.h"
 #include "common/base/units.h"
 #include "tests/unit/test_main.h"

@@ -1,4 +1,4 @@
-/* check_frame.c - headers of datagrams, byte for byte as the standards have them, and what is taken for one. */
+/* check_frame.c - headers of datagrams, byte for byte as in the standards, and which bytes pass as a header. */
 #include "common/net/frame.h"
 #include "common/recv/source.h"
 #include "tests/unit/test_random.h"

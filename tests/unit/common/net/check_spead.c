@@ -1,4 +1,4 @@
-/* check_spead.c - our packets are spead2's, byte for byte; and no packet whatever makes the parser misread. */
+/* check_spead.c - our packets equal spead2's, byte for byte.  The parser misreads no packet. */
 #include "common/net/spead.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"

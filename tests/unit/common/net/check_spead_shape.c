@@ -1,4 +1,4 @@
-/* check_spead_shape.c - the short way through headers alike says what spead_parse() says, or nothing. */
+/* check_spead_shape.c - the fast path for equal headers gives the result of spead_parse(), or no result. */
 #include "common/net/spead_shape.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"

@@ -1,5 +1,6 @@
-/* check_assemble.c - placement by table, jumps and ends by scenario, and everything else against slow, obviously right
- * models: for each byte of each heap, whether it has arrived and what it should be; for each stream, all its heaps. */
+/* check_assemble.c - placement by table; jumps and ends by scenario.  All other behaviour is compared with slow,
+ * obviously right models.  One model holds, for each byte of each heap, its value and whether it has arrived.  The
+ * other model holds all heaps of each stream. */
 #include "common/recv/assemble.h"
 #include "common/base/clock.h"
 #include "common/time/clock_state.h"

@@ -1,4 +1,4 @@
-/* check_chunk.c - a pool's chunks: their shape, their way home, and starting afresh. */
+/* check_chunk.c - a pool's chunks: their shape, their return to the pool, and their state when they are taken again. */
 #include "common/recv/chunk.h"
 #include "common/device/device.h"
 #include "tests/unit/test_device.h"

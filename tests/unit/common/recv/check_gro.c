@@ -1,7 +1,7 @@
-/* check_gro.c - packets that a sink joins and the kernel hands over joined: each must arrive as if it had been
- * alone, in order, wherever the messages begin and end.
+/* check_gro.c - packets that a sink joins and the kernel delivers joined.  Each packet must arrive as if sent alone, in
+ * order, wherever the messages begin and end.
  *
- * What was sent to an endpoint is written down packet by packet, and what comes from there is compared with it. */
+ * The test records each packet sent to an endpoint, and compares the received packets with the record. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sink.h"

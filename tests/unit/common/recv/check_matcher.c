@@ -1,7 +1,7 @@
-/* check_matcher.c - scenarios written as text, and random interleavings against what must come out.
+/* check_matcher.c - scenarios written as text, and random interleavings against the expected sets.
  *
- * A scenario lists what the worker gets: "A5" is member A's chunk 5, "A." the end of A.  The sets that come out are
- * written as "AB5 -B6": '-' is an absent member. */
+ * A scenario lists the chunks that the worker gets: "A5" is member A's chunk 5, "A." the end of A.  The resulting sets
+ * are written as "AB5 -B6": '-' is an absent member. */
 #include "common/recv/matcher.h"
 #include "common/base/units.h"
 #include "tests/unit/test_main.h"

@@ -1,8 +1,8 @@
-/* check_receiver.c - a receiver on a made-up source that scrambles packets and fills landing slots as sockets do, or lends
- * packets from memory of its own.
+/* check_receiver.c - a receiver on a made-up source.  The source scrambles packets.  It fills landing slots as sockets
+ * do, or lends packets from its own memory.
  *
- * Every byte of a heap is a function of member, source, timestamp and offset, so each chunk that comes out can be
- * checked by itself; which heaps must be complete is known from what was lost. */
+ * Every byte of a heap is a function of member, source, timestamp and offset.  So the test can check each chunk alone.
+ * The losses say which heaps must be complete. */
 #include "common/base/clock.h"
 #include "common/device/device.h"
 #include "common/base/log.h"

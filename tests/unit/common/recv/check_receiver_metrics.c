@@ -1,4 +1,4 @@
-/* check_receiver_metrics - under which names refused packets are published. */
+/* check_receiver_metrics - the names of the metrics that count refused packets. */
 #include "common/recv/receiver_metrics.h"
 #include "common/telemetry/stats.h"
 

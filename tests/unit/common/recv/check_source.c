@@ -1,4 +1,4 @@
-/* check_source.c - packets out of a sink and into a source's landing slots, by way of loopback and of captures. */
+/* check_source.c - packets out of a sink and into a source's landing slots, over loopback and in captures. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sink.h"

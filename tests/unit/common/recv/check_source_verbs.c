@@ -1,7 +1,7 @@
-/* check_source_verbs.c - packets that a card's queue lends, over the software libibverbs of tests/fakes/verbs.
+/* check_source_verbs.c - packets that a NIC's queue lends, over the software libibverbs of tests/fakes/verbs.
  *
- * Each test has a network namespace with a wire of its own; where that is not permitted, nothing is tested.
- * tests/system/test_verbs_recv.py has whole daemons. */
+ * Each test has a network namespace with its own wire.  If namespaces are not permitted, the tests are skipped.
+ * tests/system/test_verbs_recv.py tests whole daemons. */
 #include "common/base/clock.h"
 #include "common/net/frame.h"
 #include "common/recv/source.h"

@@ -1,4 +1,4 @@
-/* check_sender.c - what a sender puts on the wire, in which order and when, compared with a model of its own. */
+/* check_sender.c - the packets of a sender on the wire, their order and their times, against a separate model. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/pace.h"

@@ -1,5 +1,5 @@
-/* check_sender_late.c - a sender whose packets leave after it has handed them on, as with a network card that reads
- * them where they lie: loans come home when they have left, soon, and exactly once. */
+/* check_sender_late.c - a sender whose packets leave after the sink's call has returned, as with a NIC that reads
+ * packets in place.  Each buffer reference returns once, soon after the packets have left. */
 #include "common/base/clock.h"
 #include "common/device/device.h"
 #include "common/base/inbox.h"

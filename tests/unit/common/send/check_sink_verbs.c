@@ -1,6 +1,6 @@
-/* check_sink_verbs.c - packets by way of a raw packet queue, to a card that this test is: it transmits when it
- * is told to, fails when it is told to, and checks what a card would, and that nobody changes what it has yet to read.
- * tests/system/test_verbs_send.py has the programs on the fake of tests/fakes/verbs. */
+/* check_sink_verbs.c - packets through a raw packet queue.  The test plays the NIC: it transmits and fails on demand,
+ * and makes a NIC's checks.  The test also checks that no thread changes memory that the NIC has yet to read.
+ * tests/system/test_verbs_send.py runs the programs on the fake of tests/fakes/verbs. */
 #include "common/base/clock.h"
 #include "common/base/inbox.h"
 #include "common/send/sink.h"

@@ -1,4 +1,5 @@
-/* check_sensor.c - readings that belong together, the set, time-outs, aggregates, and values as text. */
+/* check_sensor.c - consistent readings of several sensors, the set of sensors, time-outs, aggregates, and values as
+ * text. */
 #include "common/telemetry/sensor.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_snapshot.c - a writer that comes by and a reader that asks never touch the memory together. */
+/* check_snapshot.c - the writer and the reader of a snapshot never touch the memory at the same time. */
 #include "common/telemetry/snapshot.h"
 #include "tests/unit/test_main.h"
 

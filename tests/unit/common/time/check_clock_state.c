@@ -1,4 +1,5 @@
-/* check_clock_state.c - where the kernel may not be asked: what the file says, while it is new. */
+/* check_clock_state.c - hosts that do not permit asking the kernel: the state comes from a file, while that file is
+ * new. */
 #include "common/time/clock_state.h"
 
 #include "common/base/clock.h"

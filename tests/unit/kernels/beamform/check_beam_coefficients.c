@@ -1,5 +1,5 @@
-/* check_beam_coefficients - phasors and coefficients of the twin and of the CUDA variant against double precision; both in
- * the same bits.  Fragments against a model, byte by byte. */
+/* check_beam_coefficients - phasors and coefficients of the twin and of the CUDA variant, against double precision.
+ * Both give the same bits.  Fragments are compared with a model, byte by byte. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #include "common/base/units.h"

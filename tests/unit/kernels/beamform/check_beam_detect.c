@@ -1,6 +1,7 @@
-/* check_beam_detect - powers of beams of the twin and of the CUDA variant against sums of integers, whose parts are
- * computed in double precision; both in the same bits.  Windows that begin and end anywhere, all products, groups of
- * channels, saturation, absent antennas, renormalisation, all formats; then both formats of beam_finish. */
+/* check_beam_detect - powers of beams of the twin and of the CUDA variant, against sums of integers.  The parts of a
+ * sum are computed in double precision.  Both variants give the same bits.  Cases: windows that begin and end anywhere,
+ * all products, groups of channels, saturation, absent antennas, renormalisation, all formats; then both formats of
+ * beam_finish. */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beam_finish.h"
 

@@ -1,6 +1,6 @@
-/* check_beam_incoherent - powers of the twin and of the CUDA variant against sums of integers; both in the same bits.
- * Windows that begin and end anywhere, all products and formats, groups of channels, absent antennas, weights of 0, and
- * the largest powers that are allowed. */
+/* check_beam_incoherent - powers of the twin and of the CUDA variant, against sums of integers.  Both give the same
+ * bits.  Cases: windows that begin and end anywhere, all products and formats, groups of channels, absent antennas,
+ * weights of 0, and the largest allowed powers. */
 #include "kernels/beamform/beam_incoherent.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
-/* check_beamform - beams of the twin and of the CUDA variant against sums of integers and double precision; both in the same
- * bits.  -128, saturation, absent antennas, renormalisation, all formats. */
+/* check_beamform - beams of the twin and of the CUDA variant, against sums of integers and double precision.  Both give
+ * the same bits.  Cases: -128, saturation, absent antennas, renormalisation, all formats. */
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"

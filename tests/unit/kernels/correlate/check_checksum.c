@@ -1,6 +1,6 @@
-/* check_checksum - rows of both variants against the definition, in 64-bit integers, or in double where the voltages are
- * half floats; and that what correlate makes of the same voltages adds up to them, in every format, until one bit of it
- * flips (of half floats: until one of them is wrong by more than rounding). */
+/* check_checksum - rows of both variants against the definition, in 64-bit integers, or in double for voltages of half
+ * floats.  The sums of correlate's products of the same voltages equal the rows, in every format.  One flipped bit
+ * breaks the equality.  For half floats, an error larger than rounding breaks it. */
 #include "kernels/correlate/checksum.h"
 
 #include "common/base/units.h"

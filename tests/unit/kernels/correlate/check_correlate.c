@@ -1,5 +1,5 @@
-/* check_correlate - the plain C twin against arithmetic straight from the definition, in 64-bit integers, or in double
- * where the voltages are half floats; the CUDA variant, of all shapes, against the twin. */
+/* check_correlate - the plain C twin against the definition, in 64-bit integers, or in double for voltages of half
+ * floats.  The CUDA variant, in all shapes, is compared with the twin. */
 #include "kernels/correlate/correlate.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
-/* check_reduce - dumps of both variants against the definition, with and without totals, with sums on both sides of the
- * limits; and sums added to totals. */
+/* check_reduce - dumps of both variants against the definition, with and without totals.  Sums lie on both sides of the
+ * limits.  The test also checks sums that are added to totals. */
 #include "kernels/correlate/reduce.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
-/* check_select_spectra - both variants against the definition: every sample of what they write, in every format, with
- * and without shifts, absences and lists, at awkward sizes; and that they write nothing beside it. */
+/* check_select_spectra - both variants against the definition: every sample of the output, in every format.  Cases:
+ * with and without shifts, absences and lists, at awkward sizes.  Neither variant writes beside its output. */
 #include "kernels/correlate/select_spectra.h"
 
 #include "common/base/units.h"

@@ -1,6 +1,6 @@
-/* check_ddc - the down-converter against its definition in long double, which reads samples bit by bit: every width, any
- * taps and subsampling, unaligned starts; the oscillator against arithmetic on integers and its own sums; and what the
- * default filter does to a tone. */
+/* check_ddc - the down-converter against its definition in long double, which reads samples bit by bit.  Cases: every
+ * width, any taps and subsampling, unaligned starts.  The oscillator is compared with integer arithmetic and with its
+ * own sums.  One case sends a tone through the default filter. */
 #include "common/base/units.h"
 #include "kernels/ddc/ddc.h"
 #include "kernels/ddc/design_ddc.h"

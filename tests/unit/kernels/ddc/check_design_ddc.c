@@ -1,8 +1,8 @@
-/* check_design_ddc - the down-converter's filter: that it is the best one (its error alternates as often as the theorem
- * wants), what ripple and rejection it has, and what is said where there is none.
+/* check_design_ddc - the down-converter's filter.  The filter is the best one: its error alternates as often as the
+ * theorem requires.  The test also checks ripple and rejection, and the sentence if no filter exists.
  *
- * check_design_ddc --design SUBSAMPLING TAPS WEIGHT_PASS PASS_FRACTION prints the taps, before they are rounded to float,
- * for tests/system/test_design_ddc.py, which compares them with scipy's. */
+ * check_design_ddc --design SUBSAMPLING TAPS WEIGHT_PASS PASS_FRACTION prints the taps before they are rounded to
+ * float.  tests/system/test_design_ddc.py compares them with scipy's. */
 #include "kernels/ddc/design_ddc.h"
 #include "kernels/ddc/remez.h"
 

@@ -1,5 +1,5 @@
-/* check_channelise - packed samples to heaps, against the definition of the filter bank in double: on the cpu device and,
- * with the CUDA variants, on the emulated one; or with CBF_TEST_DEVICE=cuda on a GPU. */
+/* check_channelise - packed samples to heaps, against the definition of the filter bank in double.  The test runs on
+ * the cpu device and, with the CUDA variants, on the emulated one; or with CBF_TEST_DEVICE=cuda on a GPU. */
 #include "kernels/filterbank/channelise.h"
 
 #include "kernels/filterbank/channelise_fused.h"

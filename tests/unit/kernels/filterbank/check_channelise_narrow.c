@@ -1,5 +1,6 @@
-/* check_channelise_narrow - complex samples to heaps against the definition in double: stages and the two kernels, on
- * the cpu device and the emulated one, or on a GPU.  Of each spectrum some channels are compared. */
+/* check_channelise_narrow - complex samples to heaps, against the definition in double: stages and the two kernels.
+ * The test runs on the cpu device and the emulated one, or on a GPU.  The test compares some channels of each
+ * spectrum. */
 #include "kernels/filterbank/channelise_narrow.h"
 
 #include "common/base/units.h"

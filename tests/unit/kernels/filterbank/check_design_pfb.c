@@ -1,4 +1,4 @@
-/* check_design_pfb - the filter against its formula, and its response against what the F-engine promises. */
+/* check_design_pfb - the filter against its formula, and its response against the F-engine's promises. */
 #include "kernels/filterbank/design_pfb.h"
 
 #include "tests/unit/test_random.h"

@@ -1,5 +1,5 @@
-/* check_pfb_fir - the filter against a model that reads samples bit by bit; every width, unaligned starts, and for
- * the twin input that ends where the address space does. */
+/* check_pfb_fir - the filter against a model that reads samples bit by bit.  Cases: every width, unaligned starts, and,
+ * for the twin, input that ends at the end of the mapped memory. */
 #include "kernels/filterbank/pfb_fir.h"
 
 #include "tests/unit/test_kernel.h"

@@ -1,5 +1,5 @@
-/* check_pfb_fir_complex - the filter, twin and CUDA variant, against its definition in double; inputs end where the
- * address space does. */
+/* check_pfb_fir_complex - the filter, twin and CUDA variant, against its definition in double.  Inputs end at the end
+ * of the mapped memory. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
 #include "tests/unit/test_kernel.h"

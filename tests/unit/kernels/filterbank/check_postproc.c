@@ -1,6 +1,6 @@
-/* check_postproc - heaps, of the twin and of the CUDA variant, against a model that takes the DFT of the time series
- * itself, in double: so the steps that finish the transform are judged by what they are for.  Saturation and dither
- * have tests of their own, with exact values. */
+/* check_postproc - heaps of the twin and of the CUDA variant, against a model in double.  The model takes the DFT of
+ * the time series itself.  So the test judges the steps that finish the transform by their purpose.  Saturation and
+ * dither have separate tests with exact values. */
 #include "kernels/filterbank/postproc.h"
 
 #include "common/base/units.h"

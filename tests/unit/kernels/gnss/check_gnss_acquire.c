@@ -1,6 +1,6 @@
-/* check_gnss_acquire - satellites in noise, made sample by sample in double precision, are found where they are; powers
- * of a whole search against direct sums; thresholds against scipy's gamma distribution, and false alarms counted.
- * dsim's gnss() is a second source of signals. */
+/* check_gnss_acquire - satellites in noise, made sample by sample in double precision, are found at their true places.
+ * Powers of a whole search are compared with direct sums, and thresholds with scipy's gamma distribution.  The test
+ * counts false alarms.  dsim's gnss() is a second source of signals. */
 #include "kernels/gnss/gnss_acquire.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
-/* check_gnss_codes - codes against the other columns of the interface documents' tables, which the generators do not use;
- * memory codes of random chips from files; levels of sub-carriers against their definition in double precision. */
+/* check_gnss_codes - codes against the other columns of the interface documents' tables, which the generators do not
+ * use; memory codes of random chips from files; levels of sub-carriers against their definition in double precision. */
 #include "kernels/gnss/gnss_codes.h"
 
 #include "common/base/units.h"

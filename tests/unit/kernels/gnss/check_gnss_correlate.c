@@ -1,7 +1,8 @@
-/* check_gnss_correlate - sums of the twin and of the CUDA variants against a model that computes each sample's phases by
- * themselves in 128-bit integers; both devices in the same bits.
- * Tables of all lengths in one launch, taps and offsets anywhere, large and negative frequencies, integrations of several
- * pieces, the largest sums; phases over 1e8 samples against exact rates; the replica's loss against double precision. */
+/* check_gnss_correlate - sums of the twin and of the CUDA variants, against a model.  The model computes the phases of
+ * each sample separately in 128-bit integers.  Both devices give the same bits.
+ * Cases: tables of all lengths in one launch, taps and offsets anywhere, large and negative frequencies, integrations
+ * of several pieces, the largest sums.  Phases over 1e8 samples are compared with exact rates, and the replica's loss
+ * with double precision. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"

@@ -1,6 +1,6 @@
-/* check_gnss_quantise - the twin against a model in double precision, and the CUDA variant in the same bits: ties, both
- * sides of the limit, what is no number; guards around all outputs.  The control of the scale, and the loss that the
- * header states. */
+/* check_gnss_quantise - the twin against a model in double precision; the CUDA variant gives the same bits.  Cases:
+ * ties, both sides of the limit, NaN and infinity; guards around all outputs.  The test also checks the control of the
+ * scale, and the loss that the header states. */
 #include "kernels/gnss/gnss_quantise.h"
 
 #include "common/base/units.h"

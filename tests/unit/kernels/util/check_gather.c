@@ -1,5 +1,5 @@
-/* check_gather - pieces of any size, from any place to any other, by the twin and by the CUDA variant; and nothing beside
- * them is touched. */
+/* check_gather - pieces of any size, from any place to any other, by the twin and by the CUDA variant.  Neither touches
+ * memory beside the pieces. */
 #include "kernels/util/gather.h"
 
 #include "common/base/units.h"

@@ -1,4 +1,4 @@
-/* check_philox - known answers of the generator, and what the dither made of it promises. */
+/* check_philox - known answers of the generator, and the promises of the dither made from it. */
 #include "kernels/util/philox.h"
 #include "tests/unit/test_main.h"
 

@@ -1,5 +1,5 @@
-/* check_power - sums of squares, of the twin and of the CUDA variant, against samples that are read bit by bit: every
- * width, any place, full scale of the negative sign. */
+/* check_power - sums of squares of the twin and of the CUDA variant, against samples that are read bit by bit.  Cases:
+ * every width, any place, full scale of the negative sign. */
 #include "kernels/util/power.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
 /* check_beamrec - heaps into rows of files, with their gaps, against a direct reading of the definitions; and which
- * packets are ours. */
+ * packets belong to the recorder. */
 #include "common/base/units.h"
 #include "tests/unit/test_main.h"
 #include "tests/unit/test_random.h"

@@ -1,4 +1,4 @@
-/* check_doctor.c - what cbf-doctor makes of packets, of /metrics and of the kernel's files. */
+/* check_doctor.c - cbf-doctor's judgement of packets, of /metrics and of the kernel's files. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/doctor/doctor.h"

@@ -1,5 +1,5 @@
-/* check_dsim_gnss.c - the same sample whatever block, delay or track it comes by; data, secondary codes, and what does
- * not fit.  tests/system/test_dsim_gnss.py has the model. */
+/* check_dsim_gnss.c - the same sample from any block, delay or track; data, secondary codes, and arguments that do not
+ * fit.  tests/system/test_dsim_gnss.py compares signals with the model. */
 #include "common/base/units.h"
 #include "tests/unit/test_file.h"
 #include "tests/unit/test_main.h"

@@ -1,5 +1,5 @@
 /* check_dsim_live.c - track() against its definition in long double: tones at positions between samples, at any
- * timestamp, delay and rate; and the heaps that are made of it. */
+ * timestamp, delay and rate; and the resulting heaps. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/dsim/live.h"

@@ -1,4 +1,4 @@
-/* check_dsim_parse.c - the signal language: what it accepts, as a table, and where it finds its errors, as another. */
+/* check_dsim_parse.c - the signal language: a table of accepted texts, and a table of errors with their places. */
 #include "common/base/units.h"
 #include "tools/dsim/parse.h"
 #include "tests/unit/test_main.h"

@@ -1,5 +1,5 @@
 /* check_dsim_play.c - recordings as blocks of packed heaps: which samples, in which heap, how many of them saturated;
- * and how a run of them ends. */
+ * and how playing ends. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"

@@ -1,5 +1,5 @@
-/* check_dsim_recording.c - recordings of all kinds as numbers, against what the test wrote into the file; files that
- * are wrong in every way that can be told, and files of which any bytes are. */
+/* check_dsim_recording.c - recordings of all kinds as numbers, against the numbers that the test wrote into the file;
+ * files with every fault that can be detected, and files of any bytes. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/dsim/recording.h"

@@ -1,4 +1,4 @@
-/* check_record_health.c - what the recorder says of itself, look by look. */
+/* check_record_health.c - the recorder's report on itself, one interval after the other. */
 #include "tools/shared/record_health.h"
 #include "tests/unit/test_main.h"
 

@@ -1,5 +1,5 @@
-/* check_vdif.c - VDIF headers by a table of their fields and boundaries, samples against a model that reads bit by bit,
- * and rubbish, which must never be misread as more than it is. */
+/* check_vdif.c - VDIF headers by a table of their fields and boundaries; samples against a model that reads bit by bit;
+ * and random bytes, which the parser must never accept as more than they are. */
 #include "common/base/units.h"
 #include "tests/unit/test_random.h"
 #include "tools/shared/vdif.h"

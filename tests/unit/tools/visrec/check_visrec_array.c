@@ -1,4 +1,4 @@
-/* check_visrec_array.c - geometry and time of the recorder against values from elsewhere (astropy 8, by hand). */
+/* check_visrec_array.c - geometry and time of the recorder, against values from other sources (astropy 8, by hand). */
 #include "tools/visrec/array.h"
 
 #include "common/base/units.h"

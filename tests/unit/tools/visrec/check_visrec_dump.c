@@ -1,4 +1,5 @@
-/* check_visrec_dump.c - heaps into dumps, against a direct reading of the definition; and which packets are ours. */
+/* check_visrec_dump.c - heaps into dumps, against a direct reading of the definition; and which packets belong to the
+ * recorder. */
 #include "tools/visrec/dump.h"
 #include "tools/visrec/recv.h"
 

@@ -1,6 +1,6 @@
-/* check_cuda_device.c - the cuda device where there is no GPU, or one that fails: which one it takes and what it says,
- * and that a failure ends in one sentence, one call, and all callbacks.  On a CUDA runtime of our own (fake_cuda.h);
- * with CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
+/* check_cuda_device.c - the cuda device without a GPU, and with a GPU that fails.  The test checks the choice of the
+ * GPU, the sentences, and the end of a failure: one sentence, one call, and all callbacks.  It runs on a fake CUDA
+ * runtime (fake_cuda.h); with CBF_TEST_DEVICE=cuda also on a GPU, with kernels that fail. */
 #include "common/base/clock.h"
 #include "common/device/plugin.h"
 #include "common/base/inbox.h"

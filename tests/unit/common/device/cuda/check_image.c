@@ -1,5 +1,5 @@
-/* check_image.c - the cuda device's kernels as far as no GPU is needed: the cache, and what NVRTC makes of
- * texts. The tests of NVRTC are left out, and say so, where it is not installed. */
+/* check_image.c - those parts of the cuda device's kernels that need no GPU: the cache, and NVRTC's compilation of
+ * texts.  If NVRTC is not installed, the tests of NVRTC are skipped with a message. */
 #include "common/device/cuda/cache.h"
 #include "common/device/cuda/image.h"
 #include "common/device/cuda/library.h"

@@ -1,5 +1,5 @@
-/* check_vulkan.c - memory that the host writes to, on a Vulkan of our own (tests/fakes/vulkan) which fails when it is told
- * to, and on a real one with a driver for CPUs where there is one. */
+/* check_vulkan.c - memory that the host writes to, on a fake Vulkan (tests/fakes/vulkan) that fails on demand.  If a
+ * real Vulkan with a driver for CPUs is installed, the test uses that one, too. */
 #include "common/base/copy.h"
 #include "common/device/cuda/vulkan.h"
 #include "common/base/units.h"
