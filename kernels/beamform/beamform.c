@@ -98,7 +98,7 @@ const struct kernel beamform_kernel = {
 #define HELD_STEPS  6   /* whose voltages fit a warp's registers */
 #define HELD_GROUPS 32  /* of a block that holds them, at most: slots are in shared memory */
 
-/* Of beamform_whole.h. */
+/* The shape of beamform_whole.h. */
 #define WHOLE_WARPS   8
 #define WHOLE_SPECTRA 256 /* in shared memory */
 #define WHOLE_BYTES   4   /* of an antenna and spectrum */
