@@ -244,13 +244,13 @@ void fgpu_antenna_log(const struct lane *lane)
     const struct fgpu_antenna *antenna = antenna_of(lane);
     uint64_t n_unmatched = counter_get(&antenna->unmatched_chunks);
 
-    log_info("%s: %llu chunk%s discarded as the other polarisation's were missing, %llu as they came too late for it",
-             antenna->name, (unsigned long long)n_unmatched, plural(n_unmatched),
+    log_info("%s: %llu chunk%s discarded (other polarisation missing), %llu discarded (too late)", antenna->name,
+             (unsigned long long)n_unmatched, plural(n_unmatched),
              (unsigned long long)counter_get(&antenna->lane.late_chunks));
     if (antenna->level.n_closed)
         log_info("%s: input power %.6f and %.6f dBFS in the last of %lld whole seconds%s", antenna->name,
                  antenna->level.dbfs[0], antenna->level.dbfs[1], (long long)antenna->level.n_closed,
-                 antenna->level.valid ? "" : ", of which samples are missing");
+                 antenna->level.valid ? "" : " (samples are missing)");
 }
 
 /* ---- Making and unmaking ------------------------------------------------------------------------------------------
@@ -285,9 +285,9 @@ static void register_metrics(struct fgpu_antenna *a)
     char labels[256] = "", with_pol[280];
 
     stats_label(labels, sizeof(labels), "antenna", a->name);
-    stats_counter("fgpu_unmatched_chunks", "Chunks discarded because the other polarisation's was missing.", labels,
-                  &a->unmatched_chunks);
-    stats_counter("fgpu_late_chunks", "Chunks discarded because later ones had been processed.", labels,
+    stats_counter("fgpu_unmatched_chunks", "Chunks discarded because the other polarisation's chunk was missing.",
+                  labels, &a->unmatched_chunks);
+    stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
                   &a->lane.late_chunks);
     stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the time of fgpu_input_power_dbfs, else 0.",
                 labels, &a->power_valid);
@@ -296,8 +296,8 @@ static void register_metrics(struct fgpu_antenna *a)
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
         stats_label(with_pol, sizeof(with_pol), "pol", value);
         stats_gauge_scaled("fgpu_input_power_dbfs",
-                           "Mean power of the samples over about a second, in dBFS; 0 is a sine that fills the range.",
-                           with_pol, &a->power_udb[pol], 1e-6);
+                           "Mean power of the samples over about a second, in dBFS; 0 is a full-scale sine.", with_pol,
+                           &a->power_udb[pol], 1e-6);
         fgpu_monitor_init(&a->monitors[pol], a->config, with_pol);
     }
 }
@@ -316,8 +316,8 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         struct sensor_desc about = {
             .name = name,
             .description =
-                "Delay model in effect: (ADC timestamp from which it holds, delay in s, its rate in s/s, phase in "
-                "rad, its rate in rad/s); of a quadratic one also the accelerations, in s/s^2 and rad/s^2",
+                "Delay model in effect: (ADC timestamp from which it holds, delay in s, delay rate in s/s, phase in "
+                "rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and rad/s^2",
             .units = "",
             .type = SENSOR_STRING,
             .format = fgpu_delay_text_format,

@@ -29,11 +29,10 @@ static int design_filter(const struct fgpu_config *config, size_t o, float **fil
     int err = fgpu_baseband_design(config, &output->band, filter);
     if (err != -EDOM)
         return err;
-    snprintf(
-        why, why_bytes,
-        "outputs[%zu].ddc_taps: there is no filter of %lld taps for output %s in double precision; with fewer taps "
-        "or another pass_bandwidth there may be",
-        o, (long long)fgpu_band_taps(&output->band), output->name);
+    snprintf(why, why_bytes,
+             "outputs[%zu].ddc_taps: no filter of %lld taps can be designed for output %s in double precision; try "
+             "fewer taps or another pass_bandwidth",
+             o, (long long)fgpu_band_taps(&output->band), output->name);
     return -EINVAL; /* a restart will not help */
 }
 

@@ -22,16 +22,16 @@ static const struct config_key recv_keys[] = {
     KEY_INT("chunk_samples", chunk_samples, "4194304", UNIT_SAMPLES, 8, 1073741824,
             "Samples of one polarisation that are processed at once; a multiple of packet_samples."),
     KEY_INT("max_delay_diff", max_delay_diff_samples, "65536", UNIT_SAMPLES, 0, 1073741824,
-            "Largest difference between the delays of an antenna's polarisations that costs no data."),
+            "Largest delay difference between an antenna's polarisations that loses no data."),
     KEY_DOUBLE("max_delay", max_delay_s, "1", UNIT_S, 0, 1e6,
-               "Largest delay, either way, that ?delays and files take: the output is silent for as long as a wrong "
-               "delay was large."),
+               "Largest magnitude of a delay that ?delays and files accept. After a wrong delay the output is silent "
+               "for the length of that delay."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
     KEY_INT(
         "chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-        "Receive buffers per input; at least 2 window + 3. All but window + 3 may wait for the other polarisation."),
+        "Receive buffers per input; at least 2 window + 3. All except window + 3 may wait for the other polarisation."),
     KEY_INT("threads", base.n_threads, "0", UNIT_NONE, 0, 256,
-            "Receive threads, among which inputs are dealt; 0 is one per input."),
+            "Receive threads, among which inputs are divided; 0: one per input."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
@@ -44,17 +44,17 @@ static const struct config_key antenna_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people and metrics."),
     KEY_INT("feng_id", feng_id, KEY_REQUIRED, UNIT_NONE, 0, 65535, "Index of the antenna in the array, from 0."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
-                  "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated."),
-    KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Where polarisation 1 is sent to."),
+                  "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated."),
+    KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
     KEY_STRING("from", from, "", 0, 4096,
-               "Networks and addresses that may send to this antenna, in place of recv.from; empty: that."),
+               "Networks and addresses of allowed senders to this antenna, in place of recv.from; empty: recv.from."),
     KEY_STRING("delays", delays, "", 0, 4096,
-               "File of delay models for every output, a line each: start (UNIX s), polarisation (0 or 1), delay (s), "
-               "rate (s/s), phase (rad), phase rate (rad/s) and, if wanted, accelerations of the delay (s/s^2) and the "
-               "phase (rad/s^2)."),
+               "File of delay models for every output. Each line has start (UNIX s), polarisation (0 or 1), delay (s), "
+               "rate (s/s), phase (rad), phase rate (rad/s) and optionally the accelerations of the delay (s/s^2) and "
+               "the phase (rad/s^2)."),
     KEY_STRING("gains", gains, "", 0, 4096,
-               "File of gains, a line each: output, polarisation (0 or 1), channels (*, 17 or 300-310), real and "
-               "imaginary part; what it does not name has its output's gain."),
+               "File of gains. Each line has output, polarisation (0 or 1), channels (*, 17 or 300-310), real and "
+               "imaginary part. Channels without a line have their output's gain."),
 };
 #undef KEYS_OF
 
@@ -64,23 +64,24 @@ static const struct config_key antenna_keys[] = {
 static const struct config_key output_keys[] = {
     KEY_ENUM("kind", kind, "wideband", kind_choices, "Kind of this output."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
-    KEY_POW2("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 64, 65536, "Channels over the whole of its band."),
+    KEY_POW2("channels", n_chan, KEY_REQUIRED, UNIT_CHANNELS, 64, 65536,
+             "Channels over the whole band of this output."),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
             "Spectra in a heap (and so in a batch); a multiple of 16."),
-    KEY_INT("batches_per_buffer", n_batches, "1", UNIT_BATCHES, 1, 65536, "Batches that are transformed at once."),
+    KEY_INT("batches_per_buffer", n_batches, "1", UNIT_BATCHES, 1, 65536, "Batches that the device processes at once."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Output buffers per antenna; 0 is enough for what two chunks make."),
+            "Output buffers per antenna; 0: enough for the output of two chunks."),
     KEY_INT("taps", n_taps, "16", UNIT_NONE, 1, 32, "Taps of the polyphase filter bank."),
     KEY_DOUBLE("w_cutoff", w_cutoff, "1.0", UNIT_NONE, 0, 16, "Width of the filter's pass band, in channels."),
     KEY_ENUM("window_function", window, "hann", window_choices, "Window of the filter's prototype."),
     KEY_DOUBLE("gain", gain, "1.0", UNIT_NONE, 0, FGPU_GAIN_MAX, "Gain of every channel before quantisation."),
-    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8, "Width of each component that is sent: 4 or 8."),
+    KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 8, "Width of each sent component: 4 or 8."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
              "Dither before rounding: uniform within half a step either way, or none."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
             "Seed of the dither; -1 chooses one at random and logs it."),
     KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
-                  "One per substream: channels are divided evenly among them, in order."),
+                  "Addresses, one per substream. The channels are divided evenly among them, in order."),
     FGPU_BAND_ROWS(ONLY_NARROW),
 };
 #undef ONLY_NARROW
@@ -105,11 +106,12 @@ static const struct config_section sections[] = {
     CONFIG_LIST(struct fgpu_config, outputs, struct fgpu_config_output, output_keys, 1, 64,
                 "Streams made of every antenna.", .example = output_example),
     CONFIG_LIST(struct fgpu_config, gnss, struct fgpu_config_gnss, fgpu_gnss_keys, 0, 16,
-                "Streams of the sums of navigation satellites' signals, of every antenna.", .optional = true,
+                "Streams of navigation satellites' sums, made of every antenna.", .optional = true,
                 .example = fgpu_gnss_example),
-    CONFIG_LIST(struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
-                "Satellites that all streams of 'gnss' with their carriers follow.", .optional = true,
-                .example = fgpu_satellite_example),
+    CONFIG_LIST(
+        struct fgpu_config, satellites, struct fgpu_config_satellite, fgpu_satellite_keys, 0, 64,
+        "Satellites that the streams of 'gnss' follow. A stream follows the satellites whose carriers are in its band.",
+        .optional = true, .example = fgpu_satellite_example),
     CONFIG_SEND_SECTION(struct fgpu_config, "Channelised voltages out.", CONFIG_N_FGPU_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

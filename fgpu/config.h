@@ -106,22 +106,22 @@ struct fgpu_config {
 /* The keys of a struct fgpu_config_band, for the kinds 'which' of a section. */
 #define FGPU_BAND_ROWS(which)                                                                                          \
     KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
-                "Centre of the narrow band, counted from the digitiser's 0: that of channel channels / 2.  The mixer " \
-                "takes the ratio of the doubles nearest to this and to adc_sample_rate.",                              \
+                "Centre of the narrow band (centre of channel channels / 2), relative to the digitiser's 0 Hz.  The "  \
+                "mixer uses the ratio of this value to adc_sample_rate, each rounded to the nearest double.",          \
                 .variants = (which)),                                                                                  \
         KEY_INT("decimation", band.decimation, KEY_REQUIRED, UNIT_NONE, 1, 256,                                        \
-                "The narrow band is this part of the digitiser's whole one; any number.", .variants = (which)),        \
+                "The digitiser's bandwidth divided by the bandwidth of the narrow band; any number.",                  \
+                .variants = (which)),                                                                                  \
         KEY_INT("ddc_taps", band.n_ddc_taps, "0", UNIT_NONE, 0, 8192,                                                  \
-                "Taps of the down-converter's filter; 0 is 16 for each sample of input between two of its output.",    \
+                "Taps of the down-converter's filter; 0: 16 per input sample between two output samples.",             \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
-                   "Weight of an error in that filter's pass band, relative to one in its stop bands.",                \
+                   "Weight of errors in that filter's pass band, relative to errors in its stop bands.",               \
                    .variants = (which)),                                                                               \
-        KEY_DOUBLE(                                                                                                    \
-            "pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                           \
-            "The middle of the narrow band that is flat and free of aliases, where its edges need not be; 0: all of "  \
-            "it is, as twice the band is made and half of that discarded.",                                            \
-            .variants = (which))
+        KEY_DOUBLE("pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                    \
+                   "Width of the middle of the narrow band that is flat and free of aliases; its edges need not be. "  \
+                   "0: the whole band is, because the device computes twice the band and discards half.",              \
+                   .variants = (which))
 
 extern const struct config_table fgpu_config_table;
 

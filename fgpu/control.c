@@ -275,7 +275,7 @@ static bool find_input(struct fgpu_control *c, struct katcp_call *call, const ch
 
     *input = (size_t)found;
     if (found < 0)
-        katcp_fail(call, "there is no input '%.*s': they are 0 to %zu, or an antenna's name with v or h",
+        katcp_fail(call, "there is no input '%.*s': inputs are 0 to %zu, or an antenna's name with v or h",
                    (int)(n < 64 ? n : 64), text, c->n_inputs - 1);
     return found >= 0;
 }
@@ -320,7 +320,7 @@ static void request_gain(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain, or %zu, or none to ask", n_chan);
+        katcp_fail(call, "there must be one gain, %zu gains, or none to read the gains", n_chan);
         return;
     }
     if (n == 0) {
@@ -342,7 +342,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
         return;
     size_t n_chan = (size_t)fgpu_config_output(c->config, output)->n_chan;
     if (n > 1 && n != n_chan) {
-        katcp_fail(call, "there must be one gain, or %zu", n_chan);
+        katcp_fail(call, "there must be one gain or %zu gains", n_chan);
         return;
     }
     bool is_default = n == 1 && strcmp(katcp_arg(call, 1), "default") == 0;
@@ -358,12 +358,13 @@ static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, co
                              const struct fgpu_delay_model *model)
 {
     if (fabs(model->delay_samples) > c->config->recv.max_delay_s * c->rate_hz) {
-        katcp_fail(call, "a delay must be at most %g s either way, as recv.max_delay says: '%.200s'",
+        katcp_fail(call, "the magnitude of a delay must be at most %g s (recv.max_delay): '%.200s'",
                    c->config->recv.max_delay_s, text);
         return false;
     }
     if (fabs(model->rate) > DELAY_MAX_REQUEST_RATE) {
-        katcp_fail(call, "a delay rate must be at most %g s/s either way: '%.200s'", DELAY_MAX_REQUEST_RATE, text);
+        katcp_fail(call, "the magnitude of a delay rate must be at most %g s/s: '%.200s'", DELAY_MAX_REQUEST_RATE,
+                   text);
         return false;
     }
     return true;
@@ -411,7 +412,7 @@ static bool have_room(struct fgpu_control *c, struct katcp_call *call, size_t ou
     for (size_t i = 0; i < c->n_inputs; i++)
         if (models[i].start_samples >= 0 &&
             !fgpu_settings_has_room(c->settings, i / N_POLS, output, i % N_POLS, models[i].start_samples)) {
-            katcp_fail(call, "input %zu has %d delay models that wait for their time, and room for no more", i,
+            katcp_fail(call, "input %zu already has %d pending delay models, which is the maximum", i,
                        DELAY_MAX_MODELS - 1);
             return false;
         }
@@ -518,44 +519,44 @@ static void request_gnss_steer(struct katcp_call *call, void *arg)
 
 static const struct katcp_request requests[] = {
     {"gain",
-     "Sets the gains of an input, or says them.\n"
+     "Sets or returns the gains of an input.\n"
      "?gain STREAM INPUT [VALUE...]\n"
-     "STREAM is an output's name, INPUT a number or a label (m000v), a VALUE a complex number without unit: one for "
-     "all channels, or one for each. Without any, the gains are answered.",
+     "STREAM is an output's name. INPUT is a number or a label (m000v). A VALUE is a complex number without unit. Give "
+     "one VALUE for all channels, or one for each. Without a VALUE the reply has the gains.",
      2, INT_MAX, request_gain, 3, TIMEOUT_S, .has_long_lines = true},
     {"gain-all",
      "Sets the gains of all inputs.\n"
      "?gain-all STREAM VALUE...|default\n"
-     "As for ?gain; 'default' brings back what the configuration says.",
+     "STREAM and VALUE are as for ?gain. 'default' restores the gains of the configuration.",
      2, INT_MAX, request_gain_all, 0, TIMEOUT_S, .has_long_lines = true},
     {"delays",
-     "Adds delay models, from a time on.\n"
+     "Adds delay models that hold from a start time.\n"
      "?delays STREAM START [INPUT=]MODEL...\n"
-     "STREAM is an output's name, START UNIX seconds. A MODEL for each input, or INPUT=MODEL for some, is "
-     "delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in s, s/s, s/s^2, "
-     "rad, rad/s and rad/s^2; the phase is that at the centre of the output's band.",
+     "STREAM is an output's name. START is in UNIX seconds. Give a MODEL for each input, or INPUT=MODEL for some "
+     "inputs. A MODEL is delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in "
+     "s, s/s, s/s^2, rad, rad/s and rad/s^2. The phase applies at the centre of the output's band.",
      3, INT_MAX, request_delays, 0, TIMEOUT_S},
     {"resume",
-     "Has a stream resume at once that waits for its input, after a delay that was too large.\n"
+     "Resumes a stream that is silent after a delay that was too large.\n"
      "?resume STREAM [ANTENNA...]\n"
-     "STREAM is an output's name, ANTENNA an antenna's; without any, all antennas resume. The timestamps of a stream "
-     "that "
-     "waited go back; a stream that does not wait goes on as it was.",
+     "STREAM is an output's name. ANTENNA is an antenna's name; without one, all antennas resume. The timestamps of a "
+     "silent stream go back. A stream that is not silent does not change.",
      1, INT_MAX, request_resume, 0, TIMEOUT_S},
     {"gnss-add",
-     "Searches for a satellite that was dropped, and follows it again.\n"
+     "Searches for a dropped satellite, and follows the satellite again.\n"
      "?gnss-add STREAM SATELLITE [ANTENNA]\n"
-     "STREAM is the name of one of 'gnss', SATELLITE one of the configuration, as L1CA-7; without ANTENNA all do.",
+     "STREAM is the name of a stream of 'gnss'. SATELLITE is a satellite of the configuration, such as L1CA-7. Without "
+     "ANTENNA all antennas search.",
      2, 3, request_gnss_add, 0, TIMEOUT_S},
     {"gnss-drop",
-     "Neither searches for a satellite nor follows it.\n"
+     "Ends the search for a satellite and its tracking.\n"
      "?gnss-drop STREAM SATELLITE [ANTENNA]\n"
-     "As for ?gnss-add.",
+     "The arguments are those of ?gnss-add.",
      2, 3, request_gnss_drop, 0, TIMEOUT_S},
     {"gnss-steer",
-     "Follows a satellite from where it is known to be, without a search.\n"
+     "Follows a satellite from a known code phase and Doppler, without a search.\n"
      "?gnss-steer STREAM SATELLITE ANTENNA TIMESTAMP CODE DOPPLER\n"
-     "CODE is the code's phase in chips at the ADC sample TIMESTAMP, to a quarter of a chip; DOPPLER in Hz.",
+     "CODE is the code's phase in chips at the ADC sample TIMESTAMP, to a quarter of a chip. DOPPLER is in Hz.",
      6, 6, request_gnss_steer, 0, TIMEOUT_S},
 };
 
@@ -573,8 +574,8 @@ static int add_eq(struct fgpu_control *c, size_t output, size_t input)
     char name[128];
     const struct sensor_desc about = {
         .name = name,
-        .description = "Gains of this input: complex, without unit, of all channels together if they are the same, "
-                       "else of each, in order",
+        .description = "Complex gains of this input, without unit: one gain if all channels have the same, else one "
+                       "for each channel in order",
         .units = "",
         .type = SENSOR_STRING,
     };
@@ -594,8 +595,7 @@ static bool is_rx(const char *name)
 static int add_sensors(struct fgpu_control *c, const struct fgpu_choice *choices)
 {
     const struct sensor_desc rx = {.name = "rx.device-status",
-                                   .description =
-                                       "Degraded while any sensor of what is received (rx) is worse than nominal",
+                                   .description = "Degraded while any receive sensor (rx) is worse than nominal",
                                    .units = "",
                                    .type = SENSOR_DISCRETE,
                                    .words = sensor_aggregate_words,

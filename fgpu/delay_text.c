@@ -171,7 +171,7 @@ static int parse_model(const struct table_row *row, const struct reader *r, stru
         return table_file_refuse(row, wrong, NULL);
     if (fabs(model->delay_samples) > r->max_delay_s * r->rate_hz) {
         char limit[80];
-        snprintf(limit, sizeof(limit), "a delay must be at most %g s either way, as recv.max_delay says",
+        snprintf(limit, sizeof(limit), "the magnitude of a delay must be at most %g s (recv.max_delay)",
                  r->max_delay_s);
         return table_file_refuse(row, limit, row->fields[2]);
     }
@@ -191,7 +191,7 @@ static int read_row(const struct table_row *row, void *context)
         return table_file_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
     queue = &r->pols[row->fields[1][0] - '0'];
     if (queue->n == DELAY_MAX_MODELS)
-        return table_file_refuse(row, "a polarisation can have 255 models, not more", NULL);
+        return table_file_refuse(row, "a polarisation can have at most 255 models", NULL);
     if (queue->models[queue->n - 1].start_samples >= model.start_samples)
         return table_file_refuse(row, "models of a polarisation must be in order of start", NULL);
     return fgpu_delay_queue_add(queue, &model);

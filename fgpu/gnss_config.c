@@ -20,18 +20,19 @@ static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C",
 #define KEYS_OF struct fgpu_config_gnss
 const struct config_key fgpu_gnss_keys[FGPU_GNSS_N_KEYS] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
-    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the stream's heaps are sent."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the stream's heaps are sent."),
     FGPU_BAND_ROWS(0),
     KEY_DOUBLE("sky_frequency", sky_hz, KEY_REQUIRED, UNIT_HZ, 1e6, 1e11,
-               "Radio frequency that the digitiser has at centre_frequency."),
+               "Radio frequency that the digitiser receives at centre_frequency."),
     KEY_BOOL("inverted", is_inverted, false,
-             "The digitiser's frequencies run against those of the sky, as in even Nyquist zones."),
+             "The digitised band is inverted: the digitiser's frequencies fall where sky frequencies rise, as in even "
+             "Nyquist zones."),
     KEY_STRING("codes", codes, "", 0, 4096,
                "File of Galileo's E1 codes, in the form of the ICD's annex; needed by E1B and E1C."),
     KEY_INT("acquire_periods", acquire_periods, "1", UNIT_NONE, 1, 20,
             "Code periods that a search adds coherently, 1 to 20; more than 1 suits L1CA only."),
     KEY_INT("acquire_blocks", acquire_blocks, "10", UNIT_NONE, 1, 1000,
-            "Such sums whose powers a search adds; 50 of 20 periods find 30 dB-Hz."),
+            "Coherent sums whose powers a search adds; 50 sums of 20 periods find 30 dB-Hz."),
 };
 #undef KEYS_OF
 
@@ -40,10 +41,10 @@ const struct config_key fgpu_satellite_keys[FGPU_SATELLITE_N_KEYS] = {
     KEY_ENUM("signal", signal, KEY_REQUIRED, signal_choices, "Signal of these satellites."),
     KEY_INT_LIST("prns", prns, KEY_REQUIRED, UNIT_NONE, 1, 63, "Their numbers."),
     KEY_BOOL("acquire", acquire, true,
-             "Searches for them until they are followed; false: only ?gnss-steer begins to follow one."),
-    KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Doppler in the middle of the search."),
+             "Search for these satellites until they are followed; false: only ?gnss-steer begins to follow one."),
+    KEY_DOUBLE("doppler", doppler_hz, "0", UNIT_HZ, -50000, 50000, "Middle of the Doppler range of the search."),
     KEY_DOUBLE("doppler_range", doppler_range_hz, "10000", UNIT_HZ, 10, 50000,
-               "Search up to so far from the middle, either way."),
+               "Largest distance of the search from the middle of the Doppler range."),
 };
 #undef KEYS_OF
 
@@ -190,7 +191,7 @@ static void check_stream(const struct fgpu_config *config, size_t g, struct conf
         }
         if (facts->chip_rate_hz > fgpu_gnss_sample_rate_hz(config, gnss)) {
             config_error(errors, &gnss->band.decimation,
-                         "%s needs at least %.9g complex samples a second, and stream %s has %.9g", facts->name,
+                         "%s needs at least %.9g complex samples a second, but stream %s has %.9g", facts->name,
                          facts->chip_rate_hz, gnss->name, fgpu_gnss_sample_rate_hz(config, gnss));
             break;
         }

@@ -36,8 +36,8 @@ static bool find_satellite(const struct fgpu_config *config, struct katcp_call *
             *satellite = satellites[i];
             return true;
         }
-    katcp_fail(call, "stream %s has no satellite '%.64s'; their names are like %s", gnss->name, katcp_arg(call, 1),
-               fgpu_gnss_name(&satellites[0], name));
+    katcp_fail(call, "stream %s has no satellite '%.64s'; satellites have names like %s", gnss->name,
+               katcp_arg(call, 1), fgpu_gnss_name(&satellites[0], name));
     return false;
 }
 

@@ -191,7 +191,7 @@ static int create_baseband(struct gnss_stream *s, char *why, size_t why_bytes)
 
     if (err == -EDOM) {
         snprintf(why, why_bytes,
-                 "gnss[%zu].ddc_taps: there is no filter of %lld taps for stream %s in double precision",
+                 "gnss[%zu].ddc_taps: no filter of %lld taps can be designed for stream %s in double precision",
                  (size_t)(s - s->gnss->streams) % s->gnss->n_streams, (long long)s->n_taps, s->config->name);
         return -EINVAL;
     }
@@ -261,7 +261,7 @@ static int add_satellite_sensors(struct gnss_stream *s, struct gnss_followed *sa
         const char *suffix, *units, *description;
         enum sensor_type type;
     } all[] = {
-        {&sat->stage_sensor, "stage", "", "How far the loops have come with the satellite", SENSOR_DISCRETE},
+        {&sat->stage_sensor, "stage", "", "Stage of the search for the satellite and its tracking", SENSOR_DISCRETE},
         {&sat->cn0_sensor, "cn0", "dB-Hz", "C/N0 of the stronger polarisation", SENSOR_FLOAT},
         {&sat->doppler_sensor, "doppler", "Hz", "Doppler of the satellite", SENSOR_FLOAT},
         {&sat->age_sensor, "age", "s", "Time since the acquisition of the satellite", SENSOR_FLOAT},

@@ -294,10 +294,10 @@ int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *d
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
         if (output->n_batches * output->spectra_per_heap <= CHANNELISE_CUDA_SPECTRA)
             continue;
-        snprintf(why, why_bytes,
-                 "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, of which a GPU can take "
-                 "%d at most",
-                 o, output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
+        snprintf(
+            why, why_bytes,
+            "outputs[%zu].batches_per_buffer: output %s has %lld spectra in a buffer, but a GPU can take at most %d", o,
+            output->name, (long long)(output->n_batches * output->spectra_per_heap), CHANNELISE_CUDA_SPECTRA);
         return -EINVAL;
     }
     return 0;
@@ -467,7 +467,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
         config_error(errors, &out->spectra_per_heap, "spectra_per_heap must be a multiple of 16, not %lld",
                      (long long)out->spectra_per_heap);
     if (out->gain == 0)
-        config_error(errors, &out->gain, "gain must not be 0: output %s would send zeros for ever", out->name);
+        config_error(errors, &out->gain, "gain must not be 0: output %s would send only zeros", out->name);
     if (out->sample_bits != 4 && out->sample_bits != 8)
         config_error(errors, &out->sample_bits, "sample_bits must be 4 or 8, not %lld", (long long)out->sample_bits);
     if (out->kind == FGPU_NARROWBAND)

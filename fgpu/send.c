@@ -238,20 +238,16 @@ static void register_metrics(struct fgpu_send *send, struct fgpu_stream *stream)
                   &stream->skipped_heaps);
     stats_counter("fgpu_output_dropped_heaps", "Heaps not made because no output buffer was free.", labels,
                   &stream->dropped_heaps);
-    stats_gauge_scaled(
-        "fgpu_output_ahead_seconds",
-        "Seconds for which nothing will be sent, since a delay that was too large has moved the stream's "
-        "timestamps ahead of its input; 0 while it sends.",
-        labels, &stream->ahead_ns, 1e-9);
-    stats_gauge_scaled(
-        "fgpu_output_delay_seconds",
-        "Magnitude of the delay, of the polarisation that has the larger one, by the models that hold for "
-        "the newest output.",
-        labels, &stream->delay_ps, 1e-12);
-    stats_gauge_scaled(
-        "fgpu_output_latency_seconds",
-        "Seconds from the last packet of a window received to its first packet sent; the last such time.", labels,
-        &stream->stats.latency_ns, 1e-9);
+    stats_gauge_scaled("fgpu_output_ahead_seconds",
+                       "Seconds until the stream sends again, after a delay that was too large moved its timestamps "
+                       "ahead of its input; 0 while the stream sends.",
+                       labels, &stream->ahead_ns, 1e-9);
+    stats_gauge_scaled("fgpu_output_delay_seconds",
+                       "Magnitude of the delay in the newest output: the larger one of both polarisations.", labels,
+                       &stream->delay_ps, 1e-12);
+    stats_gauge_scaled("fgpu_output_latency_seconds",
+                       "Seconds from receiving a window's last packet to sending its first packet; newest value.",
+                       labels, &stream->stats.latency_ns, 1e-9);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
         snprintf(with_pol, sizeof(with_pol), "%s", labels);
@@ -428,7 +424,7 @@ void fgpu_send_log(const struct fgpu_send *send)
     for (size_t i = 0; i < send->layout->n_ants * send->layout->n_outputs; i++) {
         const struct fgpu_stream *stream = &send->streams[i];
         uint64_t n_heaps = counter_get(&stream->stats.heaps);
-        log_info("%s %s: %llu heap%s sent, %llu skipped for missing input, %llu dropped as no buffer was free",
+        log_info("%s %s: %llu heap%s sent, %llu skipped (input missing), %llu dropped (no free output buffer)",
                  fgpu_config_antenna(send->config, stream->ant)->name, stream->output->name,
                  (unsigned long long)n_heaps, plural(n_heaps), (unsigned long long)counter_get(&stream->skipped_heaps),
                  (unsigned long long)counter_get(&stream->dropped_heaps));

@@ -307,7 +307,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
         state_file_ignored(item->delays_file);
         return;
     }
-    log_info("%s, %s: delays are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
+    log_info("%s, %s: delays restored from %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
              output_of(item)->name, path);
     item->delays = *scratch;
     item->begins_with_delays = true;
@@ -360,7 +360,7 @@ static void restore_gains(struct setting *item, float **gains)
             memcpy(item->gains + (chan * N_POLS + pol) * 2, read + (chan * N_POLS + pol) * 2, 2 * sizeof(float));
     }
     item->begins_with_gains = true;
-    log_info("%s, %s: gains are those of %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
+    log_info("%s, %s: gains restored from %s", fgpu_config_antenna(item->settings->config, item->ant)->name,
              output_of(item)->name, path);
 }
 

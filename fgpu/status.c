@@ -319,7 +319,8 @@ int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layou
         return err;
     }
     *status = s;
-    stats_gauge_scaled("fgpu_look_seconds", "Seconds that the last look for the status page took of the worker.", NULL,
+    stats_gauge_scaled("fgpu_look_seconds",
+                       "Seconds of the worker's time that the newest sample for the status page took.", NULL,
                        &s->look_ns, 1e-9);
     return 0;
 }

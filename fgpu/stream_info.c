@@ -59,7 +59,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
     stream_info_real(info, "center-freq", "Hz", centre_hz,
                      "Centre of the stream's band within the digitised one, which begins at 0");
     stream_info_integer(info, "decimation-factor", fgpu_decimation(output),
-                        "Bandwidth of the digitisers over that of the stream");
+                        "Bandwidth of the digitisers divided by the bandwidth of the stream");
     stream_info_integer(info, "spectra-per-heap", output->spectra_per_heap, "Spectra of each channel in a heap");
     stream_info_integer(info, "feng-out-bits-per-sample", output->sample_bits,
                         "Bits of the real and of the imaginary part of a voltage");
@@ -93,7 +93,7 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
         add_band(info, config, output);
         stream_info_written(info, "input-labels", write_labels, labels, "Names of the inputs, in order");
         stream_info_written(info, "source-indices", write_indices, config,
-                            "Where the inputs are among those of the array, in order");
+                            "Positions of the inputs among the inputs of the array, in order");
         snprintf(seed, sizeof(seed), "%" PRIu64, choices[o].dither_seed);
         stream_info_text(info, "dither-seed", seed,
                          "Seed of the dither: the same seed and samples give the same stream");

@@ -39,7 +39,7 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     if (!katcp_arg_real(call, i, what, value))
         return false;
     if (!(fabs(*value) <= limit)) {
-        katcp_fail(call, "%s must be at most %g either way: '%.64s'", what, limit, katcp_arg(call, i));
+        katcp_fail(call, "%s must have a magnitude of at most %g: '%.64s'", what, limit, katcp_arg(call, i));
         return false;
     }
     return true;
@@ -117,7 +117,7 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     if (!wrong && (all[DELAY_ACCELERATION] != 0 || all[DELAY_PHASE_ACCELERATION] != 0))
         wrong = "a beam takes no accelerations";
     if (!wrong && fabs(all[DELAY_RATE]) > DELAY_MAX_REQUEST_RATE)
-        wrong = "a delay rate must be at most 0.001 s/s either way";
+        wrong = "the magnitude of a delay rate must be at most 0.001 s/s";
     if (wrong)
         katcp_fail(call, "%s: '%.200s'", wrong, katcp_arg(call, i));
     else
@@ -137,7 +137,7 @@ static bool read_model(struct katcp_call *call, int i, bool is_timed, double *nu
     if (!(has_rates ? read_rates : read_delay)(call, i, numbers))
         return false;
     if (fabs(numbers[DELAY_S]) > 1) {
-        katcp_fail(call, "a delay must be at most 1 s either way: '%.64s'", katcp_arg(call, i));
+        katcp_fail(call, "the magnitude of a delay must be at most 1 s: '%.64s'", katcp_arg(call, i));
         return false;
     }
     return true;
@@ -162,7 +162,7 @@ static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *cal
     if (!delay_request_start(call, 1, &s->timebase, start_samples))
         return false;
     if (!xbgpu_beam_starts_has_room(&s->starts, *start_samples, past_samples)) {
-        katcp_fail(call, "beam %s has %d delay models that wait for their time, and room for no more", s->name,
+        katcp_fail(call, "beam %s already has %d pending delay models, which is the maximum", s->name,
                    XBGPU_BEAM_MODELS - 1);
         return false;
     }
@@ -261,7 +261,7 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
     const struct xbgpu_beams_settings *all = arg;
     bool any = false;
 
-    fputs("# Settings of beams by KATCP; xbgpu reads them when it starts, and they go before the YAML.\n", text);
+    fputs("# Settings of beams made over KATCP; xbgpu reads them when it starts, and they override the YAML.\n", text);
     for (size_t b = 0; b < all->n; b++) {
         const struct xbgpu_beam_settings *s = &all->items[b];
         if (s->capture_is_set)
@@ -386,7 +386,7 @@ static int read_row(const struct table_row *row, void *arg)
 
     if (!good) {
         r->left_out = true;
-        log_warning("%s:%u: what was kept is left out: it fits no beam or no antenna, or is out of range", row->path,
+        log_warning("%s:%u: kept setting ignored: it fits no beam or no antenna, or is out of range", row->path,
                     row->line);
     }
     return 0;
@@ -401,10 +401,8 @@ static bool limit_amplitudes(struct xbgpu_beam_settings *s)
         good = good && s->weights[i] * s->gain * s->gain <= s->max_amplitude;
     if (good)
         return true;
-    log_warning(
-        "beam %s: weights and gain that were kept are left out: a weight times the square of the gain must be at "
-        "most %g",
-        s->name, s->max_amplitude);
+    log_warning("beam %s: kept weights and gain ignored: a weight times the square of the gain must be at most %g",
+                s->name, s->max_amplitude);
     for (size_t i = 0; i < s->n; i++)
         s->weights[i] = 1;
     s->gain = 1;

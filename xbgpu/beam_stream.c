@@ -83,7 +83,7 @@ static void register_metrics(struct xbgpu_beam_stream *stream)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
     stats_counter("xbgpu_audits", "Products summed again by the host.", labels, &stream->audits);
-    stats_counter("xbgpu_audit_failures", "Products of which host and device had different sums.", labels,
+    stats_counter("xbgpu_audit_failures", "Products whose sums differed between host and device.", labels,
                   &stream->audit_failures);
 }
 

@@ -461,7 +461,7 @@ static int create_streams(struct xbgpu_beams *b)
         err = xbgpu_beam_stream_init(&output->sent, output->config->name, output->config->send_enabled,
                                      b->engine->c.sensors, timebase_unix_ns(&b->timebase, 0));
     }
-    stats_counter("xbgpu_beam_skipped_heaps", "Heaps of beams not sent because no antenna was there.", NULL,
+    stats_counter("xbgpu_beam_skipped_heaps", "Heaps of beams not sent because no antenna's heaps arrived.", NULL,
                   &b->skipped_heaps);
     stats_counter("xbgpu_beam_dropped_heaps", "Heaps of beams not made because no output buffer was free.", NULL,
                   &b->dropped_heaps);

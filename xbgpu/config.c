@@ -15,7 +15,7 @@ static const char *const missing_dump_choices[] = {"send", "skip", "always", NUL
 #define KEYS_OF struct xbgpu_config_recv
 static const struct config_key recv_keys[] = {
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
-                  "Where the F-engines send this slice of the band to: a.b.c.d[+n][:port], comma separated.",
+                  "Addresses to which the F-engines send this part of the band: a.b.c.d[+n][:port], comma separated.",
                   .example = "239.10.1.0:7148"),
     CONFIG_INTERFACE_ROW,
     CONFIG_PCAP_FILE_ROW,
@@ -32,44 +32,43 @@ static const struct config_key recv_keys[] = {
     KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
             "First channel that this engine receives; a multiple of channels_per_substream."),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
-            "Spectra in a heap of an F-engine; a multiple of 16, of half floats at most 8192."),
+            "Spectra in a heap of an F-engine; a multiple of 16. With half floats at most 8192."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
-    KEY_INT(
-        "filter_samples", filter_samples, "0", UNIT_SAMPLES, 0, 2147483648.0,
-        "ADC samples that a spectrum of the F-engine is made of, for the centre of detected beams' windows; 0 is 16 * "
-        "samples_between_spectra."),
+    KEY_INT("filter_samples", filter_samples, "0", UNIT_SAMPLES, 0, 2147483648.0,
+            "ADC samples from which the F-engine makes a spectrum, for the centre of detected beams' windows; 0: 16 * "
+            "samples_between_spectra."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
-            "Width of each received component: integers of 4 or 8 bits, or half floats of 16, of which the "
-            "visibilities are float32."),
+            "Width of each received component: 4 or 8 (integers), or 16 (half floats). Visibilities of half floats are "
+            "float32."),
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
-             "How 4 bits say a negative number: in two's complement, or by an offset of 8."),
+             "Encoding of negative numbers of 4 bits: two's complement, or an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
             "Heaps of each F-engine that are processed at once."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
             "Receive buffers per receive thread; at least 2 window + 3."),
-    KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are dealt."),
+    KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are divided."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
     CONFIG_DIRECT_ROW,
     CONFIG_GPUDIRECT_ROW,
     KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
-            "With gpudirect: what packets of F-engines carry at least, but for the last of a heap."),
+            "With gpudirect: smallest payload of F-engines' packets, except a heap's last packet."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
-                 "By how many spectra each input is made later before anything else, at most a heap's; polarisations 0 "
-                 "and 1 of antenna 0, then of antenna 1, and so on; none: by none."),
+                 "Delay of each input in spectra, applied before all other processing, at most the spectra of a heap; "
+                 "in the order polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. none: no delays."),
     KEY_INT("max_shift", max_shift, "0", UNIT_SPECTRA, 0, 65520,
-            "Spectra, at most a heap's, by which inputs can be shifted either way while running, whatever shifts says; "
-            "with 0 as far as shifts goes."),
+            "Largest magnitude of a shift while running, in spectra, whatever shifts has; at most the spectra of a "
+            "heap. 0: as far as shifts goes."),
     KEY_STRING("antenna_names", antenna_names, "", 0, 262144,
-               "Names of the antennas, comma separated, in the order of their feng_id; empty: what the input_labels of "
-               "each begin with, else a0, a1 and so on."),
+               "Names of the antennas, comma separated, in the order of their feng_id; empty: the common beginning of "
+               "each antenna's input_labels, else a0, a1 and so on."),
     KEY_STRING("input_labels", input_labels, "", 0, 262144,
                "Names of the inputs, in the order of shifts, comma separated; empty: the antenna's name with v for "
                "polarisation 0 and h for 1."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
-               "Radio frequency of the centre of channel channels / 2, for who asks over KATCP; 0 is not known."),
+               "Radio frequency of the centre of channel channels / 2, reported over KATCP; 0: not known."),
 };
 #undef KEYS_OF
 
@@ -78,44 +77,42 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("kind", kind, "correlate", kind_choices, "Kind of this output."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
-            "Length of an accumulation in batches; 0 takes integration_time."),
+            "Length of an accumulation in batches; 0: integration_time holds."),
     KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
-               "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches."),
-    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the visibilities are sent to."),
+               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches holds."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the visibilities are sent."),
     KEY_ENUM("missing", missing, "flag", missing_choices,
-             "A lost heap flags its antenna's baselines for the whole dump, or counts as zero and the spectra that "
-             "went into each baseline are sent along."),
-    KEY_ENUM(
-        "missing_dump", missing_dump, "send", missing_dump_choices,
-        "A dump in which no antenna was complete is sent, all flagged, or skipped; always sends also those between "
-        "others of which no heap came, up to as many in a row as there are buffers."),
-    KEY_INT("audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
-            "Baselines and channels, drawn anew for each dump, that the host sums again and compares; 0: no audit."),
+             "Effect of a lost heap. flag: the baselines of its antenna are flagged for the whole dump. weights: the "
+             "heap counts as zero, and the dump has the number of spectra of each baseline."),
+    KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
+             "Fate of a dump without a complete antenna. send: the dump is sent all flagged. skip: the dump is not "
+             "sent. always: like send, and dumps between others without any heap are sent, too, up to the number of "
+             "buffers in a row."),
+    KEY_INT(
+        "audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
+        "Baselines and channels that the host sums again and compares, chosen at random for each dump; 0: no audit."),
     KEY_BOOL("audit_checksum", audit_checksum, true,
-             "The device makes a checksum of each input and channel in another way and compares it with the dump; one "
-             "that is wrong is sent all flagged."),
-    KEY_BOOL("send_enabled", send_enabled, true,
-             "Send data from the start; with false not before ?capture-start asks for it."),
-    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0 is enough for the dumps of two chunks."),
-    KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all are."),
-    KEY_INT_LIST(
-        "shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
-        "Shifts of this output alone, in place of recv.shifts: outputs with different ones are points of a lag "
-        "function; each costs another copy of the voltages on the device for every chunk."),
+             "The device computes a checksum of each input and channel in another way and compares the checksum with "
+             "the dump. A wrong dump is sent all flagged."),
+    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
+    KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0: enough for the dumps of two chunks."),
+    KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
+    KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
+                 "Shifts of this output alone, in place of recv.shifts. Outputs with different shifts are points of a "
+                 "lag function. Each such output costs another copy of the voltages on the device for every chunk."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct xbgpu_config_beam
 static const struct config_key beam_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
-    KEY_INT("pol", pol, KEY_REQUIRED, UNIT_NONE, 0, 1, "The polarisation of the antennas that are added up."),
-    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the beam's voltages are sent to."),
+    KEY_INT("pol", pol, KEY_REQUIRED, UNIT_NONE, 0, 1, "Polarisation of the antennas that the beam sums."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the beam's voltages are sent."),
     KEY_ENUM("dither", dither, "uniform", dither_choices,
              "Dither before rounding: uniform within half a step either way, or none."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9007199254740991.0,
             "Seed of the dither; -1 chooses one at random."),
-    KEY_BOOL("send_enabled", send_enabled, true,
-             "Send data from the start; with false not before ?capture-start asks for it."),
+    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
     KEY_BOOL(
         "renormalise", renormalise, false,
         "Scale the beam up for missing antennas: by sqrt(n / n_present), where n counts the antennas with a weight."),
@@ -127,37 +124,37 @@ static const struct config_key detected_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64,
                "Name of the stream, whose beams are called NAME.0, NAME.1 and so on."),
     KEY_ENUM("kind", kind, "coherent", beam_kind_choices,
-             "Powers of sums of the antennas' voltages, or the sum of the antennas' powers, which is one beam."),
+             "coherent: powers of sums of the antennas' voltages. incoherent: the sum of the antennas' powers, which "
+             "is one beam."),
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX, "Beams of both polarisations, which share heaps."),
     KEY_ENUM("products", products, "I", products_choices,
              "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),
-    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra that are added up."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra that a power sums."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
-            "Channels that are added up; divides channels_per_substream."),
-    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Sums in time of a heap."),
+            "Channels that a power sums; divides channels_per_substream."),
+    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows (sums over time) in a heap."),
     KEY_ENUM("format", format, "float32", power_format_choices,
              "Format of the powers: float32, or uint8 with an offset and a scale for each beam, product and channel of "
              "a heap."),
-    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Where the powers are sent to."),
-    KEY_BOOL("send_enabled", send_enabled, true,
-             "Send data from the start; with false not before ?capture-start asks for it."),
+    KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the powers are sent."),
+    KEY_BOOL("send_enabled", send_enabled, true, "Send data from the start; false: only after ?capture-start."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Heap buffers; 0 is as many as 50 ms hold, but 8 to 64, and enough for the heaps of two chunks."),
+            "Heap buffers; 0: enough for 50 ms (from 8 to 64), and for the heaps of two chunks."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct xbgpu_config_steering
 static const struct config_key steering_keys[] = {
     KEY_STRING("calibration", calibration, "", 0, 4096,
-               "File of gains, a line each: input (label or number), channels of the whole stream (*, 17 or 300-310), "
-               "real and imaginary part; what it does not name has a gain of 1."),
+               "File of gains. Each line has input (label or number), channels of the whole stream (*, 17 or 300-310), "
+               "real and imaginary part. Channels without a line have a gain of 1."),
     KEY_BOOL("antenna_mask", antenna_mask, false,
-             "Heaps of beams also have the bitmap of the antennas that came; they are longer for that, and katgpucbf's "
+             "Add the bitmap of the antennas that arrived to heaps of beams. These heaps are longer, and katgpucbf's "
              "receivers and beamrec refuse them."),
     KEY_INT("grid_batches", grid_batches, "0", UNIT_NONE, 0, 1048576,
-            "Batches between two evaluations of delay rates; 0 is as many as 10 ms hold, but at least one."),
+            "Batches between two evaluations of delay rates; 0: the batches of 10 ms, at least one."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
-            "Buffers of voltage beams, each for the heaps of a chunk; 0 is as many as 50 ms hold, but 8 to 64."),
+            "Buffers of voltage beams, each for the heaps of a chunk; 0: enough for 50 ms (from 8 to 64)."),
 };
 #undef KEYS_OF
 
@@ -180,7 +177,8 @@ static const struct config_section sections[] = {
     CONFIG_DEVICE_SECTION(struct daemon_config),
     CONFIG_SECTION(struct xbgpu_config, recv, recv_keys, "Channelised voltages in."),
     CONFIG_LIST(struct xbgpu_config, gates, struct xbgpu_config_gate, xbgpu_gate_keys, 0, XBGPU_GATES_MAX,
-                "Which spectra there may be outputs of.", .optional = true, .example = xbgpu_gate_example),
+                "Gates: selections of spectra, to which outputs refer.", .optional = true,
+                .example = xbgpu_gate_example),
     CONFIG_LIST(struct xbgpu_config, outputs, struct xbgpu_config_output, output_keys, 1, 64,
                 "Streams made of the voltages.", .example = output_example),
     CONFIG_LIST(struct xbgpu_config, beams, struct xbgpu_config_beam, beam_keys, 0, XBGPU_BEAMS_MAX,

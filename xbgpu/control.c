@@ -198,11 +198,11 @@ static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, i
         if (!xbgpu_arg_input(c->labels, call, i, &input))
             return false;
         if (i + 1 == katcp_n_args(call)) {
-            katcp_fail(call, "input %s has no shift behind it", katcp_arg(call, i));
+            katcp_fail(call, "input %s has no shift after it", katcp_arg(call, i));
             return false;
         }
         if (seen[input]) {
-            katcp_fail(call, "input %s is there twice", katcp_arg(call, i));
+            katcp_fail(call, "input %s is given twice", katcp_arg(call, i));
             return false;
         }
         seen[input] = true;
@@ -211,7 +211,7 @@ static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, i
         if (!xbgpu_settings_shift_fits(&c->settings, shifts[input])) {
             katcp_fail(call,
                        "the shift of input %s must be from %" PRId64 " to %" PRId64
-                       " spectra, for which there is room (recv.max_shift), but is %" PRId64,
+                       " spectra (recv.max_shift), but is %" PRId64,
                        katcp_arg(call, i), l->min_shift, l->max_shift, shifts[input]);
             return false;
         }
@@ -315,7 +315,7 @@ static void change_gate(struct xbgpu_control *c, struct katcp_call *call, size_t
     int64_t from_samples;
 
     if (katcp_n_args(call) == 2) {
-        katcp_fail(call, "what of gate %s is to change, as KEY=VALUE?", entry->gate.name);
+        katcp_fail(call, "give the changes of gate %s as KEY=VALUE", entry->gate.name);
         return;
     }
     if (!xbgpu_has_slot(c->engine->channel, call) || !arg_timestamp(call, 1, &from_samples))
@@ -378,27 +378,27 @@ static void beam_calibration(struct katcp_call *call, void *arg)
 
 static const struct katcp_request requests[] = {
     {.name = "capture-start",
-     .help = "Sends the heaps of a stream.\n"
+     .help = "Starts sending the heaps of a stream.\n"
              "?capture-start STREAM [TIMESTAMP]\n"
              "STREAM is an output, a beam, or a stream of detected beams. Heaps that begin before TIMESTAMP, in ADC "
-             "samples, are withheld; by default none.",
+             "samples, are not sent. Without TIMESTAMP all are sent.",
      .min_args = 1,
      .max_args = 2,
      .handle = capture_start},
     {.name = "capture-stop",
-     .help = "Sends no more heaps of a stream.\n"
+     .help = "Stops sending the heaps of a stream.\n"
              "?capture-stop STREAM\n"
-             "STREAM is an output, a beam, or a stream of detected beams. Its heaps are made as before, and "
-             "descriptors are sent.",
+             "STREAM is an output, a beam, or a stream of detected beams. Its heaps are still made, and its "
+             "descriptors are still sent.",
      .min_args = 1,
      .max_args = 1,
      .handle = capture_stop},
     {.name = "beam-weights",
      .help = "Sets the weights of a beam.\n"
              "?beam-weights BEAM WEIGHT...\n"
-             "A WEIGHT for each antenna, in the order of their feng_id: a real number without unit. A detected beam, "
-             "STREAM.NUMBER, takes one for each antenna or one for each input. Those of an incoherent beam weight "
-             "powers, and must not be negative.",
+             "A WEIGHT is a real number without unit. Give one for each antenna, in the order of their feng_id. A "
+             "detected beam, STREAM.NUMBER, takes one for each antenna or one for each input. Weights of an incoherent "
+             "beam apply to powers, and must not be negative.",
      .min_args = 2,
      .max_args = 1 + 8192,
      .handle = beam_weights,
@@ -406,11 +406,11 @@ static const struct katcp_request requests[] = {
     {.name = "beam-delays",
      .help = "Sets the delays of a beam.\n"
              "?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...\n"
-             "A DELAY in s and a PHASE in rad for each antenna; the phase is that at the centre of the whole stream. "
-             "With a LOAD_TIME, in UNIX seconds, these hold from the first batch at that time or later, and may be "
-             "DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without it they hold as soon as may be, and "
-             "models that wait for their time are dropped. A detected beam takes one for each antenna or each input. "
-             "An incoherent beam has no delays.",
+             "Give a DELAY in s and a PHASE in rad for each antenna. The phase applies at the centre of the whole "
+             "stream. With a LOAD_TIME, in UNIX seconds, the models hold from the first batch at that time or later, "
+             "and may be DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without LOAD_TIME the models hold as "
+             "soon as possible, and pending models are dropped. A detected beam takes one model for each antenna or "
+             "each input. An incoherent beam has no delays.",
      .min_args = 2,
      .max_args = 2 + 8192,
      .handle = beam_delays,
@@ -433,22 +433,22 @@ static const struct katcp_request requests[] = {
      .has_long_lines = true},
     {.name = "input-shift",
      .help =
-         "Says by how many spectra inputs are made later, or sets it.\n"
+         "Returns or sets the delays (shifts) of inputs in spectra.\n"
          "?input-shift [INPUT [SPECTRA INPUT SPECTRA ...]]\n"
-         "An INPUT is a label, or a number: 2 * antenna + polarisation. Inputs that are not named stay as they are. "
-         "Without arguments: the shifts of all; with one: of this one; with more: sets them, all at once, and says "
-         "the timestamp from which they hold.",
+         "An INPUT is a label, or a number: 2 * antenna + polarisation. Inputs that are not named do not change. "
+         "Without arguments the reply has the shifts of all inputs; with one INPUT alone, the shift of this input. "
+         "With SPECTRA the request sets the shifts, all at once, and the reply has the timestamp from which they hold.",
      .max_args = 2 * 2 * 4096,
      .handle = input_shift,
      .changes_from = 2},
     {.name = "gate",
-     .help =
-         "Says what a gate takes, or changes it.\n"
-         "?gate [NAME [TIMESTAMP KEY=VALUE ...]]\n"
-         "Spectra with TIMESTAMP, in ADC samples, or later are the first of which the new gate decides; 0 is as soon "
-         "as may be. Keys are those of the YAML, a list with commas; what is not named stays as it is. A change that "
-         "waits for its time gives way to the next one. Without arguments: the names of all gates; with one: since "
-         "when it is, or will be, what follows; with more: sets it, and says the timestamp from which it holds.",
+     .help = "Returns or changes the keys of a gate.\n"
+             "?gate [NAME [TIMESTAMP KEY=VALUE ...]]\n"
+             "The changed gate selects spectra from TIMESTAMP, in ADC samples, on; 0: as soon as possible. Keys are "
+             "those of the YAML; a list has commas. Keys that are not named do not change. A change replaces a pending "
+             "change. Without arguments the reply has the names of all gates. With NAME alone the reply has the "
+             "timestamp from which the gate holds, then its keys. With KEY=VALUE the request changes the gate, and the "
+             "reply has the timestamp from which the change holds.",
      .max_args = 2 + XBGPU_N_GATE_KEYS,
      .handle = gate,
      .changes_from = 2},

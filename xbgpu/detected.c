@@ -578,8 +578,8 @@ static void register_metrics(struct detected_stream *s)
     char labels[128] = "";
 
     stats_label(labels, sizeof(labels), "stream", s->config->name);
-    stats_counter("xbgpu_detected_skipped_heaps", "Heaps of detected beams not sent because no antenna was there.",
-                  labels, &s->skipped_heaps);
+    stats_counter("xbgpu_detected_skipped_heaps",
+                  "Heaps of detected beams not sent because no antenna's heaps arrived.", labels, &s->skipped_heaps);
     stats_counter("xbgpu_detected_dropped_heaps",
                   "Heaps of detected beams, or parts of them, not made because no output buffer was free.", labels,
                   &s->dropped_heaps);

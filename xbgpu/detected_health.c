@@ -153,7 +153,7 @@ int xbgpu_detected_health_init(struct xbgpu_detected_health *health, const struc
         return -ENOMEM;
     stats_label(labels, sizeof(labels), "stream", h->config->name);
     stats_gauge_scaled("xbgpu_output_b_present_ratio",
-                       "Fraction of the antennas' spectra that came, of the last heap of detected beams.", labels,
+                       "Fraction of the antennas' spectra that arrived for the last heap of detected beams.", labels,
                        &h->present, 1 / MILLION);
     for (size_t beam = 0; beam < h->sizes.n_beams; beam++)
         register_beam(h, beam);

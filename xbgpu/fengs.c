@@ -24,9 +24,9 @@ static const struct {
 } counts[XBGPU_FENG_N_COUNTS] = {
     [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
     [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
-                            "Heaps of this F-engine that were expected since the first but not received."},
+                            "Heaps of this F-engine expected since its first heap but not received."},
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
-                         "Heaps of this F-engine that came after their chunk had been closed."},
+                         "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
                             "Heaps of this F-engine whose first packet was refused for another reason."},
 };
@@ -213,13 +213,12 @@ static int add_sensors(struct xbgpu_fengs *fengs, size_t feng, struct sensors *s
 {
     struct xbgpu_feng *f = &fengs->items[feng];
     char name[600];
-    struct sensor_desc about = {.name = name,
-                                .description =
-                                    "Stream of this antenna's F-engine: dead is one of which nothing has come "
-                                    "since the start.",
-                                .units = "",
-                                .type = SENSOR_DISCRETE,
-                                .words = state_names};
+    struct sensor_desc about = {
+        .name = name,
+        .description = "State of the stream of this antenna's F-engine; dead: nothing received since the start.",
+        .units = "",
+        .type = SENSOR_DISCRETE,
+        .words = state_names};
 
     snprintf(name, sizeof(name), "%s.rx.state", fengs->labels->antennas[feng]);
     int err = sensors_add(sensors, &f->state_sensor, &about, (struct sensor_reading){0});

@@ -20,36 +20,37 @@ static const char *const kind_choices[] = {"phase", "switch", NULL};
 #define KEYS_OF struct xbgpu_config_gate
 const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, kind_choices,
-             "Bins of a phase that runs on, as a pulsar's, or a stretch of an exact number of samples, as a "
-             "calibration signal that is switched."),
-    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, to which outputs refer."),
-    KEY_INT("epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
-            "When the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
+             "phase: bins of a periodic phase, such as a pulsar's. switch: a part of a period of an exact number of "
+             "samples, such as a switched calibration signal."),
+    KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name by which outputs refer to the gate."),
+    KEY_INT(
+        "epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
+        "Time at which the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
     KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,
-                "The same as UNIX time: the last sample at or before it; 0 takes epoch."),
+                "The same as UNIX time: the epoch is the last sample at or before this time; 0: epoch holds."),
     KEY_FINE("frequency", frequency_hz, KEY_REQUIRED, UNIT_HZ, 0, 1e11, "Turns of the phase per second, at the epoch.",
              .variants = PHASE),
     KEY_FINE("frequency_derivative", frequency_derivative, "0", UNIT_NONE, -1000, 1000,
-             "By how much that changes, in Hz per second.", .variants = PHASE),
-    KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Turns at the epoch.", .variants = PHASE),
+             "Rate of change of frequency, in Hz per second.", .variants = PHASE),
+    KEY_FINE("phase", phase_turns, "0", UNIT_NONE, -1, 1, "Phase at the epoch, in turns.", .variants = PHASE),
     KEY_INT("bins", n_bins, KEY_REQUIRED, UNIT_NONE, 1, GATE_MAX_BINS,
             "Equal parts of a turn: bin 0 begins with phase 0.", .variants = PHASE),
-    KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1, "The bins that are taken.",
+    KEY_INT_LIST("take", bins, KEY_REQUIRED, UNIT_NONE, 0, GATE_MAX_BINS - 1, "Bins whose spectra are taken.",
                  .variants = PHASE),
     KEY_DOUBLE("dispersion_measure", dispersion_measure, "0", UNIT_NONE, 0, 1e5,
-               "Electrons on the way, in pc/cm^3: what comes later in lower channels.", .variants = PHASE),
+               "Dispersion measure in pc/cm^3; pulses arrive later in lower channels.", .variants = PHASE),
     KEY_DOUBLE("reference_frequency", reference_frequency_hz, "0", UNIT_HZ, 0, 1e13,
-               "Radio frequency for which the phase is given; 0 is infinite: where there is no dispersion.",
+               "Radio frequency at which the phase holds; 0: infinite frequency, without dispersion.",
                .variants = PHASE),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
                "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.",
                .variants = PHASE),
-    KEY_INT("period", period_samples, KEY_REQUIRED, UNIT_SAMPLES, 1, FAR,
-            "Samples from the beginning of a period to that of the next.", .variants = SWITCH),
+    KEY_INT("period", period_samples, KEY_REQUIRED, UNIT_SAMPLES, 1, FAR, "Length of a period in samples.",
+            .variants = SWITCH),
     KEY_INT("on_from", on_from_samples, "0", UNIT_SAMPLES, 0, FAR, "First sample of a period that is taken.",
             .variants = SWITCH),
     KEY_INT("on_until", on_until_samples, KEY_REQUIRED, UNIT_SAMPLES, 0, FAR,
-            "First sample after it that is not; where that is not after on_from, it is one of the next period.",
+            "First sample after on_from that is not taken. A value not above on_from is a sample of the next period.",
             .variants = SWITCH),
 };
 #undef KEYS_OF
@@ -136,8 +137,8 @@ static void check_switch(const struct xbgpu_config_gate *gate, struct config *er
                      (long long)gate->on_from_samples, (long long)gate->on_until_samples,
                      (long long)gate->period_samples);
     else if (gate->on_from_samples == gate->on_until_samples)
-        config_error(errors, &gate->on_until_samples, "gate %s is on from sample %lld until the same", gate->name,
-                     (long long)gate->on_from_samples);
+        config_error(errors, &gate->on_until_samples, "gate %s is on from sample %lld until the same sample",
+                     gate->name, (long long)gate->on_from_samples);
 }
 
 static bool is_used(const struct xbgpu_config *config, const char *name)
@@ -177,14 +178,14 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
             config_error(errors, &gate->name, "a gate's name has letters, digits, '.', '-' and '_', but '%s' is given",
                          gate->name);
         if (!is_used(config, gate->name))
-            config_error(errors, &gate->name, "gate %s is the gate of no output", gate->name);
+            config_error(errors, &gate->name, "no output uses gate %s", gate->name);
         check_gate(config, gate, errors);
     }
     for (size_t o = 0; o < config->outputs.n; o++) {
         const struct xbgpu_config_output *output = xbgpu_config_output(config, o);
         if (output->gate && xbgpu_find_gate(&config->gates, output->gate) < 0)
-            config_error(errors, &output->gate, "output %s has gate %s, but gates has none of that name", output->name,
-                         output->gate);
+            config_error(errors, &output->gate, "output %s has gate %s, but gates has no gate of that name",
+                         output->name, output->gate);
     }
 }
 

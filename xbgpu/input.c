@@ -477,7 +477,7 @@ static int add_sensors(struct xbgpu_inputs *x)
          &s->unixtime,
          {0, SENSOR_ERROR, {.real = -1}}},
         {{.name = "rx.missing-unixtime",
-          .description = "UNIX time of the last chunk of which heaps were lost: error, nominal some time later.",
+          .description = "UNIX time of the last chunk with lost heaps; error at first, nominal some time later.",
           .units = "s",
           .type = SENSOR_TIMESTAMP,
           .auto_shortest_s = 1,
@@ -486,7 +486,7 @@ static int add_sensors(struct xbgpu_inputs *x)
          &s->missing_unixtime,
          {0, SENSOR_NOMINAL, {.real = -1}}},
         {{.name = "rx.device-status",
-          .description = "Degraded while any sensor of what is received (rx) is worse than nominal.",
+          .description = "Degraded while any receive sensor (rx) is worse than nominal.",
           .type = SENSOR_DISCRETE,
           .words = sensor_aggregate_words,
           .includes = is_rx},
@@ -566,7 +566,7 @@ static int create_lane(struct xbgpu_inputs *x, struct engine *engine)
     for (size_t i = 0; !err && i < LANE_N_INPUTS; i++)
         err = create_input(x, &x->inputs[i]);
     if (!err)
-        stats_counter("xbgpu_late_chunks", "Chunks discarded because later ones had been processed.", NULL,
+        stats_counter("xbgpu_late_chunks", "Chunks discarded because later chunks had been processed.", NULL,
                       &x->lane.late_chunks);
     return err;
 }
@@ -587,7 +587,7 @@ int xbgpu_inputs_create(const struct xbgpu_config *config, const struct xbgpu_la
     x->detected = detected;
     x->readable = xbgpu_can_read(config);
     if (!x->readable)
-        log_info("recv.%s: voltages go straight to the device, so no sums are audited by the host",
+        log_info("recv.%s: the host audits no sums, because voltages go directly to the device",
                  config->recv.base.direct ? "direct" : "gpudirect");
     x->row_bytes = l->n_ants * l->heap_bytes;
     x->timebase = (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz, false};

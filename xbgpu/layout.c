@@ -512,8 +512,8 @@ static void say_shifts(const struct xbgpu_config *config, const struct xbgpu_lay
         const struct xbgpu_config_output *out = xbgpu_config_output(config, o);
         if (out->shifts.n > 0)
             config_warning(errors, &out->shifts,
-                           "output %s with shifts of its own has the device copy all voltages once more, %.3g MiB for "
-                           "each chunk; all such outputs and those with gates share one buffer of that size",
+                           "output %s has its own shifts: the device copies all voltages once more, %.3g MiB for each "
+                           "chunk; all outputs with shifts or gates share one buffer of that size",
                            out->name, chunk_mib);
     }
 }
@@ -548,8 +548,8 @@ static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members
     /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
-                       "sources has %zu endpoints, but a substream is usually sent to one; what comes from other "
-                       "substreams is received and refused",
+                       "sources has %zu endpoints, but a substream is usually sent to one; packets of other substreams "
+                       "are received and refused",
                        recv->sources.n);
 }
 
@@ -586,7 +586,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
         MAX_SAMPLES)
         config_error(errors, &recv->batches_per_chunk,
                      "a window of %lld chunks of %lld batches of %lld spectra, %lld samples each, is longer than a "
-                     "quarter of what 48-bit timestamps tell apart",
+                     "quarter of the range of 48-bit timestamps",
                      (long long)recv->base.window_chunks, (long long)recv->batches_per_chunk,
                      (long long)recv->spectra_per_heap, (long long)recv->samples_between_spectra);
     if (recv->base.n_chunks < n_min)
@@ -602,7 +602,7 @@ static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_o
         return;
     if (config_given(errors, &out->audit_samples) && out->audit_samples > 0)
         config_error(errors, &out->audit_samples,
-                     "audit_samples must be 0 with recv.%s: the host does not read what is in the GPU's memory",
+                     "audit_samples must be 0 with recv.%s: the host does not read data in GPU memory",
                      config->recv.base.direct ? "direct" : "gpudirect");
     out->audit_samples = 0;
 }
@@ -634,7 +634,7 @@ static void check_output(const struct xbgpu_config *config, size_t o, struct con
                  (double)config->recv.samples_between_spectra >
              MAX_SAMPLES)
         config_error(errors, batches ? (const void *)&out->integration_batches : (const void *)&out->integration_time_s,
-                     "output %s integrates longer than a quarter of what 48-bit timestamps tell apart", out->name);
+                     "output %s integrates longer than a quarter of the range of 48-bit timestamps", out->name);
 }
 
 static void check_beam(const struct xbgpu_config *config, size_t i, struct config *errors)
@@ -691,7 +691,7 @@ static void check_detected(const struct xbgpu_config *config, size_t i, struct c
                      (long long)n_heaps + 1, (long long)d->n_buffers, d->name, (long long)n_heaps);
     if ((double)heap_spectra * (double)config->recv.samples_between_spectra > MAX_SAMPLES)
         config_error(errors, &d->heap_windows,
-                     "a heap of %s is longer than a quarter of what 48-bit timestamps tell apart", d->name);
+                     "a heap of %s is longer than a quarter of the range of 48-bit timestamps", d->name);
     send_keys_check_destinations(&config->send, &d->destination, errors);
     if (!config->recv.base.pcap_file && !config->send.pcap_file)
         send_keys_check_loop(&config->recv.sources, &d->destination, errors);

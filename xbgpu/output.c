@@ -153,7 +153,7 @@ int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config 
         if (err)
             return err;
         if (!stream->output->send_enabled)
-            log_warning("%s: dumps are made but not sent before ?capture-start asks for it: send_enabled is false",
+            log_warning("%s: dumps are made but not sent before ?capture-start: send_enabled is false",
                         stream->output->name);
         log_info("%s: %lld batches per accumulation, %.9g s", stream->output->name, (long long)output->window.n_length,
                  (double)(output->window.n_length * l->batch_samples) /

@@ -11,7 +11,7 @@ bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *ca
     bool has = command_n_free(channel) > 0;
 
     if (!has)
-        katcp_fail(call, "%zu requests wait to be carried out already", command_n_slots(channel));
+        katcp_fail(call, "%zu requests are pending already", command_n_slots(channel));
     return has;
 }
 
@@ -34,7 +34,7 @@ bool xbgpu_arg_input(const struct labels *labels, struct katcp_call *call, int i
     long found = labels_find(labels, katcp_arg(call, i), strlen(katcp_arg(call, i)));
 
     if (found < 0)
-        katcp_fail(call, "there is no input '%s': they are 0 to %zu, or have labels like %s", katcp_arg(call, i),
+        katcp_fail(call, "there is no input '%s': inputs are 0 to %zu, or have labels like %s", katcp_arg(call, i),
                    labels->n - 1, labels->labels[0]);
     *input = (size_t)found;
     return found >= 0;

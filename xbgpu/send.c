@@ -218,13 +218,14 @@ static void register_metrics(struct xbgpu_stream *stream)
         {"xbgpu_output_x_skipped_accs", "Accumulations not sent because no baseline was complete.",
          &stream->skipped_accs},
         {"xbgpu_output_x_incomplete_accs", "Accumulations with incomplete baselines.", &stream->incomplete_accs},
-        {"xbgpu_output_x_absent_accs", "Accumulations not made because no heap of them came.", &stream->absent_accs},
+        {"xbgpu_output_x_absent_accs", "Accumulations not made because none of their heaps arrived.",
+         &stream->absent_accs},
         {"xbgpu_output_x_dropped_accs", "Accumulations not sent because no output buffer was free.",
          &stream->dropped_accs},
         {"xbgpu_output_x_wrong_accs", "Accumulations flagged because a checksum or the host's sum disagreed.",
          &stream->wrong_accs},
         {"xbgpu_audits", "Products summed again by the host.", &stream->audits},
-        {"xbgpu_audit_failures", "Products of which host and device had different sums.", &stream->audit_failures},
+        {"xbgpu_audit_failures", "Products whose sums differed between host and device.", &stream->audit_failures},
     };
 
     stats_label(labels, sizeof(labels), "stream", stream->output->name);
@@ -232,8 +233,8 @@ static void register_metrics(struct xbgpu_stream *stream)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         stats_counter(rows[i].name, rows[i].help, labels, rows[i].counter);
     stats_gauge_scaled("xbgpu_output_x_latency_seconds",
-                       "Seconds from the last packet of a dump received to its first packet sent; the last such time.",
-                       labels, &stream->stats.latency_ns, 1e-9);
+                       "Seconds from receiving a dump's last packet to sending its first packet; newest value.", labels,
+                       &stream->stats.latency_ns, 1e-9);
 }
 
 static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
@@ -249,11 +250,10 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
         {"xeng-clip-cnt", "Visibilities sent that saturated, since the start.", SENSOR_INTEGER, SENSOR_NOMINAL,
          &stream->clip_cnt},
         {"tx.next-timestamp",
-         "ADC timestamp (in samples) that has not been sent yet: beyond those of captures so far, and not beyond those "
-         "of the next "
+         "First ADC timestamp (in samples) not yet sent: later than all captures so far, and not later than the next "
          "one.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
-        {"audit-failure-cnt", "Products of which the host and the device had different sums; above 0 is an error.",
+        {"audit-failure-cnt", "Products whose sums differed between host and device; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
         {"wrong-dump-cnt", "Accumulations flagged because a checksum or the host's sum disagreed; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->wrong_dump_cnt},
@@ -422,15 +422,15 @@ void xbgpu_send_log(const struct xbgpu_send *send)
         const struct xbgpu_stream *stream = &send->streams[o];
         uint64_t n_dumps = counter_get(&stream->stats.heaps), n_audits = counter_get(&stream->audits);
         uint64_t n_wrong = counter_get(&stream->wrong_accs);
-        log_info(
-            "%s: %llu dump%s sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped as no buffer was free; "
-            "%llu product%s audited, %llu wrong; %llu dump%s wrong",
-            stream->output->name, (unsigned long long)n_dumps, plural(n_dumps),
-            (unsigned long long)counter_get(&stream->incomplete_accs),
-            (unsigned long long)counter_get(&stream->skipped_accs),
-            (unsigned long long)counter_get(&stream->absent_accs),
-            (unsigned long long)counter_get(&stream->dropped_accs), (unsigned long long)n_audits, plural(n_audits),
-            (unsigned long long)counter_get(&stream->audit_failures), (unsigned long long)n_wrong, plural(n_wrong));
+        log_info("%s: %llu dump%s sent, %llu incomplete, %llu skipped, %llu absent, %llu dropped (no free output "
+                 "buffer); %llu product%s audited, %llu wrong; %llu dump%s wrong",
+                 stream->output->name, (unsigned long long)n_dumps, plural(n_dumps),
+                 (unsigned long long)counter_get(&stream->incomplete_accs),
+                 (unsigned long long)counter_get(&stream->skipped_accs),
+                 (unsigned long long)counter_get(&stream->absent_accs),
+                 (unsigned long long)counter_get(&stream->dropped_accs), (unsigned long long)n_audits, plural(n_audits),
+                 (unsigned long long)counter_get(&stream->audit_failures), (unsigned long long)n_wrong,
+                 plural(n_wrong));
     }
 }
 

@@ -124,7 +124,7 @@ static bool is_integer(const char *field, int64_t *value)
 static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
     r->left_out = true;
-    log_warning("%s:%u: what was kept is left out: %s", row->path, row->line, reason);
+    log_warning("%s:%u: kept setting ignored: %s", row->path, row->line, reason);
 }
 
 static void read_capture(struct reading *r, const struct table_row *row)
@@ -136,7 +136,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
         leave_out(r, row, "there is no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
-        leave_out(r, row, "it is not on or off with a timestamp");
+        leave_out(r, row, "it must be on or off with a timestamp");
     else
         r->found.captures[o] = (struct xbgpu_settings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
@@ -149,7 +149,7 @@ static void read_shift(struct reading *r, const struct table_row *row)
     if (input < 0) {
         leave_out(r, row, "there is no such input");
     } else if (!is_integer(row->fields[2], &shift) || !xbgpu_settings_shift_fits(r->settings, shift)) {
-        leave_out(r, row, "there is no room for such a shift (recv.max_shift)");
+        leave_out(r, row, "the shift is out of range (recv.max_shift)");
     } else {
         r->found.shifts[input] = shift;
         r->found.shifts_set = true;
@@ -181,9 +181,8 @@ static void read_sync_time(struct reading *r, const struct table_row *row)
 {
     r->other_time = row->n != 2 || strcmp(row->fields[1], r->sync_time) != 0;
     if (r->other_time)
-        log_warning(
-            "%s:%u: sync_time was another one: what was kept holds from the start, not from the timestamps there",
-            row->path, row->line);
+        log_warning("%s:%u: sync_time has changed: kept settings hold from the start, not from their timestamps",
+                    row->path, row->line);
 }
 
 static int read_row(const struct table_row *row, void *arg)
@@ -199,7 +198,7 @@ static int read_row(const struct table_row *row, void *arg)
     else if (strcmp(row->fields[0], "gate") == 0)
         return read_gate(r, row);
     else
-        leave_out(r, row, "it is nothing that can be set");
+        leave_out(r, row, "there is no such setting");
     return 0;
 }
 
@@ -215,14 +214,13 @@ static int take_gates(struct reading *r)
         if (!found->set || r->gate_spoilt[g])
             continue;
         if (r->other_time && found->gate.epoch_time_s.mantissa == 0) {
-            log_warning("what was kept of gate %s is left out: its epoch counts from another sync_time",
-                        found->gate.name);
+            log_warning("kept setting of gate %s ignored: its epoch counts from another sync_time", found->gate.name);
             r->left_out = true;
             continue;
         }
         err = xbgpu_gate_check(s->config, &kept.gate, &found->gate, why, sizeof(why));
         if (err == -EINVAL)
-            log_warning("what was kept of a gate is left out: %s", why);
+            log_warning("kept setting of a gate ignored: %s", why);
         r->left_out = r->left_out || err;
         if (err)
             continue;

@@ -457,7 +457,8 @@ int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_la
         xbgpu_status_destroy(s);
         return err;
     }
-    stats_gauge_scaled("xbgpu_look_seconds", "Seconds that the last look for the status page took of the worker.", NULL,
+    stats_gauge_scaled("xbgpu_look_seconds",
+                       "Seconds of the worker's time that the newest sample for the status page took.", NULL,
                        &s->look_ns, 1e-9);
     *status = s;
     return 0;

@@ -102,9 +102,10 @@ int memory_check_in(const struct memory *memory, const char *what, uint64_t need
         snprintf(needed, sizeof(needed), "more %s than 64 bits can count", what);
     else
         snprintf(needed, sizeof(needed), "%llu MiB of %s", (unsigned long long)(needed_bytes >> 20), what);
-    snprintf(why, why_bytes, "%s: this configuration needs %s, and of %llu MiB here %llu MiB are available; %s", key,
-             needed, (unsigned long long)(memory->total_bytes >> 20),
-             (unsigned long long)(memory->available_bytes >> 20), advice);
+    snprintf(why, why_bytes,
+             "%s: this configuration needs %s; the total is %llu MiB, of which %llu MiB are available; %s", key, needed,
+             (unsigned long long)(memory->total_bytes >> 20), (unsigned long long)(memory->available_bytes >> 20),
+             advice);
     return needed_bytes > memory->total_bytes || needed_bytes == UINT64_MAX ? -E2BIG : -ENOMEM;
 }
 

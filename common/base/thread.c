@@ -215,8 +215,8 @@ int threads_check_cpus(const int64_t *cpus, size_t n_cpus, const char *key, char
         if (pthread_setaffinity_np(pthread_self(), sizeof(one), &one) == 0)
             continue;
         snprintf(why, why_bytes,
-                 "%s: no thread can be pinned to CPU %lld: this host has no such CPU, or does not let us "
-                 "use it; \"taskset -cp $$\" says which there are",
+                 "%s: no thread can be pinned to CPU %lld: this host has no such CPU, or this process may not use it; "
+                 "\"taskset -cp $$\" lists the usable CPUs",
                  key, (long long)cpus[i]);
         err = EINVAL;
     }

@@ -144,7 +144,7 @@ static int check_single_document(struct source *source, yaml_parser_t *parser)
         return report_yaml(source, parser);
     if (yaml_document_get_root_node(&document)) {
         config_error_at(source->config, mark_of(document.start_mark),
-                        "a second YAML document begins here; a configuration is a single one");
+                        "a second YAML document begins here; a configuration is one document");
         err = -EINVAL;
     }
     yaml_document_delete(&document);
@@ -221,7 +221,7 @@ int config_load(const struct config_table *table, const char *path, void *out, s
     source.config = *config;
     err = read_file(path, &source.text, &source.text_bytes);
     if (err == -EFBIG)
-        config_error_at(*config, whole_file, "the file is larger than %d MiB, so it is no configuration",
+        config_error_at(*config, whole_file, "the file is larger than %d MiB, which no configuration is",
                         FILE_MAX_BYTES >> 20);
     else if (err)
         config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));

@@ -10,9 +10,10 @@ const struct config_key config_time_keys[] = {
     KEY_DECIMAL("adc_sample_rate", adc_sample_rate_hz, KEY_REQUIRED, UNIT_HZ, 1, 1e11,
                 "Samples per second of each digitiser.", .example = "1712000000"),
     KEY_ENUM("timebase", timebase, "clock", timebase_choices,
-             "How the first 48-bit timestamp is placed: by the host's clock, or as it is (recordings)."),
+             "Extension of the first 48-bit timestamp. clock: the host's clock gives the high bits. packets: the "
+             "timestamp is taken as it is (recordings)."),
     KEY_DOUBLE("clock_tolerance", clock_tolerance_s, "10", UNIT_S, 0, 1e6,
-               "With timebase clock: timestamps do not jump further from the host's clock than this while the kernel "
-               "calls the clock synchronised; 0: as far as they like. visrec adds two dumps."),
+               "With timebase clock: a jump of the timestamps further from the host's clock than this is refused while "
+               "the kernel calls the clock synchronised. 0: no limit. visrec adds two dumps."),
 };
 #undef KEYS_OF

@@ -9,7 +9,7 @@ const char *const config_transport_choices[] = {"udp", "ibverbs", NULL}; /* enum
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors)
 {
     if (*transport == TRANSPORT_IBVERBS && !interface && !pcap_file)
-        config_error(errors, transport, "transport: ibverbs needs an interface to be named: whose card is meant?");
+        config_error(errors, transport, "transport: ibverbs needs an interface, which selects the NIC");
 }
 
 int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,

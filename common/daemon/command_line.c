@@ -34,7 +34,7 @@ static const struct option options[] = {
 };
 
 static const char *const option_help[] = {
-    [ACTION_TUNE] = "measure what suits the GPU best, and keep it for the next start",
+    [ACTION_TUNE] = "measure kernel shapes on the GPU and keep the fastest for the next start",
     [ACTION_CHECK] = "report every error of the file",
     [ACTION_PRINT] = "print the values in effect, defaults included",
     [ACTION_SCHEMA] = "print the JSON Schema of the file",

@@ -63,13 +63,13 @@ struct control {
 
 void daemon_halt(void *service)
 {
-    log_info("stopping as a KATCP client asks");
+    log_info("stopping at the request of a KATCP client");
     service_stop(service, 0);
 }
 
 void daemon_restart(void *service)
 {
-    log_info("stopping, to be started again, as a KATCP client asks");
+    log_info("stopping for a restart at the request of a KATCP client");
     service_stop(service, EXIT_RESTART);
 }
 

@@ -9,8 +9,8 @@ bool drain_is_complete(uint64_t n_chunks, uint64_t n_heaps)
 {
     if (n_chunks == 0 && n_heaps == 0)
         return true;
-    log_error("the drain took longer than %lld s and is given up: of what had come, %" PRIu64
-              " chunks are not processed, and %" PRIu64 " heaps that had been made are not sent",
+    log_error("the drain took longer than %lld s and was abandoned: %" PRIu64
+              " received chunks were not processed, and %" PRIu64 " finished heaps were not sent",
               (long long)(DRAIN_MAX_NS / NS_PER_S), n_chunks, n_heaps);
     return false;
 }

@@ -251,7 +251,7 @@ int service_open(struct service **service)
     }
     err = notify_open(&s->notify);
     if (err)
-        log_warning("the init system is told nothing: $NOTIFY_SOCKET: %s", strerror(-err));
+        log_warning("the init system is not notified: $NOTIFY_SOCKET: %s", strerror(-err));
     lock_init(&s->status_lock);
     snprintf(s->status, sizeof(s->status), "running");
     ev_async_init(&s->stop, on_stop);
@@ -284,7 +284,7 @@ static void notify_ready(struct service *service)
     int err = notify_status(service);
     lock_give(&service->status_lock);
     if (err)
-        log_warning("running, but the init system cannot be told so: %s; it is told again each second",
+        log_warning("running, but the init system was not notified: %s; the notification is repeated each second",
                     strerror(-err));
 }
 

@@ -64,8 +64,8 @@ struct state_files {
 #define KEYS_OF struct config_state
 const struct config_key config_state_keys[] = {
     KEY_STRING("directory", directory, "", 0, 4000,
-               "Directory that keeps what is set over KATCP; it goes before what this file says. Empty is the "
-               "service's (StateDirectory=), or nothing is kept."),
+               "Directory for settings made over KATCP. At the next start these settings override this file. Empty: "
+               "the service's directory (StateDirectory=); without a service, settings are not kept."),
 };
 #undef KEYS_OF
 
@@ -83,7 +83,7 @@ static void carry_out(struct state_files *files)
         err = -errno;
     if (err)
         log_limited(&files->failed_limit, LOG_LEVEL_ERROR,
-                    "%s: what was set cannot be kept, and is lost with a restart unless a later try succeeds: %s",
+                    "%s: settings cannot be saved: %s; a restart loses them unless a later attempt succeeds",
                     file->path, strerror(-err));
     atomic_store(&file->failed, err != 0);
     free(files->text);
@@ -261,7 +261,8 @@ static int lock_directory(struct state_files *files, char *why, size_t why_bytes
         if (flock(files->lock_fd, LOCK_EX | LOCK_NB) == 0)
             return 0;
         if (errno == EWOULDBLOCK) {
-            snprintf(why, why_bytes, "state.directory: another process keeps its files in %s: give each its own",
+            snprintf(why, why_bytes,
+                     "state.directory: another process keeps its files in %s: give each process its own directory",
                      files->directory);
             return -EBUSY;
         }
@@ -274,7 +275,8 @@ static int lock_directory(struct state_files *files, char *why, size_t why_bytes
 static int add_sensor(struct state_files *files, struct sensors *sensors)
 {
     const struct sensor_desc about = {
-        "state-status", "Whether what is set is kept; error once a kept setting was ignored, until the next start", "",
+        "state-status",
+        "Whether settings are kept across restarts; error after a kept setting was ignored, until the next start", "",
         SENSOR_DISCRETE, .words = state_words};
     struct sensor_reading first = {
         clock_unix_ns(), SENSOR_NOMINAL, {.integer = files->directory ? STATE_KEPT : STATE_NONE}};

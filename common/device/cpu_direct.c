@@ -83,8 +83,7 @@ void device_cpu_free_direct(struct device *device, const struct device_direct *d
 /* The exported memory of the cpu device is a file.  Only the NICs of tests accept such a file. */
 int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes)
 {
-    return why_fail(-ENODEV, why, why_bytes,
-                    "there is no GPU whose memory the network card could write to: this is the cpu device");
+    return why_fail(-ENODEV, why, why_bytes, "the network card cannot write to GPU memory: this is the cpu device");
 }
 
 /* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of

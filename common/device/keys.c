@@ -13,14 +13,13 @@ static const char *const device_choices[] = {"auto", "cpu", "cuda", NULL};
 
 #define KEYS_OF struct config_device
 const struct config_key config_device_keys[] = {
-    KEY_ENUM("kind", kind, "auto", device_choices,
-             "Where the kernels run; auto takes CUDA where there is a GPU that will do."),
+    KEY_ENUM("kind", kind, "auto", device_choices, "Where the kernels run; auto: CUDA if there is a suitable GPU."),
     KEY_STRING("gpu", gpu, "auto", 1, 64,
-               "Which GPU, by index, UUID (GPU-...) or PCI address (0000:3b:00.0); auto is the first that will do."),
-    KEY_INT("threads", n_threads, "0", UNIT_NONE, 0, 1024, "Threads per kernel on the CPU device; 0 is one per core."),
-    KEY_STRING(
-        "kernel_cache", kernel_cache, "", 0, 4000,
-        "Directory that keeps compiled CUDA kernels; empty is the service's (CacheDirectory=) or else the user's."),
+               "GPU, by index, UUID (GPU-...) or PCI address (0000:3b:00.0); auto: the first suitable one."),
+    KEY_INT("threads", n_threads, "0", UNIT_NONE, 0, 1024, "Threads per kernel on the CPU device; 0: one per core."),
+    KEY_STRING("kernel_cache", kernel_cache, "", 0, 4000,
+               "Directory for compiled CUDA kernels. Empty: the service's directory (CacheDirectory=); without a "
+               "service, the user's."),
 };
 #undef KEYS_OF
 

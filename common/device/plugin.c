@@ -71,7 +71,7 @@ int device_plugin_open(const struct device_config *config, struct device **devic
         return why_fail(-ELIBBAD, why, why_bytes, "the cuda device cannot be loaded: %s", dlerror());
     void *symbol = dlsym(plugin, DEVICE_PLUGIN_OPEN);
     if (!symbol)
-        return why_fail(-ENODEV, why, why_bytes, "%s is no device: it has no %s", path, DEVICE_PLUGIN_OPEN);
+        return why_fail(-ENODEV, why, why_bytes, "%s is not a device library: it has no %s", path, DEVICE_PLUGIN_OPEN);
     device_plugin_open_fn *open;
     memcpy(&open, &symbol, sizeof(open)); /* ISO C has no cast from an object's address to a function's */
     return open(config, &host, device, why, why_bytes);

@@ -218,7 +218,8 @@ static int choose(struct device *device, const struct tuner_job *job, const uint
         return -ENOMEM;
     log_candidate(job, *best, best_ns, "kept");
     if (i < n)
-        log_info("%s: %s: %zu candidates were not measured before time was up", job->output, job->kernel->name, n - i);
+        log_info("%s: %s: %zu candidates were not measured within the time limit", job->output, job->kernel->name,
+                 n - i);
     return 0;
 }
 
@@ -233,16 +234,17 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
 
     job->kernel->format_sizes(job->sizes, sizes, sizeof(sizes));
     if (n < 2) {
-        log_info("%s: %s: there is nothing to tune: the device has one way for %s", job->output, name, sizes);
+        log_info("%s: %s: there is nothing to tune: the device has one shape for %s", job->output, name, sizes);
         return 0;
     }
     log_info("%s: measuring %s, %zu candidates, for up to %d s: %s", job->output, name, n, (int)(LIMIT_NS / NS_PER_S),
              sizes);
     int err = choose(device, job, shapes, n, &best);
     if (err == -ENOMEM)
-        return why_fail(err, why, why_bytes,
-                        "%s: there is not enough memory to measure output %s: stop what uses the GPU, or lower it",
-                        job->key, job->output);
+        return why_fail(
+            err, why, why_bytes,
+            "%s: there is not enough memory to measure output %s: stop other programs on the GPU, or lower this key",
+            job->key, job->output);
     if (err)
         return why_fail(err, why, why_bytes, "%s: output %s cannot be measured: %s", job->key, job->output,
                         strerror(-err));

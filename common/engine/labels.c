@@ -199,9 +199,10 @@ static void check_list(const struct name_list *list, const char *const *field, s
         qsort(names, n, sizeof(char *), compare_labels);
         for (size_t i = 0; i < n; i++) {
             if (!labels_is_name(names[i]) || is_number(names[i]))
-                config_error(errors, field,
-                             "%s has letters, digits, '.', '-' and '_', and not digits only, but '%s' is given",
-                             list->one, names[i]);
+                config_error(
+                    errors, field,
+                    "%s must consist of letters, digits, '.', '-' and '_', and not of digits only, but '%s' is given",
+                    list->one, names[i]);
             if (i > 0 && strcmp(names[i], names[i - 1]) == 0)
                 config_error(errors, field, "two %s %s", list->two, names[i]);
         }

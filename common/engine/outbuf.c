@@ -76,7 +76,7 @@ void outbuf_metrics(const char *prefix, const char *labels, const struct send_st
         {"heaps", "Heaps sent.", &stats->heaps},
         {"bytes", "Payload bytes sent.", &stats->bytes},
         {"packets", "Packets sent.", &stats->packets},
-        {"failed_packets", "Packets that the kernel or a capture refused, or that a card did not send.",
+        {"failed_packets", "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.",
          &stats->failed},
     };
     char name[128];

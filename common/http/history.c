@@ -21,25 +21,27 @@
 enum kind { LOSSES, FLOW, RANGE };
 
 /* Advice is said of where a row is. */
-#define AT_FEED    "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
-#define AT_SOCKET  "the receive thread is too slow for its socket buffer: recv.threads, recv.buffer, net.core.rmem_max"
-#define AT_SENDER  "the log names both senders; recv.from keeps others away"
+#define AT_FEED "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
+#define AT_SOCKET                                                                                                      \
+    "the receive thread is too slow for its socket buffer: raise recv.threads, recv.buffer or net.core.rmem_max"
+#define AT_SENDER  "the log names both senders: stop one, or name the right one in recv.from"
 #define AT_CONFIG  "the sender and this file do not agree, or another program sends to this address"
-#define AT_LATE    "a sender was stopped for a moment, or recv.window is short"
+#define AT_LATE    "a sender paused for a moment, or recv.window is too short"
 #define AT_SKIP    "its input was missing, or its delay has jumped"
 #define AT_DEVICE  "the device or the send threads are slower than the data"
 #define AT_NETWORK "the interface is down, has no route to the group, or send.packet_payload is above the MTU"
 #define AT_FENGINE "look at this antenna's F-engine and its host, then at the switch; cbf-doctor loss finds the stage"
 #define AT_GPU     "take this device out of service: its sums are wrong"
 #define AT_XENGINE "look at the X-engines' pages, then at the switch"
-#define AT_DISK    "make room on the disk of output.file; output.max_file_size and max_file_time divide recordings"
+#define AT_DISK    "make room on the disk of output.file; output.max_file_size and max_file_time split recordings"
 #define AT_CLOCK   "start chrony or ptp4l on this host; chronyc tracking shows the state"
 #define AT_POWER   "set the attenuator or the digitiser's gain; good is -30 to -10 dBFS"
-#define AT_SHAPE   "see the reasons of packets refused: jump and clock are a wrong delay or time, others a wrong file"
-#define AT_SPEAD   "another program sends to this address; recv.from keeps others away"
-#define AT_WHOLE   "no antenna is complete: look at the heaps missing; cbf-doctor loss finds the stage"
-#define AT_AHEAD   "?resume ends the silence at once; correct the delay model first"
-#define AT_DELAY   "light crosses the Earth in 0.043 s: correct the delay model (?delays), then ?resume"
+#define AT_SHAPE                                                                                                       \
+    "see the reasons of refused packets: jump and clock mean a wrong delay or time, other reasons a wrong file"
+#define AT_SPEAD "another program sends to this address: name the right sender in recv.from"
+#define AT_WHOLE "no antenna is complete: look at the missing heaps; cbf-doctor loss finds the stage"
+#define AT_AHEAD "correct the delay model first; then ?resume ends the silence at once"
+#define AT_DELAY "light crosses the Earth in 0.043 s: correct the delay model (?delays), then ?resume"
 
 static const struct rule {
     const char *metric; /* as registered, of a counter with _total */

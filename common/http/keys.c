@@ -8,12 +8,12 @@
 const struct config_key config_http_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
-        "Address and port of /metrics and /healthz, and of fgpu, xbgpu and visrec the status page; none: not served."),
+        "Address and port of /metrics, /healthz and the status page (fgpu, xbgpu and visrec); none: not served."),
     KEY_STRING("allow", allow, "", 0, 4096,
-               "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; empty: all."),
+               "Networks whose clients are served, comma separated, as in 10.0.0.0/8, 192.168.1.7; empty: all."),
     KEY_STRING("names", names, "", 0, 4096,
-               "Names that requests may have in Host:, besides addresses, localhost, the host's name and what "
-               "/etc/hosts has beside that: comma separated."),
+               "More names that requests may have in Host:, comma separated. Addresses, localhost, the host's name and "
+               "its other names in /etc/hosts are always accepted."),
 };
 #undef KEYS_OF
 

@@ -15,7 +15,7 @@
 /* Memory that stays allocated for a client that has nothing under way. */
 #define IDLE_BYTES (64u << 10)
 
-static const char too_long[] = "a line is longer than its request may be (64 KiB, or 16 MiB of gains); it is left out";
+static const char too_long[] = "a line exceeds the limit of its request (64 KiB; 16 MiB for gains) and is ignored";
 
 static size_t unsent(const struct katcp_client *client)
 {

@@ -5,22 +5,21 @@
 
 #define KEYS_OF struct config_katcp
 const struct config_key config_katcp_keys[] = {
-    KEY_ENDPOINTS("listen", listen, "", 0, 1,
-                  "Address and port of KATCP, 127.0.0.1:7147 for this host's programs alone; without a port 7147; "
-                  "none: not served.",
-                  .port = KATCP_DEFAULT_PORT),
     KEY_ENDPOINTS(
-        "read_only_listen", read_only_listen, "", 0, 1,
-        "Address and port where KATCP only answers, and changes nothing; without a port 7147; none: not served.",
+        "listen", listen, "", 0, 1,
+        "Address and port of KATCP; 127.0.0.1:7147 serves this host only. The default port is 7147. none: not served.",
         .port = KATCP_DEFAULT_PORT),
+    KEY_ENDPOINTS("read_only_listen", read_only_listen, "", 0, 1,
+                  "Address and port of a read-only KATCP server. The default port is 7147. none: not served.",
+                  .port = KATCP_DEFAULT_PORT),
     KEY_STRING("allow", allow, "", 0, 4096,
-               "Networks whose clients are served, 10.0.0.0/8, 192.168.1.7: comma separated; any: all. Needed where "
-               "listen is no address of 127.0.0.0/8; read_only_listen serves all without it."),
+               "Networks whose clients are served, comma separated, as in 10.0.0.0/8, 192.168.1.7; any: all. Required "
+               "if listen is outside 127.0.0.0/8. Without this key read_only_listen serves all."),
     KEY_INT("max_clients", max_clients, "100", UNIT_NONE, 1, 1000,
-            "Clients that are served at once by listen, and as many by read_only_listen."),
+            "Largest number of clients at a time, for listen and read_only_listen each."),
     KEY_BOOL("halt_stays", halt_stays, false,
-             "A ?halt from another host ends the program with 0, after which systemd does not start it again; without "
-             "this it acts as ?restart."),
+             "true: after a ?halt from another host the program exits with 0, and systemd does not restart the "
+             "program. false: such a ?halt acts as ?restart."),
 };
 #undef KEYS_OF
 

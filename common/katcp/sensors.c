@@ -60,8 +60,8 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors)
         struct sensor_desc about;
     } all[] = {
         {&own->steady_state_timestamp,
-         {"steady-state-timestamp", "Data from this ADC timestamp (in samples) on show all that was asked for before",
-          "", SENSOR_INTEGER}},
+         {"steady-state-timestamp", "ADC timestamp (in samples) from which the data reflect all earlier requests", "",
+          SENSOR_INTEGER}},
         {&own->device_status,
          {"device-status", "Degraded while any other sensor is worse than nominal", "", SENSOR_DISCRETE,
           .words = sensor_aggregate_words, .includes = includes_all}},
@@ -74,7 +74,7 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors)
         {&own->state,
          {"time.state", "The kernel's clock state, as adjtimex(2) has it", "", SENSOR_DISCRETE, .words = clock_states}},
         {&own->synchronised,
-         {"time.synchronised", "Whether the kernel's clock is right, as far as it can tell", "", SENSOR_BOOLEAN}},
+         {"time.synchronised", "Whether the kernel calls its clock synchronised", "", SENSOR_BOOLEAN}},
     };
     struct sensor_reading first = {clock_unix_ns(), SENSOR_NOMINAL, {0}};
     int err = 0;

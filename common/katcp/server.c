@@ -20,14 +20,14 @@
 
 const char *const katcp_refusal_sentences[KATCP_N_REFUSALS] = {
     [KATCP_NOT_ALLOWED] = "katcp.allow does not name its network",
-    [KATCP_TOO_MANY] = "there are katcp.max_clients already",
+    [KATCP_TOO_MANY] = "katcp.max_clients clients are connected already",
     [KATCP_TOO_MANY_OF_HOST] = "its host has 16 connections already",
-    [KATCP_RESERVED] = "the last places of katcp.max_clients are for hosts without a connection",
-    [KATCP_NO_KATCP] = "its first line is no request of KATCP",
-    [KATCP_UNFINISHED] = "a line of it has had no end for 30 s",
-    [KATCP_UNREAD] = "it does not read what it asked for",
+    [KATCP_RESERVED] = "the last places of katcp.max_clients are reserved for hosts without a connection",
+    [KATCP_NO_KATCP] = "its first line is not a KATCP request",
+    [KATCP_UNFINISHED] = "it has not finished a line for 30 s",
+    [KATCP_UNREAD] = "it does not read its replies",
     [KATCP_STALLED] = "it has read nothing for 30 s",
-    [KATCP_TOO_MUCH] = "all clients together take too much memory, and it most of all",
+    [KATCP_TOO_MUCH] = "the clients use too much memory, and this client uses the most",
     [KATCP_NO_MEMORY] = "there is no memory for it",
 };
 

@@ -120,7 +120,7 @@ static void watchdog(struct katcp_call *call, void *server)
 /* A stranger's request stops the program only until the restart. */
 static void halt(struct katcp_call *call, void *arg)
 {
-    static const char *const sentence[] = {"it is started again, as katcp.halt_stays is not set"};
+    static const char *const sentence[] = {"the program restarts because katcp.halt_stays is not set"};
     const struct katcp_server *server = arg;
     const struct katcp_device *device = server->device;
     const struct katcp_client *client = katcp_call_client(call);
@@ -246,30 +246,29 @@ static void sensor_value(struct katcp_call *call, void *server)
 
 /* In the order of names, which katcp_find_request() relies on. */
 const struct katcp_request katcp_standard_requests[] = {
-    {"client-list", "Lists the clients that are connected.", .handle = client_list,
-     .changes_from = KATCP_CHANGES_NOTHING},
+    {"client-list", "Lists the connected clients.", .handle = client_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"halt",
-     "Ends the program as SIGTERM does: what has been received is sent, then the stop heaps.\n"
+     "Ends the program as SIGTERM does: the program sends the results of all received data, then the stop heaps.\n"
      "?halt\n"
-     "From another host it acts as ?restart, unless katcp.halt_stays is set.",
+     "A ?halt from another host acts as ?restart, unless katcp.halt_stays is set.",
      .handle = halt},
     {"help", "Lists the requests, or describes one.\n?help [REQUEST]", .max_args = 1, .handle = help,
      .changes_from = KATCP_CHANGES_NOTHING},
     {"log-level",
-     "Asks for or sets the level of what is logged to all clients.\n"
+     "Returns or sets the level of log messages to all clients.\n"
      "?log-level [all|trace|debug|info|warn|error|fatal|off]",
      .max_args = 1, .handle = katcp_log_level, .changes_from = 1},
     {"request-timeout-hint",
-     "Says how long requests may take, in seconds; 0 where nothing is said of it.\n?request-timeout-hint [REQUEST]",
+     "Returns how long requests may take, in seconds; 0: not specified.\n?request-timeout-hint [REQUEST]",
      .max_args = 1, .handle = request_timeout_hint, .changes_from = KATCP_CHANGES_NOTHING},
     {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.",
      .handle = restart},
     {"sensor-list",
-     "Describes the sensors: name, description, units, type, and the words of discrete ones.\n"
+     "Describes the sensors: name, description, units, type, and the values of discrete sensors.\n"
      "?sensor-list [NAME|/REGULAR EXPRESSION/]",
      .max_args = 1, .handle = sensor_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"sensor-sampling",
-     "Asks or sets how this client is told of sensors.\n"
+     "Returns or sets this client's sampling strategy for sensors.\n"
      "?sensor-sampling NAME[,NAME...] [none | auto | period SECONDS | event | differential DIFFERENCE | event-rate "
      "SHORTEST LONGEST | differential-rate DIFFERENCE SHORTEST LONGEST]\n"
      "SHORTEST and LONGEST are seconds between two readings.",

@@ -53,7 +53,7 @@ int access_parse(const char *text, struct access *access, char *why, size_t why_
         snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), at);
         if (n >= sizeof(item) || !parse_network(item, &address, &mask))
             return why_fail(-EINVAL, why, why_bytes,
-                            "\"%s\" is neither a network, a.b.c.d/bits, nor an address, nor any", item);
+                            "\"%s\" is neither a network (a.b.c.d/bits), nor an address, nor the word any", item);
         if (address & ~mask)
             return why_fail(-EINVAL, why, why_bytes, "\"%s\" is no network: its address has bits beyond the mask",
                             item);

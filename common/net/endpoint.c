@@ -74,8 +74,9 @@ static int parse_item(const struct form *form, char *text, struct range *range, 
     if (plus) {
         *plus = '\0';
         if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more))
-            return why_fail(-EINVAL, why, why_bytes, "\"%s\": after \"+\" comes how many addresses follow, %d at most",
-                            whole, ENDPOINT_LIST_MAX - 1);
+            return why_fail(-EINVAL, why, why_bytes,
+                            "\"%s\": the number of further addresses must follow \"+\", at most %d", whole,
+                            ENDPOINT_LIST_MAX - 1);
     }
     struct in_addr address;
     if (inet_pton(AF_INET, text, &address) != 1) {

@@ -24,7 +24,8 @@ char verbs_sends[] = "sends";
 const bool verbs_built_in = true;
 
 /* Advice for most failures for lack of permission. */
-#define NEEDS_CAPABILITY "it takes CAP_NET_RAW (systemd/ibverbs.conf, or setcap cap_net_raw+ep on the program)"
+#define NEEDS_CAPABILITY                                                                                               \
+    "this process needs CAP_NET_RAW (systemd/ibverbs.conf, or setcap cap_net_raw+ep on the program)"
 
 /* "eth0: what failed: reason; cure".  Returns -err. */
 static int fail(const char *interface, int err, const char *what, const char *cure, char *why, size_t why_bytes)
@@ -127,13 +128,13 @@ static int find_interface(const char *name, struct verbs_port *port, char *why, 
     port->address = found.address.s_addr;
     static_assert(sizeof(port->interface) >= IF_NAMESIZE, "interface");
     if (!if_indextoname((unsigned)found.index, port->interface))
-        return fail(name, errno, "cannot ask for its name", "", why, why_bytes);
+        return fail(name, errno, "cannot find its name", "", why, why_bytes);
     if (is_vlan(port->interface))
-        return fail(name, ENOTSUP, "it is a VLAN, whose tags are not written", "name the interface below it", why,
-                    why_bytes);
+        return fail(name, ENOTSUP, "it is a VLAN, and this program writes no VLAN tags", "name the interface below it",
+                    why, why_bytes);
     err = ask_interface(port);
     if (err)
-        return fail(port->interface, err, "cannot ask for its address and MTU", "", why, why_bytes);
+        return fail(port->interface, err, "cannot read its address and MTU", "", why, why_bytes);
     return 0;
 }
 
@@ -146,23 +147,22 @@ static int bind_device(struct verbs_port *port, char *why, size_t why_bytes)
 
     port->channel = rdma_create_event_channel();
     if (!port->channel)
-        return fail(port->interface, errno ?: EIO, "cannot ask for its device",
-                    "is the kernel module rdma_ucm loaded (modprobe rdma_ucm), and may this process open "
-                    "/dev/infiniband/rdma_cm?",
-                    why, why_bytes);
+        return fail(
+            port->interface, errno ?: EIO, "cannot look for its device",
+            "load the kernel module rdma_ucm (modprobe rdma_ucm), and let this process open /dev/infiniband/rdma_cm",
+            why, why_bytes);
     if (rdma_create_id(port->channel, &port->id, NULL, RDMA_PS_UDP)) {
         port->id = NULL;
-        return verbs_fail(port, errno, "cannot ask for its device", why, why_bytes);
+        return verbs_fail(port, errno, "cannot look for its device", why, why_bytes);
     }
     int err = rdma_bind_addr(port->id, (struct sockaddr *)&address) ? (errno ?: EIO) : 0;
     if (err && err != ENODEV && err != EADDRNOTAVAIL)
         return verbs_fail(port, err, "cannot find its device", why, why_bytes);
     if (err || !port->id->verbs)
-        return why_fail(
-            -ENODEV, why, why_bytes,
-            "ibverbs on %s: this interface belongs to no card with ibverbs; name another, or use transport: udp "
-            "(\"rdma link\" lists those that have)",
-            port->interface);
+        return why_fail(-ENODEV, why, why_bytes,
+                        "ibverbs on %s: this interface belongs to no NIC with ibverbs; name another interface (\"rdma "
+                        "link\" lists them), or use transport: udp",
+                        port->interface);
     port->context = port->id->verbs;
     port->port_num = port->id->port_num;
     return 0;
@@ -176,13 +176,13 @@ static int ask_device(struct verbs_port *port, char *why, size_t why_bytes)
     memset(&device, 0, sizeof(device));
     int err = ibv_query_device_ex(port->context, NULL, &device);
     if (err)
-        return verbs_fail(port, err, "cannot ask what its device is capable of", why, why_bytes);
+        return verbs_fail(port, err, "cannot read the capabilities of its device", why, why_bytes);
     err = ibv_query_port(port->context, (uint8_t)port->port_num, &attr);
     if (err)
-        return verbs_fail(port, err, "cannot ask what its port is", why, why_bytes);
+        return verbs_fail(port, err, "cannot read the attributes of its port", why, why_bytes);
     if (attr.link_layer != IBV_LINK_LAYER_ETHERNET)
-        return why_fail(-ENODEV, why, why_bytes,
-                        "ibverbs on %s: this port is InfiniBand; its card must be set to Ethernet", port->interface);
+        return why_fail(-ENODEV, why, why_bytes, "ibverbs on %s: this port is InfiniBand; set its NIC to Ethernet",
+                        port->interface);
     port->max_queue = (uint32_t)device.orig_attr.max_qp_wr;
     port->max_completions = (uint32_t)device.orig_attr.max_cqe;
     port->max_parts = (uint32_t)device.orig_attr.max_sge;

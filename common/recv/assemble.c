@@ -297,7 +297,8 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
     int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* chunks; negative: a jump back */
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING,
-                is_gap ? "%s: a gap of %lld samples, up to %lld" : "%s: timestamps jumped by %lld samples to %lld",
+                is_gap ? "%s: a gap of %lld samples ends at timestamp %lld"
+                       : "%s: timestamps jumped by %lld samples to timestamp %lld",
                 a->name, (long long)((place->chunk - a->newest) * a->chunk_samples),
                 (long long)(place->chunk * a->chunk_samples));
     counter_add(&a->config.stats->jumps, 1);
@@ -557,8 +558,8 @@ void assembler_contest(struct assembler *assembler, const struct assemble_packet
         return;
     counter_add(&assembler->config.stats->contested_heaps, 1);
     log_limited(&assembler->contest_limit, LOG_LEVEL_WARNING,
-                "%s: heap contested: %s sent it first, then %s sent other bytes; it counts as missing", assembler->name,
-                format_address(chunk->senders[heap], first), format_address(packet->sender, second));
+                "%s: heap contested: %s sent it first, then %s sent other bytes; the heap counts as missing",
+                assembler->name, format_address(chunk->senders[heap], first), format_address(packet->sender, second));
 }
 
 struct chunk *assembler_last_chunk(const struct assembler *assembler)
@@ -647,8 +648,8 @@ static void check_clock(struct assembler *a)
     if (a->n_wrong_checks < CLOCK_CHECKS)
         return;
     a->n_wrong_checks = 0;
-    log_error("%s: timestamps are %lld times 2^48 samples off by the clock, which was wrong at the start and is "
-              "synchronised now; they are put right",
+    log_error("%s: timestamps are %lld times 2^48 samples off, because the clock was wrong at the start; the clock is "
+              "synchronised now, and the timestamps are corrected",
               a->name, (long long)n_periods);
     counter_add(&a->config.stats->jumps, 1);
     assembler_flush(a);

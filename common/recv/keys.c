@@ -19,8 +19,7 @@ void recv_keys_check(struct config_recv *recv, const struct config_device *devic
 {
     recv_keys_check_from(&recv->from, &recv->senders, errors);
     if (recv->gpudirect && recv->direct)
-        config_error(errors, &recv->direct,
-                     "direct and gpudirect exclude each other: who is to write to the GPU's memory?");
+        config_error(errors, &recv->direct, "direct and gpudirect exclude each other: set only one of them");
     else if (device)
         device_keys_check_gpudirect(&recv->gpudirect, recv->transport, recv->pcap_file, device, errors);
     config_check_transport(&recv->transport, recv->interface, recv->pcap_file, errors);

@@ -36,44 +36,45 @@ struct config_recv {
 /* Rows of a program's recv section, whose struct is KEYS_OF. */
 #define CONFIG_INTERFACE_ROW                                                                                           \
     KEY_STRING("interface", base.interface, "", 0, 64,                                                                 \
-               "Interface, by name or address, on which multicast is received; empty is the kernel's choice.")
+               "Interface that receives multicast, by name or address; empty: the kernel chooses.")
 #define CONFIG_RECV_FROM_ROW                                                                                           \
     KEY_STRING("from", base.from, "", 0, 4096,                                                                         \
-               "Networks and addresses that may send packets here, 10.1.0.0/16, 10.2.3.4: comma separated; "           \
-               "others' packets are refused (bad_sender); empty: anybody may.")
+               "Networks and addresses of allowed senders, comma separated, as in 10.1.0.0/16, 10.2.3.4. Packets of "  \
+               "other senders are refused (bad_sender). Empty: all senders are allowed.")
 #define CONFIG_CRC_ROW                                                                                                 \
     KEY_BOOL("crc", base.crc, false,                                                                                   \
-             "Refuse packets without a CRC (send.crc of the sender). A CRC that is there is always checked.")
+             "Refuse packets without a CRC (send.crc of the sender). A CRC is always checked if present.")
 #define CONFIG_TRANSPORT_ROW                                                                                           \
-    KEY_ENUM("transport", base.transport, "udp", config_transport_choices,                                             \
-             "How packets are received: through the kernel's sockets, or from the card itself, if it can.")
+    KEY_ENUM(                                                                                                          \
+        "transport", base.transport, "udp", config_transport_choices,                                                  \
+        "How packets are received. udp: through the kernel's sockets. ibverbs: directly from a NIC that supports it.")
 #define CONFIG_COMP_VECTOR_ROW                                                                                         \
     KEY_INT("comp_vector", base.comp_vector, "0", UNIT_NONE, -1, 65535,                                                \
-            "Which of the card's interrupts wakes the first receive thread with ibverbs; other threads have the next " \
-            "ones. -1: they never sleep, and take a core each.")
+            "With ibverbs: number of the NIC's interrupt that wakes the first receive thread; other threads use the "  \
+            "next interrupts. -1: the threads never sleep and take a core each.")
 
 /* Those of the daemons. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
-               "Replay this capture instead of listening to the network; nothing is lost, however slow.")
+               "Replay this capture instead of listening to the network; a slow replay loses nothing.")
 #define CONFIG_BUFFER_ROW                                                                                              \
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,                                      \
-            "Socket buffer of each receive thread, shared by its endpoints, 0 leaves the kernel's default; with "      \
-            "ibverbs its ring of frames.")
+            "Socket buffer of each receive thread, shared by its endpoints; 0: the kernel's default. With ibverbs: "   \
+            "the thread's ring of frames.")
 #define CONFIG_AFFINITY_ROW                                                                                            \
     KEY_INT_LIST("affinity", base.affinity, "", UNIT_NONE, -1, 4095,                                                   \
-                 "CPU of each receive thread, repeated as needed; none: not pinned.")
+                 "CPU of each receive thread; a short list repeats; none: not pinned.")
 #define CONFIG_BUSY_POLL_ROW                                                                                           \
     KEY_INT("busy_poll", base.busy_poll_us, "0", UNIT_NONE, 0, 10000,                                                  \
-            "Microseconds for which a receive thread polls for packets before it sleeps, which takes its core; 0: it " \
-            "sleeps.")
+            "Microseconds for which a receive thread polls for packets before it sleeps. Polling takes a core. 0: no " \
+            "polling.")
 #define CONFIG_DIRECT_ROW                                                                                              \
     KEY_BOOL("direct", base.direct, false,                                                                             \
-             "Receive threads write samples straight into the GPU's memory: saves the host's memory traffic, where "   \
-             "the GPU lets all of its memory be mapped (docs/operation.md).")
+             "Receive threads write samples directly to GPU memory. This saves host memory traffic, and needs a GPU "  \
+             "whose whole memory can be mapped (docs/operation.md).")
 #define CONFIG_GPUDIRECT_ROW                                                                                           \
     KEY_BOOL("gpudirect", base.gpudirect, false,                                                                       \
-             "With transport ibverbs: the network card writes payloads straight into the GPU's memory, by dma-buf "    \
+             "With transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf "            \
              "(docs/operation.md).")
 
 /* The check of these keys against each other, with their own errors.  'device' is NULL where a program has none, and no

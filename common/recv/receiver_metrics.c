@@ -60,8 +60,8 @@ static void add_rejects(const char *prefix, const char *labels, const struct cou
         }
         stats_label(with_reason, sizeof(with_reason), "reason", reject_name((enum reject)r));
         if (reject_is_harmless((enum reject)r))
-            add(prefix, "ignored_packets", "Packets that belong to the streams but not into a chunk, by reason.",
-                with_reason, &rejects[r]);
+            add(prefix, "ignored_packets", "Packets of the streams that belong to no chunk, by reason.", with_reason,
+                &rejects[r]);
         else
             add(prefix, "rejected_packets", "Packets refused, by reason.", with_reason, &rejects[r]);
     }
@@ -74,14 +74,15 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     add(prefix, "heaps", "Complete heaps received.", labels, &stats->heaps);
     add(prefix, "bytes", "Payload bytes of complete heaps.", labels, &stats->bytes);
     add(prefix, "chunks", "Chunks handed to the worker.", labels, &stats->chunks);
-    add(prefix, "missing_heaps", "Heaps expected since the first but not received.", labels, &stats->missing_heaps);
-    add(prefix, "incomplete_heaps", "Heaps of which only a part was received.", labels, &stats->incomplete_heaps);
-    add(prefix, "contested_heaps", "Heaps that count as missing because a second, different copy of their bytes came.",
+    add(prefix, "missing_heaps", "Heaps expected since the first heap but not received.", labels,
+        &stats->missing_heaps);
+    add(prefix, "incomplete_heaps", "Heaps received only in part.", labels, &stats->incomplete_heaps);
+    add(prefix, "contested_heaps", "Heaps that count as missing because two different copies of their bytes arrived.",
         labels, &stats->contested_heaps);
-    add(prefix, "copied_packets", "Packets that were not received in their place and had to be copied.", labels,
-        &stats->copied_packets);
-    add(prefix, "jumps", "Times that timestamps jumped and the new ones were believed.", labels, &stats->jumps);
-    add(prefix, "gap_samples", "Samples left out by jumps forward that no time that passed accounts for.", labels,
+    add(prefix, "copied_packets", "Packets copied to their place in the chunk, because they were received elsewhere.",
+        labels, &stats->copied_packets);
+    add(prefix, "jumps", "Jumps of the timestamps that were accepted.", labels, &stats->jumps);
+    add(prefix, "gap_samples", "Samples skipped by forward jumps that are longer than the elapsed time.", labels,
         &stats->gap_samples);
     add_rejects(prefix, labels, stats->rejects);
     snprintf(full, sizeof(full), "%s_newest_timestamp", prefix);
@@ -105,13 +106,13 @@ void receiver_metrics_add(const char *prefix, const char *thread, const struct r
     add_rejects(prefix, labels, stats->rejects);
     add_refused_heaps(prefix, labels, stats->refused_heaps);
     if (strcmp(prefix, "fgpu_input") == 0 || strcmp(prefix, "xbgpu_input") == 0)
-        add(prefix, "metadata_heaps", "Descriptors, and heaps that lack an item that heaps of data have.", labels,
+        add(prefix, "metadata_heaps", "Descriptors, and heaps that lack an item of data heaps.", labels,
             &stats->metadata_heaps);
     for (int e = SPEAD_OK + 1; e < SPEAD_N_ERRORS; e++) {
         char with_error[128];
         snprintf(with_error, sizeof(with_error), "%s", labels);
         stats_label(with_error, sizeof(with_error), "error", spead_error_name((enum spead_error)e));
-        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by what is wrong.", with_error,
+        add(prefix, "malformed_packets", "Packets that are not SPEAD-64-48, by their fault.", with_error,
             &stats->malformed[e]);
     }
 }
@@ -123,8 +124,8 @@ void receiver_metrics_add_drops(const char *prefix, const char *thread, const st
     stats_label(labels, sizeof(labels), "thread", thread);
     snprintf(full, sizeof(full), "%s_kernel_drops", prefix);
     stats_gauge_read(full,
-                     "Messages that the kernel dropped since the start for want of socket buffer (joined packets count "
-                     "once), or the card's port for want of frames.",
+                     "Messages dropped since the start: by the kernel because the socket buffer was full (joined "
+                     "packets count once), or by the NIC's port because no frame was free.",
                      labels, receiver_kernel_drops, receiver);
 }
 

@@ -79,7 +79,7 @@ static int read_events(struct recv_source_verbs *source)
         case IBV_EVENT_QP_REQ_ERR:
         case IBV_EVENT_QP_ACCESS_ERR:
         case IBV_EVENT_WQ_FATAL:
-            snprintf(why, sizeof(why), "the card failed or was removed: %s", ibv_event_type_str(type));
+            snprintf(why, sizeof(why), "the NIC failed or was removed: %s", ibv_event_type_str(type));
             return bury(source, why);
         default: break;
         }
@@ -225,7 +225,9 @@ static int take_completions(struct recv_source_verbs *source, struct packet_slot
         if (completions[i].status != IBV_WC_SUCCESS) {
             enum ibv_wc_status status = completions[i].status;
             die(source, "receiving failed: %s%s", ibv_wc_status_str(status),
-                status == IBV_WC_LOC_LEN_ERR ? " (a frame is longer than the MTU was at the start: restart it)" : "");
+                status == IBV_WC_LOC_LEN_ERR
+                    ? " (a frame is longer than the MTU was at the start: restart this program)"
+                    : "");
             return n_filled ? n_filled : source->err;
         }
         if (i + PREFETCH_AHEAD < n)
@@ -269,7 +271,7 @@ static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
     if (!err && fds[COMPLETION].revents & POLLIN)
         err = read_completion_event(source);
     if (!err && (fds[COMPLETION].revents | fds[ASYNC].revents) & (POLLERR | POLLHUP | POLLNVAL))
-        err = die(source, "the card was removed");
+        err = die(source, "the NIC was removed");
     return err;
 }
 
@@ -283,7 +285,7 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
         return sleep_for_event(source, timeout_ns);
     int err = ibv_req_notify_cq(source->cq, 0);
     if (err)
-        return die(source, "completions cannot be asked for: %s", strerror(err));
+        return die(source, "completion events cannot be requested: %s", strerror(err));
     source->armed = true;
     return 0;
 }

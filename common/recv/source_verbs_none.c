@@ -11,7 +11,7 @@ int recv_source_verbs_open(const struct recv_source_config *config, struct recv_
                            size_t why_bytes)
 {
     snprintf(why, why_bytes,
-             "recv.transport: this program was built without ibverbs; use udp, or build where libibverbs-dev and "
-             "librdmacm-dev are");
+             "recv.transport: this program was built without ibverbs; use udp, or build with libibverbs-dev and "
+             "librdmacm-dev installed");
     return -ENOTSUP;
 }

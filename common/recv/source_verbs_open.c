@@ -62,7 +62,7 @@ static void count_frames(struct opening *opening)
     source->rest_bytes = ring.rest_bytes;
     source->max_posted = ring.n_posted;
     if (source->max_posted > n_max) {
-        log_info("recv.buffer: the card's queue takes %zu frames of the %zu that %zu MiB hold", n_max,
+        log_info("recv.buffer: the NIC's queue takes %zu of the %zu frames that fit in %zu MiB", n_max,
                  source->max_posted, opening->config->buffer_bytes >> 20);
         source->max_posted = n_max;
     }
@@ -130,7 +130,7 @@ static int make_completions(struct opening *opening)
 
     err = set_non_blocking(context->async_fd);
     if (err)
-        return fail(opening, err, "cannot watch its card");
+        return fail(opening, err, "cannot watch its NIC");
     if (vector >= 0) {
         source->channel = ibv_create_comp_channel(context);
         if (!source->channel)
@@ -204,7 +204,7 @@ static int start_queue(struct opening *opening)
     source->n_spare = source->n_frames - source->max_posted;
     int err = recv_source_verbs_post(source, source->spare + source->n_spare, source->max_posted);
     if (err)
-        return fail(opening, err, "its queue does not take the frames");
+        return fail(opening, err, "its queue does not accept the frames");
     err = ibv_modify_qp(source->qp, &attr, IBV_QP_STATE);
     return err ? fail(opening, err, "cannot start its queue") : 0;
 }
@@ -340,12 +340,12 @@ static int steer(const struct opening *opening, const struct endpoint *endpoint)
     if (!err)
         return 0;
     if (err == EBUSY || err == EEXIST)
-        return fail_at(opening, endpoint, EBUSY, "have the card steer it here",
-                       "another program receives it by way of ibverbs, which this card allows one only");
+        return fail_at(opening, endpoint, EBUSY, "have the NIC steer it here",
+                       "another program receives it by ibverbs, and this NIC allows only one receiver");
     if (err == EOPNOTSUPP || err == ENOSYS)
-        return fail_at(opening, endpoint, ENOTSUP, "have the card steer it here",
-                       "this card or its driver cannot; use recv.transport: udp");
-    return fail(opening, err, "cannot have the card steer packets here");
+        return fail_at(opening, endpoint, ENOTSUP, "have the NIC steer it here",
+                       "this NIC or its driver does not support steering; use recv.transport: udp");
+    return fail(opening, err, "cannot have the NIC steer packets here");
 }
 
 static int open_endpoints(struct opening *opening)

@@ -9,29 +9,29 @@
 #define KEYS_OF struct config_send
 const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS] = {
     KEY_ENUM("transport", transport, "udp", config_transport_choices,
-             "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface "
-             "belongs to."),
+             "How packets are sent. udp: through a socket. ibverbs: from a raw packet queue of the NIC of interface."),
     KEY_STRING("interface", interface, "", 0, 64,
-               "Interface, by name or address, on which multicast is sent; empty is the kernel's choice."),
+               "Interface that sends multicast, by name or address; empty: the kernel chooses."),
     KEY_STRING("pcap_file", pcap_file, "", 0, 4096, "Write all packets to this capture instead of the network."),
     KEY_INT("ttl", ttl, "4", UNIT_NONE, 0, 255, "Time to live of multicast packets."),
     KEY_INT("buffer", buffer_bytes, "1048576", UNIT_BYTES, 0, 4294967296.0,
-            "Socket buffer of each stream; 0 leaves the kernel's default."),
+            "Socket buffer of each stream; 0: the kernel's default."),
     KEY_INT("packet_payload", packet_payload_bytes, "8192", UNIT_BYTES, 8, 65000,
             "Payload bytes per packet; a multiple of 8."),
     KEY_DOUBLE("rate_factor", rate_factor, "1.1", UNIT_NONE, 0, 100,
-               "Sending rate over real-time rate; 0 sends without pacing."),
+               "Sending rate divided by the real-time rate; 0: no pacing."),
     KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
-            "Send threads, among which streams are dealt; in fgpu, where there are more threads, their destinations."),
+            "Send threads, among which streams are divided. With more threads than streams, fgpu divides the streams' "
+            "destinations."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
-                 "CPU of each send thread, repeated as needed; none: not pinned."),
+                 "CPU of each send thread; a short list repeats; none: not pinned."),
     KEY_BOOL("crc", crc, false,
-             "Each packet carries a CRC32C of all its bytes, as an item that katgpucbf does not have; xbgpu and visrec "
-             "check it."),
+             "Add a CRC32C of all bytes to each packet, as an item that katgpucbf does not have; xbgpu and visrec "
+             "check this CRC."),
     KEY_INT("array_size", array_size, "65536", UNIT_NONE, 1, 65536,
             "Antennas in the array: the step of heap counts; descriptors are sent every 5 s times this."),
     KEY_BOOL("gpudirect", gpudirect, false,
-             "With transport ibverbs: the network card reads heaps straight from the GPU's memory, by dma-buf "
+             "With transport ibverbs: the network card reads heaps directly from GPU memory, by dma-buf "
              "(docs/operation.md)."),
 };
 #undef KEYS_OF

@@ -236,7 +236,7 @@ static size_t send_all(struct udp_sink *sink, size_t n_messages)
         if (m == n_messages)
             break;
         if (sink->plan[m].n_packets > 1 && refuses_joined(err)) {
-            log_info("packets are sent one by one: joined, they are refused (%s)", strerror(err));
+            log_info("packets are sent one by one: the kernel refuses joined packets (%s)", strerror(err));
             sink->joins = false;
             for (; m < n_messages; m++)
                 n_failed += send_apart(sink, m);

@@ -120,7 +120,7 @@ static void set_rate(struct verbs_sink *sink)
     if (!err)
         return;
     sink->rate_bytes_per_s = 0;
-    log_info("%s does not pace what is sent to %s and others (%s): it leaves in bursts of up to 64 KiB",
+    log_info("%s does not pace packets to %s and others (%s): packets leave in bursts of up to 64 KiB",
              sink->port.interface, sink->first_destination, strerror(err));
 }
 
@@ -168,11 +168,11 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
         err_again = start_queue(sink);
     if (!err_again) {
         log_limited(&sink->failed_limit, LOG_LEVEL_WARNING,
-                    "the queue of %s to %s and others failed (%s), %llu packets are lost; it goes on",
+                    "the queue of %s to %s and others failed (%s): %llu packets are lost; sending continues",
                     sink->port.interface, sink->first_destination, reason, (unsigned long long)n_lost);
         return;
     }
-    log_error("the queue of %s to %s and others failed (%s) and cannot be made ready again (%s): nothing more is sent",
+    log_error("the queue of %s to %s and others failed (%s) and cannot be restarted (%s): nothing more is sent",
               sink->port.interface, sink->first_destination, reason, strerror(err_again));
     sink->is_ready = false;
     if (sink->on_lost)
@@ -441,7 +441,7 @@ static int check_config(const struct send_sink_config *config, char *why, size_t
 {
     assert(config->packet_bytes > 0);
     if (!config->interface)
-        return why_fail(-EINVAL, why, why_bytes, "send.interface: it must be given for ibverbs");
+        return why_fail(-EINVAL, why, why_bytes, "send.interface: ibverbs needs an interface");
     for (size_t i = 0; i < config->destinations->n; i++) {
         char name[128];
         if (endpoint_is_multicast(&config->destinations->items[i]))
@@ -456,12 +456,11 @@ static int check_mtu(const struct verbs_port *port, size_t packet_bytes, char *w
 {
     if (packet_bytes + IP_UDP_BYTES <= port->mtu)
         return 0;
-    return why_fail(
-        -EINVAL, why, why_bytes,
-        "send.interface: packets of %zu bytes, %zu with IPv4 and UDP, are more than the MTU of %s, which is %zu: "
-        "raise it (\"ip link set %s mtu %zu\") or send less in a packet",
-        packet_bytes, packet_bytes + IP_UDP_BYTES, port->interface, port->mtu, port->interface,
-        packet_bytes + IP_UDP_BYTES);
+    return why_fail(-EINVAL, why, why_bytes,
+                    "send.interface: packets of %zu bytes, %zu with IPv4 and UDP, exceed the MTU of %s, which is %zu: "
+                    "raise the MTU (\"ip link set %s mtu %zu\") or send smaller packets",
+                    packet_bytes, packet_bytes + IP_UDP_BYTES, port->interface, port->mtu, port->interface,
+                    packet_bytes + IP_UDP_BYTES);
 }
 
 /* A port that no socket of this host has, so that each sink is a flow of its own. */
@@ -504,7 +503,7 @@ static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
     while (sink->n_slots > limit)
         sink->n_slots /= 2;
     if (sink->n_slots < PACKET_SINK_BATCH_MAX || sink->port.max_parts < N_PARTS)
-        return verbs_fail(&sink->port, ENOTSUP, "its queues hold too little", why, why_bytes);
+        return verbs_fail(&sink->port, ENOTSUP, "its queues are too short", why, why_bytes);
     size_t n_bytes = sink->n_slots * SLOT_BYTES + PACKET_SINK_BATCH_MAX * sink->packet_bytes;
     n_bytes = (n_bytes + page - 1) / page * page;
     sink->pending = calloc(sink->n_slots, sizeof(*sink->pending));
@@ -529,7 +528,7 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
     if (!sink->cq)
         return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
-                                  "cannot create a queue of completions", why, why_bytes);
+                                  "cannot create a completion queue", why, why_bytes);
     struct ibv_qp_init_attr attr = {
         .qp_context = verbs_sends,
         .send_cq = sink->cq,
@@ -539,11 +538,11 @@ static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
     };
     sink->qp = ibv_create_qp(sink->port.pd, &attr);
     if (!sink->qp)
-        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,
-                                  "cannot create a queue to send", why, why_bytes);
+        return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES, "cannot create a send queue",
+                                  why, why_bytes);
     int err = start_queue(sink);
     if (err)
-        return verbs_fail(&sink->port, err, "cannot make a queue ready to send", why, why_bytes);
+        return verbs_fail(&sink->port, err, "cannot start a send queue", why, why_bytes);
     sink->is_ready = true;
     return 0;
 }
@@ -558,7 +557,7 @@ static int open_sink(struct verbs_sink *sink, const struct send_sink_config *con
             return err;
         int frames_err = make_frames(sink, config);
         if (frames_err)
-            err = verbs_fail(&sink->port, frames_err, "cannot take a port to send from", why, why_bytes);
+            err = verbs_fail(&sink->port, frames_err, "cannot reserve a source port", why, why_bytes);
     }
     if (!err)
         err = make_ring(sink, why, why_bytes);

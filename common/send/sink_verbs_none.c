@@ -7,7 +7,7 @@
 int send_sink_verbs_open(const struct send_sink_config *config, struct send_sink **sink, char *why, size_t why_bytes)
 {
     snprintf(why, why_bytes,
-             "send.transport: this program was built without ibverbs; use udp, or build where libibverbs-dev and "
-             "librdmacm-dev are");
+             "send.transport: this program was built without ibverbs; use udp, or build with libibverbs-dev and "
+             "librdmacm-dev installed");
     return -ENOTSUP;
 }

@@ -18,7 +18,7 @@ void send_stream_note_failures(struct send_stream *stream)
         return;
     counter_add(&stream->stats->failed, n_new);
     log_limited(&stream->failed_limit, LOG_LEVEL_WARNING,
-                "%s: %" PRIu64 " packets since start could not be sent, the last because: %s", stream->name,
+                "%s: %" PRIu64 " packets could not be sent since the start; newest reason: %s", stream->name,
                 send_sink_n_failed(stream->sink, &last_errno), strerror(last_errno));
 }
 

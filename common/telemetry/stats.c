@@ -238,7 +238,7 @@ static void put_created(FILE *out, const struct family *family)
 {
     size_t name_bytes = strlen(family->name) - strlen("_total");
 
-    put_head(out, family->name, name_bytes, "_created", "UNIX time since which the counter of this name counts.",
+    put_head(out, family->name, name_bytes, "_created", "UNIX time at which the counter of this name began to count.",
              "gauge");
     for (const struct sample *sample = family->first; sample; sample = sample->next) {
         put_series(out, family->name, name_bytes, "_created", sample);

@@ -37,7 +37,7 @@ MORE = {
                 "by thread.",
 }
 TOLD_LABELS = ("reason", "error")  # of which every value is told: they are the same everywhere
-CREATED = "UNIX time since which the counter of this name counts."
+CREATED = "UNIX time at which the counter of this name began to count."
 
 
 # ---- The example: a wide and a narrow stream, idle -------------------------------------------------------------------

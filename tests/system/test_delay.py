@@ -216,7 +216,8 @@ def test_impossible_delays(daemon, work, rng):
 
 
 @pytest.mark.parametrize("row, why", [("0 0 0", "a line must have"),
-                                      ("1.5 0 0 0", "a delay must be at most 1 s either way, as recv.max_delay says, not 1.5")])
+                                      ("1.5 0 0 0",
+                                       "the magnitude of a delay must be at most 1 s (recv.max_delay), not 1.5")])
 def test_bad_file(row, why, daemon, work):
     """A mistake is named by key, file and line, and no restart cures it."""
     config = delay_config(antennas=scenario.fgpu_config(outputs=[])["antennas"],

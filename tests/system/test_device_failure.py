@@ -12,7 +12,7 @@ import scenario
 import xmodel
 from scenario import chunk_for, digitiser_heaps, fgpu_config, noise
 
-SENTENCE = re.compile(r"cuda: .* on stream \w+ failed: .*; what each stream was last given: ")
+SENTENCE = re.compile(r"cuda: .* on stream \w+ failed: .*; newest operation of each stream: ")
 
 
 def data_heaps(path):
@@ -71,7 +71,8 @@ def test_gpu_that_hangs(daemon, monkeypatch, fake_cuda):
         process.notify.settimeout(3 * harness.WATCHDOG_S + 3)
         said = process.notify.recv(4096)
     assert re.match(rb"STATUS=FAILED: thread cuda-watch \(\d+\) hangs", said), said
-    assert re.search(r"cuda: stream \w+ hangs: nothing has ended for 3 s; it was last given: \w+", process.log.read_text())
+    assert re.search(r"cuda: stream \w+ hangs: no operation has completed for 3 s; newest operation: \w+",
+                     process.log.read_text())
     process.notify.settimeout(2)
     with pytest.raises(TimeoutError):
         process.notify.recv(4096)

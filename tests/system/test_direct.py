@@ -155,7 +155,7 @@ def test_xbgpu_live(daemon, rng):
     present[[0, -1]] = True
     with harness.Receiver(test_xbgpu_stream.destinations(config)) as receiver:
         process = daemon("xbgpu", config).wait_ready()
-        assert "no sums are audited" in process.log.read_text()
+        assert "the host audits no sums" in process.log.read_text()
         harness.send_live(scenario.feng_heaps(config, 48, voltages, present), rate=2e5)
         test_xbgpu_stream.wait_window(receiver, config, 0, (48 + 72) // 3 - 1)
         found = test_xbgpu_stream.finish(config, process, receiver)
@@ -224,8 +224,9 @@ def test_fake_cuda(program, daemon, work, rng, monkeypatch, on_fakes):
     ("gpus=1", "vkCreateInstance=-9", 78, "recv.direct: vkCreateInstance failed: VK_ERROR_INCOMPATIBLE_DRIVER (-9): "),
     ("gpus=1", "vkMapMemory=-5", 1, "recv.direct: vkMapMemory failed: VK_ERROR_MEMORY_MAP_FAILED (-5)"),
     ("import=999", "", 1, "recv.direct: cudaImportExternalMemory failed: "),
-    ("gpus=1", "heap_mib=1", 78, r"recv.direct: this configuration needs \d+ MiB of GPU memory that the host can write to, "
-                                 r"and of 1 MiB here 1 MiB are available; lower .*resizable BAR.* or set it to false"),
+    ("gpus=1", "heap_mib=1", 78, r"recv.direct: this configuration needs \d+ MiB of GPU memory that the host can "
+                                 r"write to; the total is 1 MiB, of which 1 MiB are available; "
+                                 r"lower .*resizable BAR.* or set it to false"),
 ])
 def test_failed_start(program, cuda, vulkan, code, says, daemon, on_fakes):
     """One sentence that begins with the key, and the code that says whether a restart may help."""

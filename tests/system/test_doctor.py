@@ -525,7 +525,7 @@ MISMATCHES = [
      ["m001 has the feng_id 1", "feng_id from 0 to 0"]),
     ("array-size", {"fgpu0": {"send": {"array_size": 5}}}, ["config.antennas"], ["array_size is 5"]),
     ("same-id", {"fgpu1": {"antennas": [{"name": "m001", "feng_id": 0, "pol0": groups(), "pol1": groups()}]}},
-     ["config.antennas"], ["feng_id 0 is that of m000 and of m001"]),
+     ["config.antennas"], ["feng_id 0 belongs to m000 and to m001"]),
     ("sync-time", {"xbgpu1": {"time": {"sync_time": 1700000000.5}}}, ["config.time"], ["sync_time differs by"]),
     ("rate", {"fgpu1": {"time": {"adc_sample_rate": 524288.5}}}, ["config.time"], ["524288.5 Hz"]),
     ("groups", {"xbgpu0": {"recv": {"sources": "239.104.255.255:7149"}}}, ["config.f-x"], ["239.104.255.255:7149"]),
@@ -575,7 +575,7 @@ def test_file_with_errors(files):
 
 def test_file_that_is_not_there(work):
     found = Report("config", work / "nope.yaml").get("config.file")
-    assert found["status"] == "fail" and found["fix"].startswith("give the path of an existing file")
+    assert found["status"] == "fail" and found["fix"].startswith("give the path of a file that exists")
 
 
 def test_one_finding_for_one_number(files):
@@ -585,15 +585,15 @@ def test_one_finding_for_one_number(files):
     _, fgpu1, xbgpu0 = files.write("fgpu0", "fgpu1", "xbgpu0")
     report = Report("config", fgpu1, xbgpu0)
     assert [(f["id"], f["fix"]) for f in report.bad()] == [
-        ("config.antennas", f"set recv.antennas in {xbgpu0} to 4, as send.array_size has it")]
+        ("config.antennas", f"set recv.antennas in {xbgpu0} to 4, the value of send.array_size")]
 
 
 @pytest.mark.parametrize("sizes, antennas, expected", [
     ((2, 4), 3, {"send.array_size in {fgpu0} to 4", "recv.antennas in {xbgpu0} to 4"}),
     ((2, 4), 2, {"send.array_size in {fgpu0} to 4", "recv.antennas in {xbgpu0} to 4"}),
-    ((2, 4), 1, {"recv.antennas in {xbgpu0} to 4, as send.array_size has it", "send.array_size in {fgpu0} to 4"}),
+    ((2, 4), 1, {"recv.antennas in {xbgpu0} to 4, the value of send.array_size", "send.array_size in {fgpu0} to 4"}),
     ((2, 2), 3, {"send.array_size in {fgpu0} to 3", "send.array_size in {fgpu1} to 3"}),
-    ((2, 2), 1, {"recv.antennas in {xbgpu0} to 2, as send.array_size has it", "recv.antennas in {xbgpu0} to 2"})])
+    ((2, 2), 1, {"recv.antennas in {xbgpu0} to 2, the value of send.array_size", "recv.antennas in {xbgpu0} to 2"})])
 def test_one_size_for_the_array(files, sizes, antennas, expected):
     """Whatever the files contain, all fixes name one number: the largest."""
     sizes = {f"fgpu{i}": {"send": {"array_size": size}} for i, size in enumerate(sizes)}
@@ -755,7 +755,7 @@ def test_miswired_polarisations(daemon, files):
     report = Report("streams", *files.write("fgpu0", "fgpu1"), "--seconds", SECONDS)
     assert report.ids() == {"streams.polarisation"}
     found = report.get("streams.polarisation")
-    assert found["subject"].endswith("m000") and "exchanged: pol0 brings digitiser id 1, pol1 0" in found["found"]
+    assert found["subject"].endswith("m000") and "swapped: pol0 receives digitiser id 1, pol1 0" in found["found"]
 
 
 def test_polarisation_of_another_antenna(daemon, files):
@@ -767,7 +767,7 @@ def test_polarisation_of_another_antenna(daemon, files):
     assert report.ids() == {"streams.polarisation"} and report.code == 1
     files.layout.overrides = {"fgpu0": {"antennas": [first | {"pol1": second["pol0"]}]}}
     found = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS).get("streams.polarisation")
-    assert found["status"] == "fail" and "pol1 brings packets of polarisation 0: digitiser id 2" in found["found"]
+    assert found["status"] == "fail" and "pol1 receives packets of polarisation 0: digitiser id 2" in found["found"]
 
 
 def test_wrong_interface(own_network, daemon, files):
@@ -778,7 +778,7 @@ def test_wrong_interface(own_network, daemon, files):
     report = Report("streams", *files.write("fgpu0"), "--seconds", SECONDS)
     assert report.ids() == {"streams.interface"}, report.bad()
     found = report.get("streams.interface")
-    assert "comes on lo, but the file has it on d0" in found["found"] and "to lo" in found["fix"]
+    assert "arrives on lo, but the file names d0" in found["found"] and "to lo" in found["fix"]
 
 
 def test_interface_that_is_not_there(files):

@@ -179,7 +179,7 @@ def test_what_cannot_be_replaced(daemon):
     """Drifting signals are computed while they are sent."""
     process = daemon("dsim", katcp_config(signals={"specification": test_dsim.TRACKS})).wait_ready()
     with control.Client(process) as client:
-        with pytest.raises(control.FailReply, match="only signals that repeat"):
+        with pytest.raises(control.FailReply, match="only repeating signals"):
             client.request("signals", "0;")
         assert client.value("signals").count("track(") == 3
 

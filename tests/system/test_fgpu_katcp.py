@@ -323,7 +323,7 @@ TRANSCRIPT = [
     ("?gain wide0 m000x", r"!gain fail there\_is\_no\_input.*"),
     (r"?gain wide0 \@", r"!gain fail there\_is\_no\_input.*"),
     ("?gain wide0 99999999999", r"!gain fail there\_is\_no\_input.*"),
-    ("?gain wide0 0 1 2", r"!gain fail there\_must\_be\_one\_gain,\_or\_64,\_or\_none\_to\_ask"),
+    ("?gain wide0 0 1 2", r"!gain fail there\_must\_be\_one\_gain,\_64\_gains,\_or\_none\_to\_read\_the\_gains"),
     ("?gain wide0 0 " + " ".join(["1"] * 63), r"!gain fail there\_must\_be\_one\_gain.*"),
     ("?gain wide0 0 " + " ".join(["1"] * 65), r"!gain fail there\_must\_be\_one\_gain.*"),
     ("?gain wide0 0 i", r"!gain fail a\_gain\_must\_be\_a\_complex\_number\_like\_1-0.5j:\_'i'"),
@@ -340,7 +340,7 @@ TRANSCRIPT = [
     ("?gain wide0 0", r"!gain ok 0.40000000596046448\+0j"),
     ("?gain-all wide0", "!gain-all (fail|invalid) .*"),
     ("?gain-all wide9 1", r"!gain-all fail there\_is\_no\_stream.*"),
-    ("?gain-all wide0 1 2", r"!gain-all fail there\_must\_be\_one\_gain,\_or\_64"),
+    ("?gain-all wide0 1 2", r"!gain-all fail there\_must\_be\_one\_gain\_or\_64\_gains"),
     ("?gain-all wide0 default 1", r"!gain-all fail there\_must\_be\_one\_gain.*"),
     ("?gain-all wide0 Default", r"!gain-all fail a\_gain\_must\_be\_a\_complex.*"),
     ("?gain-all wide0 -inf", r"!gain-all fail a\_gain\_must\_be\_finite.*"),
@@ -363,11 +363,14 @@ TRANSCRIPT = [
     ("?resume", "!resume (fail|invalid) .*"),
     ("?resume wide9", r"!resume fail there\_is\_no\_stream\_'wide9'"),
     ("?resume wide0 m000 m002", r"!resume fail there\_is\_no\_antenna\_'m002'"),
-    ("?delays wide0 1800000000 m001v=100,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
-    ("?delays wide0 1800000000 m001v=-1.001,0:0,0", r"!delays fail a\_delay\_must\_be\_at\_most\_1\_s\_either\_way.*"),
+    ("?delays wide0 1800000000 m001v=100,0:0,0",
+     r"!delays fail the\_magnitude\_of\_a\_delay\_must\_be\_at\_most\_1\_s.*"),
+    ("?delays wide0 1800000000 m001v=-1.001,0:0,0",
+     r"!delays fail the\_magnitude\_of\_a\_delay\_must\_be\_at\_most\_1\_s.*"),
     ("?delays wide0 1800000000 m001v=0,1.001e-3:0,0",
-     r"!delays fail a\_delay\_rate\_must\_be\_at\_most\_0.001\_s/s\_either\_way:\_'m001v=0,1.001e-3:0,0'"),
-    ("?delays wide0 1800000000 1e-9,0:0,0 0,0:0,0 0,0:0,0 0,-0.5:0,0", r"!delays fail a\_delay\_rate\_must.*'0,-0.5:0,0'"),
+     r"!delays fail the\_magnitude\_of\_a\_delay\_rate\_must\_be\_at\_most\_0.001\_s/s:\_'m001v=0,1.001e-3:0,0'"),
+    ("?delays wide0 1800000000 1e-9,0:0,0 0,0:0,0 0,0:0,0 0,-0.5:0,0",
+     r"!delays fail the\_magnitude\_of\_a\_delay\_rate.*'0,-0.5:0,0'"),
     ("?delays wide0 1800000000 0=0,0:0,0 m000v=0,0:0,0", r"!delays fail there\_are\_two\_models\_for\_input\_0"),
     ("?delays wide0 1800000000 4=0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
     ("?delays wide0 1800000000 =0,0:0,0", r"!delays fail there\_is\_no\_input.*"),
@@ -414,7 +417,7 @@ def test_room_for_delays(daemon, work):
     with control.Client(process) as client:
         for i in range(255):
             client.request("delays", "wide0", 4000000000 + i, *model)
-        with pytest.raises(control.FailReply, match="255 delay models"):
+        with pytest.raises(control.FailReply, match="255 pending delay models"):
             client.request("delays", "wide0", 4000000255, *model)
         client.request("delays", "wide0", 4000000000, *model)
         client.request("delays", "wide0", 4000000255, *model)
@@ -440,7 +443,7 @@ def test_room_for_delays_of_a_replay(daemon, work):
     with control.Client(process) as client:
         for i in range(255):
             client.request("delays", "wide0", SYNC + 1000 + i, *model)
-        with pytest.raises(control.FailReply, match="255 delay models"):
+        with pytest.raises(control.FailReply, match="255 pending delay models"):
             client.request("delays", "wide0", SYNC + 1255, *model)
     os.close(fifo)
 
@@ -691,7 +694,7 @@ def test_restart_takes_effect(daemon, work, rng):
     ("delays.wide0@m000", "# start (UNIX s)\n", "there is no model"),
     ("delays.wide0@m000", "1 0 0 0 0 0\n", "the start must not be before time.sync_time"),
     ("delays.wide0@m000", "1800000000 0 0", "a line must have"),
-    ("delays.wide0@m000", "1800000000 0 1.5 0 0 0\n", "a delay must be at most 1 s either way, as recv.max_delay says"),
+    ("delays.wide0@m000", "1800000000 0 1.5 0 0 0\n", "the magnitude of a delay must be at most 1 s (recv.max_delay)"),
 ])
 def test_state_that_does_not_fit(name, text, why, daemon, work):
     """Ignored with one sentence and a sensor in error, until the next start; the next change puts the file right."""
@@ -733,7 +736,7 @@ def test_odd_name(daemon, work):
             client.request("gain", "wide0", 0, "2")
         config = with_new_ports(config)
     assert "is ignored" not in process.log.read_text()
-    assert "gains are those of" in process.log.read_text()
+    assert "gains restored from" in process.log.read_text()
 
 
 def test_no_such_directory(daemon, work):

@@ -475,7 +475,7 @@ def sample(name):
     ({"send": {"rate_factor": 0.5}}, "rate_factor must be at least 1"),
     ({"signal": {"kind": "constant", "real": [1, 128]}}, "real must be from -128 to 127 for this sample_bits, not 128"),
     ({"signal": {"kind": "constant", "imag": -9}, "stream": {"sample_bits": 4}}, "imag must be from -8 to 7"),
-    ({"signal": {"kind": "constant", "real": []}}, "real must have a value at least"),
+    ({"signal": {"kind": "constant", "real": []}}, "real must have at least one value"),
     ({"signal": {"kind": "tone", "amplitude": 8}, "stream": {"sample_bits": 4}}, "amplitude must be 7 at most"),
     ({"signal": {"kind": "noise", "amplitude": 8}}, "belongs to kind tone"),
     ({"signal": {"period": 1000000}, "stream": {"antennas": 4096}}, "signal.period: "),

@@ -161,7 +161,7 @@ def check_page(page, url):
 
 WRONG = [
     (("gnss-drop", "wide", "L1CA-7"), "there is no stream of satellites 'wide'"),
-    (("gnss-add", STREAM, "E1B-7"), f"stream {STREAM} has no satellite 'E1B-7'; their names are like L1CA-7"),
+    (("gnss-add", STREAM, "E1B-7"), f"stream {STREAM} has no satellite 'E1B-7'; satellites have names like L1CA-7"),
     (("gnss-drop", STREAM, "L1CA-7", "m001"), "there is no antenna 'm001'"),
     (("gnss-steer", STREAM, "L1CA-7", "m000", "-1", "0", "0"), "the timestamp must be a number from 0 to"),
     (("gnss-steer", STREAM, "L1CA-7", "m000", "0", "1024", "0"), "the code phase must be a number from 0 to 1023"),

@@ -136,8 +136,8 @@ def test_card_that_cannot(environment, code, says, daemon, work, ends):  # noqa:
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu"])
 @pytest.mark.parametrize("cuda, kind, says", [
     ("has_dmabuf=0", "cuda", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"),
-    ("ordering=0,flushes=0", "cuda", "recv.gpudirect: this GPU neither keeps the order"),
-    ("gpus=0", "auto", "recv.gpudirect: there is no GPU whose memory the network card could write to"),
+    ("ordering=0,flushes=0", "cuda", "recv.gpudirect: this GPU neither orders"),
+    ("gpus=0", "auto", "recv.gpudirect: the network card cannot write to GPU memory"),
 ])
 def test_gpu_that_cannot(program, cuda, kind, says, daemon, work, ends, gpu):  # noqa: F811
     """One sentence, before anything is made."""

@@ -298,7 +298,7 @@ def test_strangers(served, first):
     with Line(address) as stranger:
         stranger.socket.sendall(first + b"\n?log-level off\n?halt\n")
         try:
-            assert stranger.line() in ("", r"#disconnect its\_first\_line\_is\_no\_request\_of\_KATCP")
+            assert stranger.line() in ("", r"#disconnect its\_first\_line\_is\_not\_a\_KATCP\_request")
         except ConnectionResetError:
             pass
     with Line(address) as line:

@@ -372,12 +372,12 @@ def check_fgpu(recordings, packets, work, name="fgpu"):
         for timestamp, voltages in got.items():
             assert np.array_equal(voltages, recordings.streams[o, a][timestamp]), f"{what}: {timestamp} has changed"
         n = F_OUTPUTS[o]["substreams"]
-        check_log(log, f"m{a:03} wide{o}", f"{n * len(wanted)} heaps sent, {n * model.n_skipped[o, a]} skipped for "
-                                           f"missing input, 0 dropped")
+        check_log(log, f"m{a:03} wide{o}", f"{n * len(wanted)} heaps sent, {n * model.n_skipped[o, a]} skipped "
+                                           f"(input missing), 0 dropped")
     for i, member in enumerate(model.inputs):
         check_log(log, f"m{i // 2:03} pol{i % 2}", member.line())
     for a in range(N_ANTS):
-        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .* (\d+) as they came", log)
+        (unmatched, late), = re.findall(rf"info: m{a:03}: (\d+) chunks? discarded .*, (\d+) discarded", log)
         assert int(unmatched) + int(late) == model.n_discarded(a), (unmatched, late)
     return model
 

@@ -304,7 +304,7 @@ def test_aliases(keep, daemon, work, rng):
     ({"kind": "wideband"}, "belongs to kind narrowband, but the kind is wideband"),
     ({"decimation": 256}, "must be at least the longest filter window plus max_delay_diff"),
     ({"ddc_taps": 250, "pass_bandwidth": 1e6},
-     "outputs[0].ddc_taps: there is no filter of 250 taps for output o0 in double precision"),
+     "outputs[0].ddc_taps: no filter of 250 taps can be designed for output o0 in double precision"),
 ])
 def test_mistakes(output, sentence, daemon, work):
     config = narrow_config([{}], recv={"pcap_file": str(work / "none.pcap")},

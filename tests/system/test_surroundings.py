@@ -150,7 +150,7 @@ class Case:
                     some = os.read(process.stderr.fileno(), 65536).decode() if process.stderr in heard else ""
                     err += some
                     # With the last file taken there is none for the socket to the init system.
-                    was_ready = notify in heard or "the init system cannot be told" in err
+                    was_ready = notify in heard or "the init system was not notified" in err
                     if was_ready or not some:
                         break
                 if was_ready and not self.replay:
@@ -506,7 +506,7 @@ CASES = [
          key("antennas", [{"name": f"m{i}", "position": [i, 0, 0]} for i in range(512)])), CONFIG, "recv.window",
          "MiB of memory"),
     *row("more-than-is-free", "fgpu", (meminfo(1 << 24, 3),), AGAIN, "recv.chunk_samples",
-         "of 16777216 MiB here 3 MiB are available"),
+         "the total is 16777216 MiB, of which 3 MiB are available"),
     *row("more-than-is-free", "xbgpu", (meminfo(1 << 24, 1), key("recv.antennas", 64)), AGAIN, "recv.batches_per_chunk",
          "1 MiB are available"),
     *row("more-than-is-free", "dsim", (meminfo(1 << 24, 1), key("digitiser.period", 1 << 20)), AGAIN, "digitiser.period",
@@ -539,7 +539,8 @@ CASES = [
          environment(CBF_CUDA_DEVICE="/nonexistent.so")), CONFIG, "device.gpu", "there is no cuda device here"),
     *row("no-driver", "fgpu", fake_cuda("driver=0"), CONFIG, "device.kind",
          "there is no NVIDIA driver here; install it, or set device.kind to cpu"),
-    *row("old-driver", "fgpu", fake_cuda("driver=11040"), CONFIG, "device.kind", "too old: it is for CUDA 11.4, and CUDA 1"),
+    *row("old-driver", "fgpu", fake_cuda("driver=11040"), CONFIG, "device.kind",
+         "too old: it supports CUDA 11.4, but CUDA 1"),
     *row("no-gpu", "fgpu", fake_cuda("gpus=0"), CONFIG, "device.kind", "there is no GPU here"),
     *row("no-such-gpu", "fgpu", fake_cuda("gpus=2", gpu="2"), CONFIG, "device.gpu", 'there is no GPU "2" here', "Fake 1"),
     *row("no-such-gpu-for-auto", "fgpu", fake_cuda("gpus=2", gpu="2", kind="auto"), CONFIG, "device.gpu", "no GPU"),
@@ -547,10 +548,10 @@ CASES = [
     *row("busy-gpu", "fgpu", fake_cuda("init=46"), AGAIN, "device.kind", "cudaInitDevice failed"),
     *row("busy-gpu-for-auto", "fgpu", fake_cuda("init=46", kind="auto"), AGAIN, "device.kind", "cudaInitDevice failed"),
     *row("gpu-memory", "fgpu", (fake_cuda("memory_mib=1"),
-         key("recv.chunk_samples", 1 << 20)), CONFIG, "recv.chunk_samples", "of GPU memory", "1 MiB here"),
+         key("recv.chunk_samples", 1 << 20)), CONFIG, "recv.chunk_samples", "of GPU memory", "the total is 1 MiB"),
     *row("gpu-buffer", "fgpu", (fake_cuda("gpus=1"), key("outputs[0].spectra_per_heap", 65520),
          key("outputs[0].batches_per_buffer", 5), key("recv.chunk_samples", 1 << 26)), CONFIG,
-         "outputs[0].batches_per_buffer", "has 327600 spectra in a buffer, of which a GPU can take 262140 at most"),
+         "outputs[0].batches_per_buffer", "has 327600 spectra in a buffer, but a GPU can take at most 262140"),
     *row("gpu-fails-at-once", "fgpu", fake_cuda("refuse=1"), AGAIN, "", "cuda: copy: cudaMemcpyAsync on stream "),
     # CPUs, files, threads
     *row("no-such-cpu", "fgpu xbgpu", key("recv.affinity", [-1, 1023]), CONFIG, "recv.affinity", "CPU 1023"),
@@ -781,7 +782,7 @@ def test_no_init_system(case):
     one.env["NOTIFY_SOCKET"] = str(one.work / "nowhere")
     one.write_file()
     err = one.run_well()
-    assert len(warnings_in(err)) == 1 and "the init system cannot be told so: No such file" in err
+    assert len(warnings_in(err)) == 1 and "the init system was not notified: No such file" in err
 
 
 @pytest.mark.parametrize("program", ["fgpu", "xbgpu", "visrec"])

@@ -138,8 +138,8 @@ def test_more_spectra_than_a_gpu_takes(work):
                                   device={"kind": "cuda", "kernel_cache": str(work)})
     done = tune("fgpu", config, work)
     assert done.returncode == 78 and "measuring" not in done.stderr
-    assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, of which a GPU can take " \
-           "262140 at most" in done.stderr
+    assert "outputs[0].batches_per_buffer: output wide0 has 262144 spectra in a buffer, but a GPU can take " \
+           "at most 262140" in done.stderr
 
 
 @fake_cuda
@@ -148,7 +148,8 @@ def test_too_little_memory(work):
                                   device={"kind": "cuda", "kernel_cache": str(work)})
     done = tune("fgpu", config, work, "idle=1,memory_mib=1")
     assert done.returncode == 1 and "wide0: channelise_front: kept" in done.stderr
-    assert "outputs[1].batches_per_buffer: there is not enough memory to measure output wide1: stop what uses the GPU" in \
+    assert "outputs[1].batches_per_buffer: there is not enough memory to measure output wide1: " \
+           "stop other programs on the GPU" in \
            done.stderr
     assert sorted(work.glob("*.tuned")) == sorted(work.glob("*-1-heaps-of-16-*.tuned")) != []
 

@@ -419,11 +419,11 @@ def test_packets_come_last(program, daemon, work, ends):
 RUNNING = {
     "ibv_post_recv:ENOMEM@5": "a work request was refused: Cannot allocate memory",
     "ibv_poll_cq:EINVAL@20": "the completion queue cannot be read",
-    "ibv_req_notify_cq:EIO@3": "completions cannot be asked for: Input/output error",
+    "ibv_req_notify_cq:EIO@3": "completion events cannot be requested: Input/output error",
     "ibv_get_cq_event:EIO@2": "the completion channel cannot be read: Input/output error",
     "completion:IBV_WC_LOC_LEN_ERR@100": "receiving failed: local length error (a frame is longer than the MTU was",
     "completion:IBV_WC_GENERAL_ERR@100": "receiving failed: general error",
-    "removal@100": ("the card failed or was removed: ", "completions cannot be asked for: Input/output error",
+    "removal@100": ("the NIC failed or was removed: ", "completion events cannot be requested: Input/output error",
                     "a work request was refused: Input/output error"),  # whichever is noticed first
 }
 

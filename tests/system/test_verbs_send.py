@@ -337,9 +337,9 @@ def test_failing_queue(program, fail, daemon, work, rng, ends):
     expected, _ = run(daemon, case, ends, "udp", "udp")
     found, log = run(daemon, case, ends, "ibverbs", "failing", CBF_FAKE_VERBS_FAIL=fail)
     # The first time that a queue fails is always told, as are its packets; the second maybe not, so soon after.
-    told = [int(n) for n in re.findall(r"and others failed \(.+\), (\d+) packets are lost; it goes on", log)]
+    told = [int(n) for n in re.findall(r"and others failed \(.+\): (\d+) packets are lost; sending continues", log)]
     assert 0 < len(told) <= len(fail.split(","))
-    assert all(re.search(rf": {n} packets since start could not be sent", log) for n in told[:1])
+    assert all(re.search(rf": {n} packets could not be sent since the start", log) for n in told[:1])
     n_missing = 0
     for key, packets in expected.items():
         # The first packet may be among the lost: counts are compared from the last, the stop's, instead.
@@ -374,7 +374,7 @@ def test_lost_card(program, fail, daemon, work, rng, ends):
     fail = fail.replace("13", str(3 * n_sinks + 1))
     process = start(daemon, program, config, ends[0], CBF_FAKE_VERBS_FAIL=fail)
     process.wait_end(1)
-    assert re.search(r"error: the queue of veth0 to 239\.\S+ and others failed \(.*\) and cannot be made ready again",
+    assert re.search(r"error: the queue of veth0 to 239\.\S+ and others failed \(.*\) and cannot be restarted",
                      process.log.read_text())
 
 
@@ -417,14 +417,14 @@ def test_wrong_configurations(daemon, work, rng, ends):
     del nowhere["send"]["interface"]
     assert "ibverbs needs an interface" in refused(daemon, program, nowhere, ends[0], "nowhere")
     loopback = merge(config, {"send": {"interface": "lo"}})
-    assert re.search(r"send\.transport: ibverbs on lo: this interface belongs to no card with ibverbs",
+    assert re.search(r"send\.transport: ibverbs on lo: this interface belongs to no NIC with ibverbs",
                      refused(daemon, program, loopback, ends[0], "loopback"))
     # Heaps of 4 KiB, in packets of 9000 bytes and 100 more than the wire takes.
     large = merge(config, {"send": {"packet_payload": 65000}})
     large["outputs"][0] |= {"spectra_per_heap": 1024}
     text = refused(daemon, program, large, ends[0], "large")
-    assert re.search(r"send\.interface: packets of 65072 bytes, 65100 with IPv4 and UDP, are more than the MTU of "
-                     r"veth0, which is 9000: raise it", text), text
+    assert re.search(r"send\.interface: packets of 65072 bytes, 65100 with IPv4 and UDP, exceed the MTU of "
+                     r"veth0, which is 9000: raise the MTU", text), text
 
 
 # ---- Simulators, and the whole correlator ----------------------------------------------------------------------------

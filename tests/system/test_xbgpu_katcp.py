@@ -491,16 +491,17 @@ TRANSCRIPT = [
     ("input-shift", "!input-shift ok 0 0 3 0 0 0"),
     ("input-shift a1v", "!input-shift ok 3"),
     ("input-shift 2", "!input-shift ok 3"),
-    ("input-shift 6", "!input-shift fail there\\_is\\_no\\_input\\_'6':\\_they\\_are\\_0\\_to\\_5,\\_or\\_have\\_labels\\_like\\_a0v"),
+    ("input-shift 6",
+     "!input-shift fail there\\_is\\_no\\_input\\_'6':\\_inputs\\_are\\_0\\_to\\_5,\\_or\\_have\\_labels\\_like\\_a0v"),
     ("input-shift m000h", "!input-shift fail there\\_is\\_no\\_input\\_'m000h'"),
     ("input-shift -1 1", "!input-shift fail there\\_is\\_no\\_input\\_'-1'"),
     ("input-shift 0 many", "!input-shift fail "),
     ("input-shift 0 1.0", "!input-shift fail "),
-    ("input-shift 0 9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8\\_spectra,\\_for\\_which\\_there\\_is"
-     "\\_room\\_(recv.max_shift),\\_but\\_is\\_9"),
+    ("input-shift 0 9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8\\_spectra"
+     "\\_(recv.max_shift),\\_but\\_is\\_9"),
     ("input-shift 0 -9", "!input-shift fail the\\_shift\\_of\\_input\\_0\\_must\\_be\\_from\\_-8\\_to\\_8"),
-    ("input-shift 0 1 1", "!input-shift fail input\\_1\\_has\\_no\\_shift\\_behind\\_it"),
-    ("input-shift 0 1 a0v 2", "!input-shift fail input\\_a0v\\_is\\_there\\_twice"),
+    ("input-shift 0 1 1", "!input-shift fail input\\_1\\_has\\_no\\_shift\\_after\\_it"),
+    ("input-shift 0 1 a0v 2", "!input-shift fail input\\_a0v\\_is\\_given\\_twice"),
     ("input-shift 0 1 1 1 2 1 3 1 4 1 5 100", "!input-shift fail the\\_shift\\_of\\_input\\_5"),
     ("input-shift", "!input-shift ok 0 0 3 0 0 0"),
     ("input-shift a0h -8 5 8", "!input-shift ok 0"),
@@ -510,7 +511,7 @@ TRANSCRIPT = [
     ("gate cal", "!gate ok 0 epoch=0 period=100 on_from=0 on_until=50"),
     ("gate pulse", "!gate ok 0 epoch=0 frequency=30 frequency_derivative=0 phase=0 bins=4 take=0 dispersion_measure=0"
      " reference_frequency=0 centre_frequency=0"),
-    ("gate pulse 0", "!gate fail what\\_of\\_gate\\_pulse\\_is\\_to\\_change,\\_as\\_KEY=VALUE?"),
+    ("gate pulse 0", "!gate fail give\\_the\\_changes\\_of\\_gate\\_pulse\\_as\\_KEY=VALUE"),
     ("gate pulse now bins=3", "!gate fail "),
     ("gate pulse -3 bins=3", "!gate fail the\\_timestamp\\_must\\_not\\_be\\_negative"),
     ("gate pulse 0 bins", "!gate fail 'bins'\\_is\\_not\\_KEY=VALUE"),
@@ -647,8 +648,8 @@ def test_state_that_does_not_fit(daemon, work, rng):
     fed.end()
     log = fed.process.log.read_text()
     for line in (2, 3, 5, 6, 8, 11, 12):
-        assert f"control:{line}: what was kept is left out" in log, line
-    assert "what was kept of a gate is left out: gate pulse takes bin 3, but of 2 bins the last is 1" in log
+        assert f"control:{line}: kept setting ignored" in log, line
+    assert "kept setting of a gate ignored: gate pulse takes bin 3, but of 2 bins the last is 1" in log
 
 
 def test_state_that_cannot_be_read(daemon, work):

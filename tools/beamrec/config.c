@@ -23,11 +23,11 @@ const char *const beamrec_format_choices[] = {"float32", "uint8", NULL};
 static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Read this capture instead of listening to the network; nothing is lost, however slow."),
+               "Read this capture instead of listening to the network; slow reading loses nothing."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
-            "Socket buffer, shared by all beams, 0 leaves the kernel's default; with ibverbs the ring of frames."),
+            "Socket buffer, shared by all beams; 0: the kernel's default. With ibverbs: the ring of frames."),
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
     KEY_INT("window", window_batches, "8", UNIT_BATCHES, 1, 64,
@@ -46,19 +46,19 @@ static const struct config_key stream_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
-               "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
+               "Sky frequency of channel channels / 2; 0: the value of the first Nyquist zone, adc_sample_rate / 4."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct beamrec_config_output
 static const struct config_key output_keys[] = {
     KEY_STRING("telescope", telescope, "unknown", 1, 64, "Name of the telescope, for the headers."),
-    KEY_STRING("source", source, "unknown", 1, 64, "Name of what the beams look at, for the headers."),
+    KEY_STRING("source", source, "unknown", 1, 64, "Name of the source that the beams point at, for the headers."),
     KEY_BOOL("overwrite", overwrite, false, "Replace files that exist, instead of refusing."),
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
-               "A longer gap in time is not filled: the next file begins behind it."),
+               "Longest gap in time that is filled. After a longer gap the next file begins."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
-            "The recorder ends after this number of batches, of all streams together; 0 is no end."),
+            "Number of batches, of all streams together, after which the recorder ends; 0: no end."),
 };
 #undef KEYS_OF
 
@@ -66,20 +66,19 @@ static const struct config_key output_keys[] = {
 static const struct config_key beam_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the beam, for people and metrics."),
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
-                  "Where the X-engines send this beam to: a.b.c.d[+n][:port], comma separated."),
-    KEY_STRING(
-        "filterbank", filterbank, "", 0, 4096,
-        "SIGPROC filterbank of the beam's total power; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at "
-        "which the file is begun. Empty: none."),
-    KEY_STRING("voltages", voltages, "", 0, 4096, "PSRDADA file of the beam's voltages, named likewise. Empty: none."),
+                  "Addresses to which the X-engines send this beam: a.b.c.d[+n][:port], comma separated."),
+    KEY_STRING("filterbank", filterbank, "", 0, 4096,
+               "SIGPROC filterbank of the beam's total power. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become "
+               "the UTC at which the file begins. Empty: none."),
+    KEY_STRING("voltages", voltages, "", 0, 4096,
+               "PSRDADA file of the beam's voltages; its name may have the same codes. Empty: none."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
-            "Bits of a value in the filterbank: 32, a float, or 8, with one offset and scale for the file that make "
-            "the mean "
-            "of its first batch 96 and the standard deviation 24."),
+            "Bits of a value in the filterbank: 32 (a float) or 8. With 8 bits the file has one offset and scale, "
+            "which give its first batch a mean of 96 and a standard deviation of 24."),
     KEY_INT("sum_spectra", sum_spectra, "1", UNIT_SPECTRA, 1, 65520,
-            "Spectra that the filterbank has summed; divides spectra_per_heap."),
+            "Spectra that a value of the filterbank sums; divides spectra_per_heap."),
     KEY_INT("sum_channels", sum_channels, "1", UNIT_CHANNELS, 1, 65536,
-            "Channels that the filterbank has summed; divides channels_per_substream."),
+            "Channels that a value of the filterbank sums; divides channels_per_substream."),
 };
 #undef KEYS_OF
 
@@ -87,24 +86,25 @@ static const struct config_key beam_keys[] = {
 static const struct config_key detected_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream, for people and metrics."),
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
-                  "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated."),
+                  "Addresses to which the X-engines send this stream: a.b.c.d[+n][:port], comma separated."),
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Beams of the stream."),
     KEY_ENUM("products", products, "I", beamrec_products_choices,
              "Products of each beam: the power of one polarisation, of both, or all Stokes parameters."),
     KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA, "Spectra of a window."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
-            "Channels that X-engines have added up; divides channels_per_substream."),
+            "Channels that the X-engines sum; divides channels_per_substream."),
     KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows of a heap."),
     KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the powers that are received."),
-    KEY_STRING("filterbank", filterbank, "", 0, 4096,
-               "SIGPROC filterbank of each beam, nifs being its products; {beam} becomes the number of the beam, and "
-               "%Y%m%dT%H%M%SZ, as strftime knows them, the UTC at which the file is begun. Empty: none."),
+    KEY_STRING(
+        "filterbank", filterbank, "", 0, 4096,
+        "SIGPROC filterbank of each beam; nifs is the number of products. In the name {beam} becomes the number of the "
+        "beam, and codes of strftime (%Y%m%dT%H%M%SZ) become the UTC at which the file begins. Empty: none."),
     KEY_STRING(
         "dada", dada, "", 0, 4096,
         "PSRDADA file of each beam's powers, with {beam} in its name. NPOL is the number of products. Empty: none."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
-            "Bits of a value in the files: 32, a float, or 8, with one offset and scale for the file and product that "
-            "make the mean of its first batch 96 and the standard deviation 24."),
+            "Bits of a value in the files: 32 (a float) or 8. With 8 bits each file and product has one offset and "
+            "scale, which give its first batch a mean of 96 and a standard deviation of 24."),
 };
 #undef KEYS_OF
 
@@ -126,9 +126,10 @@ static const struct config_section sections[] = {
     CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys of all files.", .optional = true),
     CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
                 "Voltage beams and their files.", .optional = true, .example = beams_example),
-    CONFIG_LIST(struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
-                "Streams of detected beams and their files; products to format as the X-engines have them.",
-                .optional = true, .example = detected_example),
+    CONFIG_LIST(
+        struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
+        "Streams of detected beams and their files. The keys products to format must be those of the X-engines.",
+        .optional = true, .example = detected_example),
     CONFIG_HTTP_SECTION(struct beamrec_config),
 };
 

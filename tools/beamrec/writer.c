@@ -204,12 +204,11 @@ void beamrec_writer_destroy(struct beamrec_writer *writer)
 void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 {
     stats_counter("beamrec_batches", "Batches of streams written.", NULL, &stats->batches);
-    stats_counter("beamrec_gap_heaps", "Heaps that were filled because they did not come.", NULL,
-                  &stats->missing_heaps);
+    stats_counter("beamrec_gap_heaps", "Heaps that did not arrive and were filled.", NULL, &stats->missing_heaps);
     stats_counter("beamrec_partial_windows", "Windows of detected beams, of one heap, that lack spectra of antennas.",
                   NULL, &stats->partial_windows);
     stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
-    stats_counter("beamrec_unwritten_batches", "Batches left out because the disk was full.", NULL,
+    stats_counter("beamrec_unwritten_batches", "Batches not written because the disk was full.", NULL,
                   &stats->unwritten_batches);
 }
 
@@ -292,7 +291,7 @@ static int reach(struct beamrec_writer *writer, const struct stream *stream, str
             return err;
         counter_add(&writer->stats->files, 1);
         beamrec_product_restart(&recording->product);
-        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "a gap of %lld samples: the recording goes on in %s",
+        log_limited(&writer->next_limit, LOG_LEVEL_WARNING, "a gap of %lld samples: the recording continues in %s",
                     (long long)gap_samples, beamrec_file_path(recording->file));
         is_empty = true;
     }

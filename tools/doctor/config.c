@@ -113,10 +113,11 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     if (f_value == x_value)
         return;
     struct finding *f = disagree(doctor, "config.f-x", pair->x, pair->f);
-    SAY(f->found, "%s is %lld, and by %s it is %lld", x_key, x_value, shape_keys[k].f_key, f_value);
+    SAY(f->found, "%s is %lld, but %s gives %lld", x_key, x_value, shape_keys[k].f_key, f_value);
     SAY(f->expected, "%s: %lld", x_key, f_value);
     SAY(f->why, "%s", shape_keys[k].why);
-    SAY(f->fix, "change %s in %s to %lld, or what it follows from in %s", x_key, pair->x->path, f_value, pair->f->path);
+    SAY(f->fix, "change %s in %s to %lld, or the keys behind the other value in %s", x_key, pair->x->path, f_value,
+        pair->f->path);
     pair->n_bad++;
 }
 
@@ -147,7 +148,7 @@ static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n
     struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
     SAY(f->found, "%s", found);
     SAY(f->expected, "one value in all outputs that an X-engine receives");
-    SAY(f->why, "both send to %s, which can take one of them", pairs[0].x->name);
+    SAY(f->why, "both send to %s, which can receive only one of them", pairs[0].x->name);
     SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
 }
 
@@ -204,7 +205,7 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
         SAY(f->expected, "feng_id from 0 to %lld", (long long)n_ants - 1);
         SAY(f->why, "all of this antenna's heaps are refused (reason bad_source)");
         SAY(f->fix, "set recv.antennas in %s to %lld%s", pair->x->path, (long long)largest,
-            largest == array_size ? ", as send.array_size has it" : " or more");
+            largest == array_size ? ", the value of send.array_size" : " or more");
         pair->n_bad++;
         n_beyond++;
     }
@@ -234,7 +235,7 @@ static void check_times(struct doctor *doctor, const struct doctor_file *a, cons
         struct finding *f = disagree(doctor, "config.time", b, a);
         SAY(f->found, "sync_time differs by %.9g s", difference);
         SAY(f->expected, "the time at which the digitisers were synchronised, in all files");
-        SAY(f->why, "delays are applied, and dumps are labelled, at times that differ by as much");
+        SAY(f->why, "the times of delays and dumps differ by the same amount");
         SAY(f->fix, "grep -n sync_time %s %s   # and make them equal", a->path, b->path);
     }
     if (!same_decimal(a->time->adc_sample_rate_hz, b->time->adc_sample_rate_hz)) {
@@ -261,7 +262,7 @@ static void check_network(struct doctor *doctor, struct pair *pair)
         struct finding *f = disagree(doctor, "config.interfaces", pair->x, pair->f);
         SAY(f->found, "sent on %s, received on %s", send->interface, pair->x->xbgpu.recv.base.interface);
         SAY(f->expected, "lo on both sides, or on neither");
-        SAY(f->why, "what is sent on lo never leaves the host, and what comes from the network is not on lo");
+        SAY(f->why, "packets sent on lo never leave the host, and packets of the network do not arrive on lo");
         SAY(f->fix, "grep -n interface %s %s   # and name the network's interface", pair->f->path, pair->x->path);
         pair->n_bad++;
     }
@@ -320,9 +321,9 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)
         endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
-    SAY(f->found, "no F-engine's output goes to %s, where it listens; they begin at %s",
+    SAY(f->found, "no F-engine sends to %s, where this X-engine listens; the F-engines' destinations begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
-    SAY(f->expected, "recv.sources that is one of outputs[].destinations");
+    SAY(f->expected, "a recv.sources that is among outputs[].destinations");
     SAY(f->why, "this X-engine receives nothing");
     SAY(f->fix, "change recv.sources in %s", x->path);
 }
@@ -400,17 +401,17 @@ static void check_array(struct doctor *doctor)
                     if (mine->feng_id != other->feng_id)
                         continue;
                     struct finding *f = disagree(doctor, "config.antennas", file, before);
-                    SAY(f->found, "feng_id %lld is that of %s and of %s", (long long)mine->feng_id, other->name,
+                    SAY(f->found, "feng_id %lld belongs to %s and to %s", (long long)mine->feng_id, other->name,
                         mine->name);
-                    SAY(f->expected, "a feng_id for each antenna");
+                    SAY(f->expected, "a different feng_id for each antenna");
                     SAY(f->why, "two antennas send as one: their heaps contest each other, and count as missing");
                     SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
                 }
     }
     if (n_ants > 0 && n_served > 0 && (int64_t)n_served < n_ants)
         doctor_note(doctor, FINDING_SKIPPED, "config.antennas", "",
-                    "%zu of the array's %lld antennas are in these files: give the others' files, too", n_served,
-                    (long long)n_ants);
+                    "%zu of the array's %lld antennas are in these files: give the files of the other antennas, too",
+                    n_served, (long long)n_ants);
 }
 
 /* An endpoint of a file's outputs that another file's program receives, though it expects another stream. */
@@ -426,7 +427,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
             struct finding *f = disagree(doctor, "config.destinations", to, from);
             SAY(f->found, "output %s of %s goes to %s, which is %s of %s", output, from->name,
                 endpoint_format(&destinations->items[d], text, sizeof(text)), to->recvs.items[r].key, to->name);
-            SAY(f->expected, "outputs to addresses where nothing else is sent");
+            SAY(f->expected, "destinations that no other stream uses");
             SAY(f->why, "%s receives packets of another stream, and refuses or mixes them", to->name);
             SAY(f->fix, "change %s of %s in %s", key, output, from->path);
             return;
@@ -490,8 +491,8 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
             struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.destinations", file->name);
             SAY(f->found, "outputs %s and %s both send to %s", name_a, name_b,
                 endpoint_format(&b->items[d], text, sizeof(text)));
-            SAY(f->expected, "destinations of its own for each output");
-            SAY(f->why, "who receives one of them gets heaps of both and refuses, or mixes, them");
+            SAY(f->expected, "different destinations for each output");
+            SAY(f->why, "a receiver of one output gets heaps of both, and refuses or mixes them");
             SAY(f->fix, "change destinations of %s in %s", name_b, file->path);
         }
 }
@@ -529,5 +530,5 @@ void doctor_check_config(struct doctor *doctor)
             check_crossings(doctor, &doctor->files[i], &doctor->files[j]);
     if (n_f == 0 || n_x == 0)
         doctor_note(doctor, FINDING_SKIPPED, "config.f-x", "",
-                    "F- and X-engines are compared where files of both are given");
+                    "nothing was compared: give files of F-engines and of X-engines");
 }

@@ -34,9 +34,9 @@ static void check_governor(struct doctor *doctor)
         return;
     }
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_bad), "cpu.governor", "");
-    SAY(f->found, "%d of %d CPUs have another governor than performance%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
+    SAY(f->found, "%d of %d CPUs do not have the governor performance%s%s", n_bad, n_seen, n_bad ? ": " : "", bad);
     SAY(f->expected, "performance");
-    SAY(f->why, "a CPU that was slowed down is too slow for the first packets of a burst");
+    SAY(f->why, "a CPU at a low frequency is too slow for the first packets of a burst");
     SAY(f->fix, "sudo cpupower frequency-set -g performance");
 }
 
@@ -84,7 +84,7 @@ static void check_stolen(struct doctor *doctor)
     SAY(f->found, "%.2g %% of the time since boot went to other virtual machines", 100 * stolen);
     SAY(f->expected, "at most %g %%", 100 * STOLEN_MAX);
     SAY(f->why, "a receive thread that does not run loses packets, and no setting of this machine helps");
-    SAY(f->fix, "give this virtual machine CPUs of its own, or use the real machine");
+    SAY(f->fix, "give this virtual machine dedicated CPUs, or use the physical machine");
 }
 
 /* ---- Pinned threads ---------------------------------------------------------------------------------------------- */
@@ -163,8 +163,8 @@ static void check_irqbalance(struct doctor *doctor, bool pinned)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, runs && pinned), "cpu.irqbalance", "");
 
     SAY(f->found, runs ? "irqbalance runs" : "irqbalance does not run");
-    SAY(f->expected, "no irqbalance where threads are pinned");
-    SAY(f->why, "it moves the network card's interrupts, at times onto the CPUs of the receive threads");
+    SAY(f->expected, "irqbalance stopped, because threads are pinned");
+    SAY(f->why, "irqbalance moves the network card's interrupts, at times to the CPUs of the receive threads");
     SAY(f->fix, "sudo systemctl disable --now irqbalance");
 }
 
@@ -207,7 +207,8 @@ static void check_limits(struct doctor *doctor)
             (unsigned long long)rtprio.rlim_max);
     else
         SAY(f->found,
-            "locked memory up to %llu kB, real-time priority up to %llu, in this shell; the units have their own",
+            "locked memory up to %llu kB, real-time priority up to %llu, in this shell; the units have their own "
+            "limits",
             (unsigned long long)memlock.rlim_max / 1024, (unsigned long long)rtprio.rlim_max);
 }
 

@@ -50,9 +50,9 @@ static void check_vulkan(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, status, "direct.vulkan", "");
     SAY(f->found, "libvulkan.so.1 %s; %s", loader ? "is there" : "is not there",
         driver ? "NVIDIA's driver is registered"
-        : told ? "VK_DRIVER_FILES names drivers to this shell, and may not to the daemon"
+        : told ? "VK_DRIVER_FILES names drivers in this shell, but perhaps not for the daemon"
                : "no file of NVIDIA's driver is in vulkan/icd.d");
-    SAY(f->expected, "Vulkan's loader, and NVIDIA's driver where it looks for it");
+    SAY(f->expected, "the Vulkan loader, and NVIDIA's driver in a place that the loader searches");
     SAY(f->why, "recv.direct maps the GPU's memory by Vulkan: the daemon does not start");
     SAY(f->fix,
         "sudo apt install libvulkan1 nvidia-vulkan-icd   # or VK_DRIVER_FILES=.../nvidia_icd.json for the daemon");
@@ -65,8 +65,8 @@ static void check_modeset(struct doctor *doctor)
 
     SAY(f->found, "/dev/nvidia-modeset %s", found ? "is there" : "is not there");
     SAY(f->expected, "the device of the kernel module nvidia-modeset");
-    SAY(f->why,
-        "without it NVIDIA's driver for Vulkan may find no GPU (580 does, of an H200), and recv.direct does not start");
+    SAY(f->why, "without this device NVIDIA's driver for Vulkan may find no GPU (driver 580 finds an H200), and a "
+                "daemon with recv.direct does not start");
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
 }
 
@@ -99,13 +99,13 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
     if (window)
         SAY(f->found, "GPU %s lets %llu MiB of its memory be mapped", address, (unsigned long long)(window / MIB));
     else
-        SAY(f->found, "which GPU it will be is not known, or its window cannot be seen");
+        SAY(f->found, "the GPU is not known, or its BAR cannot be read");
     SAY(f->expected, "%llu MiB for %s, and some for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
         !file->recv->direct ? "the card's frames and buffers"
         : file->gpudirect   ? "chunks and the card's buffers"
                             : "chunks");
-    SAY(f->why, "what is reached from outside lies in that window of the bus (BAR): the daemon does not start");
+    SAY(f->why, "memory that is mapped must fit in the GPU's window of the bus (BAR): the daemon does not start");
     SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
                 "recv.chunks");
 }
@@ -129,7 +129,8 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why, "else the driver gives no network card the GPU's memory: a daemon with gpudirect does not start");
+    SAY(f->why,
+        "without these the driver shares no GPU memory with network cards: a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

@@ -182,7 +182,7 @@ static void take_history(struct engines *engines, const struct doctor_file *file
             SAY(t.found, "%s: %s, %.0f in the last minute, first %s, last %s", text_of(row, "stage"),
                 text_of(row, "what"), number_of(row, "n_minute"), first, last);
         if (ongoing || in_seconds)
-            SAY(t.why, "the stages behind it lack these data");
+            SAY(t.why, "the later stages lack these data");
         else
             SAY(t.why, "data are lost or wrong: %.0f in the last hour", number_of(row, "n_hour"));
         say_advice(engines->doctor, &t, text_of(row, "advice"));
@@ -311,7 +311,7 @@ static void take_beams(struct engines *engines, const struct doctor_file *file, 
         struct finding *f = report_add(&engines->doctor->report, FINDING_WARN, "engine.beam", "");
         SAY(f->subject, "%s %s", file->name, text_of(stream, "stream"));
         SAY(f->found, "%.0f %% of the weights of this beam are 0", 100 * zeros);
-        SAY(f->expected, "weights of most antennas");
+        SAY(f->expected, "weights above 0 for most antennas");
         SAY(f->why, "the beam has less sensitivity than the array%s", zeros == 1 ? ": all its samples are 0" : "");
         SAY(f->fix, "?beam-weights %s WEIGHT...   # over KATCP", text_of(stream, "stream"));
     }
@@ -320,7 +320,7 @@ static void take_beams(struct engines *engines, const struct doctor_file *file, 
     struct finding *f = report_add(&engines->doctor->report, FINDING_WARN, "engine.beam", "");
     SAY(f->subject, "%s", file->name);
     SAY(f->found, "more than half of the weights of %zu more beams are 0", n - MAX_NAMED_BEAMS);
-    SAY(f->expected, "weights of most antennas");
+    SAY(f->expected, "weights above 0 for most antennas");
     SAY(f->why, "the beams have less sensitivity than the array");
     SAY(f->fix, "the status page of the engine lists its beams");
 }
@@ -381,11 +381,11 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
         enum finding_status status = fabs(d->delay_s - middle_s) < DELAY_FAIL_S ? FINDING_WARN : FINDING_FAIL;
         struct finding *f = report_add(&engines->doctor->report, status, "engine.delay", "");
         SAY(f->subject, "%s %s pol %zu", d->file->name, d->antenna, d->pol);
-        SAY(f->found, "its delay in output %s is %.6g s since %s, and %.6g s is the middle of all inputs", d->stream,
+        SAY(f->found, "its delay in output %s is %.6g s since %s; the median of all inputs is %.6g s", d->stream,
             d->delay_s, doctor_ago(engines->now_unix_s - d->since_unix_s, ago), middle_s);
         SAY(f->expected, "delays within %g ms of each other", DELAY_MAX_S * 1e3);
-        SAY(f->why,
-            "the antenna is correlated with other times of the sky: no fringes, and silence after a correction");
+        SAY(f->why, "the antenna's signal is correlated at a wrong time: no fringes, and no output for a while after a "
+                    "correction");
         SAY(f->fix, "?delays %s NOW INPUT=DELAY,RATE:PHASE,RATE   # over KATCP, or correct antennas[].delays in %s",
             d->stream, d->file->path);
     }

@@ -258,7 +258,7 @@ static void say_correction(struct finding *f, const struct doctor_file *file, co
     if (strncmp(sentence, file->path, n) == 0 && sscanf(sentence + n, ":%d:", &line) == 1)
         SAY(f->fix, "correct line %d of %s", line, file->path);
     else if (access(file->path, R_OK) != 0)
-        SAY(f->fix, "give the path of an existing file that you may read; %s is none", file->path);
+        SAY(f->fix, "give the path of a file that exists and that you may read; %s is not such a file", file->path);
     else
         SAY(f->fix, "correct %s", file->path);
 }

@@ -67,10 +67,11 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
     if (err)
         SAY(f->found, "%s", why);
     else
-        SAY(f->found, "%.3g GiB of the GPU's memory are wanted, and free", (double)file->memory.device_bytes / 0x1p30);
-    SAY(f->expected, "what the file needs, free");
+        SAY(f->found, "%.3g GiB of GPU memory are needed, and free", (double)file->memory.device_bytes / 0x1p30);
+    SAY(f->expected, "enough free GPU memory for this file");
     SAY(f->why, "the daemon does not start");
-    SAY(f->fix, "nvidia-smi   # who has the memory; else lower what the sentence names in %s", file->name);
+    SAY(f->fix, "nvidia-smi   # which programs use the memory; or lower the key that the message names in %s",
+        file->name);
 }
 
 /* Opens the device as the daemon does, and asks it whether the file's memory is there. */
@@ -122,7 +123,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
     SAY(f->expected, "%s, as the GPU can", max);
     SAY(f->why, "all samples cross this link once");
-    SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the card into a slot of its own width", address);
+    SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
 
 /* Receive threads of a file on another node than its GPU: where it is clear which GPU that is. */
@@ -139,10 +140,10 @@ static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file
     for (size_t i = 0; i < cpus->n; i++)
         n_far += cpus->items[i] >= 0 && !sys_list_has(list, cpus->items[i]);
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_far), "gpu.numa", file->name);
-    SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on node %lld, that of GPU %s", n_far, cpus->n,
+    SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on node %lld, the node of GPU %s", n_far, cpus->n,
         (long long)node, address);
     SAY(f->expected, "CPUs of %s", list);
-    SAY(f->why, "the buffers are on the GPU's node, so each packet is copied across the link between the processors");
+    SAY(f->why, "the buffers are on the GPU's node: each packet is copied across the link between the processors");
     SAY(f->fix, "set recv.affinity in %s to CPUs of %s, or device.gpu to a GPU on their node", file->path, list);
 }
 
@@ -262,7 +263,7 @@ static void check_cache(struct doctor *doctor, const char *path)
         struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
         SAY(f->found, "its group or others may write there");
         SAY(f->expected, "a directory that only its owner may write to");
-        SAY(f->why, "code from there would run on the GPU, so it is not used, and each start compiles for seconds");
+        SAY(f->why, "the daemon does not trust kernels from there: each start compiles for seconds");
         SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
         return;
     }
@@ -271,16 +272,16 @@ static void check_cache(struct doctor *doctor, const char *path)
     if (state.n_damaged) {
         SAY(f->found, "%zu of %zu compiled kernels are damaged, among them %s", state.n_damaged, state.n,
             state.damaged);
-        SAY(f->why, "each start compiles them again, for seconds, and a disk that damages files may damage more");
+        SAY(f->why, "each start compiles them again for seconds; the disk may damage more files");
     } else if (state.n_old) {
         SAY(f->found, "%zu of %zu compiled kernels are older than the installed programs", state.n_old, state.n);
-        SAY(f->why, "most likely nobody uses them any more, and the first start compiles for seconds; harmless but for "
-                    "the disk");
+        SAY(f->why, "probably no program uses these kernels any more; the first start compiles for seconds; the old "
+                    "files only take disk space");
     } else {
-        SAY(f->found, "%zu compiled kernels, all whole", state.n);
+        SAY(f->found, "%zu compiled kernels, all undamaged", state.n);
     }
-    SAY(f->expected, "kernels of this version, whole");
-    SAY(f->fix, "rm %s/*.bin   # the next start makes those that it needs", path);
+    SAY(f->expected, "undamaged kernels of this version");
+    SAY(f->fix, "rm %s/*.bin   # the next start compiles the kernels that it needs", path);
 }
 
 /* The file's own directory, or that of its service where there is one, or else this user's.  To free(); NULL: none. */

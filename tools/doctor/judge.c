@@ -64,7 +64,7 @@ static void say_why_silent(const struct doctor *doctor, const struct stream_file
     doctor_antenna(doctor, stream->file, feng_id, &fgpu, name);
     if (fgpu)
         SAY(f->why, "the fgpu of antenna %s (%s) %s", name, fgpu->name,
-            doctor_file_runs(fgpu) ? "runs: its input may be missing, or skipped" : "does not run here");
+            doctor_file_runs(fgpu) ? "runs: its input may be missing or skipped" : "does not run here");
     else
         SAY(f->why, "its fgpu does not run or receives nothing itself, or the switch does not forward the group");
     if (fgpu && doctor_file_runs(fgpu))
@@ -84,17 +84,17 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
     endpoint_format(input->endpoint, text, sizeof(text));
     inet_ntop(AF_INET, &input->endpoint->address, address, sizeof(address));
     if (input->elsewhere[0]) {
-        SAY(f->found, "%s comes on %s, but the file has it on %s", text, input->elsewhere, interface);
+        SAY(f->found, "%s arrives on %s, but the file names %s", text, input->elsewhere, interface);
         SAY(f->expected, "recv.interface: %s", input->elsewhere);
         SAY(f->why, "a group is received on the interface that joined it only");
         SAY(f->fix, "set recv.interface in %s to %s and restart the daemon", stream->file->path, input->elsewhere);
         return;
     }
     if (n > 1)
-        SAY(f->found, "nothing came in %g s from any of %zu sources, the first of them %s on %s", stream->seconds, n,
-            text, interface);
+        SAY(f->found, "nothing arrived in %g s from any of %zu sources (the first: %s on %s)", stream->seconds, n, text,
+            interface);
     else
-        SAY(f->found, "nothing came in %g s from %s on %s", stream->seconds, text, interface);
+        SAY(f->found, "nothing arrived in %g s from %s on %s", stream->seconds, text, interface);
     SAY(f->expected, "%.4g heaps a second%s", heaps_per_s(stream, input), n > 1 ? " of each" : "");
     if (is_f(stream)) {
         SAY(f->why,
@@ -137,17 +137,17 @@ static void judge_wiring(struct doctor *doctor, const struct stream_file *stream
     if (wrong[0] || wrong[1]) {
         f = add(doctor, stream, FINDING_FAIL, "streams.polarisation", name);
         if (wrong[0] && wrong[1])
-            SAY(f->found, "the polarisations are exchanged: pol0 brings digitiser id %" PRIu64 ", pol1 %" PRIu64, id0,
+            SAY(f->found, "the polarisations are swapped: pol0 receives digitiser id %" PRIu64 ", pol1 %" PRIu64, id0,
                 id1);
         else
-            SAY(f->found, "pol%d brings packets of polarisation %d: digitiser id %" PRIu64, wrong[1], wrong[0],
+            SAY(f->found, "pol%d receives packets of polarisation %d: digitiser id %" PRIu64, wrong[1], wrong[0],
                 wrong[0] ? id0 : id1);
         SAY(f->expected, "even ids on pol0, odd ones on pol1");
-        SAY(f->why, "fgpu refuses them all (rejected_packets, reason bad_source); taken as they are, the products xx "
-                    "and yy would be exchanged");
+        SAY(f->why, "fgpu refuses all of them (rejected_packets, reason bad_source); otherwise the products xx and yy "
+                    "would be swapped");
         if (wrong[0] && wrong[1])
-            SAY(f->fix, "exchange pol0 and pol1 of %s in %s, or, if the file is right, the fibres at the digitiser",
-                name, stream->file->path);
+            SAY(f->fix, "swap pol0 and pol1 of %s in %s, or, if the file is right, the fibres at the digitiser", name,
+                stream->file->path);
         else
             SAY(f->fix, "correct pol%d of %s in %s, or the digitiser's address for it", wrong[1], name,
                 stream->file->path);
@@ -191,7 +191,7 @@ static bool judge_identity(struct doctor *doctor, const struct stream_file *stre
         SAY(f->found, "its heaps begin with channel %" PRIu64, id);
         SAY(f->expected, "channel %" PRIu64 ", recv.channel_offset", input->id);
         SAY(f->why, "this is another X-engine's part of the band, and is refused (reason bad_frequency)");
-        SAY(f->fix, "exchange recv.sources of the X-engines, or the destinations of its fgpu; see %s",
+        SAY(f->fix, "swap recv.sources of the X-engines, or the destinations of the fgpu that sends this; see %s",
             stream->file->path);
         wrong = true;
     }
@@ -231,8 +231,8 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         SAY(f->found, "its timestamps jump: %" PRIu64 " of %" PRIu64 " packets are far from the others", s->n_jumps,
             s->n_packets);
         SAY(f->expected, "timestamps that advance with time");
-        SAY(f->why, "they are refused (reason jump), or everything before them is");
-        SAY(f->fix, "synchronise the sender again, and look whether two send to %s's group", input->name);
+        SAY(f->why, "these packets are refused (reason jump), or all packets before them are");
+        SAY(f->fix, "synchronise the sender again, and check whether two senders use the group of %s", input->name);
         return true;
     }
     if (source_rate_is_wrong(s, &input->shape, stream->file->rate_hz)) {
@@ -298,7 +298,7 @@ static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream
     SAY(f->found, "by sync_time and this host's clock, all heaps are %s", text);
     SAY(f->expected, "heaps that arrive between %.3g s before and %.3g s after their last sample's time",
         stream->early_max_s, stream->late_max_s);
-    SAY(f->why, "delays are applied and dumps are labelled at times that are wrong by as much");
+    SAY(f->why, "the times of delays and dumps are wrong by the same amount");
     SAY(f->fix, "chronyc tracking   # this host's clock; if it is right: sync_time in %s is not the digitisers'",
         stream->file->path);
     return true;
@@ -315,16 +315,16 @@ static bool judge_clock(struct doctor *doctor, const struct stream_file *stream,
         return false;
     struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", input->name);
     say_offset(text, sizeof(text), s->least_late_s - common_s);
-    SAY(f->found, "its timestamps are %s, next to those of the other sources", text);
+    SAY(f->found, "its timestamps are %s, compared with the other sources", text);
     SAY(f->expected, "at most %.3g s earlier and %.3g s later than the others", stream->early_max_s,
         stream->late_max_s);
     SAY(f->why, "%s",
-        is_f(stream) ? "its heaps are refused (too_old, jump), or its antenna is correlated with other times "
-                       "of the sky: no fringes"
-                     : "its heaps are refused (too_old, jump), and its baselines are flagged");
+        is_f(stream)
+            ? "its heaps are refused (too_old, jump), or its antenna's signal is correlated at a wrong time: no fringes"
+            : "its heaps are refused (too_old, jump), and its baselines are flagged");
     SAY(f->fix, "%s",
         is_f(stream) ? "synchronise this digitiser again, with the others' sync_time"
-                     : "look at the page of its fgpu: its delays, its digitisers' times, its load");
+                     : "look at the status page of its fgpu: delays, times of the digitisers, load");
     return true;
 }
 
@@ -338,7 +338,7 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
         return false;
     bool much = (double)n_missing > LOSS_MAX * (double)n_expected;
     struct finding *f = add(doctor, stream, much ? FINDING_FAIL : FINDING_WARN, "streams.loss", input->name);
-    SAY(f->found, "%" PRIu64 " of %" PRIu64 " heaps did not come, or not whole (%.3g %%)", n_missing, n_expected,
+    SAY(f->found, "%" PRIu64 " of %" PRIu64 " heaps are missing or incomplete (%.3g %%)", n_missing, n_expected,
         100 * (double)n_missing / (double)n_expected);
     SAY(f->expected, "all");
     SAY(f->why, "they were lost before this host's sockets: on the way, or the sender did not send them");
@@ -382,7 +382,7 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
         SAY(f->found, "%" PRIu64 " packets of feng_id %" PRIu64 ", from %s", stream->n_unknown, stream->unknown_id,
             inet_ntop(AF_INET, &stream->unknown_from.sin_addr, from, sizeof(from)));
         SAY(f->expected, "feng_id below %zu, recv.antennas", stream->n_inputs);
-        SAY(f->why, "they are refused (reason bad_source), and take room in the socket");
+        SAY(f->why, "these packets are refused (reason bad_source), and fill the socket buffer");
         SAY(f->fix, "raise recv.antennas in %s, or give that antenna another feng_id or group", stream->file->path);
     }
     if (stream->n_foreign > 0) {
@@ -390,8 +390,8 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
         SAY(f->found, "%" PRIu64 " packets that are no SPEAD-64-48, from %s", stream->n_foreign,
             inet_ntop(AF_INET, &stream->foreign_from.sin_addr, from, sizeof(from)));
         SAY(f->expected, "none");
-        SAY(f->why, "another program sends to the same group and port; they take room in the socket");
-        SAY(f->fix, "sudo ss -unap   # on %s: who sends there", from);
+        SAY(f->why, "another program sends to the same group and port; its packets fill the socket buffer");
+        SAY(f->fix, "sudo ss -unap   # on %s: which program sends there", from);
     }
     if (stream->n_itemless > 0) {
         f = add(doctor, stream, FINDING_WARN, "streams.unknown", "");
@@ -403,7 +403,8 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
     }
     if (stream->n_drops > 0) {
         f = add(doctor, stream, FINDING_SKIPPED, "streams.loss", "");
-        SAY(f->found, "cbf-doctor itself lost %" PRIu64 " packet%s of all, so it cannot tell who else did%s",
+        SAY(f->found,
+            "cbf-doctor itself lost %" PRIu64 " packet%s: losses of the daemons cannot be told from its own%s",
             stream->n_drops, plural(stream->n_drops), doctor_runs(doctor, TOPIC_LOSS) ? "" : ": see cbf-doctor loss");
     }
 }

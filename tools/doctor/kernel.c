@@ -68,7 +68,8 @@ static void check_backlog(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, packets < BACKLOG_MIN), "host.netdev_backlog", "");
     SAY(f->found, "net.core.netdev_max_backlog is %lld packets", (long long)packets);
     SAY(f->expected, "at least %d packets at high rates", BACKLOG_MIN);
-    SAY(f->why, "the queue of a CPU that hands packets to another; what does not fit is lost (softnet_stat)");
+    SAY(f->why,
+        "this queue holds packets that one CPU hands to another; packets that do not fit are lost (softnet_stat)");
     SAY(f->fix, "sudo sysctl -w net.core.netdev_max_backlog=100000");
 }
 
@@ -95,7 +96,7 @@ static void check_sockets(struct doctor *doctor)
             doctor_add(doctor, limit.rlim_max < most + 64 ? FINDING_FAIL : FINDING_OK, "host.open_files", "");
         SAY(f->found, "up to %llu open files in this shell", (unsigned long long)limit.rlim_max);
         SAY(f->expected, "at least %zu: a socket for each of %zu endpoints", most + 64, most);
-        SAY(f->why, "the daemon raises its limit to this, and does not start where that is not enough");
+        SAY(f->why, "the daemon raises its limit to this value, and does not start if the value is too low");
         SAY(f->fix, "ulimit -Hn %zu   # or LimitNOFILE=%zu in the unit", most + 64, most + 64);
     }
 }
@@ -144,7 +145,7 @@ static void check_conntrack(struct doctor *doctor)
 
     SAY(f->found, on ? "the firewall tracks connections" : "no connections are tracked");
     SAY(f->expected, "no tracking of the data's packets");
-    SAY(f->why, "the CPU that receives a packet looks it up in a table first: time that it lacks at high rates");
+    SAY(f->why, "the receiving CPU looks up each packet in a table first, which takes too much time at high rates");
     say_rules(doctor, f->fix, sizeof(f->fix));
 }
 
@@ -162,7 +163,7 @@ static void check_thp(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, strstr(text, "[never]")), "host.thp", "");
     SAY(f->found, "transparent huge pages: %s", text);
     SAY(f->expected, "[madvise] or [always]");
-    SAY(f->why, "the buffers that packets land in are gigabytes; in pages of 4 kB much time goes to looking these up");
+    SAY(f->why, "receive buffers take gigabytes; with pages of 4 kB address translation takes much time");
     SAY(f->fix, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled");
 }
 
@@ -185,7 +186,7 @@ static void check_swap(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n > 0), "host.swap", "");
     SAY(f->found, "%d swap area%s", n, plural((uint64_t)n));
     SAY(f->expected, "none");
-    SAY(f->why, "a daemon that waits for the disk loses what comes meanwhile");
+    SAY(f->why, "a daemon that waits for the disk loses packets");
     SAY(f->fix, "sudo swapoff -a   # and take the lines out of /etc/fstab");
 }
 
@@ -197,8 +198,8 @@ static void check_huge_pages(struct doctor *doctor)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n > 0), "host.huge_pages", "");
     SAY(f->found, "%lld huge pages are reserved", (long long)n);
-    SAY(f->expected, "none: the daemons take transparent ones");
-    SAY(f->why, "reserved pages are memory that the daemons cannot have");
+    SAY(f->expected, "none: the daemons use transparent huge pages");
+    SAY(f->why, "the daemons cannot use the memory of reserved pages");
     SAY(f->fix, "sudo sysctl -w vm.nr_hugepages=0   # unless another program of this host needs them");
 }
 
@@ -212,7 +213,7 @@ static void check_numa_balancing(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
     SAY(f->expected, "0 where there are several nodes");
-    SAY(f->why, "the kernel takes pages away from running threads to see who uses them: pauses of milliseconds");
+    SAY(f->why, "the kernel unmaps pages of running threads to see which CPUs use them: pauses of milliseconds");
     SAY(f->fix, "sudo sysctl -w kernel.numa_balancing=0");
 }
 

@@ -35,30 +35,29 @@ static const struct {
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =
-        {"NIC", "in the network card", "it cannot write to memory as fast as packets come, or they are too long",
+        {"NIC", "in the network card",
+         "the network card cannot write to memory as fast as packets arrive, or packets are too long",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU; see cbf-doctor host "
          "{file}",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU"},
-    [STAGE_QUEUE] = {"NIC queue", "in the network card's ring", "the kernel does not empty it in time",
+    [STAGE_QUEUE] = {"NIC queue", "in the network card's ring", "the kernel does not empty the ring in time",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance   # see cbf-doctor host "
                      "{file}",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance"},
-    [STAGE_SOFTNET] = {"softnet", "in the kernel's backlog", "one CPU gets more packets than it can hand on",
+    [STAGE_SOFTNET] = {"softnet", "in the kernel's backlog", "one CPU gets more packets than it can pass on",
                        "sudo sysctl -w net.core.netdev_max_backlog=100000   # interface {interface}"},
     [STAGE_IP] = {"IP", "in the kernel's IP layer", "packets are damaged, or fragments of them are missing",
                   "ip link show {interface}   # the MTU must hold whole packets, at both ends"},
-    [STAGE_SOCKET] = {"socket", "in the socket",
-                      "the receive thread does not empty it in time, or it is too small for a "
-                      "burst",
-                      "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin them with "
-                      "recv.affinity; interface {interface}"},
-    [PLACE_WORKER] = {"worker", "no free chunk",
-                      "the worker, that is the GPU or the CPU that computes, is "
-                      "behind",
+    [STAGE_SOCKET] =
+        {"socket", "in the socket",
+         "the receive thread does not empty the socket in time, or the socket buffer is too small for a burst",
+         "raise recv.buffer (and net.core.rmem_max) or recv.threads in {file}, and pin them with "
+         "recv.affinity; interface {interface}"},
+    [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
                       "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks in "
                       "{file}"},
-    [PLACE_REFUSED] = {"refused", "as refused packets", "they are not what the file expects",
-                       "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and whose",
+    [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not fit the file",
+                       "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and from which sender",
                        "compare {file} with the settings of its senders"},
     [PLACE_HEAPS] = {"heaps", "before this host",
                      "no counter of this host grew: the sender did not send them, or the "
@@ -70,9 +69,10 @@ static const struct {
                      "cbf-doctor streams {file}   # why one input is behind; or raise recv.chunks of fgpu, recv.window "
                      "of xbgpu",
                      "look at the input that is behind; or raise recv.chunks of fgpu, recv.window of xbgpu"},
-    [PLACE_OUTPUT] = {"output", "no free output buffer", "the sender is behind: too little pace, or no CPU",
+    [PLACE_OUTPUT] = {"output", "no free output buffer",
+                      "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or a card did not send",
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or a network card did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
@@ -448,11 +448,11 @@ static bool start_watch(struct doctor *doctor, const struct doctor_file *file, s
     if (file->http->listen.n == 0 || !(w->before = doctor_metrics_get(&file->http->listen.items[0]))) {
         struct finding *f = doctor_add(doctor, FINDING_SKIPPED, "loss.verdict", file->name);
         if (file->http->listen.n == 0)
-            SAY(f->found, "the file has no http.listen, where the daemon's counters would be");
+            SAY(f->found, "the file has no http.listen: the daemon's counters cannot be read");
         else if (doctor_file_runs(file))
             SAY(f->found, "its daemon runs, but does not answer this host at http.listen");
         else
-            SAY(f->found, "its daemon does not run here: nobody answers at http.listen");
+            SAY(f->found, "its daemon does not run here: no program answers at http.listen");
         return false;
     }
     w->before_ns = clock_monotonic_ns();
@@ -482,7 +482,7 @@ void doctor_check_loss(struct doctor *doctor)
         drops_read(doctor->root, w->interface, &w->drops_after);
         if (!w->after) {
             struct finding *f = doctor_add(doctor, FINDING_FAIL, "loss.verdict", w->file->name);
-            SAY(f->found, "the daemon answered, but does not any more");
+            SAY(f->found, "the daemon has stopped answering");
             SAY(f->expected, "an answer within 2 s");
             SAY(f->why, "it has ended, or hangs");
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");

@@ -43,30 +43,22 @@ static const struct option options[] = {
 
 static void print_help(FILE *out)
 {
-    fprintf(
-        out,
-        "Usage: cbf-doctor [host|config|streams|loss|all] [FILE.yaml ...] [OPTION ...]\n"
-        "       cbf-doctor bundle OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n"
-        "       cbf-doctor --memory-max FILE.yaml\n"
-        "Says what is wrong with a host, with configurations of fgpu, xbgpu, visrec and beamrec or with their "
-        "streams,\n"
-        "and what to do about it.  Without files, those in /etc/cbf.  It changes nothing and needs neither root nor\n"
-        "a GPU.\n\n"
-        "  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, memory, ports, time\n"
-        "  config   F-engines against X-engines, wherever they run\n"
-        "  streams  joins the groups of the files and says what comes: from whom, how much, how late, how wired\n"
-        "  loss     the troubles of running engines, and where packets are lost on their way into them\n"
-        "  all      all of these (the default)\n"
-        "  bundle   all of these into an archive, with files, metrics and facts of the kernel, to send to somebody\n\n"
-        "  --seconds N  watch streams and losses for so long (%d)\n"
-        "  --memory-max print a systemd drop-in with the MemoryMax= of a file's daemon\n"
-        "  --quiet      only warnings, failures and the count of each\n"
-        "  --json       JSON instead of text\n"
-        "  --root DIR   look at /proc, /sys and /etc/cbf below DIR (also $CBF_DOCTOR_ROOT)\n"
-        "  --version    print the version\n"
-        "  --help       print this\n\n"
-        "Exits with 0 if all is well, 1 with warnings, 2 with failures, %d if the command line is wrong.\n",
-        SECONDS_DEFAULT, EXIT_CONFIG);
+    fprintf(out,
+            "Usage: cbf-doctor [host|config|streams|loss|all] [FILE.yaml ...] [OPTION ...]\n       cbf-doctor bundle "
+            "OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n       cbf-doctor --memory-max FILE.yaml\nReports faults of a "
+            "host, of configurations of fgpu, xbgpu, visrec and beamrec, and of their streams,\nwith a remedy for "
+            "each.  Without files, cbf-doctor reads the files in /etc/cbf.  It changes nothing and\nneeds neither root "
+            "nor a GPU.\n\n  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, "
+            "memory, ports, time\n  config   F-engines against X-engines, wherever they run\n  streams  joins the "
+            "groups of the files and reports senders, rates, delays, and swapped or mixed inputs\n  loss     the "
+            "troubles of running engines, and where packets are lost on their way into them\n  all      all of these "
+            "(the default)\n  bundle   an archive of all of these, with files, metrics and facts of the kernel, to "
+            "send to somebody\n\n  --seconds N  watch streams and losses for N seconds (%d)\n  --memory-max print a "
+            "systemd drop-in with the MemoryMax= of a file's daemon\n  --quiet      only warnings, failures and the "
+            "count of each\n  --json       JSON instead of text\n  --root DIR   look at /proc, /sys and /etc/cbf below "
+            "DIR (also $CBF_DOCTOR_ROOT)\n  --version    print the version\n  --help       print this\n\nExits with 0 "
+            "if all is well, 1 with warnings, 2 with failures, %d if the command line is wrong.\n",
+            SECONDS_DEFAULT, EXIT_CONFIG);
 }
 
 struct command {

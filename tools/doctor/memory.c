@@ -94,10 +94,10 @@ static void check_memory(struct doctor *doctor)
     if (n == 0 || memory.available_bytes == UINT64_MAX) {
         struct finding *f = doctor_add(doctor, n_running ? FINDING_OK : FINDING_SKIPPED, "host.memory", "");
         if (n_running)
-            SAY(f->found, "%zu daemon%s run%s, and memory suffices", n_running, plural(n_running),
+            SAY(f->found, "%zu daemon%s run%s, and there is enough memory", n_running, plural(n_running),
                 n_running == 1 ? "s" : "");
         else
-            SAY(f->found, "no file tells what is needed, or this host does not tell what it has");
+            SAY(f->found, "the files do not say how much memory is needed, or this host does not say how much it has");
         return;
     }
     double share = (double)needed / (double)memory.available_bytes;
@@ -106,7 +106,7 @@ static void check_memory(struct doctor *doctor)
     SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
         plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
-    SAY(f->why, "the daemon checks before it starts, and does not start");
+    SAY(f->why, "the daemon checks the free memory at the start, and does not start");
     if (share <= FULL)
         return;
     uint64_t others = needed - file_bytes(doctor, largest);
@@ -130,13 +130,13 @@ static void add_conflict(struct doctor *doctor, const struct doctor_file *file, 
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "host.ports", file->name);
 
     SAY(f->found, "%s %s is %s", key, endpoint_format(endpoint, text, sizeof(text)), with);
-    SAY(f->expected, "a port of its own");
-    SAY(f->why, "only one program of a host can have it: the second one does not start");
+    SAY(f->expected, "a port that no other program uses");
+    SAY(f->why, "only one program of a host can use a port: the second program does not start");
     if (rival)
         SAY(f->fix, "give %s in %s another port", key, file->path);
     else
-        SAY(f->fix, "sudo ss -lntup 'sport = :%u'   # who has it; then change %s in %s", endpoint->port, key,
-            file->path);
+        SAY(f->fix, "sudo ss -lntup 'sport = :%u'   # which program uses the port; then change %s in %s",
+            endpoint->port, key, file->path);
 }
 
 /* Whether this host lets somebody bind there now. */
@@ -232,7 +232,7 @@ static void check_ports(struct doctor *doctor)
             n_files++;
         }
     if (n_files > 0 && n_conflicts == 0)
-        doctor_note(doctor, FINDING_OK, "host.ports", "", "no port is wanted twice, or taken by others");
+        doctor_note(doctor, FINDING_OK, "host.ports", "", "no port is configured twice or used by another program");
 }
 
 void doctor_check_memory(struct doctor *doctor)

@@ -133,9 +133,8 @@ static void check_mtu(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
     SAY(f->found, "MTU %lld bytes, packets up to %zu", (long long)mtu, nic->packet_bytes);
     SAY(f->expected, "at least %zu, the IP packets of %s", nic->packet_bytes, nic->packet_file);
-    SAY(f->why,
-        "larger packets are cut in fragments on the way out, of which one lost costs all and many receivers take "
-        "none, and are not received");
+    SAY(f->why, "larger packets leave in fragments: one lost fragment loses the packet, and many receivers take no "
+                "fragments; larger packets are not received");
     SAY(f->fix,
         "sudo ip link set %s mtu %d   # and on the switch and all that send to it; or lower packet_payload there",
         nic->name, nic->packet_bytes <= 9000 ? 9000 : (int)nic->packet_bytes);
@@ -148,7 +147,7 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     if (strcmp(nic->name, "lo") == 0)
         return;
     if (!sys_number(doctor->root, &speed, "/sys/class/net/%s/speed", nic->name) || speed <= 0) {
-        doctor_note(doctor, FINDING_SKIPPED, "nic.speed", nic->name, "the driver does not tell the link's speed");
+        doctor_note(doctor, FINDING_SKIPPED, "nic.speed", nic->name, "the driver does not report the link's speed");
         return;
     }
     double most = nic->recv_bits_per_s > nic->send_bits_per_s ? nic->recv_bits_per_s : nic->send_bits_per_s;
@@ -159,8 +158,8 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "the link has %s; %s come in, %s go out", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
     SAY(f->expected, "at least %s", doctor_rate(most / FULL_LINK, needed));
-    SAY(f->why, "what does not fit onto the link is lost in the switch, or waits for ever here");
-    SAY(f->fix, "sudo ethtool %s   # what was negotiated; else divide the antennas among more links", nic->name);
+    SAY(f->why, "packets above the link's rate are lost in the switch, or wait here without end");
+    SAY(f->fix, "sudo ethtool %s   # the negotiated speed; or divide the antennas among more links", nic->name);
 }
 
 /* A reverse path filter drops multicast whose sender would be answered through another interface. */
@@ -176,7 +175,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
     struct finding *f = doctor_add(doctor, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
     SAY(f->found, "rp_filter is %lld for all, %lld here", (long long)all, (long long)own);
     SAY(f->expected, "0 or 2 (loose)");
-    SAY(f->why, "packets of senders without a route through this interface are dropped without a count");
+    SAY(f->why, "the kernel drops packets of senders without a route through this interface and does not count them");
     SAY(f->fix, "sudo sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", nic->name);
 }
 
@@ -194,7 +193,7 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
     SAY(f->found, "PCIe %s", now);
     SAY(f->expected, "%s, as the card can", max);
     SAY(f->why, "a card that cannot write to memory fast enough discards packets (rx_discards_phy)");
-    SAY(f->fix, "put the card into a slot of its own width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
+    SAY(f->fix, "put the card into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
 }
 
 static void check_numa(struct doctor *doctor, const struct nic *nic)
@@ -293,13 +292,13 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         f = doctor_add(doctor, doctor_tuning(doctor, on), "nic.coalescing", nic->name);
         SAY(f->found, "adaptive coalescing of interrupts is %s", on ? "on" : "off");
         SAY(f->expected, "off, with a fixed time");
-        SAY(f->why, "it takes steady streams for idle ones and lets rings run full");
+        SAY(f->why, "adaptive coalescing mistakes steady streams for idle ones and lets rings overflow");
         SAY(f->fix, "sudo ethtool -C %s adaptive-rx off rx-usecs 32", nic->name);
         n_told++;
     }
     if (n_told == 0)
         doctor_note(doctor, FINDING_SKIPPED, "nic.driver", nic->name,
-                    "the driver tells nothing of rings, pause frames and coalescing (a virtual interface?)");
+                    "the driver reports no rings, pause frames and coalescing (a virtual interface?)");
 }
 
 void doctor_check_nics(struct doctor *doctor)

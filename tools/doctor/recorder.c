@@ -303,7 +303,7 @@ static void look_at_antenna(void *arg, const char *name, const char *labels, dou
     SAY(f->found, "%.3g %% of the recording of %.*s is flagged", 100 * value / look->n_values,
         (int)strcspn(antenna, "\""), antenna);
     SAY(f->expected, "data of all antennas");
-    SAY(f->why, "the X-engines had not all heaps of this antenna, or their heaps did not come");
+    SAY(f->why, "the X-engines lacked heaps of this antenna, or heaps of the X-engines did not arrive");
     SAY(f->fix, "cbf-doctor loss %sx*.yaml   # on the hosts of the X-engines", CONFIG_DIRECTORY);
 }
 
@@ -332,7 +332,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
             doctor_metrics_sum(page, "visrec_packets_total", NULL),
             doctor_metrics_sum(page, "visrec_rejected_packets_total", NULL));
         SAY(f->expected, "a dump every %.4g s", file->recorder->dump_s);
-        SAY(f->why, "nothing comes, or what comes is refused");
+        SAY(f->why, "no packets arrive, or all packets are refused");
         SAY(f->fix, "cbf-doctor config %s /etc/cbf/x*.yaml", file->path);
         return;
     }
@@ -357,9 +357,10 @@ static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "host.ports", file->name);
         SAY(f->found, "http.listen %s is taken by another program",
             endpoint_format(&listen->items[0], text, sizeof(text)));
-        SAY(f->expected, "a port of its own");
+        SAY(f->expected, "a port that no other program uses");
         SAY(f->why, "the recorder does not start");
-        SAY(f->fix, "sudo ss -lntp 'sport = :%u'   # who has it; then change http.listen", listen->items[0].port);
+        SAY(f->fix, "sudo ss -lntp 'sport = :%u'   # which program uses the port; then change http.listen",
+            listen->items[0].port);
     }
     free(page);
     return NULL;

@@ -122,7 +122,7 @@ void doctor_recording_check_room(struct doctor *doctor, const struct doctor_reco
         room_s < 2 * 86400 ? room_s / 3600 : room_s / 86400, room_s < 2 * 86400 ? "hours" : "days",
         r->bytes_per_s / 1e6);
     SAY(f->expected, "room for %s", r->limit_key ? r->limit_key : "a week");
-    SAY(f->why, "a full disk costs %s until there is room", r->what);
+    SAY(f->why, "with a full disk %s are lost until there is room", r->what);
     SAY(f->fix, "du -sh %s/* | sort -h   # move old recordings away", r->directory);
 }
 
@@ -136,7 +136,7 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
     SAY(f->found, "%s has no time in its name: %s", recording->key, path);
     SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
-    SAY(f->why, "a recorder that systemd starts again refuses to overwrite the file of before, and stays failed");
+    SAY(f->why, "after a restart by systemd the recorder refuses to overwrite the earlier file, and stays failed");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }
 

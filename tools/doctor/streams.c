@@ -206,7 +206,8 @@ static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const
     }
     if (n_unicast > 0)
         doctor_note(doctor, FINDING_SKIPPED, "streams.source", file->name,
-                    "%zu unicast endpoints are not listened to, as that would take the daemon's packets", n_unicast);
+                    "cbf-doctor does not listen on %zu unicast endpoints, because it would take the daemon's packets",
+                    n_unicast);
     return n;
 }
 

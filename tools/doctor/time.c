@@ -39,7 +39,7 @@ static void add_error(struct doctor *doctor, const char *id, const char *what, l
 
     SAY(f->found, "the kernel's %s of the clock is %.3f ms", what, (double)us / 1000);
     SAY(f->expected, "below %g ms; %g ms is an error", (double)warn_us / 1000, (double)fail_us / 1000);
-    SAY(f->why, "where the first timestamp of a stream belongs, delays and dumps' times go by this clock");
+    SAY(f->why, "this clock sets the first timestamp of a stream, the times of delays and the times of dumps");
     SAY(f->fix, "chronyc tracking; chronyc sources   # or: pmc -u -b 0 'GET CURRENT_DATA_SET'");
 }
 
@@ -60,7 +60,7 @@ static void check_clock(struct doctor *doctor)
     SAY(f->found, "the kernel says that the clock is %ssynchronised%s%s", unsynchronised ? "not " : "",
         by ? "; it is set by " : "; no program that sets it runs", by ? by : "");
     SAY(f->expected, "synchronised by chronyd, ntpd or ptp4l with phc2sys");
-    SAY(f->why, "timestamps are placed by this clock, and delays are applied at its times");
+    SAY(f->why, "this clock places timestamps and sets the times of delays");
     SAY(f->fix, "sudo apt install chrony && chronyc waitsync 30");
     if (unsynchronised)
         return; /* the estimates then mean nothing */
@@ -93,9 +93,9 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
 
     if (file->time->timebase == CONFIG_TIMEBASE_PACKETS) {
         f = doctor_add(doctor, file->recv->pcap_file ? FINDING_OK : FINDING_WARN, "time.sync", file->name);
-        SAY(f->found, "time.timebase is packets: the clock is not asked");
+        SAY(f->found, "time.timebase is packets: the clock is not used");
         SAY(f->expected, "clock, unless a capture is replayed");
-        SAY(f->why, "after a wrap of the 48-bit timestamps, F- and X-engines started before and after it disagree");
+        SAY(f->why, "F- and X-engines that start before and after a wrap of the 48-bit timestamps disagree");
         SAY(f->fix, "take timebase out of %s", file->name);
         return;
     }
@@ -104,8 +104,8 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     f = doctor_add(doctor, future ? FINDING_FAIL : old ? FINDING_WARN : FINDING_OK, "time.sync", file->name);
     SAY(f->found, "sync_time is %s, %.4g days %s", text, fabs(now_s - sync_s) / 86400, future ? "ahead" : "ago");
     SAY(f->expected, "a time since 2000 that is past");
-    SAY(f->why, future ? "nothing can have been sampled yet: this clock is wrong, or sync_time is"
-                       : "no digitiser has run that long: sync_time is not what the digitisers were told");
+    SAY(f->why, future ? "nothing can have been sampled yet: this clock or sync_time is wrong"
+                       : "no digitiser has run that long: sync_time differs from the digitisers' time");
     SAY(f->fix, "date -u   # then compare sync_time of %s with the digitisers'", file->name);
     if (future || old)
         return;
@@ -115,8 +115,9 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
     f = doctor_add(doctor, left_s < WRAP_SOON_S ? FINDING_WARN : FINDING_OK, "time.wrap", file->name);
     SAY(f->found, "the 48-bit timestamps begin again at 0 in %.4g hours", left_s / 3600);
     SAY(f->expected, "more than %d minutes", WRAP_SOON_S / 60);
-    SAY(f->why, "fgpu and xbgpu go on, but receivers of other makers may take the wrap for a jump back");
-    SAY(f->fix, "begin long observations after it, or synchronise the digitisers anew and change sync_time everywhere");
+    SAY(f->why, "fgpu and xbgpu continue, but receivers of other makers may mistake the wrap for a jump back");
+    SAY(f->fix,
+        "begin long observations after the wrap, or synchronise the digitisers again and change sync_time everywhere");
 }
 
 void doctor_check_time(struct doctor *doctor)

@@ -42,8 +42,8 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
     if (found)
         SAY(f->found, "its card is %s", device);
     else
-        SAY(f->found, "no card with ibverbs has this interface, which %s.interface of %s names", key, file->name);
-    SAY(f->expected, "an interface of such a card");
+        SAY(f->found, "no network card with ibverbs has this interface (%s.interface of %s)", key, file->name);
+    SAY(f->expected, "an interface of a network card with ibverbs");
     SAY(f->why, "the daemon does not start");
     SAY(f->fix, "rdma link   # lists them (a card: modprobe mlx5_ib); or set %s.transport: udp in %s", key, file->path);
 }
@@ -55,7 +55,7 @@ static void check_module(struct doctor *doctor)
 
     SAY(f->found, "/dev/infiniband/rdma_cm %s", found ? "is there" : "is not there");
     SAY(f->expected, "the kernel module rdma_ucm");
-    SAY(f->why, "without it no program finds the card of an interface: the daemon does not start");
+    SAY(f->why, "without this module no program finds the network card of an interface: the daemon does not start");
     SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
 }
 
@@ -74,7 +74,7 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
         SAY(f->found, "process %d of %s %s CAP_NET_RAW", pid, program, has ? "has" : "lacks");
     else
         SAY(f->found, "no %s runs here; its unit %s ibverbs.conf", program, has_unit ? "has" : "lacks");
-    SAY(f->expected, "CAP_NET_RAW, in the host's namespace of users");
+    SAY(f->expected, "CAP_NET_RAW, in the host's user namespace");
     SAY(f->why, "raw packet queues are refused without it: the daemon does not start");
     SAY(f->fix,
         "sudo install -D -m 644 /usr/share/cbf/systemd/ibverbs.conf /etc/systemd/system/%s@.service.d/ibverbs.conf && "
@@ -99,7 +99,7 @@ static void check_memory(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "%llu KiB may be locked in this shell", (unsigned long long)limit.rlim_max >> 10);
     SAY(f->expected, "at least %llu KiB, for the rings of frames and the output buffers",
         (unsigned long long)file->locked_bytes >> 10);
-    SAY(f->why, "memory that the card reads or writes is locked: a daemon that is started here does not start");
+    SAY(f->why, "the network card needs locked memory: a daemon that is started in this shell does not start");
     SAY(f->fix, "sudo adduser $USER cbf   # and log in again (limits.d/60-gpucbf.conf); or lower recv.buffer, or "
                 "outputs' buffers");
 }

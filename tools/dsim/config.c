@@ -25,18 +25,19 @@ static const struct config_key digitiser_keys[] = {
     KEY_INT("packet_samples", packet_samples, "4096", UNIT_SAMPLES, 8, 65536,
             "Samples in a heap, which is one packet; a multiple of 8."),
     KEY_INT("period", period_samples, "1048576", UNIT_SAMPLES, 8, 2147483648.0,
-            "The signals repeat after this many samples, which are computed at the start and kept in memory, period x "
-            "sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample for each signal that is tracked "
-            "or added to it); a multiple of packet_samples."),
+            "Samples after which the signals repeat; a multiple of packet_samples. dsim computes them at the start and "
+            "keeps them in memory: period x sample_bits / 8 bytes for each polarisation (with track, 4 bytes a sample "
+            "for each signal that is tracked or added to it)."),
     KEY_INT("dither_seed", dither_seed, "-1", UNIT_NONE, -1, 9e15,
             "Seed of the dither of all polarisations; -1: chosen at random, and logged."),
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
-               "Time to send for, rounded down to whole heaps; 0: until stopped."),
+               "Length of time to send, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heap, a multiple of packet_samples, sent at once whatever the clock says; -1: the "
-            "next multiple of the period (of packet_samples, for recordings), sent when its time has come."),
+            "Timestamp of the first heap, a multiple of packet_samples; the heap is sent at once, whatever the time. "
+            "-1: the next multiple of the period (for recordings, of packet_samples), sent at its time."),
     KEY_BOOL("loop", loop, false,
-             "Play recordings again and again, each time the whole heaps of the shortest; no: dsim ends with them."),
+             "Repeat the recordings; each round plays the whole heaps of the shortest one. false: dsim ends after one "
+             "round."),
 };
 #undef KEYS_OF
 
@@ -79,21 +80,22 @@ static const struct config_key recording_keys[] = {
         "0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
-               "A sample leaves as its value times this, rounded half to even and clamped to what sample_bits hold; 1 "
-               "keeps integers as they are. Values are the file's numbers; in VDIF -1 and 1 of 1 bit, -3.316505, -1, 1 "
-               "and 3.316505 of 2 bits, and the code less half its range of more."),
+               "Factor of the file's values; products are rounded half to even and clamped to the range of "
+               "sample_bits. 1 keeps integers as they are. Values are the file's numbers. VDIF values are -1 and 1 (1 "
+               "bit), -3.316505, -1, 1 and 3.316505 (2 bits), or the code minus half its range (more bits)."),
     KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
             "Samples of the file left out at the beginning, for example to align recordings."),
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Bytes of the file before the first sample (of DADA, as a rule, 4096).", .variants = RAW),
+            "Bytes of the file before the first sample (DADA: usually 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
-            "Samples of one time that stand side by side in the file, of which one is played.", .variants = RAW),
-    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Which of them, from 0.", .variants = RAW),
+            "Interleaved samples of the same time in the file, of which one is played.", .variants = RAW),
+    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Number of the played one of these samples, from 0.",
+            .variants = RAW),
     KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
     KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215, "Channel of its frames, from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
-                "Rate of the recording, whatever adc_sample_rate it is played at; it tells how many frames a second "
-                "has. 0: the same.",
+                "Sample rate of the recording, which may differ from adc_sample_rate. This rate gives the number of "
+                "frames in a second. 0: adc_sample_rate.",
                 .variants = VDIF),
 };
 #undef KEYS_OF
@@ -104,27 +106,26 @@ static const struct config_key antenna_keys[] = {
     KEY_INT("digitiser_id", digitiser_id, KEY_REQUIRED, UNIT_NONE, 0, MAX_DIGITISER_ID,
             "Id of polarisation 0, even; polarisation 1 has the next one."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
-                  "Where polarisation 0 is sent to: a.b.c.d[+n][:port], comma separated; its heaps are dealt round."),
-    KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Where polarisation 1 is sent to."),
+                  "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated; its heaps go to "
+                  "them in rotation."),
+    KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
 };
 #undef KEYS_OF
 
 #define KEYS_OF struct config_send
 static const struct config_key send_keys[] = {
     KEY_ENUM("transport", transport, "udp", config_transport_choices,
-             "How packets leave: through a socket, or by ibverbs from a raw packet queue of the card that interface "
-             "belongs to."),
+             "How packets are sent. udp: through a socket. ibverbs: from a raw packet queue of the NIC of interface."),
     KEY_STRING("interface", interface, "", 0, 64,
-               "Interface, by name or address, for multicast; empty is the kernel's choice."),
+               "Interface for multicast, by name or address; empty: the kernel chooses."),
     KEY_INT("ttl", ttl, "4", UNIT_NONE, 0, 255, "Time to live of multicast packets."),
-    KEY_INT("buffer", buffer_bytes, "4194304", UNIT_BYTES, 0, 1073741824,
-            "Socket buffer to ask for; 0 leaves the kernel's default."),
+    KEY_INT("buffer", buffer_bytes, "4194304", UNIT_BYTES, 0, 1073741824, "Socket buffer; 0: the kernel's default."),
     KEY_STRING("pcap_file", pcap_file, "", 0, 4096,
-               "Write the packets to this capture instead, as fast as it goes; needs a duration."),
+               "Write the packets to this capture instead of the network, as fast as possible; needs a duration."),
     KEY_INT("threads", n_threads, "1", UNIT_NONE, 1, 256,
-            "Send threads, among which polarisations are dealt; recordings, track and captures have one."),
+            "Send threads, among which polarisations are divided; recordings, track and captures use one thread."),
     KEY_INT_LIST("affinity", affinity, "", UNIT_NONE, -1, 4095,
-                 "CPU of each send thread, repeated as needed; none: not pinned."),
+                 "CPU of each send thread; a short list repeats; none: not pinned."),
 };
 #undef KEYS_OF
 
@@ -141,14 +142,14 @@ static const struct config_section sections[] = {
     CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "Time of timestamps."),
     CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys of all digitisers.", .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
-                   "Signals of the antennas, computed; or else there are recordings.", .optional = true),
+                   "Computed signals of the antennas, in place of recordings.", .optional = true),
     CONFIG_LIST(
         struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
         "Signals of the antennas, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
         "1, antenna 1 pol 0 and so on, or one for all.",
         .optional = true, .example = recordings_example),
     CONFIG_LIST(struct dsim_config, antennas, struct dsim_config_antenna, antenna_keys, 1, MAX_ANTENNAS,
-                "The antennas and where their samples go.", .example = antenna_example),
+                "The antennas and the addresses of their samples.", .example = antenna_example),
     CONFIG_SECTION(struct dsim_config, send, send_keys, "How packets leave.", .optional = true),
     CONFIG_HTTP_SECTION(struct dsim_config),
     CONFIG_KATCP_SECTION(struct dsim_config),
@@ -171,8 +172,7 @@ static void check_digitiser(const struct dsim_config *values, struct config *con
         config_error(config, &digitiser->packet_samples, "packet_samples must be a multiple of 8.");
     else if ((double)(digitiser->packet_samples * digitiser->sample_bits) / 8 > MAX_PAYLOAD_BYTES)
         config_error(config, &digitiser->packet_samples,
-                     "packet_samples x sample_bits / 8 must be at most %.0f bytes, "
-                     "for a heap is one packet.",
+                     "packet_samples x sample_bits / 8 must be at most %.0f bytes, because a heap is one packet.",
                      MAX_PAYLOAD_BYTES);
     if (digitiser->packet_samples <= 0)
         return;
@@ -228,10 +228,11 @@ static void check_recordings(const struct dsim_config *values, struct config *co
     }
     /* --print-config prints defaults, too, and what it prints must load. */
     if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
-        config_error(config, &digitiser->period_samples, "period is of signals only: leave it out with recordings.");
+        config_error(config, &digitiser->period_samples,
+                     "period applies to signals only: leave this key out with recordings.");
     if (digitiser->dither_seed != DEFAULT_DITHER_SEED)
         config_error(config, &digitiser->dither_seed,
-                     "dither_seed is of signals only: leave it out, for recordings are not dithered.");
+                     "dither_seed applies to signals only: leave this key out, because recordings are not dithered.");
 }
 
 /* Signals or recordings, and what goes with each. */
@@ -242,7 +243,7 @@ static void check_contents(const struct dsim_config *values, struct config *conf
     if (has_recordings)
         check_recordings(values, config);
     else if (values->digitiser.loop)
-        config_error(config, &values->digitiser.loop, "loop is of recordings only: signals always repeat.");
+        config_error(config, &values->digitiser.loop, "loop applies to recordings only: signals always repeat.");
     if (has_recordings == !!values->signals.specification)
         config_error(config, &values->signals, "Either signals or recordings must be given%s.",
                      has_recordings ? ", not both" : "");

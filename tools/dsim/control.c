@@ -79,15 +79,13 @@ static int add_sensors(struct dsim_control *c)
         struct sensor_desc about;
         union sensor_value value;
     } rows[] = {
-        {&c->signals_orig, {"signals-orig", "Signals as they were asked for", "", SENSOR_STRING}, {0}},
+        {&c->signals_orig, {"signals-orig", "Signals as requested", "", SENSOR_STRING}, {0}},
         {&c->signals,
-         {"signals", "Signals with all seeds: whoever asks for these gets the same samples", "", SENSOR_STRING},
+         {"signals", "Signals with all seeds: a request with this text gives the same samples", "", SENSOR_STRING},
          {0}},
-        {&c->period,
-         {"period", "Samples after which the signals begin again", "", SENSOR_INTEGER},
-         {.integer = max_period}},
+        {&c->period, {"period", "Samples after which the signals repeat", "", SENSOR_INTEGER}, {.integer = max_period}},
         {&c->max_period,
-         {"max-period", "Longest period that ?signals takes, in samples", "", SENSOR_INTEGER},
+         {"max-period", "Longest period that ?signals accepts, in samples", "", SENSOR_INTEGER},
          {.integer = max_period}},
         {&c->dither_seed, {"dither-seed", "Seed of the dither", "", SENSOR_STRING}, {0}},
         {&c->adc_sample_rate,
@@ -225,7 +223,7 @@ static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
         katcp_fail(call, "the period must divide max-period, %" PRId64 ", not %" PRId64,
                    c->config->digitiser.period_samples, period);
     else if (dsim_signal_choose_seeds(job->program))
-        katcp_fail(call, "no random seeds can be had");
+        katcp_fail(call, "no random seeds are available");
     else
         return job;
     free_job(job);
@@ -237,8 +235,9 @@ static void request_signals(struct katcp_call *call, void *arg)
     struct dsim_control *c = arg;
 
     if (!*c->heaps || !dsim_send_can_switch(c->send)) {
-        katcp_fail(call,
-                   "only signals that repeat, sent in real time, can be replaced: not recordings, track or a capture");
+        katcp_fail(
+            call,
+            "only repeating signals that are sent in real time can be replaced, not recordings, track or a capture");
         return;
     }
     struct job *job = make_job(c, call);
@@ -284,7 +283,7 @@ static void request_loss(struct katcp_call *call, void *arg)
     double fraction;
 
     if (!find_inputs(c, katcp_arg(call, 0), &first, &end)) {
-        katcp_fail(call, "there is no antenna or input '%.64s': they are an antenna's name, alone or with v or h",
+        katcp_fail(call, "there is no antenna or input '%.64s': give an antenna's name, alone or with v or h",
                    katcp_arg(call, 0));
         return;
     }
@@ -299,18 +298,19 @@ static void request_loss(struct katcp_call *call, void *arg)
 
 static const struct katcp_request requests[] = {
     {"loss",
-     "Leaves out heaps of an antenna, as a bad cable would.\n"
+     "Drops heaps of an antenna, as a bad cable would.\n"
      "?loss INPUT FRACTION\n"
-     "INPUT is an antenna's name, alone or with v or h for one polarisation; FRACTION is from 0, as at the start, to "
-     "1, a cable that is cut.",
+     "INPUT is an antenna's name, alone or with v or h for one polarisation. FRACTION is from 0 (no loss, as at the "
+     "start) to 1 (a cut cable).",
      .min_args = 2, .max_args = 2, .handle = request_loss},
     {"signals",
      "Replaces the signals.\n"
      "?signals SPECIFICATION [PERIOD]\n"
-     "The SPECIFICATION is as in the configuration; the PERIOD is in samples, a divisor of max-period, which is the "
-     "default. Answers the first timestamp that has them, in samples.",
+     "The SPECIFICATION is as in the configuration. The PERIOD is in samples, a divisor of max-period, which is the "
+     "default. The reply has the first timestamp of the new signals, in samples.",
      .min_args = 1, .max_args = 2, .handle = request_signals, .timeout_s = TIMEOUT_S},
-    {"time", "Says the host's UNIX time, in seconds.", .handle = request_time, .changes_from = KATCP_CHANGES_NOTHING},
+    {"time", "Returns the host's UNIX time, in seconds.", .handle = request_time,
+     .changes_from = KATCP_CHANGES_NOTHING},
 };
 
 /* ---- Life -------------------------------------------------------------------------------------------------------- */

@@ -259,7 +259,7 @@ static void describe(struct dsim_play *play)
                      "recording is shorter",
                      i, (long long)n_rest, file);
         if (n_rest_bytes > 0)
-            log_warning("recordings[%zu]: the last %lld bytes of %s are no whole sample or frame", i,
+            log_warning("recordings[%zu]: the last %lld bytes of %s do not fill a sample or frame", i,
                         (long long)n_rest_bytes, file);
         play->n_unplayed_samples += (uint64_t)n_rest;
     }
@@ -296,8 +296,8 @@ static int make_blocks(struct dsim_play *play, char *why, size_t why_bytes)
 
 static void register_metrics(struct dsim_play *play)
 {
-    const char *zeroed = "Samples of recordings that were played as zeros.";
-    const char *frames = "Frames of VDIF recordings that were left out.";
+    const char *zeroed = "Samples of recordings played as zeros.";
+    const char *frames = "Frames of VDIF recordings not played.";
 
     if (play->live)
         return;

@@ -171,7 +171,7 @@ static bool have_heaps(struct dsim_sender *sender)
     if (err == -ETIMEDOUT && send->paced && sender->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
         log_limited(&send->waits_limit, LOG_LEVEL_WARNING,
-                    "Heaps are due and not read or computed yet: disk or processor do not keep up.");
+                    "Heaps are due but not read or computed yet: disk or processor is too slow.");
     }
     while (err == -ETIMEDOUT && !sim_senders_must_stop(&send->senders)) {
         int64_t now_ns = clock_monotonic_ns();
@@ -427,13 +427,14 @@ static void set_times(struct dsim_send *send, const struct dsim_config *config)
 static void register_metrics(struct dsim_send *send)
 {
     stats_counter("dsim_output_heaps", "Heaps sent, descriptors not counted.", NULL, &send->n_heaps_sent);
-    stats_counter("dsim_lost_heaps", "Heaps left out, as ?loss says.", NULL, &send->n_heaps_lost);
+    stats_counter("dsim_lost_heaps", "Heaps dropped by ?loss.", NULL, &send->n_heaps_lost);
     stats_counter("dsim_output_bytes", "Payload bytes of heaps sent.", NULL, &send->n_bytes_sent);
     stats_counter("dsim_packets_sent", "Packets sent.", NULL, &send->senders.n_packets);
-    stats_counter("dsim_packets_failed", "Packets that the kernel or a capture refused, or that a card did not send.",
-                  NULL, &send->senders.n_packets_failed);
+    stats_counter("dsim_packets_failed",
+                  "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.", NULL,
+                  &send->senders.n_packets_failed);
     if (send->play)
-        stats_counter("dsim_reader_late", "Times that heaps were due and not read or computed yet.", NULL,
+        stats_counter("dsim_reader_late", "Times that heaps were due but not read or computed yet.", NULL,
                       &send->n_waits);
     stats_gauge_scaled("dsim_time_error_s", "How late the last heaps left, in seconds.", NULL, &send->senders.late_ns,
                        1e-9);

@@ -22,24 +22,25 @@ static const struct config_key stream_keys[] = {
             "Channels of each destination.", .example = "256"),
     KEY_INT("channel_offset", chan_offset, "0", UNIT_CHANNELS, 0, 65535,
             "First channel of the first destination; a multiple of channels_per_substream."),
-    KEY_ENDPOINTS("destinations", destinations, KEY_REQUIRED, 1, 4096,
-                  "Where the substreams from there on are sent to, one each: a.b.c.d[+n][:port], comma separated.",
-                  .example = "239.10.1.0:7148"),
+    KEY_ENDPOINTS(
+        "destinations", destinations, KEY_REQUIRED, 1, 4096,
+        "Addresses of the substreams from channel_offset on, one for each: a.b.c.d[+n][:port], comma separated.",
+        .example = "239.10.1.0:7148"),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 1, 65536, "Spectra in a heap."),
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
             "Width of each component: 4 or 8 (integers), or 16 (half floats)."),
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encodings,
-             "Components of 4 bits: as they are, or each with 8 added (offset binary)."),
+             "Encoding of components of 4 bits: two's complement, or with 8 added (offset binary)."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra, sent at once "
-            "whatever the clock says; -1: the next one, sent when its last sample would have been taken."),
+            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra; the heaps are "
+            "sent at once, whatever the time. -1: the next multiple, sent at the time of its last sample."),
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
-               "Time to send for, rounded down to whole heaps; 0: until stopped."),
+               "Length of time to send, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("drop", drop, "0", UNIT_NONE, 0, 1e9,
-            "Leaves out one of so many heaps: heap n of antenna a, counted from timestamp 0, of which n * antennas + a "
-            "+ 1 is a multiple of this; 0: none."),
+            "Drops heap n of antenna a, counted from timestamp 0, if n * antennas + a + 1 is a multiple of this; 0: "
+            "drops none."),
 };
 #undef KEYS_OF
 
@@ -53,7 +54,7 @@ static const struct config_key stream_keys[] = {
 static const struct config_key signal_keys[] = {
     KEY_ENUM("kind", kind, KEY_REQUIRED, kinds,
              "Kind of the voltages. Lists below have a value for each input (antenna 0 pol 0, antenna 0 pol 1, antenna "
-             "1 pol 0 and so on) and are repeated as needed.",
+             "1 pol 0 and so on); a short list repeats.",
              .example = "noise"),
     KEY_INT_LIST("real", real, "1", UNIT_NONE, -2048, 2048, "Real part of each input, in all channels and spectra.",
                  .variants = CONSTANT),
@@ -85,16 +86,16 @@ static const struct config_key signal_keys[] = {
         .variants = RECORDING),
     KEY_INT_LIST("threads", threads, "0, 1", UNIT_NONE, 0, 1023, "Thread of each input.", .variants = RECORDING),
     KEY_DECIMAL("spectrum_rate", spectrum_rate_hz, "0", UNIT_HZ, 0, 1e11,
-                "Spectra per second of the recording, whatever it is played at; it tells how many frames a second has. "
-                "0: adc_sample_rate / samples_between_spectra.",
+                "Spectra per second of the recording, which may differ from the playback rate. This rate gives the "
+                "number of frames in a second. 0: adc_sample_rate / samples_between_spectra.",
                 .variants = RECORDING),
     KEY_ENUM("real_part", real_part, "low", real_parts,
              "Which 4 bits of a byte are the real part: the low ones, as VDIF has it, or the high ones, as CHIME's "
              "backend writes.",
              .variants = RECORDING),
     KEY_BOOL("loop", loop, false,
-             "Play the recording again and again: its whole heaps, or, where it is shorter than a heap, its spectra; "
-             "no: fsim ends with it.",
+             "Repeat the recording: its whole heaps, or its spectra if it is shorter than a heap. false: fsim ends "
+             "with the recording.",
              .variants = RECORDING),
 };
 #undef KEYS_OF
@@ -161,7 +162,7 @@ static void check_stream(const struct fsim_config *values, struct config *config
                      stream->sample_bits);
     else if (fsim_config_heap_bytes(values) > MAX_HEAP_BYTES)
         config_error(config, &stream->spectra_per_heap,
-                     "A heap would have %" PRIu64 " bytes; %" PRIu64 " at most will do.",
+                     "A heap would have %" PRIu64 " bytes; at most %" PRIu64 " are possible.",
                      fsim_config_heap_bytes(values), MAX_HEAP_BYTES);
     int64_t batch_samples = fsim_config_batch_samples(values);
     if (stream->first_timestamp >= 0 && stream->first_timestamp % batch_samples != 0)
@@ -175,7 +176,7 @@ static void check_list(const struct config_int_list *list, const char *name, int
                        struct config *config)
 {
     if (list->n == 0)
-        config_error(config, list, "%s must have a value at least.", name);
+        config_error(config, list, "%s must have at least one value.", name);
     for (size_t i = 0; i < list->n; i++)
         if (list->items[i] < min || list->items[i] > max)
             config_error(config, list,

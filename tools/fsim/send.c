@@ -209,7 +209,7 @@ static void register_metrics(struct fsim_send *send)
     stats_counter("fsim_output_heaps", "Heaps of data sent.", NULL, &send->wire.n_heaps);
     stats_counter("fsim_output_packets", "Packets sent.", NULL, &send->wire.senders.n_packets);
     stats_counter("fsim_output_failed_packets",
-                  "Packets that the kernel or a capture refused, or that a card did not send.", NULL,
+                  "Packets not sent: refused by the kernel or the capture file, or failed in the NIC.", NULL,
                   &send->wire.senders.n_packets_failed);
     stats_gauge_scaled("fsim_late_seconds", "How late the last heaps left, in seconds.", NULL,
                        &send->wire.senders.late_ns, 1e-9);

@@ -21,15 +21,15 @@
 #define KEYS_OF struct visrec_config_recv
 static const struct config_key recv_keys[] = {
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
-                  "Where the X-engines send this stream to: a.b.c.d[+n][:port], comma separated.",
+                  "Addresses to which the X-engines send this stream: a.b.c.d[+n][:port], comma separated.",
                   .example = "239.10.2.0+15:7148"),
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Read this capture instead of listening to the network; nothing is lost, however slow."),
+               "Read this capture instead of listening to the network; slow reading loses nothing."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
-            "Socket buffer, shared by the sources, 0 leaves the kernel's default; with ibverbs the ring of frames."),
+            "Socket buffer, shared by the sources; 0: the kernel's default. With ibverbs: the ring of frames."),
     CONFIG_TRANSPORT_ROW,
     CONFIG_COMP_VECTOR_ROW,
     KEY_INT("window", window_dumps, "2", UNIT_NONE, 1, 64, "Dumps that are kept open for late packets."),
@@ -49,21 +49,21 @@ static const struct config_key stream_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
-            "Length of an accumulation in batches, as xbgpu has it; 0 takes integration_time."),
+            "Length of an accumulation in batches, as in xbgpu; 0: integration_time holds."),
     KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
-               "Length of an accumulation in seconds, rounded to whole batches; 0 takes integration_batches.",
+               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches holds.",
                .example = "0.5"),
     KEY_BOOL("weights", weights, false,
              "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
-               "Gate of the stream, in the words of xbgpu's `gates`; the file repeats this text.  Empty: the "
-               "stream has no gate."),
+               "Gate of the stream, as written in xbgpu's `gates`; the file repeats this text.  Empty: the stream has "
+               "no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
-             "The gate has a dispersion_measure: with weights, each channel has its own."),
+             "The gate has a dispersion_measure: with weights, each channel then has its own weights."),
     KEY_ENUM("values", values, "int32", value_choices,
              "Type of visibilities: float32 where xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
-               "Sky frequency of channel channels / 2; 0 is that of the first Nyquist zone, adc_sample_rate / 4."),
+               "Sky frequency of channel channels / 2; 0: the value of the first Nyquist zone, adc_sample_rate / 4."),
 };
 #undef KEYS_OF
 
@@ -76,9 +76,9 @@ static const struct config_key telescope_keys[] = {
                "Longitude of the reference position, east positive.", .example = "21.4436"),
     KEY_DOUBLE("altitude", altitude_m, KEY_REQUIRED, UNIT_M, -1000, 10000,
                "Height of the reference position above the ellipsoid.", .example = "1038"),
-    KEY_DOUBLE(
-        "ut1_utc", ut1_utc_s, "0", UNIT_S, -0.9, 0.9,
-        "UT1 - UTC of these days (IERS Bulletin A), for the file's sidereal times; 0 leaves them wrong by as much."),
+    KEY_DOUBLE("ut1_utc", ut1_utc_s, "0", UNIT_S, -0.9, 0.9,
+               "Current value of UT1 - UTC (IERS Bulletin A), for the file's sidereal times; with 0, these times are "
+               "wrong by UT1 - UTC."),
 };
 #undef KEYS_OF
 
@@ -92,16 +92,17 @@ static const struct config_key antenna_keys[] = {
 
 #define KEYS_OF struct visrec_config_output
 static const struct config_key output_keys[] = {
-    KEY_STRING(
-        "file", file, KEY_REQUIRED, 1, 4096,
-        "The UVH5 file to write; %Y%m%dT%H%M%SZ, as strftime knows them, become the UTC at which the file is begun.",
-        .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
+    KEY_STRING("file", file, KEY_REQUIRED, 1, 4096,
+               "The UVH5 file to write. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become the UTC at which the "
+               "file begins.",
+               .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
     KEY_BOOL("overwrite", overwrite, false, "Replace the file if it exists, instead of refusing."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Begin the next file before a file gets larger; 0: no limit."),
+            "Largest size of a file, before which the next file begins; 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
-               "Begin the next file before a file covers more time, for example 3600; 0: no limit."),
-    KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9, "End after so many dumps; 0 goes on until stopped."),
+               "Longest time that a file covers, before which the next file begins, for example 3600; 0: no limit."),
+    KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9,
+            "Number of dumps after which visrec ends; 0: visrec runs until stopped."),
 };
 #undef KEYS_OF
 

@@ -70,8 +70,9 @@ void visrec_writer_register(const struct visrec_writer_stats *stats)
     stats_counter("visrec_values", "Visibilities written.", NULL, &stats->values);
     stats_counter("visrec_flagged_values", "Visibilities written that are flagged.", NULL, &stats->flagged);
     stats_counter("visrec_files", "Files begun.", NULL, &stats->files);
-    stats_counter("visrec_rollovers", "Files begun because time had gone back.", NULL, &stats->rollovers);
-    stats_counter("visrec_unwritten_dumps", "Dumps left out because the disk was full.", NULL, &stats->unwritten_dumps);
+    stats_counter("visrec_rollovers", "Files begun because timestamps went back.", NULL, &stats->rollovers);
+    stats_counter("visrec_unwritten_dumps", "Dumps not written because the disk was full.", NULL,
+                  &stats->unwritten_dumps);
 }
 
 void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, size_t text_bytes)
@@ -175,13 +176,13 @@ static int begin_next_file(struct visrec_writer *writer, char *why, size_t why_b
     counter_add(&writer->stats->files, 1);
     if (!backward) {
         log_limited(&writer->full_file_limit, LOG_LEVEL_INFO,
-                    "the file is full: %llu dump%s; the recording goes on in %s", (unsigned long long)n_dumps,
+                    "the file is full: %llu dump%s; the recording continues in %s", (unsigned long long)n_dumps,
                     plural(n_dumps), visrec_files_path(files));
         return 0;
     }
     log_limited(&writer->rollover_limit, LOG_LEVEL_WARNING,
-                "time went back from sample %lld to %lld: the recording goes on in %s", (long long)writer->last_samples,
-                (long long)timestamp_samples, visrec_files_path(files));
+                "time went back from sample %lld to %lld: the recording continues in %s",
+                (long long)writer->last_samples, (long long)timestamp_samples, visrec_files_path(files));
     counter_add(&writer->stats->rollovers, 1);
     writer->begun = false;
     return 0;

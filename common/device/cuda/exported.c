@@ -32,12 +32,12 @@ int cuda_check_exported(struct device *device, char *why, size_t why_bytes)
     cuda_enter(self);
     if (!has_dma_buf())
         snprintf(why, why_bytes,
-                 "the NVIDIA driver does not share this GPU's memory as a dma-buf, which the network card needs: that "
-                 "takes its open kernel modules and Linux 5.12 (cbf-doctor)");
+                 "the NVIDIA driver does not share this GPU's memory as a dma-buf, which the network card needs: "
+                 "install NVIDIA's open kernel modules and Linux 5.12 or later (cbf-doctor)");
     else if (!self->orders_writes && !self->flushes_writes)
         snprintf(why, why_bytes,
-                 "this GPU neither keeps the order of what a network card writes and its own work, nor can it be told "
-                 "to: a payload might be used before it is there");
+                 "this GPU neither orders a network card's writes before its own reads nor flushes them on request: a "
+                 "kernel might read a payload before it arrives");
     else
         return 0;
     return -ENODEV;
@@ -69,8 +69,8 @@ int cuda_alloc_exported(struct device *device, size_t bytes, struct device_expor
         get_handle(&fd, (CUdeviceptr)(uintptr_t)aligned, whole_bytes, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
     if (result != CUDA_SUCCESS) {
         snprintf(why, why_bytes,
-                 "the NVIDIA driver does not share the GPU's memory with network cards "
-                 "(cuMemGetHandleForAddressRange: error %d): that takes its open kernel modules and Linux 5.12",
+                 "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: "
+                 "error %d): install NVIDIA's open kernel modules and Linux 5.12 or later",
                  (int)result);
         cudaFree(memory);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : -ENODEV;

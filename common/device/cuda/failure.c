@@ -71,7 +71,7 @@ static void fail(struct cuda_device *device, const char *stream, const char *wha
     snprintf(where, sizeof(where), "%s on stream %s", call, stream);
     cuda_explain(error, where, why, sizeof(why));
     describe_streams(device, streams, sizeof(streams));
-    snprintf(sentence, sizeof(sentence), "cuda: %s: %s; what each stream was last given: %s", what, why, streams);
+    snprintf(sentence, sizeof(sentence), "cuda: %s: %s; newest operation of each stream: %s", what, why, streams);
     device->host->fail(&device->base, sentence);
     lock_take(&device->lock);
     /* If only a call was refused the GPU works on, and nobody may have a buffer back that it still reads or writes.  If
@@ -114,7 +114,8 @@ static bool stream_hangs(struct cuda_device *device, struct cuda_stream *stream)
     lock_give(&stream->lock);
     stream->n_looks = stands ? stream->n_looks + 1 : 0;
     if (stream->n_looks == HANGS_LOOKS)
-        device->host->log(LOG_LEVEL_ERROR, "cuda: stream %s hangs: nothing has ended for %d s; it was last given: %s",
+        device->host->log(LOG_LEVEL_ERROR,
+                          "cuda: stream %s hangs: no operation has completed for %d s; newest operation: %s",
                           stream->name, HANGS_LOOKS * WATCH_INTERVAL_MS / 1000, stream->newest);
     return stream->n_looks >= HANGS_LOOKS;
 }

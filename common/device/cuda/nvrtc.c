@@ -84,8 +84,8 @@ int nvrtc_load(char *why, size_t why_bytes)
     int err = library_open(names, symbols, &nvrtc_path, reason, sizeof(reason));
     if (err)
         snprintf(why, why_bytes,
-                 "NVRTC, the part of the CUDA toolkit that compiles the kernels (cuda-nvrtc), cannot be loaded: %s; "
-                 "install it, or say device.kind: cpu",
+                 "NVRTC, the compiler of the CUDA toolkit for kernels, cannot be loaded: %s; install cuda-nvrtc, or "
+                 "set device.kind: cpu",
                  reason);
     return err;
 }
@@ -274,7 +274,7 @@ int nvrtc_compile(const struct kernel *kernel, const struct kernel_constant *con
         return err;
     err = take_code(program, target->ptx, code, bytes);
     if (err)
-        log_error("kernel %s: NVRTC does not give its code for %s", kernel->name, target->option);
+        log_error("kernel %s: NVRTC returned no code for %s", kernel->name, target->option);
     nvrtc.destroy(&program);
     return err;
 }

@@ -110,7 +110,7 @@ static int open_instance(struct vulkan *v, char *why, size_t why_bytes)
 
     if (err) {
         size_t n = strlen(why);
-        snprintf(why + n, why_bytes - n, "; the host writes to a GPU's memory by Vulkan: install libvulkan1");
+        snprintf(why + n, why_bytes - n, "; the host needs Vulkan to write to GPU memory: install libvulkan1");
         return err;
     }
     GLOBAL_CALLS(FIND)
@@ -340,7 +340,7 @@ void vulkan_close(struct vulkan *vulkan)
 int vulkan_open(const uint8_t uuid[VULKAN_UUID_BYTES], struct vulkan **vulkan, char *why, size_t why_bytes)
 {
     return why_fail(-ENODEV, why, why_bytes,
-                    "this program was built without Vulkan, by which the host writes to a GPU's memory");
+                    "this program was built without Vulkan, which the host needs to write to GPU memory");
 }
 
 void vulkan_close(struct vulkan *vulkan)

@@ -127,7 +127,7 @@ function show_inputs(s) {
     ["Power", "power_dbfs", i => {
       const seen = known(i.power_dbfs) && total(i.heaps) > 0 && i.power_dbfs !== 0;
       const age = seen ? how_old(s, input_time(s, i)) : "";
-      return { text: seen ? `${db(i.power_dbfs)} dBFS` : "–", sub: age, power: seen ? i.power_dbfs : -1000, level: seen && !age ? power_level(i.power_dbfs) : "idle", title: "good from −30 to −10 dBFS; 0 is a sine that fills the digitiser's range" };
+      return { text: seen ? `${db(i.power_dbfs)} dBFS` : "–", sub: age, power: seen ? i.power_dbfs : -1000, level: seen && !age ? power_level(i.power_dbfs) : "idle", title: "good from −30 to −10 dBFS; 0 is a full-scale sine" };
     }]);
   else columns.push(["Incomplete", "incomplete_heaps", i => still_cell(i.incomplete_heaps)]);
   columns.push(["Behind", "newest", i => newest_cell(i, s)]);

@@ -435,7 +435,7 @@ static const struct {
     {COUNT "  size: *none\n", "3:9: this is not valid YAML: found undefined alias\n"},
     {COUNT "  name: \"abc\n", "4:1: this is not valid YAML: found unexpected end of stream while scanning a quoted "
                               "scalar that begins in line 3\n"},
-    {COUNT "---\n" COUNT, "3:1: a second YAML document begins here; a configuration is a single one\n"},
+    {COUNT "---\n" COUNT, "3:1: a second YAML document begins here; a configuration is one document\n"},
     {COUNT "---\n'\n",
      "5:1: this is not valid YAML: found unexpected end of stream while scanning a quoted scalar that "
      "begins in line 4\n"},

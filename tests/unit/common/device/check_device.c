@@ -418,7 +418,8 @@ TEST(memory_is_checked_before_it_is_taken)
     ck_assert_int_eq(device_check_memory(device, 1000, UINT64_MAX >> 1, "recv.chunks", "lower it", why, sizeof(why)),
                      -E2BIG);
     ck_assert_msg(strncmp(why, "recv.chunks: this configuration needs ", 38) == 0, "%s", why);
-    ck_assert_msg(strstr(why, test_on_cuda() ? " MiB of GPU memory, and of " : " MiB of memory, and of "), "%s", why);
+    ck_assert_msg(strstr(why, test_on_cuda() ? " MiB of GPU memory; the total is " : " MiB of memory; the total is "),
+                  "%s", why);
 }
 
 static void note_threads(const void *args, int n_threads)

@@ -811,15 +811,15 @@ TEST(what_cannot_be_configured)
 {
     config.interface = NULL;
     ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
-    ck_assert_str_eq(why, "send.interface: it must be given for ibverbs");
+    ck_assert_str_eq(why, "send.interface: ibverbs needs an interface");
     config.interface = "no-such-if";
     ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -ENODEV);
     ck_assert_msg(strncmp(why, "send.transport: ", 16) == 0 && strstr(why, "no-such-if"), "%s", why);
     config.interface = "lo";
     config.packet_bytes = 65509; /* and 28 are 65537 */
     ck_assert_int_eq(send_sink_open(&config, &sink, why, sizeof(why)), -EINVAL);
-    ck_assert_str_eq(why, "send.interface: packets of 65509 bytes, 65537 with IPv4 and UDP, are more than the MTU of "
-                          "lo, which is 65536: raise it (\"ip link set lo mtu 65537\") or send less in a packet");
+    ck_assert_str_eq(why, "send.interface: packets of 65509 bytes, 65537 with IPv4 and UDP, exceed the MTU of "
+                          "lo, which is 65536: raise the MTU (\"ip link set lo mtu 65537\") or send smaller packets");
     config.packet_bytes = 1000;
     destinations.items[3].key = "outputs[0].destinations";
     destinations.items[3].address.s_addr = htonl(0x0a010203);

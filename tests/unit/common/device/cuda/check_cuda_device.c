@@ -31,7 +31,7 @@ static const struct choice {
 } choices[] = {
     {"driver=0", NULL, -ENODEV, "device.kind: there is no NVIDIA driver here"},
     {"driver=0", "0", -ENODEV, "device.gpu: there is no NVIDIA driver here"},
-    {"driver=11040", NULL, -ENODEV, "device.kind: the NVIDIA driver is too old: it is for CUDA 11.4, and CUDA "},
+    {"driver=11040", NULL, -ENODEV, "device.kind: the NVIDIA driver is too old: it supports CUDA 11.4, but CUDA "},
     {"gpus=0", NULL, -ENODEV, "device.kind: there is no GPU here"},
     {"major=7", NULL, -ENODEV,
      "device.kind: no GPU here has compute capability 8.0 or more: 0 = Fake 0 (0000:3a:00.0, GPU-00010203-"},
@@ -233,8 +233,9 @@ TEST(too_little_gpu_memory_is_said_with_both_sizes, .skip = no_fake())
     uint64_t mib = 1 << 20;
     ck_assert_int_eq(device_check_memory(device, mib, 500 * mib, "a.b", "lower it", why, sizeof(why)), 0);
     ck_assert_int_eq(device_check_memory(device, mib, 501 * mib, "a.b", "lower it", why, sizeof(why)), -ENOMEM);
-    ck_assert_str_eq(why, "a.b: this configuration needs 501 MiB of GPU memory, and of 1000 MiB here 500 MiB are "
-                          "available; lower it");
+    ck_assert_str_eq(why,
+                     "a.b: this configuration needs 501 MiB of GPU memory; the total is 1000 MiB, of which 500 MiB are "
+                     "available; lower it");
     ck_assert_int_eq(device_check_memory(device, mib, 1001 * mib, "a.b", "lower it", why, sizeof(why)), -E2BIG);
 }
 
@@ -272,7 +273,8 @@ static const struct {
     const char *words;
 } direct_failures[] = {
     {"gpus=1", "heap_mib=246", -E2BIG,
-     "a.b: this configuration needs 256 MiB of GPU memory that the host can write to, and of 246 MiB here 246 MiB are "
+     "a.b: this configuration needs 256 MiB of GPU memory that the host can write to; the total is 246 MiB, of which "
+     "246 MiB are "
      "available; lower it"},
     {"gpus=1", "gpus=1", -ENODEV,
      "a.b: Vulkan does not see the GPU with UUID 00010203-0405-0607-0809-0a0b0c0d0e0f; it sees Fake Vulkan 0 "
@@ -309,10 +311,10 @@ static const struct {
     {"dmabuf=-1", -ENODEV, "the NVIDIA driver is too old to share the GPU's memory with network cards"},
     {"dmabuf=801", -ENODEV,
      "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 801): "
-     "that takes its open kernel modules and Linux 5.12"},
+     "install NVIDIA's open kernel modules and Linux 5.12 or later"},
     {"dmabuf=2", -ENOMEM,
      "the NVIDIA driver does not share the GPU's memory with network cards (cuMemGetHandleForAddressRange: error 2): "
-     "that takes its open kernel modules and Linux 5.12"},
+     "install NVIDIA's open kernel modules and Linux 5.12 or later"},
 };
 
 /* What is found before anything is allocated. */
@@ -323,7 +325,7 @@ static const struct {
     {"ordering=100,flushes=1", NULL},
     {"ordering=100,flushes=0", NULL},
     {"ordering=0,flushes=3", NULL},
-    {"ordering=0,flushes=2", "recv.gpudirect: this GPU neither keeps the order of what a network card writes"},
+    {"ordering=0,flushes=2", "recv.gpudirect: this GPU neither orders a network card's writes"},
     {"has_dmabuf=0", "recv.gpudirect: the NVIDIA driver does not share this GPU's memory as a dma-buf"},
 };
 
@@ -528,7 +530,7 @@ TEST(the_sentence_names_call_stream_and_kernel, .skip = no_fake())
     ck_assert_msg(strstr(said, " error: cuda: nothing: cudaLaunchKernel of 1 x 2 x 3 blocks of 2000 threads and 40 "
                                "bytes of shared memory on stream abc failed: the words of CUDA ("),
                   "%s", said);
-    ck_assert_msg(strstr(said, "last given: c: nothing, bc: fill, abc: nothing"), "%s", said);
+    ck_assert_msg(strstr(said, "newest operation of each stream: c: nothing, bc: fill, abc: nothing"), "%s", said);
     ck_assert_ptr_eq(strstr(said, " error: "), strrchr(said, '[') + strcspn(strrchr(said, '['), " "));
 }
 
