@@ -81,15 +81,20 @@ static __device__ __forceinline__ uint32_t round_samples(const struct span &span
 {
     float parts[LANE_SPECTRA][2];
     uint32_t n_clipped = 0;
-
-    const float limit = BEAM_DETECT_LIMIT / BEAM_DETECT_STEPS * slot.inverse, scale = BEAM_DETECT_STEPS * slot.scale;
-    make_parts(slot, sums, parts);
-    if (!all_within(parts, limit))
-        n_clipped = clip(parts, -limit, limit, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
+    const float factor = BEAM_TIMES(slot.scale, slot.renormalise) * BEAM_DETECT_STEPS;
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
-        words[i] = __byte_perm(__float_as_uint(fmaf(parts[i][0], scale, TO_INTEGER)),
-                               __float_as_uint(fmaf(parts[i][1], scale, TO_INTEGER)), 0x5410);
+#pragma unroll
+        for (int part = 0; part < 2; part++) {
+            const int at = 2 * part + i / 4;
+            parts[i][part] = BEAM_TIMES(total_of(sums[0][i % 4][at], sums[1][i % 4][at]), factor);
+        }
+    if (!all_within(parts, BEAM_DETECT_LIMIT))
+        n_clipped = clip(parts, -BEAM_DETECT_LIMIT, BEAM_DETECT_LIMIT, 0.0f, ((1u << span.end) - 1) & ~0u << span.begin);
+#pragma unroll
+    for (int i = 0; i < LANE_SPECTRA; i++)
+        words[i] = __byte_perm(__float_as_uint(BEAM_PLUS(parts[i][0], TO_INTEGER)),
+                               __float_as_uint(BEAM_PLUS(parts[i][1], TO_INTEGER)), 0x5410);
     return n_clipped;
 }
 

@@ -13,7 +13,7 @@
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
-#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4) /* 128 registers do not hold all */
 #endif
 
 #define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* no dither lifts a part within it above the limit */
@@ -36,6 +36,21 @@ static __device__ __forceinline__ void make_dither(const struct beamform_args &a
 static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 {
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
+}
+
+/* The lane's 8 spectra of a group, before they are scaled: [spectrum][re, im]. */
+static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
+                                                  float (&parts)[LANE_SPECTRA][2])
+{
+#pragma unroll
+    for (int i = 0; i < 2 * LANE_SPECTRA; i++) {
+        const int at = i % 2 * 2 + i / 8;
+        parts[i / 2][i % 2] = total_of(sums[0][i / 2 % 4][at], sums[1][i / 2 % 4][at]);
+    }
+    if (slot.renormalise != 1.0f)
+#pragma unroll
+        for (int i = 0; i < 2 * LANE_SPECTRA; i++)
+            parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
 /* Rounds 8 dithered spectra to the low bytes of the parts. */
@@ -184,11 +199,12 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     __syncthreads();
 
     const struct turns turns = count_turns(args, place);
+    const uint32_t n_turns_0 = n_turns(turns.n_groups_0), n = n_turns_0 + n_turns(turns.n_groups_1);
 #pragma unroll 1
-    for (uint32_t turn = threadIdx.x / (32 * WARPGROUP_WARPS); turn < turns.n[0] + turns.n[1]; turn += N_WARPGROUPS) {
-        const uint32_t pol = __any_sync(0xffffffffu, turn >= turns.n[0]);
-        const uint32_t i = (turn - (pol ? turns.n[0] : 0)) * WARPGROUP_WARPS + threadIdx.x / 32 % WARPGROUP_WARPS;
-        const bool is_there = i < turns.n_groups[pol];
+    for (uint32_t turn = threadIdx.x / (32 * WARPGROUP_WARPS); turn < n; turn += N_WARPGROUPS) {
+        const uint32_t pol = __any_sync(0xffffffffu, turn >= n_turns_0);
+        const uint32_t i = (turn - (pol ? n_turns_0 : 0)) * WARPGROUP_WARPS + threadIdx.x / 32 % WARPGROUP_WARPS;
+        const bool is_there = i < (pol ? turns.n_groups_1 : turns.n_groups_0);
         form_group(args, place, pol, is_there ? group_of(turns, pol, i) : 0, is_there);
     }
 }

@@ -26,11 +26,15 @@ struct rows {
     uint32_t words[N_STEPS][2][4];
 };
 
-/* The groups of the block. */
+/* The groups of the block of each polarisation.  Members, not arrays: an index would need local memory. */
 struct turns {
-    uint32_t n_groups[2]; /* of each polarisation */
-    uint32_t n[2];        /* turns of each polarisation */
+    uint32_t n_groups_0, n_groups_1;
 };
+
+static __device__ __forceinline__ uint32_t n_turns(uint32_t n_groups)
+{
+    return (n_groups + WARPGROUP_WARPS - 1) / WARPGROUP_WARPS;
+}
 
 /* A warp has a piece: puts its columns into shared memory.  Lanes 4 q to 4 q + 3 have spectra 4 q to 4 q + 3 of the piece, and
  * lane l the antennas 2 (l % 4) and the next one of each half of a step.  Antennas behind the last one are the last one. */
@@ -65,21 +69,18 @@ static __device__ __forceinline__ void load_columns(const struct beamform_args &
 static __device__ __forceinline__ struct turns count_turns(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t n = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
-    struct turns turns;
+    struct turns turns = {0, n};
 
-    turns.n_groups[0] = 0;
     for (uint32_t group = 0; group < n; group++)
-        turns.n_groups[0] += shared_of_block()->slots[group * GROUP_BEAMS].parameters.pol == 0;
-    turns.n_groups[1] = n - turns.n_groups[0];
-    for (uint32_t pol = 0; pol < 2; pol++)
-        turns.n[pol] = (turns.n_groups[pol] + WARPGROUP_WARPS - 1) / WARPGROUP_WARPS;
+        turns.n_groups_0 += shared_of_block()->slots[group * GROUP_BEAMS].parameters.pol == 0;
+    turns.n_groups_1 = n - turns.n_groups_0;
     return turns;
 }
 
 /* The i-th group of a polarisation: groups alternate as long as there are both. */
 static __device__ __forceinline__ uint32_t group_of(const struct turns &turns, uint32_t pol, uint32_t i)
 {
-    const uint32_t n_pairs = min(turns.n_groups[0], turns.n_groups[1]);
+    const uint32_t n_pairs = min(turns.n_groups_0, turns.n_groups_1);
 
     return i < n_pairs ? 2 * i + pol : n_pairs + i;
 }

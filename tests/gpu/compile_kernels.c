@@ -375,19 +375,26 @@ static void note_beams(struct device *device, struct device_stream *stream)
     const struct beam_coefficients_args coefficients = {.n_beams = 8, .n_ants = 80, .n_chan = 128};
     const struct beam_finish_args finish = {.n_windows = 64, .n_beams = 4, .n_cells = 128};
 
-    for (size_t i = 0; i < ARRAY_LEN(sums); i++) {
-        const struct beamform_args args = {.format = sums[i].format,
+    for (size_t i = 0; i < 2 * ARRAY_LEN(sums); i++) {
+        const bool wgmma = i >= ARRAY_LEN(sums);
+        const size_t size = i % ARRAY_LEN(sums);
+        if (wgmma && strcmp(gpus[gpu_now].name, "sm_90a") != 0)
+            continue;
+        const struct beamform_args args = {.format = sums[size].format,
                                            .n_beams = 8,
-                                           .n_slots = sums[i].n_slots,
-                                           .n_ants = sums[i].n_ants,
+                                           .n_slots = sums[size].n_slots,
+                                           .n_ants = sums[size].n_ants,
                                            .n_chan = 128,
                                            .n_spectra = 256,
-                                           .n_batches = 8};
+                                           .n_batches = 8,
+                                           .wgmma = wgmma};
         struct kernel_constant constants[BEAMFORM_N_CONSTANTS];
         ants_now = args.n_ants;
         format_now = args.format;
         beamform_constants(&args, constants);
         note_launched(device, stream, &beamform_kernel, constants, BEAMFORM_N_CONSTANTS, beamform_grid(&args));
+        if (wgmma)
+            continue;
         note_detected(device, stream, &args);
         if (args.n_slots <= 16)
             note_incoherent(device, stream, &args);
