@@ -1,9 +1,9 @@
 /* input.h - xbgpu's device inputs: sets of chunks on the device, preceded by history if inputs are shifted, as batches
  * for the outputs.
  *
- * Flow:      matcher's set --upload--> device input [history batches | chunk's
- *            batches][antenna][channel][spectrum][pol] --select_spectra, if inputs are shifted--> batches of an
- *            input
+ * Flow:      matcher's set --upload-->
+ *            device input [history batches | chunk's batches][antenna][channel][spectrum][pol]
+ *            --select_spectra, if inputs are shifted--> batches of an input
  * Shifts:    input i at spectrum t reads t - shift[i].  Batch b of an input is batch b of its chunk, or the batch
  *            before if any input reads ahead (layout.n_lag).  So all reads are delays of up to layout.n_history
  *            batches.  An antenna counts as present in a batch if all heaps that its two inputs read came.  Set 0 of
