@@ -74,7 +74,7 @@ int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, cons
 /* Frees the settings.  Zeros are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Take all arguments of a request from argument 1 on, or none.  They return false if they have failed the call.  Delay
+/* Take all arguments of a request from argument 1 on, or none.  They return false after failing the call.  Delay
  * models that ended before 'past_samples' may be dropped to make room. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,

@@ -35,8 +35,8 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 /* Begins an input.  All its batches have the steering that was set before. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
-/* Queues the beams of the input on 'compute', the lane's stream.  Returns false if it must wait for a buffer, only if
- * 'may_wait'.  Otherwise the batches are dropped and counted. */
+/* Queues the beams of the input on 'compute', the lane's stream.  If no buffer is free, returns false if 'may_wait',
+ * else drops and counts the batches. */
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
 

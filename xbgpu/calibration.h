@@ -43,8 +43,8 @@ static inline const float *xbgpu_calibration_gains(const struct xbgpu_calibratio
     return calibration->gains + input * calibration->n_chan * 2;
 }
 
-/* Takes the gains of an input from argument 1 on: one gain, or one for each channel of the band.  Returns false if it
- * has failed the call. */
+/* Takes the gains of an input from argument 1 on: one gain, or one for each channel of the band.  Returns false after
+ * failing the call. */
 bool xbgpu_calibration_take(struct xbgpu_calibration *calibration, size_t input, struct katcp_call *call);
 
 #endif

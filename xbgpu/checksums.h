@@ -2,11 +2,12 @@
  *
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
  *            worker, when the dump is in host memory: xbgpu_checksums_agree(checks, visibilities)
- * Finds:     any single integer that changes in sums, totals or rows, in reduce, or in the voltages that correlate
- *            multiplies, unless all other inputs were 0 in that spectrum.  Also any integer of the dump or of its count
- *            of clipped visibilities that changes on the device, during the download or in host memory before the
- *            comparison.  For half floats: sums that are wrong by more than CHECKSUM_TOLERANCE, and every bit that
- *            changes behind the sums.
+ * Finds:     any single integer that changes in sums, totals or rows, or in reduce.  Any single voltage that changes in
+ *            correlate's input, unless all other inputs were 0 in that spectrum.  Any integer that changes in the dump
+ *            or in its count of clipped visibilities: on the device, during the download, or in host memory before the
+ *            comparison.
+ *            With half floats the checksums find sums that are wrong by more than CHECKSUM_TOLERANCE, and every bit
+ *            that changes behind the sums.
  * Misses:    errors in the input of both computations: voltages that changed before they were on the device.  The
  *            host's audit (audit.h) covers those.
  * Threads:   the worker only.   Blocking: never. */

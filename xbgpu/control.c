@@ -120,7 +120,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* These functions return false if they have failed the call. */
+/* These functions return false after failing the call. */
 
 static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, size_t *output)
 {
@@ -279,7 +279,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
     free(text);
 }
 
-/* Reads KEY=VALUE... into 'gate'.  Returns false if it has failed the call. */
+/* Reads KEY=VALUE... into 'gate'.  Returns false after failing the call. */
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {

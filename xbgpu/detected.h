@@ -38,8 +38,8 @@ void xbgpu_detected_destroy(struct xbgpu_detected *detected);
 /* Begins an input.  All its batches have the steering that was set before. */
 void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_output_input *input);
 
-/* Queues the powers of the input on 'compute', the lane's stream.  Returns false if it must wait for a buffer, only if
- * 'may_wait'.  Otherwise the input's part of the heap is dropped and counted. */
+/* Queues the powers of the input on 'compute', the lane's stream.  If no buffer is free, returns false if 'may_wait',
+ * else drops and counts the input's part of the heap. */
 bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_stream *compute,
                             const struct xbgpu_output_input *input, bool may_wait);
 

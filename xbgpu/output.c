@@ -211,7 +211,7 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 }
 
 /* Counts the windows without a heap between the last window with a heap and the open window, which has a heap and ends.
- * No windows are counted before the first, nor before a jump of time that no elapsed time explains. */
+ * No windows are counted before the first window, nor across a jump of time that no elapsed time explains. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)

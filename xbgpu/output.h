@@ -94,8 +94,8 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
 /* Begins an input to correlate. */
 void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
-/* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer, only if 'may_wait'.
- * Otherwise that dump is dropped and counted. */
+/* Takes the input's batches as far as possible.  If no dump buffer is free, returns false if 'may_wait', else drops and
+ * counts that dump. */
 bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait);
 
 /* Compares a downloaded dump with its checksums and with the audit's sums.  Returns whether all agree. */

@@ -95,8 +95,8 @@ void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into);
 /* Sets the sensor of an accumulation that has ended, whether the accumulation becomes a dump or not. */
 void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
 
-/* Flags all of a downloaded dump that is known to be wrong, and counts the dump.  No cell can be told from the wrong
- * cells, so all are flagged.  The dump is then sent like one without received data. */
+/* Flags all of a downloaded dump that is known to be wrong, and counts the dump.  All cells are flagged, because
+ * correct cells cannot be told from wrong cells.  The dump is then sent like one without received data. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
 /* Does the same, and marks the process unhealthy.  The tenth wrong dump ends the process.  A single wrong dump may be

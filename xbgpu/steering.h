@@ -66,7 +66,7 @@ struct xbgpu_steering {
     uint8_t *is_steered;                        /* [n] since the current input began */
     uint8_t *is_calibrated;                     /* [input] since the current input began */
     bool is_changed;                            /* some beam or input has changed */
-    struct xbgpu_beam_starts *starts;           /* [n] of the current input */
+    struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
     float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
     uint8_t *has_rates;                         /* [n] of the current input: bit m is set if model m has rates */
     uint32_t n_moving;                          /* beams of the current input with rates in any model */

@@ -1,4 +1,4 @@
-/* stream_info.c - sensors of what the configuration says; pipeline.c adds them before READY. */
+/* stream_info.c - constant sensors from the configuration; control.c adds them before READY. */
 #include "xbgpu/stream_info.h"
 
 #include "common/base/units.h"
