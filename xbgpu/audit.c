@@ -1,4 +1,4 @@
-/* audit.c - the host's own sums, on the side of the device's. */
+/* audit.c - the host's own sums, computed to check the device's. */
 #include "xbgpu/audit.h"
 
 #include "kernels/correlate/correlate.h"
@@ -45,13 +45,13 @@ void xbgpu_audit_draw(struct xbgpu_audit *audit)
     audit->draw.n++;
 }
 
-/* A nibble of two's complement. */
+/* Returns the value of a nibble of two's complement. */
 static int nibble(unsigned bits)
 {
     return (int)(bits & 7) - (int)(bits & 8);
 }
 
-/* The parts of both polarisations of one spectrum: [pol][re, im]. */
+/* Reads the parts of both polarisations of one spectrum: [pol][re, im]. */
 static void read_integers(enum voltage_format format, const uint8_t *at, int parts[N_POLS][2])
 {
     for (int pol = 0; pol < N_POLS; pol++)
@@ -141,7 +141,7 @@ static bool integers_agree(const struct xbgpu_audit_sample *sample, const int32_
     return true;
 }
 
-/* Sums of what is infinite or not a number are so in any order. */
+/* Compares floats.  Sums with terms that are infinite or not a number are not finite in any order. */
 static bool floats_agree(const struct xbgpu_audit_sample *sample, const float *v, bool flagged)
 {
     for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {

@@ -1,10 +1,11 @@
-/* beam_audit.h - a stretch of one beam's channel of each input, summed again by the host out of pinned memory.
+/* beam_audit.h - some spectra of one beam and channel of each input, summed again by the host from pinned memory.
  *
- * Beams are exact, so the plain C twin of beamform makes the same bits.  For each input a beam, a batch, a channel and at
- * most BEAM_AUDIT_SPECTRA spectra are drawn.  The voltages as received are copied when the beams are queued, and compared
- * when these are in host memory, before they leave.
- * Finds:     what changes voltages, sums or beams in upload, device memory, kernel and download, where the draw hits it.
- * Misses:    wrong coefficients: the device's are used.
+ * Beams are exact, so the plain C twin of beamform makes the same bits.  For each input the audit draws a beam, a
+ * batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages as received when the beams
+ * are queued.  The audit compares its beam with the downloaded beam in host memory before the heaps leave.
+ * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they touch the drawn
+ *            spectra.
+ * Misses:    wrong coefficients, because the audit uses the device's coefficients.
  * Threads:   the worker, except init and fini (main).   Blocking: never. */
 #ifndef XBGPU_BEAM_AUDIT_H
 #define XBGPU_BEAM_AUDIT_H
@@ -16,38 +17,40 @@
 
 #define BEAM_AUDIT_SPECTRA 64
 
-/* One output buffer's. */
+/* The audit of one output buffer. */
 struct xbgpu_beam_audit {
     const struct xbgpu_layout *layout; /* [const] */
     const struct beam *beams;          /* [const] [n_beams] on the host */
     size_t n_beams;                    /* [const] */
-    size_t chan_offset;                /* [const] of the engine in the band */
-    bool readable;                     /* [const] by the host: what came */
+    size_t chan_offset;                /* [const] first channel of the engine in the band */
+    bool readable;                     /* [const] the host can read the received voltages */
     struct xbgpu_draw draw;
-    bool drawn; /* the rest */
+    bool drawn; /* the fields below are valid */
     size_t beam, batch, chan, first, n;
     uint8_t *voltages;     /* [ant][spectrum][pol] */
     int16_t *coefficients; /* pinned: [ant][re, im] */
     int32_t *exponent;     /* pinned */
 };
 
-/* Returns 0 or negative errno; fini follows in either case.  The draw is different for every process. */
+/* Initialises the audit.  Returns 0 or negative errno; fini follows in either case.  The draw is different for every
+ * process. */
 int xbgpu_beam_audit_init(struct xbgpu_beam_audit *audit, const struct xbgpu_config *config,
                           const struct xbgpu_layout *layout, struct device *device, const struct beam *beams);
 void xbgpu_beam_audit_fini(struct xbgpu_beam_audit *audit, struct device *device);
 
-/* Draws from batches [begin, end), and copies voltages.  Nothing is drawn where the host cannot read what came. */
+/* Draws from batches [begin, end), and copies voltages.  Draws nothing if the host cannot read the received
+ * voltages. */
 void xbgpu_beam_audit_draw(struct xbgpu_beam_audit *audit, const struct xbgpu_output_input *input, size_t begin,
                            size_t end);
 
-/* Queues the download of the coefficients, [chan][beam][ant][re, im] and [chan][beam], with which 'compute' forms batches
- * [begin, end), if the drawn batch is one of these. */
+/* Queues the download of the drawn coefficients, if the drawn batch is in [begin, end).  'compute' forms these batches
+ * with 'coefficients' [chan][beam][ant][re, im] and 'exponents' [chan][beam]. */
 void xbgpu_beam_audit_fetch(struct xbgpu_beam_audit *audit, struct device_stream *compute, size_t begin, size_t end,
                             const int16_t *coefficients, const int32_t *exponents);
 
-/* Compares what was drawn with the downloaded heaps, [batch][beam] of 'pitch' bytes each that begin with
- * [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is beamform's; NULL: 1.  Returns whether
- * they agree. */
+/* Compares the drawn spectra with the downloaded heaps.  'heaps' is [batch][beam], each of 'pitch' bytes, beginning
+ * with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is beamform's argument; NULL
+ * means a factor of 1.  Returns whether they agree. */
 bool xbgpu_beam_audit_agrees(const struct xbgpu_beam_audit *audit, const uint8_t *heaps, size_t pitch,
                              const float *renormalise, int64_t first_batch);
 

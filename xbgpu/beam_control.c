@@ -1,4 +1,4 @@
-/* beam_control.c - requests for beams, and what is kept of them. */
+/* beam_control.c - requests for beams, and their saved settings. */
 #include "xbgpu/beam_control.h"
 
 #include "common/base/log.h"
@@ -30,7 +30,7 @@ struct xbgpu_beam_control {
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
-/* Posts the newest model that the settings have of a beam, with the weights and the gain. */
+/* Posts the newest model of a beam's settings, with the weights and the gain. */
 static void steer_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_BEAM, call);
@@ -42,7 +42,7 @@ static void steer_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings 
     command_post(c->engine->channel, &command->base);
 }
 
-/* The beam of a request, for which there is a slot; or NULL, with the call failed. */
+/* Returns the beam of a request, if there is a free command slot; or NULL, with the call failed. */
 static struct xbgpu_beam_settings *arg_beam(struct xbgpu_beam_control *c, struct katcp_call *call)
 {
     struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->settings, katcp_arg(call, 0));
@@ -168,7 +168,7 @@ static int create_settings(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Gives the worker the models that were kept of a beam, the newest one by a command. */
+/* Gives the worker the saved models of a beam; the newest model goes by a command. */
 static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam)
 {
     struct beam_steering *steering = calloc(beam->n, sizeof(*steering));
@@ -188,7 +188,7 @@ static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings
     return 0;
 }
 
-/* Posts what was kept of beams, if that can be read. */
+/* Posts the saved settings of beams, if they can be read. */
 static int restore_beams(struct xbgpu_beam_control *c)
 {
     const char *path = state_file_path(c->file);
@@ -213,7 +213,7 @@ static int restore_beams(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Calibrates as files say, from the first batch on. */
+/* Calibrates with the gains of the files, from the first batch on. */
 static int create_calibration(struct xbgpu_beam_control *c, struct state_files *files, char *why, size_t why_bytes)
 {
     int err = xbgpu_calibration_init(&c->calibration, c->config, c->layout, c->labels, files, why, why_bytes);

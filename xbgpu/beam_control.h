@@ -1,7 +1,8 @@
-/* beam_control.h - the KATCP requests for beams: their checks, their kept settings, and their way to the worker
+/* beam_control.h - the KATCP requests for beams: their checks, their saved settings, and their commands for the worker
  * (control.h).
  *
- * State:     settings are kept in the file "beams" of the state directory, calibrations as calibration.h says.
+ * State:     the file "beams" of the state directory has the settings; calibration.h names the files of
+ *            calibrations.
  * Threads:   main. */
 #ifndef XBGPU_BEAM_CONTROL_H
 #define XBGPU_BEAM_CONTROL_H
@@ -19,17 +20,17 @@ struct xbgpu_beams;
 struct xbgpu_command;
 struct xbgpu_detected;
 
-/* Adds the sensors.  Without beams '*control' is one that knows none.  Returns 0 or negative errno; destroy follows in
- * either case. */
+/* Creates the control and adds the sensors.  Without beams '*control' has no beams, and refuses all their requests.
+ * Returns 0 or negative errno; destroy follows in either case. */
 int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                               const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
                               struct xbgpu_detected *detected, struct xbgpu_beam_control **control);
 
-/* Posts what was kept, and calibrates.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Posts the saved settings, and calibrates.  Returns 0, or negative errno with one sentence in 'why'. */
 int xbgpu_beam_control_restore(struct xbgpu_beam_control *control, struct state_files *files, char *why,
                                size_t why_bytes);
 
-/* The state files have been closed.  NULL is accepted. */
+/* Destroys the control, after the state files have been closed.  NULL is accepted. */
 void xbgpu_beam_control_destroy(struct xbgpu_beam_control *control);
 
 /* Requests: ?beam-weights, ?beam-delays, ?beam-quant-gains, ?beam-calibration. */
@@ -38,11 +39,12 @@ void xbgpu_beam_control_delays(struct xbgpu_beam_control *control, struct katcp_
 void xbgpu_beam_control_gain(struct xbgpu_beam_control *control, struct katcp_call *call);
 void xbgpu_beam_control_calibration(struct xbgpu_beam_control *control, struct katcp_call *call);
 
-/* ?capture-start, ?capture-stop, for which there is a slot.  Returns whether the call names a stream of beams. */
+/* Handles ?capture-start and ?capture-stop; there must be a free command slot.  Returns whether the call names a stream
+ * of beams. */
 bool xbgpu_beam_control_capture(struct xbgpu_beam_control *control, bool on, int64_t from_samples,
                                 struct katcp_call *call);
 
-/* A beam has been steered: sets its sensors. */
+/* Sets the sensors of a beam after the worker has applied a steering command. */
 void xbgpu_beam_control_show(struct xbgpu_beam_control *control, const struct xbgpu_command *command);
 
 #endif

@@ -1,4 +1,4 @@
-/* beam_health.c - beside the heaps of beams: their figures for people. */
+/* beam_health.c - figures of beams for metrics and the status page. */
 #include "xbgpu/beam_health.h"
 
 #include "common/base/clock.h"
@@ -24,16 +24,16 @@ struct figures {
     struct gauge antennas;
 };
 
-/* The spectrum of one beam. */
+/* A sample of one beam's spectrum, exchanged between the worker and HTTP. */
 struct look {
     struct snapshot turn;
-    /* The side that has the turn owns these: */
+    /* The side that has the turn owns these fields: */
     size_t beam;
     int64_t batch;
     float *power; /* [n_chan] */
-    /* HTTP's: */
+    /* HTTP owns these fields: */
     int64_t wanted_ns;
-    size_t found_beam; /* n: there was none */
+    size_t found_beam; /* beam of the last sample; n: there was none */
     int64_t found_batch;
     float *found_power;
 };
@@ -43,8 +43,8 @@ struct xbgpu_beam_health {
     const struct xbgpu_layout *layout;
     struct timebase timebase;
     size_t n;         /* [const] beams */
-    int64_t n_turns;  /* [const] batches of a second */
-    size_t chan_step; /* [const] of the measured channels */
+    int64_t n_turns;  /* [const] batches in a second */
+    size_t chan_step; /* [const] step between measured channels */
     struct figures *figures;
     struct look look;
 };
@@ -60,7 +60,7 @@ static uint64_t sum_squares(const int8_t *parts, size_t n)
     return sum;
 }
 
-/* A beam's heap: [chan][spectrum][re, im]. */
+/* Measures a beam's heap: [chan][spectrum][re, im]. */
 static void measure(struct xbgpu_beam_health *h, struct figures *figures, const int8_t *heap)
 {
     size_t n_spectra = h->layout->n_spectra, n = 0, n_zero = 0;
@@ -108,7 +108,7 @@ void xbgpu_beam_health_take(struct xbgpu_beam_health *health, int64_t batch, con
 
 /* ---- HTTP's side ------------------------------------------------------------------------------------------------- */
 
-/* The beam of this name, or n. */
+/* Returns the number of the beam of this name, or n. */
 static size_t find_beam(const struct xbgpu_beam_health *h, const char *name)
 {
     size_t beam = name ? 0 : h->n;
@@ -118,7 +118,7 @@ static size_t find_beam(const struct xbgpu_beam_health *h, const char *name)
     return beam;
 }
 
-/* Takes what was found, and asks for more where that is due. */
+/* Takes a finished sample, and asks for the next sample if it is due. */
 static void refresh(struct xbgpu_beam_health *h, size_t beam)
 {
     struct look *look = &h->look;
@@ -129,7 +129,7 @@ static void refresh(struct xbgpu_beam_health *h, size_t beam)
         look->found_batch = look->batch;
         memcpy(look->found_power, look->power, h->layout->n_chan * sizeof(float));
     }
-    /* The beam may be read at any time: only HTTP changes it, when it is its turn. */
+    /* HTTP may read the beam at any time, because only HTTP changes it, on its own turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && beam == look->beam) || !snapshot_retract(&look->turn))
         return;
     look->beam = beam;

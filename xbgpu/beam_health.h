@@ -1,10 +1,13 @@
-/* beam_health.h - how the beams do: power, zeros and antennas of each as metrics, and the spectrum of one for the status page.
+/* beam_health.h - figures of the beams: power, zeros and antennas of each beam as metrics, and one beam's spectrum for
+ * the status page.
  *
- * Flow:      worker, before a batch's heaps leave: xbgpu_beam_health_take() --> metrics; spectrum, if somebody asked for it
+ * Flow:      worker, before a batch's heaps leave: xbgpu_beam_health_take() --> metrics, and a spectrum if HTTP asked
+ *            for one
  *            HTTP: xbgpu_beam_health_describe() asks for a beam's spectrum and shows the last one
- * Measured:  in host memory, as sent.  Each beam about once in a second of data: batches whose number is that of the beam
- *            modulo the batches of a second; of these evenly spaced channels, about BEAM_HEALTH_SAMPLES samples in all.
- *            So the beams take turns, and the same data always give the same figures.
+ * Measured:  samples in host memory, as sent.  Each beam is measured about once in a second of data: in batches whose
+ *            number equals the beam's number modulo the batches of a second.  Evenly spaced channels of such a batch
+ *            are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the beams alternate, and the same data always
+ *            give the same figures.
  * Threads:   take: the worker; describe: HTTP; the rest: main.   Blocking: never. */
 #ifndef XBGPU_BEAM_HEALTH_H
 #define XBGPU_BEAM_HEALTH_H
@@ -16,17 +19,18 @@
 
 struct xbgpu_beam_health;
 
-/* Registers the metrics.  With no beam configured '*health' is NULL, which all functions accept.  Returns 0 or negative errno. */
+/* Creates the figures and registers the metrics.  Without beams '*health' is NULL, which all functions accept.  Returns
+ * 0 or negative errno. */
 int xbgpu_beam_health_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                              struct xbgpu_beam_health **health);
 void xbgpu_beam_health_destroy(struct xbgpu_beam_health *health);
 
-/* A batch of all beams: heaps [beam] of 'pitch' bytes each that begin with [chan][spectrum][re, im], made of 'n_present'
- * antennas. */
+/* Measures a batch of all beams, made of 'n_present' antennas.  'heaps' is [beam], each of 'pitch' bytes, beginning
+ * with [chan][spectrum][re, im]. */
 void xbgpu_beam_health_take(struct xbgpu_beam_health *health, int64_t batch, const uint8_t *heaps, size_t pitch,
                             size_t n_present);
 
-/* Adds "beams"; and "spectrum", where the query's stream is a beam. */
+/* Adds "beams" to the JSON, and "spectrum" if the query's stream is a beam. */
 void xbgpu_beam_health_describe(struct xbgpu_beam_health *health, const struct status_query *query, json_t *into);
 
 #endif

@@ -19,7 +19,7 @@
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* Whether there are values of all antennas, or of all inputs. */
+/* Checks that a call has one value for each antenna, or one for each input. */
 static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call *call, const char *what)
 {
     size_t n = (size_t)katcp_n_args(call) - 1;
@@ -33,7 +33,7 @@ static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call 
     return has;
 }
 
-/* A number of a limited magnitude. */
+/* Reads argument 'i', a number of limited magnitude. */
 static bool read_limited(struct katcp_call *call, int i, const char *what, double limit, double *value)
 {
     if (!katcp_arg_real(call, i, what, value))
@@ -45,7 +45,7 @@ static bool read_limited(struct katcp_call *call, int i, const char *what, doubl
     return true;
 }
 
-/* Whether an incoherent beam can have these weights and this gain. */
+/* Checks that an incoherent beam can have these weights and this gain. */
 static bool has_range(const struct xbgpu_beam_settings *s, struct katcp_call *call, const double *weights, double gain)
 {
     for (size_t i = 0; s->is_incoherent && i < s->n; i++) {
@@ -90,7 +90,7 @@ static double (*numbers_of(const struct xbgpu_beam_settings *s, size_t model))[X
     return s->models + model * s->n;
 }
 
-/* "delay:phase" in seconds and radians. */
+/* Reads "delay:phase" in seconds and radians. */
 static bool read_delay(struct katcp_call *call, int i, double *numbers)
 {
     const char *text = katcp_arg(call, i), *colon = strchr(text, ':');
@@ -106,7 +106,7 @@ static bool read_delay(struct katcp_call *call, int i, double *numbers)
     return true;
 }
 
-/* "delay,rate:phase,phase rate", all finite. */
+/* Reads "delay,rate:phase,phase rate", all finite. */
 static bool read_rates(struct katcp_call *call, int i, double *numbers)
 {
     double all[DELAY_N_NUMBERS];
@@ -125,7 +125,7 @@ static bool read_rates(struct katcp_call *call, int i, double *numbers)
     return !wrong;
 }
 
-/* Reads a model of an antenna.  Rates are allowed only with a load time.  'numbers' must be zero. */
+/* Reads a model of one antenna.  Rates are allowed only with a load time.  'numbers' must be zeros. */
 static bool read_model(struct katcp_call *call, int i, bool is_timed, double *numbers)
 {
     bool has_rates = strchr(katcp_arg(call, i), ',');
@@ -143,7 +143,7 @@ static bool read_model(struct katcp_call *call, int i, bool is_timed, double *nu
     return true;
 }
 
-/* Makes a place for a model, of which nothing is set.  Returns its numbers, [n]. */
+/* Adds a model of zeros.  Returns its numbers, [n]. */
 static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))[XBGPU_BEAM_NUMBERS]
 {
     size_t bytes = s->n * sizeof(*s->models);
@@ -155,7 +155,7 @@ static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))
     return memset(numbers_of(s, place), 0, bytes);
 }
 
-/* The load time, where there is one. */
+/* Reads the load time. */
 static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *call, int64_t past_samples,
                            int64_t *start_samples)
 {
@@ -213,7 +213,7 @@ bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct 
     return true;
 }
 
-/* ---- As text ----------------------------------------------------------------------------------------------------- */
+/* ---- Saved text -------------------------------------------------------------------------------------------------- */
 
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name)
 {
@@ -231,12 +231,13 @@ struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_
     return NULL;
 }
 
-/* Whether a beam has values for inputs, and the names of what it has values for. */
+/* Returns whether a beam has values for inputs, not for antennas. */
 static bool has_inputs(const struct xbgpu_beam_settings *s)
 {
     return s->n > s->n_ants;
 }
 
+/* Returns the names of the inputs or antennas for which a beam has values. */
 static char *const *names_of(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s)
 {
     return has_inputs(s) ? all->labels->labels : all->labels->antennas;
@@ -278,7 +279,7 @@ bool xbgpu_beams_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* Reads numbers of limited magnitudes from field 'first' to the last. */
+/* Reads numbers of limited magnitudes from field 'first' to the last field. */
 static bool read_numbers(const struct table_row *row, size_t first, const double *limits, size_t n, double *numbers)
 {
     bool good = row->n == first + n;
@@ -288,7 +289,7 @@ static bool read_numbers(const struct table_row *row, size_t first, const double
     return good;
 }
 
-/* The antenna or input that the row names, or -1. */
+/* Returns the index of the antenna or input that the row names, or -1. */
 static long find_antenna(const struct xbgpu_beams_settings *all, const struct xbgpu_beam_settings *s,
                          const struct table_row *row)
 {
@@ -307,7 +308,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
-    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* kept of a coherent beam */
+    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* saved for a coherent beam */
         return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
@@ -316,7 +317,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* The newest model, or one behind the newest. */
+/* Reads a row of the newest model, or of a model behind the newest. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {
@@ -392,7 +393,8 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Weights and gain may have been kept of a stream of the same name with shorter windows. */
+/* Resets weights and gain that are too large, and returns false.  They may have been saved for a stream of the same
+ * name with shorter windows. */
 static bool limit_amplitudes(struct xbgpu_beam_settings *s)
 {
     bool good = true;
@@ -428,15 +430,15 @@ static uint64_t phase_of(double turns)
     return (uint64_t)llrint(ldexp(turns - rint(turns), 63)) * 2;
 }
 
-/* Rates count from the half of a batch that the start is in, so that the device's integers have the phase at the start
- * exactly, however long ago that is. */
+/* Rates count from the start of the half batch that contains the model's start.  So the device's integers have the
+ * exact phase at the start, however long ago the start was. */
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model, struct beam_steering *steering)
 {
     const struct xbgpu_config_recv *recv = &settings->config->recv;
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
-    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* whole: heaps of 8 n spectra */
+    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* exact: heaps of 8 n spectra */
     int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
     int64_t n_halves = floor_div(start, half_samples);
     double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
@@ -489,7 +491,7 @@ static void show_zero_weights(struct xbgpu_beam_settings *settings)
     gauge_set(&settings->zero_weights, 1000000 * n / (int64_t)settings->n);
 }
 
-/* The newest model's delays and phases as they are at 'samples', or at the load time behind it. */
+/* Shows the newest model's delays and phases at 'samples', or at the load time if that is later. */
 static void show_delays(struct xbgpu_beam_settings *s, int64_t samples, int64_t unix_ns)
 {
     const double(*numbers)[XBGPU_BEAM_NUMBERS] = numbers_of(s, s->starts.n - 1);
@@ -557,7 +559,7 @@ static void register_metric(const struct xbgpu_beam_settings *settings)
                        labels, &settings->zero_weights, 1e-6);
 }
 
-/* All but the seed's sensor. */
+/* Initialises everything except the seed's sensor. */
 static int init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, const char *stream, size_t n,
                 struct sensors *sensors)
 {

@@ -1,27 +1,28 @@
-/* beam_settings.h - the present weights, delays and gain of one beam: their arguments, their sensors, and the steering.
+/* beam_settings.h - the present weights, delays and gain of one beam: arguments of requests, sensors, and steering.
  * The device computes coefficients from the steering.
  *
- * A voltage beam has a value for each antenna.  A detected beam has one for each input; requests may give one for each
- * antenna instead, which both of its inputs take.  An incoherent beam has weights of powers, which are not negative, and
- * no delays: an input's amplitude is its weight times the square of the gain (incoherent.h).
+ * A voltage beam has one value for each antenna.  A detected beam has one value for each input.  Requests for a
+ * detected beam may give one value for each antenna instead, which holds for both inputs.  An incoherent beam has
+ * weights of powers, which are not negative, and no delays: an input's amplitude is its weight times the square of the
+ * gain (incoherent.h).
  *
  * The phase of antenna a in channel k of the stream is, in turns,
  *     phase / 2 pi - delay (k - n_chan / 2) rate / samples_between_spectra
- * so a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to
- * 2^-63 turns.  A model with a load time has both at that time, and rates.  A model without a load time holds at once.
- * The kept text has rows for each beam that was set:
+ * So a delay is relative to the centre of the whole stream.  Phases are computed in double precision and kept to 2^-63
+ * turns.  A model with a load time has the given delays and phases at that time, and rates.  A model without a load
+ * time holds at once.  The saved text has rows for each beam that was set:
  *
  *     capture BEAM on|off FROM
  *     gain    BEAM GAIN
  *     antenna BEAM ANTENNA WEIGHT DELAY PHASE      (one for each antenna, by name; s and rad)
- *     input   BEAM INPUT WEIGHT DELAY PHASE        (of a detected beam: one for each input, by label)
+ *     input   BEAM INPUT WEIGHT DELAY PHASE        (detected beams: one for each input, by label)
  *     model   BEAM NAME START DELAY RATE PHASE PHASE_RATE
- *                                                  (of the models with a load time, in UNIX s: one for each antenna, or
- *                                                  input of a detected beam)
+ *                                                  (models with a load time, in UNIX s: one for each antenna, or
+ *                                                  for each input of a detected beam)
  *
- * 'capture' holds for a whole stream.  So a stream of detected beams has only one such row.
+ * A 'capture' row holds for a whole stream.  So a stream of detected beams has only one such row.
  *
- * Threads: main.   Blocking: never, except while reading the text. */
+ * Threads:   main.   Blocking: never, except while reading the text. */
 #ifndef XBGPU_BEAM_SETTINGS_H
 #define XBGPU_BEAM_SETTINGS_H
 
@@ -34,75 +35,76 @@
 
 #include <stdio.h>
 
-#define XBGPU_BEAM_MAX 1e6 /* the largest magnitude of a weight and of a gain; their product is at most 2^40 */
+#define XBGPU_BEAM_MAX 1e6 /* largest magnitude of a weight and of a gain; their product is at most 2^40 */
 
 struct katcp_call;
 struct labels;
 
-/* Numbers of an antenna in a model, by enum delay_number. */
+/* Numbers for one antenna in a model, indexed by enum delay_number. */
 #define XBGPU_BEAM_NUMBERS (DELAY_PHASE_RATE + 1)
 
 struct xbgpu_beam_settings {
     const struct xbgpu_config *config;
     struct timebase timebase;
     char *name;
-    const char *stream; /* whose capture is set here: that of the beam; NULL: none */
+    const char *stream; /* stream whose capture is set with this beam; NULL: none */
     size_t n_ants;
-    size_t n; /* values: n_ants, or inputs [ant][pol] of a detected beam */
+    size_t n; /* number of values: n_ants, or inputs [ant][pol] of a detected beam */
     struct sensors *sensors;
     double *weights; /* [n] */
     struct xbgpu_beam_starts starts;
     double (*models)[XBGPU_BEAM_NUMBERS]; /* [XBGPU_BEAM_MODELS][n]: s, s/s, rad, rad/s */
-    double gain;                          /* the quantiser's */
-    bool has_seed;                        /* of a dither */
-    bool is_incoherent;                   /* has no delays, and a limit of amplitudes: */
+    double gain;                          /* gain before quantisation */
+    bool has_seed;                        /* the beam has a dither */
+    bool is_incoherent;                   /* no delays, and amplitudes of at most 'max_amplitude' */
     double max_amplitude;
-    bool is_set; /* weights, delays or gain */
+    bool is_set; /* a request set weights, delays or gain */
     bool capture_is_set, captures;
     int64_t capture_from_samples;
     struct sensor weight, delay, quantiser_gain, dither_seed;
-    struct gauge zero_weights; /* as a fraction, in millionths */
+    struct gauge zero_weights; /* fraction of zero weights, in millionths */
 };
 
-/* Weights of 1, no delays, gain 1; and the sensors.  Return 0 or negative errno. */
+/* Set weights of 1, no delays and a gain of 1, and add the sensors.  Return 0 or negative errno. */
 int xbgpu_beam_settings_init(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config, size_t beam,
                              uint64_t seed, struct sensors *sensors);
 int xbgpu_beam_settings_init_detected(struct xbgpu_beam_settings *settings, const struct xbgpu_config *config,
                                       const struct xbgpu_config_detected *stream, size_t beam, struct sensors *sensors);
 
-/* Zeros are accepted. */
+/* Frees the settings.  Zeros are accepted. */
 void xbgpu_beam_settings_fini(struct xbgpu_beam_settings *settings);
 
-/* Take the arguments of a request from argument 1 on, all or none.  They return false having failed the call.  Models of
- * delays that ended before 'past_samples' may be forgotten. */
+/* Take all arguments of a request from argument 1 on, or none.  They return false after failing the call.  Delay
+ * models that ended before 'past_samples' may be dropped to make room. */
 bool xbgpu_beam_settings_take_weights(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 bool xbgpu_beam_settings_take_delays(struct xbgpu_beam_settings *settings, struct katcp_call *call,
                                      int64_t past_samples);
 bool xbgpu_beam_settings_take_gain(struct xbgpu_beam_settings *settings, struct katcp_call *call);
 
-/* Writes a model: [ant], or [pol][ant] of a detected beam. */
+/* Writes the steering of a model: [ant], or [pol][ant] for a detected beam. */
 void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_t model,
                                struct beam_steering *steering);
 
-/* Sets the sensors.  The settings hold from 'samples' on, at 'unix_ns', or from the load time of the newest model
- * on. */
+/* Sets the sensors.  The settings hold from timestamp 'samples' on, which is 'unix_ns'.  If the newest model has a
+ * later load time, they hold from that time on. */
 void xbgpu_beam_settings_show(struct xbgpu_beam_settings *settings, int64_t samples, int64_t unix_ns);
 
-/* All beams of an engine. */
+/* Settings of all beams of an engine. */
 struct xbgpu_beams_settings {
     struct xbgpu_beam_settings *items; /* [n] */
     size_t n;
     const struct labels *labels;
 };
 
-/* The beam of this name, and the one that has the capture of a stream; or NULL. */
+/* Return the beam of this name, and the beam with the capture of this stream; or NULL. */
 struct xbgpu_beam_settings *xbgpu_beams_settings_find(const struct xbgpu_beams_settings *all, const char *name);
 struct xbgpu_beam_settings *xbgpu_beams_settings_find_stream(const struct xbgpu_beams_settings *all, const char *name);
 
-/* Writes what is set; returns false where nothing is.  'all' is a struct xbgpu_beams_settings (state_file.h). */
+/* Writes the settings that were set.  Returns false if there are none.  'all' is a struct xbgpu_beams_settings
+ * (state_file.h). */
 bool xbgpu_beams_settings_write(FILE *text, void *all);
 
-/* Reads the saved settings.  Rows that fit no present beam or antenna are left out with a line in the log; 'whole' then
+/* Reads the saved settings.  Rows that fit no present beam or antenna are left out with a line in the log, and 'whole'
  * becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_beams_settings_read(struct xbgpu_beams_settings *all, const char *path, bool *whole, char *why,
                               size_t why_bytes);

@@ -22,23 +22,23 @@
 
 enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_ITEMS };
 
-/* The beams of an input. */
+/* An output buffer: the beams of an input. */
 struct beam_buffer {
     struct outbuf base; /* first */
     struct xbgpu_beams *beams;
     int8_t *device_voltages;    /* [const] [batch][beam][chan][spectrum][re, im] */
     uint32_t *device_saturated; /* [const] [batch][beam] */
-    uint8_t *payloads;          /* [const] pinned: [batch][beam], the same with the bitmap behind it */
+    uint8_t *payloads;          /* [const] pinned: [batch][beam] voltages, and the bitmap if heaps have it */
     uint32_t *saturated;        /* [const] pinned, the same */
-    uint32_t *n_present;        /* [const] [batch] antennas */
+    uint32_t *n_present;        /* [const] [batch] antennas present */
     float *device_renormalise;  /* [const] [batch][beam]; NULL: no beam is renormalised */
     float *renormalise;         /* [const] pinned, the same */
     int64_t first_batch;        /* number of batch 0 */
-    size_t begin, end;          /* batches that were made */
+    size_t begin, end;          /* range of batches that were made */
     int64_t last_arrival_ns;
     struct xbgpu_beam_audit audit;
-    struct send_heap *heaps;   /* [const] [batch][beam] those of all beams */
-    struct send_heap *sent;    /* [batch][beam] of these the ones that leave, of each batch the first ones */
+    struct send_heap *heaps;   /* [const] [batch][beam] heaps of all beams */
+    struct send_heap *sent;    /* [batch][beam] heaps to send, at the front of each batch's row */
     struct send_group *groups; /* [const] [batch] */
     struct send_job job;
 };
@@ -53,10 +53,10 @@ struct xbgpu_beams {
     const struct xbgpu_layout *layout;
     struct engine *engine;
     size_t n;             /* [const] beams */
-    size_t heap_bytes;    /* [const] of the voltages */
-    size_t payload_bytes; /* [const] with the bitmap, where heaps have it */
-    size_t n_items;       /* [const] of a heap */
-    bool renormalises;    /* [const] any beam */
+    size_t heap_bytes;    /* [const] bytes of the voltages */
+    size_t payload_bytes; /* [const] bytes of the voltages and the bitmap, if heaps have it */
+    size_t n_items;       /* [const] items in a heap */
+    bool renormalises;    /* [const] some beam is renormalised */
     struct timebase timebase;
     struct beam *parameters; /* [n] on the host */
     struct xbgpu_steering steering;
@@ -70,11 +70,11 @@ struct xbgpu_beams {
     struct send_stream *send;
     struct send_stream_stats stats;
     struct xbgpu_beam_health *health;
-    struct counter skipped_heaps; /* no antenna was there */
-    struct counter dropped_heaps; /* no buffer was free */
+    struct counter skipped_heaps; /* not sent: no antenna was present */
+    struct counter dropped_heaps; /* not made: no buffer was free */
 };
 
-/* ---- Made -------------------------------------------------------------------------------------------------------- */
+/* ---- Making heaps ------------------------------------------------------------------------------------------------ */
 
 void xbgpu_beams_begin(struct xbgpu_beams *beams)
 {
@@ -116,7 +116,7 @@ static void form(struct xbgpu_beams *b, struct device_stream *compute, const str
     device_launch(compute, b->kernel, &grid, &args);
 }
 
-/* Queues all of a buffer, with new coefficients where these are due. */
+/* Queues all work for a buffer, with new coefficients if these are due. */
 static void fill(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer)
 {
@@ -152,7 +152,7 @@ static uint32_t count_present(const struct xbgpu_beams *b, const struct xbgpu_ou
     return n;
 }
 
-/* Writes the bitmap behind all heaps of a batch, where they have it: antenna a is bit a % 8 of byte a / 8. */
+/* Writes the bitmap behind all heaps of a batch, if heaps have it: antenna a is bit a % 8 of byte a / 8. */
 static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_input *input, struct beam_buffer *buffer,
                        size_t batch)
 {
@@ -169,7 +169,7 @@ static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_in
         memcpy(mask + beam * b->payload_bytes, mask, n_bytes);
 }
 
-/* The factor of a beam in a batch of which antennas with a weight are missing. */
+/* Returns the factor of a beam in a batch that lacks antennas with a weight. */
 static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
 {
     const float *amplitudes = b->steering.amplitudes + beam * b->layout->n_ants;
@@ -251,7 +251,7 @@ int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on,
     return xbgpu_beam_stream_set_capture(&beams->outputs[beam].sent, on, from_samples);
 }
 
-/* ---- Sent -------------------------------------------------------------------------------------------------------- */
+/* ---- Sending heaps ----------------------------------------------------------------------------------------------- */
 
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer)
 {
@@ -280,7 +280,7 @@ bool xbgpu_beams_check(struct outbuf *base)
     return false;
 }
 
-/* A heap of a beam that leaves, or not. */
+/* Counts a beam's clipped samples, and adds the heap to the batch's group if the heap is to be sent. */
 static void push_heap(struct xbgpu_beams *b, struct beam_buffer *buffer, size_t batch, size_t beam, int64_t timestamp)
 {
     struct xbgpu_beam_stream *stream = &b->outputs[beam].sent;

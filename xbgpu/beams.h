@@ -1,13 +1,13 @@
 /* beams.h - voltage beams: from the batches of an input to heaps of all beams, and their SPEAD stream.
  *
- * Flow:      xbgpu_beams_process(input) --beam_coefficients, where a beam was steered--> beamform --> output buffer
+ * Flow:      xbgpu_beams_process(input) --beam_coefficients, after steering--> beamform --> output buffer
  *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
- * Steering:  holds from the first batch that no input has yet, and from its load time on (steering.h).
- * Missing:   absent antennas add nothing; beams[].renormalise scales the beam up for these.  beam_ants says how many were
- *            there; a batch without any is not sent.
- * Capture:   beams are always made.  Whether a heap leaves is decided when its buffer is pushed.
+ * Steering:  holds from the first batch that is in no input yet, and from its load time on (steering.h).
+ * Missing:   absent antennas add nothing to a beam.  If beams[].renormalise is set, the beam is scaled up.  The item
+ *            beam_ants has the number of antennas present.  A batch without any antenna is not sent.
+ * Capture:   beams are always made.  Whether a heap is sent is decided when its buffer is pushed.
  * Ownership: as in common/engine/outbuf.h.
- * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs a buffer. */
+ * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns if it needs a buffer. */
 #ifndef XBGPU_BEAMS_H
 #define XBGPU_BEAMS_H
 
@@ -24,37 +24,37 @@ struct outbuf;
 struct xbgpu_beam_health;
 struct xbgpu_beams;
 
-/* Makes buffers, kernels and the stream, of which the engine has the senders already.  With no beam configured '*beams'
- * is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Makes buffers, kernels and the stream.  The engine must have its senders already.  Without beams '*beams' is NULL,
+ * which all functions accept.  Returns 0, or negative errno with one sentence in 'why'. */
 int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                        struct xbgpu_beams **beams, char *why, size_t why_bytes);
 
-/* The streams of the device must be idle.  NULL is accepted. */
+/* Destroys the beams.  The streams of the device must be idle.  NULL is accepted. */
 void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 
-/* A new input, of which all batches have the steering that was set before. */
+/* Begins an input.  All its batches have the steering that was set before. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
-/* Queues the beams of the input, 'compute' being the lane's stream.  Returns false if it must wait for a buffer (only if
- * 'may_wait'; else the batches are dropped and counted). */
+/* Queues the beams of the input on 'compute', the lane's stream.  If no buffer is free, returns false if 'may_wait',
+ * else drops and counts the batches. */
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
 
-/* Points a beam by a model that starts at 'start_samples' (steering.h): steering [ant].  Also before the worker starts
- * (main). */
+/* Steers a beam with a model that starts at 'start_samples' (steering.h): steering [ant].  May also be called before
+ * the worker starts (main). */
 void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_samples,
                        const struct beam_steering *steering);
 
-/* Calibrates an input for all beams: gains, complex [chan].  Also before the worker starts (main). */
+/* Calibrates an input for all beams: gains, complex [chan].  May also be called before the worker starts (main). */
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
 
-/* As xbgpu_stream_set_capture(), of a beam. */
+/* Sets a beam's capture, as xbgpu_stream_set_capture() does. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 
-/* [any] The timestamp up to which a beam has been made. */
+/* [any] Returns the timestamp up to which a beam has been made. */
 int64_t xbgpu_beams_next_samples(const struct xbgpu_beams *beams, size_t beam);
 
-/* Whether a buffer is one of beams. */
+/* Returns whether a buffer belongs to the beams. */
 bool xbgpu_beams_own(const struct xbgpu_beams *beams, const struct outbuf *buffer);
 
 /* Compares a downloaded buffer with the host's audit.  Returns whether they agree. */
@@ -63,13 +63,13 @@ bool xbgpu_beams_check(struct outbuf *buffer);
 /* Hands a downloaded buffer to the sender. */
 void xbgpu_beams_push(struct outbuf *buffer);
 
-/* How the beams do; NULL without beams. */
+/* Returns the figures of the beams; NULL without beams. */
 struct xbgpu_beam_health *xbgpu_beams_health(const struct xbgpu_beams *beams);
 
-/* The seed of a beam's dither. */
+/* Returns the seed of a beam's dither. */
 uint64_t xbgpu_beams_seed(const struct xbgpu_beams *beams, size_t beam);
 
-/* Logs what each beam sent.  After the senders have stopped. */
+/* Logs the counts of each beam, after the senders have stopped. */
 void xbgpu_beams_log(const struct xbgpu_beams *beams);
 
 #endif

@@ -18,7 +18,7 @@
 struct xbgpu_calibration_ant {
     struct xbgpu_calibration *all;
     size_t ant;
-    bool keep[N_POLS]; /* it was set by a request */
+    bool keep[N_POLS]; /* a request set the gains, so they are saved */
     struct state_file *file;
 };
 
@@ -64,7 +64,7 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
 
 struct reader {
     struct xbgpu_calibration *c;
-    struct xbgpu_calibration_ant *ant; /* NULL: the rows are of any antenna, and not kept */
+    struct xbgpu_calibration_ant *ant; /* NULL: rows may name any antenna, and are not saved */
 };
 
 static int read_row(const struct table_row *row, void *context)
@@ -103,7 +103,7 @@ static bool write_ant(FILE *text, void *arg)
     return ant->keep[0] || ant->keep[1];
 }
 
-/* Takes in what was kept of an antenna: all of it or, with a sentence in the log, nothing. */
+/* Reads the saved gains of an antenna: all gains or, with a sentence in the log, none. */
 static int restore(struct xbgpu_calibration *c, struct xbgpu_calibration_ant *ant)
 {
     const char *path = state_file_path(ant->file);

@@ -1,12 +1,15 @@
-/* checksums.h - one output's checksums: whether each cell of a dump, on its way through the device, is as it must be.
+/* checksums.h - the checksums of one output: they verify each cell of a dump on its way through the device.
  *
  * Flow:      voltages --checksum--> rows;  at the end of a window rows, sums --checksum_dump--> checks --> download
  *            worker, when the dump is in host memory: xbgpu_checksums_agree(checks, visibilities)
- * Finds:     any single integer that changes in sums, totals or rows, in what correlate multiplied (unless all other inputs
- *            were 0 in that spectrum), in reduce, in the dump and its count of clipped visibilities on the device, during its download and in host memory until it is compared.
- *            Half floats: sums that are wrong by more than CHECKSUM_TOLERANCE; behind them every bit.
- * Misses:    what both ways read: voltages that changed before they were on the device.  The host's audit (audit.h) looks
- *            at those.
+ * Finds:     any single integer that changes in sums, totals or rows, or in reduce.  Any single voltage that changes in
+ *            correlate's input, unless all other inputs were 0 in that spectrum.  Any integer that changes in the dump
+ *            or in its count of clipped visibilities: on the device, during the download, or in host memory before the
+ *            comparison.
+ *            With half floats the checksums find sums that are wrong by more than CHECKSUM_TOLERANCE, and every bit
+ *            that changes behind the sums.
+ * Misses:    errors in the input of both computations: voltages that changed before they were on the device.  The
+ *            host's audit (audit.h) covers those.
  * Threads:   the worker only.   Blocking: never. */
 #ifndef XBGPU_CHECKSUMS_H
 #define XBGPU_CHECKSUMS_H
@@ -23,24 +26,25 @@ struct xbgpu_checksums {
     const struct xbgpu_layout *layout;
     struct device *device;
     struct device_kernel *add, *dump;
-    void *rows; /* device, as checksum.h says; NULL: there are no checksums */
+    void *rows; /* on the device, laid out as in checksum.h; NULL: no checksums */
 };
 
-/* The kernels of heaps of 'n_spectra' spectra.  Returns 0 or negative errno, and then fini must be called all the same. */
+/* Creates the kernels for heaps of 'n_spectra' spectra.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_checksums_init(struct xbgpu_checksums *checksums, const struct xbgpu_layout *layout, struct device *device,
                          size_t n_spectra);
-/* Zeroed ones are accepted. */
+/* Frees the checksums.  Zeros are accepted. */
 void xbgpu_checksums_fini(struct xbgpu_checksums *checksums);
 
-/* Each queues a kernel.  clear: sets the rows to zero.  add: adds the voltages that correlate takes with the same
- * 'args'.  finish: makes the checks of the dump that reduce will make of 'args'; call it before reduce. */
+/* Each queues a kernel.  clear sets the rows to zero.  add adds the voltages that correlate takes with the same 'args'.
+ * finish makes the checks of the dump that reduce makes with 'args'; call finish before reduce. */
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream);
 void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
                          const struct correlate_args *args);
 void xbgpu_checksums_finish(const struct xbgpu_checksums *checksums, struct device_stream *stream,
                             const struct reduce_args *args, uint64_t *device_checks);
 
-/* Compares a dump in host memory, and its count of clipped visibilities, with its checks.  Returns false with a reason in 'why' if they disagree. */
+/* Compares a dump in host memory, and its count of clipped visibilities, with its checks.  Returns false with a reason
+ * in 'why' if they disagree. */
 bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *checks, const void *visibilities,
                            uint64_t n_saturated, char *why, size_t why_bytes);
 

@@ -1,6 +1,6 @@
-/* config.h - what an X-engine service is told: xbgpu's YAML as structs.
+/* config.h - the configuration of an X-engine: xbgpu's YAML as structs.
  *
- * The key table (config.c) is the only list of keys, ranges, defaults and help. */
+ * The table of keys (config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef XBGPU_CONFIG_H
 #define XBGPU_CONFIG_H
 
@@ -29,10 +29,10 @@ enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
 struct xbgpu_config_recv {
-    struct config_recv base; /* chunks are a receive thread's */
+    struct config_recv base; /* its number of chunks is per receive thread */
     struct endpoint_list sources;
     int64_t n_ants;
-    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan; /* channels of the whole stream */
     int64_t n_chan_substream;
     int64_t chan_offset;
     int64_t spectra_per_heap;
@@ -41,12 +41,12 @@ struct xbgpu_config_recv {
     int64_t sample_bits;
     int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
-    int64_t packet_payload_bytes;  /* of these at least */
-    struct config_int_list shifts; /* [2 * ant + pol] spectra; none: 0 */
-    int64_t max_shift;             /* spectra either way that there is room for beside those */
+    int64_t packet_payload_bytes;  /* least payload of an F-engine's packets, except a heap's last packet */
+    struct config_int_list shifts; /* [2 * ant + pol] spectra; empty: 0 */
+    int64_t max_shift;             /* spectra of shift in either direction that fit, beside 'shifts' */
     char *antenna_names;           /* NULL: a0, a1... */
-    char *input_labels;            /* one for each input, comma separated; NULL: none are given */
-    double centre_frequency_hz;    /* of the stream; 0: not known */
+    char *input_labels;            /* one for each input, comma separated; NULL: default labels */
+    double centre_frequency_hz;    /* radio frequency of the stream's centre; 0: unknown */
 };
 
 struct xbgpu_config_output {
@@ -54,39 +54,39 @@ struct xbgpu_config_output {
     char *name;
     int64_t integration_batches;      /* 0: from integration_time */
     double integration_time_s;        /* 0: from integration_batches */
-    struct endpoint_list destination; /* one */
+    struct endpoint_list destination; /* has one item */
     int missing;                      /* enum xbgpu_missing */
     int missing_dump;                 /* enum xbgpu_missing_dump */
     int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
-    bool audit_checksum;              /* every cell of every dump is checked on the device */
+    bool audit_checksum;              /* the device checks every cell of every dump */
     bool send_enabled;
     int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
-    char *gate;                    /* name; NULL: all spectra */
-    struct config_int_list shifts; /* in place of recv's; none: those */
+    char *gate;                    /* name of a gate; NULL: all spectra are taken */
+    struct config_int_list shifts; /* override recv's shifts; empty: recv's hold */
 };
 
 /* A tied-array beam of one polarisation. */
 struct xbgpu_config_beam {
     char *name;
     int64_t pol;
-    struct endpoint_list destination; /* one */
+    struct endpoint_list destination; /* has one item */
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
-    bool renormalise; /* for missing antennas */
+    bool renormalise; /* scale the beam up for missing antennas */
 };
 
-/* Detected beams of both polarisations that share their heaps; or the incoherent beam, alone. */
+/* Detected beams of both polarisations that share their heaps; or one incoherent beam. */
 struct xbgpu_config_detected {
     char *name;
     int kind; /* enum xbgpu_beam_kind */
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
-    int64_t window_spectra; /* that a power is the sum of */
-    int64_t group_channels; /* the same */
+    int64_t window_spectra; /* spectra that one power sums */
+    int64_t group_channels; /* channels that one power sums */
     int64_t heap_windows;
     int format;                       /* enum xbgpu_power_format */
-    struct endpoint_list destination; /* one */
+    struct endpoint_list destination; /* has one item */
     bool send_enabled;
     int64_t n_buffers; /* 0: see xbgpu_detected_sizes() */
 };
@@ -94,9 +94,9 @@ struct xbgpu_config_detected {
 /* Parameters that all beams share. */
 struct xbgpu_config_steering {
     char *calibration;    /* file of gains (calibration.h); NULL: none */
-    bool antenna_mask;    /* heaps have the bitmap of the antennas that came */
-    int64_t grid_batches; /* between evaluations of rates; 0: see xbgpu_grid_batches() */
-    int64_t n_buffers;    /* of voltage beams; 0: see xbgpu_beam_buffers() */
+    bool antenna_mask;    /* heaps have the bitmap of the antennas present */
+    int64_t grid_batches; /* batches between evaluations of rates; 0: see xbgpu_grid_batches() */
+    int64_t n_buffers;    /* buffers of voltage beams; 0: see xbgpu_beam_buffers() */
 };
 
 struct xbgpu_config {
@@ -113,7 +113,8 @@ struct xbgpu_config {
 
 extern const struct config_table xbgpu_config_table;
 
-/* Checks across keys: channels and substreams, integration lengths, memory.  For command_line_main(). */
+/* Checks the configuration across keys: channels and substreams, integration lengths, memory.  Called by
+ * command_line_main(). */
 void xbgpu_config_check(void *values, struct config *config);
 
 static inline struct xbgpu_config_output *xbgpu_config_output(const struct xbgpu_config *config, size_t i)

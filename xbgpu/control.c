@@ -78,7 +78,7 @@ static void on_answer(void *arg, struct command *base)
                                                                                        : command->effective_samples);
 }
 
-/* ---- Setting: a checked request is posted and kept; there is a free command slot --------------------------------- */
+/* ---- Setting: a checked request is posted and saved; there is a free command slot -------------------------------- */
 
 static void set_capture(struct xbgpu_control *c, size_t output, bool on, int64_t from_samples, struct katcp_call *call)
 {
@@ -105,7 +105,7 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     state_file_changed(c->file);
 }
 
-/* Gate 'g' becomes what the settings have of it; 'made' is that, and the command's from now on. */
+/* Posts gate 'g' as the settings have it.  'made' is this gate, and belongs to the command from now on. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_GATE, call);
@@ -120,7 +120,7 @@ static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made,
 
 /* ---- Arguments --------------------------------------------------------------------------------------------------- */
 
-/* These return false having failed the call. */
+/* These functions return false after failing the call. */
 
 static bool arg_output(const struct xbgpu_control *c, struct katcp_call *call, size_t *output)
 {
@@ -188,7 +188,7 @@ static void reply_shifts(const struct xbgpu_control *c, struct katcp_call *call,
     free(args);
 }
 
-/* Reads pairs of an input and its shift over shifts[input]; 'seen' are zero. */
+/* Reads pairs of an input and its shift into shifts[input].  'seen' must be zeros. */
 static bool arg_shifts(const struct xbgpu_control *c, struct katcp_call *call, int64_t *shifts, bool *seen)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -279,7 +279,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
     free(text);
 }
 
-/* Reads KEY=VALUE... over 'gate'; returns false having failed the call. */
+/* Reads KEY=VALUE... into 'gate'.  Returns false after failing the call. */
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
@@ -293,7 +293,7 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
             return false;
         }
         snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
-        /* The epoch is one or the other: the last one that is given. */
+        /* A gate has either an epoch or an epoch time: the last one given. */
         if (strcmp(key, "epoch_time") == 0)
             gate->epoch_samples = 0;
         else if (strcmp(key, "epoch") == 0)
@@ -481,7 +481,7 @@ static int create_commands(struct xbgpu_control *c)
     return 0;
 }
 
-/* Posts what was kept, if that can be read. */
+/* Posts the saved settings, if they can be read. */
 static int restore(struct xbgpu_control *c)
 {
     const char *path = state_file_path(c->file);

@@ -1,8 +1,10 @@
-/* control.h - the KATCP requests of a running xbgpu: their checks, their kept settings, and their way to the worker.
+/* control.h - the KATCP requests of a running xbgpu: their checks, their saved settings, and their commands for the
+ * worker.
  *
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
- *            so that steady-state-timestamp is true when the reply comes.  Where the data's time goes back, so does it.
- * State:     settings are kept in the file "control" of the state directory, and come first at the next start.
+ *            The reply waits for the worker, so that steady-state-timestamp is true when the reply comes.  When the
+ *            time of the data goes back, steady-state-timestamp goes back too.
+ * State:     the file "control" of the state directory has the settings.  At the next start they override the YAML.
  * Threads:   main.
  *
  * ?capture-start STREAM [TIMESTAMP], ?capture-stop STREAM, ?input-shift [INPUT [SHIFT INPUT SHIFT...]],
@@ -20,8 +22,9 @@ struct xbgpu_detected;
 struct xbgpu_control;
 struct labels;
 
-/* Posts the kept settings as commands, so that the worker applies them before the first data.  The engine's channel has
- * slots of struct xbgpu_command.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Creates the control, and posts the saved settings as commands, so that the worker applies them before the first data.
+ * The slots of the engine's command channel must be of struct xbgpu_command.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes);
@@ -29,7 +32,8 @@ int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_l
 /* Sets the requests that 'device' answers. */
 void xbgpu_control_serve(struct xbgpu_control *control, struct katcp_device *device);
 
-/* Writes the settings to be kept.  The worker has ended, and no request waits for an answer.  NULL is accepted. */
+/* Writes the settings that are saved, and destroys the control.  The worker must have ended, and no request may wait
+ * for an answer.  NULL is accepted. */
 void xbgpu_control_destroy(struct xbgpu_control *control);
 
 #endif

@@ -30,20 +30,20 @@ enum {
     ITEM_FRACTIONS,
     ITEM_OFFSETS,
     ITEM_SCALES
-}; /* powers are the last */
+}; /* the powers are the last item */
 
-/* A heap. */
+/* An output buffer: one heap of powers. */
 struct powers {
     struct outbuf base; /* first */
     struct detected_stream *stream;
     int64_t *device_powers;     /* [const] [window][beam][cell] */
-    uint8_t *device_payload;    /* [const] as xbgpu_detected_sizes says */
+    uint8_t *device_payload;    /* [const] laid out as in struct xbgpu_detected_sizes */
     uint32_t *device_saturated; /* [const] [beam] */
     uint8_t *payload;           /* [const] pinned, the same */
     uint32_t *saturated;        /* [const] pinned, the same */
-    uint64_t *n_present;        /* [const] [window] spectra of all antennas that were there */
-    int64_t number;             /* of the heap */
-    int64_t end;                /* spectrum up to which it has been made */
+    uint64_t *n_present;        /* [const] [window] spectra present, over all antennas */
+    int64_t number;             /* number of the heap */
+    int64_t end;                /* spectrum up to which the heap has been made */
     int64_t last_arrival_ns;
     struct send_heap heap;
     struct send_group group;
@@ -54,10 +54,10 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* rows [beam][pol]; of coherent beams only */
-    struct xbgpu_incoherent incoherent;         /* of the incoherent beam only */
-    int64_t next;                               /* spectrum of the current input */
-    struct powers *open;                        /* NULL: none */
+    struct xbgpu_steering steering;             /* coherent beams only; rows [beam][pol] */
+    struct xbgpu_incoherent incoherent;         /* incoherent beam only */
+    int64_t next;                               /* next spectrum of the current input */
+    struct powers *open;                        /* NULL: no heap is open */
     struct powers *buffers;                     /* [n_buffers] */
     struct outbuf_pool pool;
     struct device_kernel *detect, *finish;
@@ -66,8 +66,8 @@ struct detected_stream {
     struct xbgpu_detected_audit audit;
     struct send_stream *send;
     struct send_stream_stats stats;
-    struct counter skipped_heaps; /* no antenna was there */
-    struct counter dropped_heaps; /* no buffer was free: parts of heaps, too */
+    struct counter skipped_heaps; /* not sent: no antenna was present */
+    struct counter dropped_heaps; /* not made, as a whole or in part: no buffer was free */
 };
 
 struct xbgpu_detected {
@@ -84,7 +84,7 @@ static bool is_incoherent(const struct detected_stream *s)
     return s->config->kind == XBGPU_BEAM_INCOHERENT;
 }
 
-/* ---- Made -------------------------------------------------------------------------------------------------------- */
+/* ---- Making heaps ------------------------------------------------------------------------------------------------ */
 
 static int64_t first_spectrum(const struct xbgpu_detected *d, const struct xbgpu_output_input *input, size_t batch)
 {
@@ -103,7 +103,7 @@ void xbgpu_detected_begin(struct xbgpu_detected *detected, const struct xbgpu_ou
     }
 }
 
-/* Writes the fractions, and queues the rest of the open heap and its download. */
+/* Writes the fractions, and queues the final kernel of the open heap and its download. */
 static void finish_heap(struct detected_stream *s, struct device_stream *compute)
 {
     struct powers *p = s->open;
@@ -150,7 +150,7 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     return true;
 }
 
-/* Counts the antennas of spectra [begin, end), which the open heap has. */
+/* Counts the antennas present in spectra [begin, end), which the open heap has. */
 static void count_present(struct detected_stream *s, const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
     const struct xbgpu_layout *l = s->detected->layout;
@@ -169,7 +169,7 @@ static void count_present(struct detected_stream *s, const struct xbgpu_output_i
     }
 }
 
-/* Queues the kernel for batches [begin, end) of the input.  The kernel leaves out spectra that the open heap does not have. */
+/* Queues the kernel for batches [begin, end) of the input.  The kernel leaves out spectra outside the open heap. */
 static void add_batches(struct detected_stream *s, struct device_stream *compute,
                         const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
@@ -204,7 +204,7 @@ static void add_batches(struct detected_stream *s, struct device_stream *compute
     device_launch(compute, s->detect, &grid, &args);
 }
 
-/* As add_batches(), for the incoherent beam. */
+/* Does the same as add_batches() for the incoherent beam. */
 static void add_incoherent(struct detected_stream *s, struct device_stream *compute,
                            const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
@@ -232,7 +232,7 @@ static void add_incoherent(struct detected_stream *s, struct device_stream *comp
     device_launch(compute, s->detect, &grid, &args);
 }
 
-/* Queues spectra [begin, end) of the input, which the open heap has, with new coefficients where these are due. */
+/* Queues spectra [begin, end) of the input, all in the open heap, with new coefficients if these are due. */
 static void detect(struct detected_stream *s, struct device_stream *compute, const struct xbgpu_output_input *input,
                    int64_t begin, int64_t end)
 {
@@ -257,7 +257,7 @@ static void detect(struct detected_stream *s, struct device_stream *compute, con
     s->open->last_arrival_ns = input->last_arrival_ns;
 }
 
-/* Takes the rest of the input.  Returns false if it must wait for a buffer. */
+/* Processes the rest of the input.  Returns false if it must wait for a buffer. */
 static bool process_stream(struct detected_stream *s, struct device_stream *compute,
                            const struct xbgpu_output_input *input, bool may_wait)
 {
@@ -292,7 +292,7 @@ bool xbgpu_detected_process(struct xbgpu_detected *detected, struct device_strea
     return done;
 }
 
-/* The stream of a beam, whose number in the stream is written. */
+/* Returns the stream of a beam, and changes '*beam' to the beam's number in the stream. */
 static struct detected_stream *stream_of(struct xbgpu_detected *detected, size_t *beam)
 {
     struct detected_stream *s = detected->streams;
@@ -330,7 +330,7 @@ int64_t xbgpu_detected_set_capture(struct xbgpu_detected *detected, size_t beam,
     return xbgpu_beam_stream_set_capture(&stream_of(detected, &beam)->sent, on, from_samples);
 }
 
-/* ---- Sent -------------------------------------------------------------------------------------------------------- */
+/* ---- Sending heaps ----------------------------------------------------------------------------------------------- */
 
 bool xbgpu_detected_own(const struct xbgpu_detected *detected, const struct outbuf *buffer)
 {
@@ -415,7 +415,8 @@ void xbgpu_detected_describe(const struct xbgpu_detected *detected, json_t *into
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* From the timestamp to the centre of the first window: a spectrum has filter_samples from its timestamp on. */
+/* Returns the samples from the timestamp to the centre of the first window.  A spectrum has filter_samples from its
+ * timestamp on. */
 static uint64_t centre_samples(const struct detected_stream *s)
 {
     const struct xbgpu_config_recv *recv = &s->detected->config->recv;

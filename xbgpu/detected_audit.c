@@ -1,4 +1,4 @@
-/* detected_audit.c - the host's own powers, on the side of the device's. */
+/* detected_audit.c - the host's own powers, computed to check the device's. */
 #include "xbgpu/detected_audit.h"
 
 #include "common/base/units.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* spectra */
+#define STEP 8 /* spectra; pieces are padded to a multiple */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
 struct sizes {
-    size_t max_pieces;                                                 /* 0: there is no audit */
+    size_t max_pieces;                                                 /* 0: no audit */
     uint64_t voltages, coefficients, exponents, weights, powers, made; /* bytes */
 };
 
@@ -133,7 +133,8 @@ static void copy_voltages(const struct xbgpu_detected_audit *a, const struct xbg
         }
 }
 
-/* Takes the voltages of the window in spectra [begin, end).  Returns the number of their piece, or -1 for none. */
+/* Copies voltages of the drawn window's spectra in [begin, end) to a new piece.  Returns the number of the piece, or -1
+ * for none. */
 static int take_voltages(struct xbgpu_detected_audit *a, const void *heap, const struct xbgpu_output_input *input,
                          int64_t input_first, int64_t begin, int64_t end)
 {
@@ -202,7 +203,7 @@ void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *
                        z->n_beams * z->n_cells * sizeof(*powers), sizeof(*powers), (size_t)a->config->heap_windows);
 }
 
-/* ---- Compared ---------------------------------------------------------------------------------------------------- */
+/* ---- Comparison -------------------------------------------------------------------------------------------------- */
 
 bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const void *heap)
 {
@@ -260,7 +261,7 @@ static void add_incoherent(const struct xbgpu_detected_audit *a, size_t piece, i
     beam_incoherent_kernel.cpu(&args, 1);
 }
 
-/* Whether the host's sums are the device's. */
+/* Returns whether the host's sums equal the device's. */
 static bool powers_agree(const struct xbgpu_detected_audit *a)
 {
     int64_t powers[BEAM_MAX_PRODUCTS] = {0};
@@ -273,7 +274,7 @@ static bool powers_agree(const struct xbgpu_detected_audit *a)
     return memcmp(powers, a->powers + a->window * a->sizes.n_products, a->sizes.n_products * sizeof(*powers)) == 0;
 }
 
-/* Whether the heap has what the host makes of the powers of all windows. */
+/* Returns whether the heap equals the host's output of beam_finish, in all windows. */
 static bool heap_agrees(const struct xbgpu_detected_audit *a, const uint8_t *payload)
 {
     const struct xbgpu_detected_sizes *z = &a->sizes;

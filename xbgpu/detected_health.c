@@ -1,4 +1,4 @@
-/* detected_health.c - beside the heaps of detected beams: their figures for people. */
+/* detected_health.c - figures of detected beams for metrics. */
 #include "xbgpu/detected_health.h"
 
 #include "common/base/units.h"
@@ -12,11 +12,11 @@
 
 #define MILLION 1e6
 
-/* Figures of a beam, in millionths, as measured last. */
+/* Figures of a beam when last measured, in millionths. */
 struct xbgpu_detected_figures {
-    struct gauge powers[BEAM_MAX_PRODUCTS]; /* of a sample */
-    struct gauge zeros;                     /* of the powers, as a fraction */
-    struct gauge clipped;                   /* of the samples, as a fraction */
+    struct gauge powers[BEAM_MAX_PRODUCTS]; /* mean power of a sample */
+    struct gauge zeros;                     /* fraction of the powers */
+    struct gauge clipped;                   /* fraction of the samples */
 };
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ struct tally {
     size_t n, n_zero;
 };
 
-/* Adds the powers of a window: of 'product' of 'beam'. */
+/* Adds the powers of one product of a beam in a window. */
 static void add_window(const struct xbgpu_detected_health *h, const uint8_t *payload, size_t beam, size_t window,
                        size_t product, struct tally *tally)
 {
@@ -124,7 +124,7 @@ static size_t divide_up(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Leaves out groups first, then windows. */
+/* Chooses steps that leave out groups first, then windows. */
 static void choose_steps(struct xbgpu_detected_health *h)
 {
     size_t n_rows = (size_t)h->config->heap_windows * h->sizes.n_products, n_groups = h->sizes.n_groups;

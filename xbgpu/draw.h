@@ -1,6 +1,6 @@
-/* draw.h - what an audit looks at: random draws, different for every process.
+/* draw.h - random draws for audits, different for every process.
  *
- * Threads:   its owner's.   Blocking: never, but init. */
+ * Threads:   the owner's thread.   Blocking: only init. */
 #ifndef XBGPU_DRAW_H
 #define XBGPU_DRAW_H
 
@@ -9,16 +9,16 @@
 
 struct xbgpu_draw {
     uint64_t seed;
-    uint64_t n; /* draws so far */
+    uint64_t n; /* number of draws so far */
 };
 
-/* Returns 0 or negative errno. */
+/* Seeds the draw.  Returns 0 or negative errno. */
 int xbgpu_draw_init(struct xbgpu_draw *draw);
 
-/* The random bits of number 'i' of the current draw; 'draw->n' is what the owner counts. */
+/* Writes the random bits of number 'i' of the current draw.  The owner increments draw->n for the next draw. */
 void xbgpu_draw_bits(const struct xbgpu_draw *draw, uint32_t i, uint32_t bits[4]);
 
-/* Out of [0, n): 32 random bits scaled, even to within n / 2^32. */
+/* Returns a number in [0, n): 32 random bits scaled, even to within n / 2^32. */
 static inline size_t xbgpu_draw_below(uint32_t bits, size_t n)
 {
     return (size_t)(((uint64_t)bits * n) >> 32);

@@ -1,4 +1,4 @@
-/* fengs.c - between the assemblers' counters of each F-engine and who wants to know which antenna is ill. */
+/* fengs.c - from the assemblers' counters of each F-engine to the F-engine's state. */
 #include "xbgpu/fengs.h"
 
 #include "common/base/clock.h"
@@ -13,8 +13,8 @@
 #include <string.h>
 
 #define LOOK_S    1.0
-#define LOSING_NS (5 * NS_PER_S) /* for which a lost heap shows */
-#define NAMES_MAX 4              /* in one line of the log */
+#define LOSING_NS (5 * NS_PER_S) /* time for which a lost heap shows */
+#define NAMES_MAX 4              /* antennas named in one line of the log */
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
 
@@ -42,7 +42,7 @@ static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t 
 
 /* ---- Looking ----------------------------------------------------------------------------------------------------- */
 
-/* Takes over the counters of one F-engine.  Returns which of them have moved, as bits. */
+/* Copies the counters of one F-engine.  Returns a bit for each counter that has changed. */
 static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
 {
     struct xbgpu_feng *f = &fengs->items[feng];
@@ -56,8 +56,8 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
     return moved;
 }
 
-/* Heaps that are late or refused are heard.  They are lost where none is complete: beside complete ones they are copies, or
- * count as missing. */
+/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, they also count
+ * as lost.  Beside complete heaps, they are copies or are counted as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);
@@ -106,7 +106,8 @@ static void set_sensors(struct xbgpu_fengs *fengs, size_t feng, unsigned moved, 
             sensor_set_integer(&f->count_sensors[i], unix_ns, SENSOR_NOMINAL, (int64_t)f->counts[i]);
 }
 
-/* "m000, m003 and 5 more", as they changed to 'state' since the look before. */
+/* Lists the antennas that have changed to 'state' since the previous poll: "m000, m003 and 5 more".  Returns their
+ * number. */
 static size_t list_changed(const struct xbgpu_fengs *fengs, const uint8_t *changed, enum xbgpu_feng_state state,
                            char *text, size_t text_bytes)
 {

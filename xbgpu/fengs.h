@@ -1,12 +1,14 @@
-/* fengs.h - what an X-engine knows of each F-engine: heaps received, missing, late and refused, and a state.
+/* fengs.h - the state of each F-engine as an X-engine sees it, with counts of heaps received, missing, late and
+ * refused.
  *
  * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
- * States:    dead       nothing has come since the start
- *            silent     data came, and none has come for a while
+ * States:    dead       no data have come since the start
+ *            silent     data came, and none have come for a while
  *            losing     data come, and heaps were missing in the last seconds, or all are late or refused
- *            receiving  data come, and none was missing
- *            Where nothing has come from any F-engine, dead is no fault of one of them: its sensors are unknown then.
- * Threads:   the assemblers' counters, but for them main; xbgpu_fengs_describe() HTTP's. */
+ *            receiving  data come, and none were missing
+ *            If no F-engine has sent data, no single F-engine is at fault.  The sensors of dead F-engines are then
+ *            unknown.
+ * Threads:   main, except the assemblers' counters; xbgpu_fengs_describe() HTTP's. */
 #ifndef XBGPU_FENGS_H
 #define XBGPU_FENGS_H
 
@@ -34,35 +36,36 @@ enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
-    struct gauge since_unix_ns; /* when that began; 0: with the start */
+    struct gauge since_unix_ns; /* start of the state; 0: the start of the process */
     struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
-    uint64_t counts[XBGPU_FENG_N_COUNTS]; /* as of the last look */
-    int64_t heard_ns, lost_ns;            /* monotonic; 0: never */
-    int64_t complete_ns;                  /* the same: when a heap was complete */
+    uint64_t counts[XBGPU_FENG_N_COUNTS]; /* counts at the last poll */
+    int64_t heard_ns, lost_ns;            /* monotonic times of the last heap and of the last loss; 0: never */
+    int64_t complete_ns;                  /* monotonic time of the last complete heap; 0: never */
 };
 
 struct xbgpu_fengs {
     size_t n;                             /* [const] */
     int64_t silent_ns;                    /* [const] */
     const struct labels *labels;          /* [const] */
-    struct assembler_source_stats *stats; /* [n] [const] the assemblers' */
+    struct assembler_source_stats *stats; /* [n] [const] the assemblers' counters */
     struct xbgpu_feng *items;             /* [n] [const] */
     struct ev_loop *loop;                 /* [const] */
     ev_timer look;
     struct log_limit silent_limit, losing_limit, receiving_limit;
-    uint8_t *changed, *moved; /* [n] [main] of one look */
+    uint8_t *changed, *moved; /* [n] [main] results of one poll */
 };
 
-/* Makes the counters, their metrics and sensors, and begins to look.  An F-engine is silent if nothing has come from it
- * for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
+/* Makes the counters, their metrics and sensors, and starts the timer.  An F-engine is silent if no data have come from
+ * it for 'silent_ns'.  'labels' must outlive 'fengs'.  Returns 0 or -ENOMEM; fini follows in either case. */
 int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
-/* Reads all counters and updates the states; the timer calls this function, too.  'now_ns' is monotonic. */
+/* Reads all counters and updates the states.  The timer calls this function, too.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
-/* Adds states, and labels of the inputs, to the section 'fengs' of /status.json, which has the metrics, in the same order. */
+/* Adds states and labels of the inputs to the section 'fengs' of /status.json.  That section has the metrics already,
+ * in the same order. */
 void xbgpu_fengs_describe(const struct xbgpu_fengs *fengs, json_t *into);
 
 void xbgpu_fengs_fini(struct xbgpu_fengs *fengs);

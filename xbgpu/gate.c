@@ -1,4 +1,4 @@
-/* gate.c - what a gate takes; input.c asks for each batch, before the outputs correlate the batch. */
+/* gate.c - the decisions of a gate; input.c asks for a batch's decisions before the outputs correlate the batch. */
 #include "xbgpu/gate.h"
 
 #include "common/base/units.h"
@@ -12,7 +12,7 @@
 
 #define DISPERSION_S_MHZ2 (1 / 2.41e-4) /* per pc/cm^3 */
 
-typedef unsigned __int128 turns; /* 2^-128 of a turn each */
+typedef unsigned __int128 turns; /* unit: 2^-128 of a turn */
 
 /* ---- Quotients of large integers --------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ static void large_double(struct large *a, unsigned bit)
     }
 }
 
-/* Takes 'b' from 'a' if that leaves something that is not negative. */
+/* Subtracts 'b' from 'a' if the result is not negative.  Returns whether it did. */
 static bool large_take(struct large *a, const struct large *b)
 {
     struct large out;
@@ -69,7 +69,7 @@ static bool large_take(struct large *a, const struct large *b)
     return true;
 }
 
-/* numerator / denominator turns, to the nearest; both below 2^255. */
+/* Returns numerator / denominator in turns, rounded to the nearest; both are below 2^255. */
 static turns divide(const struct large *numerator, const struct large *denominator)
 {
     struct large rest = {{0}};
@@ -92,7 +92,7 @@ static uint64_t power_of_ten(int n)
     return value;
 }
 
-/* value / (divisor rate^power) turns. */
+/* Returns value / (divisor rate^power) in turns. */
 static turns divide_by_rate(struct decimal value, struct decimal rate, int power, uint64_t divisor)
 {
     bool negative = value.mantissa < 0;
@@ -217,7 +217,7 @@ void xbgpu_gate_destroy(struct xbgpu_gate *gate)
 
 static turns phase_at(const struct xbgpu_gate *gate, int64_t dt)
 {
-    turns t = (turns)(__int128)dt; /* modulo 2^128, as all that follows */
+    turns t = (turns)(__int128)dt; /* modulo 2^128, like the products below */
 
     return gate->phase + gate->slope * t + gate->curve * t * t;
 }
@@ -243,9 +243,9 @@ bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     return gate->taken[bin_at(gate, (uint64_t)(phase_at(gate, dt) >> 64))];
 }
 
-/* The most that the phase moves on from spectrum to spectrum over 'n' of them, in 2^-64 of a turn; UINT64_MAX where it
- * may move back, or by half a turn or more.  From one to the next what it moves by changes evenly, so that either the
- * first or the last time is the most; all of that by less than a half turn (check_phase()). */
+/* Returns the largest step of the phase from one spectrum to the next over 'n' spectra, in 2^-64 of a turn.  Returns
+ * UINT64_MAX if the phase may go back, or a step may be half a turn or more.  The steps change evenly, so either the
+ * first or the last step is the largest.  In total the steps change by less than half a turn (check_phase()). */
 static uint64_t largest_move(const struct xbgpu_gate *gate, int64_t dt, int64_t step, size_t n)
 {
     int64_t last = dt + (int64_t)(n - 1) * step;
@@ -261,7 +261,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
                       size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
-    uint64_t left, move; /* to the next edge, and per spectrum */
+    uint64_t left, move; /* distance to the next edge, and step per spectrum */
 
     if (gate->is_switch) {
         uint64_t at = switch_at(gate, dt);
@@ -270,9 +270,9 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     } else {
         uint64_t phase = (uint64_t)(phase_at(gate, dt) >> 64);
         turns edge =
-            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: 1 early at most */
+            ((turns)gate->stretch_end[bin_at(gate, phase)] << 64) / gate->n_bins; /* rounded down: at most 1 early */
         turns distance = edge - phase;
-        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* one bin: a whole turn */
+        left = distance >> 64 ? UINT64_MAX : (uint64_t)distance; /* a single bin spans a whole turn */
         move = largest_move(gate, dt, step_samples, n_max);
     }
     if (left == 0)
@@ -281,7 +281,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     return n < n_max ? (size_t)n : n_max;
 }
 
-/* Writes the spectra of a batch, or of a part of it, that are taken, counted from 'first'.  Returns how many. */
+/* Lists the taken spectra of a batch, or of a part of a batch, counted from 'first'.  Returns their number. */
 static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                            size_t first, size_t n_spectra, uint32_t *spectra)
 {
@@ -298,7 +298,7 @@ static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t ti
     return n;
 }
 
-/* How many spectra of a batch that begins at this timestamp are before another one. */
+/* Returns the number of spectra before 'from_samples' in a batch that begins at 'timestamp_samples'. */
 static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t step_samples, size_t n_spectra)
 {
     if (from_samples <= timestamp_samples)
@@ -307,7 +307,7 @@ static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t 
     return n < n_spectra ? (size_t)n : n_spectra;
 }
 
-/* As list_spectra() of a whole batch, by one gate after the other. */
+/* Lists the taken spectra of a whole batch as list_spectra() does, by successive gates. */
 static size_t list_batch(const struct xbgpu_gate_change *changes, size_t n_changes, size_t row,
                          int64_t timestamp_samples, int64_t step_samples, size_t first, size_t n_spectra,
                          uint32_t *spectra)

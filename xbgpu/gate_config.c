@@ -77,7 +77,8 @@ int xbgpu_find_gate(const struct config_array *gates, const char *name)
     return -1;
 }
 
-/* The first channel is delayed most; the last one least, or by the reference frequency to the other side. */
+/* Checks the largest delay of a channel.  The first channel has the largest delay.  With a reference frequency the last
+ * channel's delay may be negative, and larger in magnitude. */
 static void check_delay(const struct xbgpu_config *config, const struct xbgpu_config_gate *gate, struct config *errors)
 {
     double first_samples = xbgpu_gate_dispersion_samples(gate, config, 0);

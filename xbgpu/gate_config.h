@@ -1,4 +1,4 @@
-/* gate_config.h - the section `gates` of xbgpu's YAML: which spectra an output may be made of. */
+/* gate_config.h - the section `gates` of xbgpu's YAML: selections of spectra for outputs. */
 #ifndef XBGPU_GATE_CONFIG_H
 #define XBGPU_GATE_CONFIG_H
 
@@ -43,27 +43,27 @@ static inline struct xbgpu_config_gate *xbgpu_config_gate(const struct config_ar
     return (struct xbgpu_config_gate *)gates->items + i;
 }
 
-/* The gate that is called 'name', or -1. */
+/* Returns the number of the gate called 'name', or -1. */
 int xbgpu_find_gate(const struct config_array *gates, const char *name);
 
-/* Checks across keys; for xbgpu_config_check(). */
+/* Checks gates across keys.  Called by xbgpu_config_check(). */
 void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors);
 
-/* ---- While running: what a gate becomes -------------------------------------------------------------------------- */
+/* ---- While running: changed gates -------------------------------------------------------------------------------- */
 
-/* A copy, with everything that it points to.  Returns 0 or -ENOMEM. */
+/* Copies a gate with all memory that it points to.  Returns 0 or -ENOMEM. */
 int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
 void xbgpu_gate_free(struct xbgpu_config_gate *gate);
 
-/* Sets one key of a gate.  Its kind and name stay as they are, and so does whether channels differ, for which there is
- * room or there is not.  Returns 0, -ENOMEM or -EINVAL with one sentence in 'why'. */
+/* Sets one key of a gate.  The gate's kind and name cannot change.  A gate also cannot begin or cease to differ between
+ * channels, because memory is allocated for one case.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
 int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
 
-/* Whether a gate can take the place of 'before'.  Returns 0, -ENOMEM or -EINVAL with one sentence in 'why'. */
+/* Checks whether a gate can replace 'before'.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
 int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_config_gate *before,
                      const struct xbgpu_config_gate *gate, char *why, size_t why_bytes);
 
-/* Writes each key that may be set and says something, with its value: before KEY between VALUE after. */
+/* Writes each key that can be set and applies to the gate, with its value: before KEY between VALUE after. */
 void xbgpu_gate_write(const struct xbgpu_config_gate *gate, const char *before, const char *between, const char *after,
                       FILE *out);
 

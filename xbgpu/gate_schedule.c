@@ -1,4 +1,5 @@
-/* gate_schedule.c - what gates take of each device input; input.c asks when it makes one. */
+/* gate_schedule.c - lists of the spectra that gates take from each device input; input.c makes the lists with an
+ * input. */
 #include "xbgpu/gate_schedule.h"
 
 #include "common/device/device.h"

@@ -1,14 +1,15 @@
 /* gate_schedule.h - the gates of a running xbgpu: each gate's past, present and future, and lists of the spectra that
- * gates take of device inputs.
+ * gates take from device inputs.
  *
- * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and device --> output.c
- * Changes:   a set of gates in order of time, from which every spectrum chooses by its timestamp: so time may jump
- *            ahead and back, and the same gates decide as before.  A new change takes the place of those that begin at
- *            its time or later, and of one that waits for its time.  The last GATING_MAX_CHANGES are kept.  The oldest
- *            of them decides for all earlier spectra, too.  Gates are exchanged, not copied, so that nothing is
- *            allocated here.  The caller that sets a gate gets another gate back, and frees it where it may free
- *            memory.
- * Threads:   the worker only, but for init and fini.   Blocking: never. */
+ * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and
+ *            device --> output.c
+ * Changes:   each gate is a set of gates in order of time.  The timestamp of each spectrum chooses among them.  So time
+ *            may jump ahead and back, and the same gates decide as before.  A new change replaces those that begin at
+ *            its time or later, and any change that waits for its time.  The last GATING_MAX_CHANGES changes are kept.
+ *            The oldest change also decides for all earlier spectra.  Gates are swapped, not copied, so that nothing is
+ *            allocated here.  The caller that sets a gate gets another gate back, and frees that gate on a thread that
+ *            may free memory.
+ * Threads:   the worker only, except init and fini.   Blocking: never. */
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
 
@@ -23,28 +24,27 @@ struct xbgpu_gate_schedule {
     const struct xbgpu_layout *layout; /* [const] */
     struct device *device;             /* [const] */
     struct xbgpu_gate_schedule_entry {
-        size_t n; /* changes in order of time; >= 1 */
-        struct xbgpu_gate_change
-            changes[GATING_MAX_CHANGES]; /* of those behind the n-th the gates are spare, or NULL */
-    } * gates;                           /* [n_gates] */
+        size_t n;                                             /* number of changes in order of time; >= 1 */
+        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* behind the n-th change the gates are spare, or NULL */
+    } * gates;                                                /* [n_gates] */
 };
 
-/* Gates as configured.  Returns 0 or -ENOMEM. */
+/* Initialises the gates as configured.  Returns 0 or -ENOMEM. */
 int xbgpu_gate_schedule_init(struct xbgpu_gate_schedule *gating, const struct xbgpu_config *config,
                              const struct xbgpu_layout *layout, struct device *device);
 void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 
-/* Room for what all gates take of one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
+/* Allocates lists for all gates and one input: [n_gates].  Returns 0 or -ENOMEM; free accepts NULL. */
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
-/* Gate 'g' is to be '*gate' from this timestamp on; a change that begins later than 'next_samples', the end of what has
- * been listed, waits.  '*gate' becomes one that is not needed any more, or NULL. */
+/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change that begins later than 'next_samples', the end of the
+ * listed data, waits.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
 void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
                              int64_t from_samples, int64_t next_samples);
 
-/* Decides what each gate takes of 'n_batches' batches, the first of which has this timestamp, and queues the upload of
- * that. */
+/* Lists the spectra that each gate takes from 'n_batches' batches, and queues the upload of the lists.  The first batch
+ * has this timestamp. */
 void xbgpu_gate_schedule_list(struct xbgpu_gate_schedule *gating, int64_t timestamp_samples, size_t n_batches,
                               struct device_stream *upload, struct xbgpu_output_sums *lists);
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WEIGHT_ONE 0x1p16 /* an amplitude of 1 */
+#define WEIGHT_ONE 0x1p16 /* integer for an amplitude of 1 */
 
-/* An antenna's power is 2 * 2^15 at most in all its inputs, and all powers of a window 2^61. */
+/* Over all its inputs an antenna's power is at most 2 * 2^15.  All powers of a window are at most 2^61. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream)
 {
     double n = (double)config->recv.n_ants * (double)stream->window_spectra * (double)stream->group_channels;

@@ -2,13 +2,13 @@
  *
  * Flow:      commands --set--> wanted --xbgpu_incoherent_begin, with an input--> staging --xbgpu_incoherent_upload-->
  *            weights
- * Values:    an input's amplitude is its weight times the square of the gain.  The integers of an antenna whose inputs
- *            have the amplitudes x and y are x, y and sqrt(x y), times 2^16 and rounded half to even.  So powers count
- *            (1/256 of a step of a voltage)^2, as those of coherent beams with a weight of 1.
+ * Values:    an input's amplitude is its weight times the square of the gain.  If an antenna's inputs have the
+ *            amplitudes x and y, the antenna's integers are x, y and sqrt(x y), times 2^16 and rounded half to even.
+ *            So the unit of powers is (1/256 of a step of a voltage)^2, as for coherent beams with a weight of 1.
  * Range:     amplitudes are clipped to 0 and xbgpu_incoherent_max().  The powers of a window then fit 2^61.
- * Snapshot:  all of an input has the weights that were wanted when the input began.
- * Staging:   pinned memory, of inputs by turns.  An input that begins is LANE_N_INPUTS after one whose uploads have been
- *            done.
+ * Snapshot:  the whole of an input has the weights that were wanted when the input began.
+ * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the uploads
+ *            of the input LANE_N_INPUTS before it have ended.
  * Threads:   the worker, except init and fini (main); the functions of configurations: any.
  * Blocking:  never; nothing allocates after init. */
 #ifndef XBGPU_INCOHERENT_H
@@ -24,35 +24,36 @@
 struct xbgpu_incoherent {
     struct device *device;
     size_t n_ants;                                          /* [const] */
-    double max;                                             /* [const] amplitude */
+    double max;                                             /* [const] largest amplitude */
     struct beam_incoherent_weights *wanted;                 /* [ant] as set last */
     struct beam_incoherent_weights *staging[LANE_N_INPUTS]; /* [const] pinned: [ant] */
     struct beam_incoherent_weights *weights;                /* [const] device: [ant] */
-    size_t turn;                                            /* of the current input, in 'staging' */
-    bool is_changed;                                        /* since the current input began */
-    bool is_due;                                            /* 'staging' has what the device has not */
+    size_t turn;                                            /* index of the current input in 'staging' */
+    bool is_changed;                                        /* 'wanted' has changed since the current input began */
+    bool is_due;                                            /* 'staging' has newer weights than the device */
 };
 
-/* The largest amplitude of an input in a stream.  It is below 1 if a sum has too many antennas, spectra and channels. */
+/* Returns the largest amplitude of an input in a stream.  The amplitude is below 1 if a sum has too many antennas,
+ * spectra and channels. */
 double xbgpu_incoherent_max(const struct xbgpu_config *config, const struct xbgpu_config_detected *stream);
 
-/* Amplitudes of 1, for zeros.  Returns 0 or negative errno; fini follows in either case. */
+/* Initialises zeros with amplitudes of 1.  Returns 0 or negative errno; fini follows in either case. */
 int xbgpu_incoherent_init(struct xbgpu_incoherent *incoherent, const struct xbgpu_config *config,
                           const struct xbgpu_config_detected *stream, struct device *device);
 
-/* The device must be idle.  Zeros are accepted. */
+/* Frees the weights.  The device must be idle.  Zeros are accepted. */
 void xbgpu_incoherent_fini(struct xbgpu_incoherent *incoherent);
 
 /* Adds the memory of one stream's weights. */
 void xbgpu_incoherent_add_memory(struct xbgpu_layout *layout, bool on_gpu);
 
-/* Sets the amplitudes, of values [pol][ant]; nothing else of them is used. */
+/* Sets the amplitudes from 'values' [pol][ant].  Other fields of 'values' are ignored. */
 void xbgpu_incoherent_set(struct xbgpu_incoherent *incoherent, const struct beam_steering *values);
 
-/* A new input. */
+/* Begins an input. */
 void xbgpu_incoherent_begin(struct xbgpu_incoherent *incoherent);
 
-/* Queues the upload of the input's weights if it is due, after all that uses the old ones. */
+/* Queues the upload of the input's weights if they are due.  The upload follows all queued users of the old weights. */
 void xbgpu_incoherent_upload(struct xbgpu_incoherent *incoherent, struct device_stream *compute);
 
 #endif

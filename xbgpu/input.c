@@ -20,20 +20,20 @@
 #include <string.h>
 
 struct input {
-    struct device_input base; /* first */
-    uint8_t *voltages;        /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;         /* [const] pinned: [set][batch][ant] who counts as present; where inputs are shifted */
-    uint8_t *device_present;  /* [const] the same on the device */
-    uint32_t *delays;         /* [const] pinned: [set][ant][pol] delays of inputs in spectra; if shifted */
-    uint32_t *device_delays;  /* [const] the same on the device */
-    struct xbgpu_output_sums *gates; /* [const] [n_gates] what they take of it */
+    struct device_input base;        /* first */
+    uint8_t *voltages;               /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
+    uint8_t *present;                /* [const] pinned: [set][batch][ant] 1: counts as present; if inputs are shifted */
+    uint8_t *device_present;         /* [const] the same on the device */
+    uint32_t *delays;                /* [const] pinned: [set][ant][pol] delays of inputs in spectra; if shifted */
+    uint32_t *device_delays;         /* [const] the same on the device */
+    struct xbgpu_output_sums *gates; /* [const] [n_gates] lists of the spectra that gates take */
 };
 
 /* Sensors of the last set of chunks that was taken. */
 struct input_sensors {
-    struct sensor timestamp, unixtime; /* of the set's first sample */
-    struct sensor missing_unixtime;    /* the same, of the last set of which something was lost, or before which */
-    struct sensor device_status;       /* of those above */
+    struct sensor timestamp, unixtime; /* time of the set's first sample */
+    struct sensor missing_unixtime;    /* the same for the last set with lost heaps, or behind a gap */
+    struct sensor device_status;       /* aggregate of the sensors above */
 };
 
 struct xbgpu_inputs {
@@ -41,40 +41,40 @@ struct xbgpu_inputs {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct input_sensors sensors;
-    size_t row_bytes; /* [const] of a batch: all antennas' heaps */
+    size_t row_bytes; /* [const] bytes of a batch: all antennas' heaps */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
-    struct xbgpu_output_input *shown; /* [set] what outputs correlate of the current one */
+    struct xbgpu_output_input *shown; /* [set] the current input, as outputs correlate it */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* where inputs are shifted, with what follows */
-    uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol], of the current input: set 0 */
-    uint32_t *delays;                /* [set][ant][pol] spectra, of inputs that are made from now on */
+    struct device_kernel *select;    /* NULL without shifts, like 'shifted' and 'delays' */
+    uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
+    uint32_t *delays;                /* [set][ant][pol] spectra, for inputs made from now on */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* end of the newest input; 0 after time went back */
     struct timebase timebase;
-    bool readable; /* [const] by the host: chunks */
-    bool began;    /* there was a set */
+    bool readable; /* [const] the host can read chunks */
+    bool began;    /* a set has been taken */
     /* The last input, as history for the next one. */
     bool have_last;
     struct input *last; /* not returned yet; NULL without history */
-    int64_t next_batch; /* the batch after its last one */
+    int64_t next_batch; /* number of the batch behind the last input */
     size_t n_last_batches;
-    struct chunk **held; /* [n_history][n_members] sets before the current one, the youngest first */
-    /* The set that the matcher gave last. */
+    struct chunk **held; /* [n_history][n_members] sets before the current one, the newest first */
+    /* The set that the matcher returned last. */
     struct chunk **set; /* [n_members] */
-    bool set_waits;     /* it is not an input yet */
+    bool set_waits;     /* the set has not become an input yet */
     int64_t set_samples;
-    bool flushing;         /* the current input has no set, only what the last one left */
-    uint8_t *came;         /* [n_history + n_batches][ant] whose heaps came */
-    const uint8_t **heaps; /* [n_history + n_batches][ant] and where they are; NULL: absent */
-    size_t n_batches;      /* of the current input */
+    bool flushing;         /* the current input has no set, only the batches that the last input left */
+    uint8_t *came;         /* [n_history + n_batches][ant] the antenna's heap came */
+    const uint8_t **heaps; /* [n_history + n_batches][ant] addresses of the heaps; NULL: absent */
+    size_t n_batches;      /* batches of the current input */
     int64_t last_arrival_ns;
     bool restarts; /* a chunk of the current input begins a stream */
 };
 
-/* ---- What goes home ---------------------------------------------------------------------------------------------- */
+/* ---- Returning chunks and inputs --------------------------------------------------------------------------------- */
 
 static void put_set(struct xbgpu_inputs *x, struct chunk **set)
 {
@@ -100,7 +100,7 @@ static void forget_last(struct xbgpu_inputs *x)
     memset(x->heaps, 0, (l->n_history + l->n_batches) * l->n_ants * sizeof(*x->heaps));
 }
 
-/* Keeps the current set for its history, as the youngest of n_history. */
+/* Keeps the current set for the history, as the newest of n_history sets. */
 static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
@@ -150,7 +150,7 @@ void xbgpu_inputs_flush(struct lane *lane)
 
 /* ---- Sets to device inputs --------------------------------------------------------------------------------------- */
 
-/* Puts the end of the last input in front of the current one, host and device. */
+/* Copies the end of the last input in front of the current input, on host and device. */
 static void copy_history(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -166,7 +166,7 @@ static void copy_history(struct xbgpu_inputs *x)
     x->last = NULL;
 }
 
-/* Queues the upload of a member's chunk into the antennas' places, and zeroes for what is absent. */
+/* Queues the upload of a member's chunk to the antennas' places, and of zeros for absent heaps. */
 static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *chunk)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -194,7 +194,7 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Whether all that an input reads for batch 'b' came. */
+/* Returns whether all heaps that an input reads for batch 'b' came. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -204,7 +204,7 @@ static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, 
            x->came[(first + l->n_spectra - 1) / l->n_spectra * l->n_ants + ant];
 }
 
-/* Queues the upload of the shifts of all sets, and of who counts as present with each. */
+/* Queues the upload of the shifts of all sets, and of the antennas that count as present with each set. */
 static void upload_shifts(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -289,7 +289,8 @@ static void finish_input(struct xbgpu_inputs *x, int64_t first_batch, bool follo
     x->n_last_batches = x->n_batches;
 }
 
-/* Whether any heap of the current input lacks; of the first one there ever was, behind its first batch. */
+/* Returns whether any heap of the current input is missing.  In the very first input, batches before the first heap do
+ * not count. */
 static bool misses_heaps(const struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -302,20 +303,20 @@ static bool misses_heaps(const struct xbgpu_inputs *x)
     return memchr(first, 0, (size_t)(end - first)) != NULL;
 }
 
-/* A set has been taken; 'follows_gap': sets before it never came. */
+/* Sets the sensors for a set that has been taken.  'follows_gap': sets before it never came. */
 static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
     struct input_sensors *sensors = &x->sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
-    if (misses_heaps(x) || (x->began && follows_gap)) /* before the others, so that who sees them sees it, too */
+    if (misses_heaps(x) || (x->began && follows_gap)) /* set first: readers of the others see it, too */
         sensor_set_real(&sensors->missing_unixtime, unix_ns, SENSOR_ERROR, (double)unix_ns / NS_PER_S);
     sensor_set_integer(&sensors->timestamp, unix_ns, SENSOR_NOMINAL, x->set_samples);
     sensor_set_real(&sensors->unixtime, unix_ns, SENSOR_NOMINAL, (double)unix_ns / NS_PER_S);
     x->began = true;
 }
 
-/* Processes the batches that wait for data after the last chunk: no data will come. */
+/* Processes the batches that wait for data behind the last chunk, because no data will come. */
 static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -328,7 +329,7 @@ static void flush(struct xbgpu_inputs *x)
     finish_input(x, x->next_batch, true);
 }
 
-/* The data's time has begun again earlier: all that was applied before shows from there on. */
+/* Handles a jump of the data's time back.  All settings applied before hold from the new time on. */
 static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
     struct command_channel *channel = x->lane.engine->channel;
@@ -338,7 +339,7 @@ static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
         command_steady(channel, first_samples);
 }
 
-/* Makes the next batches the current input. */
+/* Makes the next batches the current input.  Returns false if there are none, or if no device input is free. */
 static bool begin_input(struct xbgpu_inputs *x, bool ended)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -402,20 +403,20 @@ bool xbgpu_inputs_process(struct lane *lane, bool may_wait)
     return xbgpu_detected_process(x->detected, x->lane.compute, x->shown, may_wait) && done;
 }
 
-/* A setting holds from the first timestamp that no input has yet. */
+/* Applies a setting from the first timestamp that is in no input yet. */
 void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
-    bool is_voltages = command->index < x->config->beams.n;                  /* of a command for a beam */
-    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* the same */
+    bool is_voltages = command->index < x->config->beams.n;                  /* in a command for a beam */
+    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* number among the detected beams */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
     command->effective_samples = x->next_samples;
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* else a dump of before time went back is still to come */
+        if (samples < x->next_samples) /* else a dump from before time went back is still to come */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
@@ -451,7 +452,7 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-/* Silence of RX_TIMEOUT is an error, and forgives what was lost before. */
+/* Adds the sensors.  A silence of xbgpu_rx_timeout_ns() is an error, and clears the error of earlier losses. */
 static int add_sensors(struct xbgpu_inputs *x)
 {
     struct input_sensors *s = &x->sensors;

@@ -27,17 +27,17 @@
 #include <math.h>
 #include <string.h>
 
-#define N_SPARE_COMMANDS 16 /* that may wait for the worker, beside one for each thing that is kept */
+#define N_SPARE_COMMANDS 16 /* commands that may wait for the worker, beside one for each saved setting */
 
-#define MAX_SPECTRA UINT32_MAX /* of a dump: what a weight can say */
-/* Spectra of a batch in which the spectra selected by a gate are correlated.  The last batch of a window is padded, and
- * short batches need little padding.  To be measured: 32, 64, 128, 256. */
+#define MAX_SPECTRA UINT32_MAX /* limit of spectra in a dump: a weight has 32 bits */
+/* Spectra in a batch of spectra selected by a gate.  The last batch of a window is padded, and short batches need
+ * little padding.  To be measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-/* Output buffers of beams hold this time, during which the host may stall.  The memory has bounds. */
+/* Time that output buffers of beams hold, during which the host may stall.  The number of buffers has bounds. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64
-#define MAX_SAMPLES 0x1p46 /* of a window or a dump: timestamps have 48 bits, and must be told from those around */
+#define MAX_SAMPLES 0x1p46 /* limit of a window or a dump: 48-bit timestamps must differ from those around */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -49,7 +49,7 @@ int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struc
     return n < 1 ? 1 : (int64_t)n;
 }
 
-/* Dumps that can end in one chunk. */
+/* Returns the number of dumps that can end in one chunk. */
 static int64_t chunk_dumps(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
     int64_t n_length = xbgpu_integration_batches(config, output);
@@ -144,11 +144,11 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
-        return 0; /* a file need not be spared */
+        return 0; /* a file needs no pace */
     return config->send.rate_factor * bytes / dump_s;
 }
 
-/* The default number of buffers; a buffer has this many seconds of data. */
+/* Returns the default number of buffers that hold 'buffer_s' seconds of data each. */
 static size_t default_buffers(double buffer_s)
 {
     double n = ceil(BUFFERS_S / buffer_s);
@@ -431,7 +431,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->base.n_threads < l.n_ants ? (size_t)recv->base.n_threads : l.n_ants;
-    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* one reader of one file */
+    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* one thread reads the file */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
@@ -468,7 +468,7 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Returns whether they can be used. */
+/* Returns whether a list of shifts can be used. */
 static bool check_list(const struct xbgpu_config_recv *recv, const struct config_int_list *shifts,
                        struct config *errors)
 {

@@ -1,6 +1,7 @@
 /* layout.h - the sizes that follow from xbgpu's configuration: heaps, chunks, baselines, integrations, memory.
  *
- * Pure arithmetic on a checked configuration; used by every stage, and by --check-config to say what does not fit. */
+ * Pure arithmetic on a checked configuration.  Every stage uses the layout, and --check-config uses the layout to
+ * report sizes that do not fit. */
 #ifndef XBGPU_LAYOUT_H
 #define XBGPU_LAYOUT_H
 
@@ -19,119 +20,125 @@ struct device;
 struct xbgpu_layout {
     enum voltage_format format;
     size_t n_ants;
-    size_t n_baselines; /* of antennas, autocorrelations included */
-    size_t n_chan;      /* of this engine */
-    size_t n_spectra;   /* of a heap */
+    size_t n_baselines; /* baselines of antennas, autocorrelations included */
+    size_t n_chan;      /* channels of this engine */
+    size_t n_spectra;   /* spectra in a heap */
     size_t heap_bytes;
-    size_t n_batches; /* of a chunk */
+    size_t n_batches; /* batches in a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members; /* groups of F-engines, each assembled apart: one per receive thread */
+    size_t n_members; /* groups of F-engines, each assembled on its own: one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    int64_t min_shift, max_shift; /* spectra that inputs can be shifted by: there is 0 among them */
-    bool shifted;                 /* some input may be */
-    size_t n_shift_sets;          /* recv's, and those of outputs that have their own */
-    size_t n_lag;     /* batches that outputs are behind what came: 1 where an input may read ahead, else 0 */
+    int64_t min_shift, max_shift; /* range of shifts of inputs, in spectra; includes 0 */
+    bool shifted;                 /* some input may be shifted */
+    size_t n_shift_sets;          /* recv's set, and one set for each output with its own shifts */
+    size_t n_lag;     /* batches by which outputs lag behind received data: 1 if an input may read ahead, else 0 */
     size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
-    size_t n_selected_spectra; /* of a heap of what a gate takes */
-    size_t n_selected_batches; /* that hold a whole chunk, where an output has a gate or shifts of its own */
-    size_t vis_bytes;          /* of a dump's visibilities, and of an output's 32-bit sums */
-    size_t totals_bytes;       /* of its 64-bit ones, where it has them */
-    size_t rows_bytes;         /* of its checksums' rows (checksum.h), if it has checksums */
-    size_t checks_bytes;       /* of what they say of a dump: verdict and words (checksum_dump.h) */
-    struct memory_use memory;  /* UINT64_MAX where a sum goes beyond 64 bits */
-    size_t frames_per_heap;    /* of a card that a heap may lie in, with gpudirect; else 0 */
+    size_t n_selected_spectra; /* spectra in a batch of selected spectra */
+    size_t n_selected_batches; /* batches that hold a whole chunk, if an output has a gate or its own shifts; else 0 */
+    size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
+    size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
+    size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
+    size_t checks_bytes;       /* bytes of the checks of a dump: verdict and words (checksum_dump.h) */
+    struct memory_use memory;  /* UINT64_MAX if a sum exceeds 64 bits */
+    size_t frames_per_heap;    /* NIC frames that may hold a heap, with gpudirect; else 0 */
 };
 
-/* Derives the layout; 'mtu' of the interface of recv, for frames of a card, or 0 for the largest.  The configuration must
- * have passed the checks that xbgpu_config_check makes before it. */
+/* Derives the layout.  'mtu' is the MTU of recv's interface, for frames of a NIC; 0 means the largest.  The
+ * configuration must have passed the checks that xbgpu_config_check makes before the layout. */
 void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *config, bool on_gpu, size_t mtu);
 
-/* Logs how many there are of everything, and the memory. */
+/* Logs the main numbers of the layout, and the memory. */
 void xbgpu_layout_log(const struct xbgpu_layout *layout);
 
-/* The engine's sizes for this configuration. */
+/* Returns the engine's sizes for this configuration. */
 struct engine_sizes xbgpu_engine_sizes(const struct xbgpu_layout *layout, const struct xbgpu_config *config);
 
-/* After so long without data an input is silent: ten chunks, and at least a second. */
+/* Returns the time without data after which an input is silent: ten chunks, and at least a second. */
 int64_t xbgpu_rx_timeout_ns(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* The chunks of member 'm'. */
+/* Returns the shape of the chunks of member 'm'. */
 struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t m);
 
-/* Whether this host has the memory and the CPUs, and its device the memory, before anything is made.  Returns 0, or
- * negative errno with one sentence in 'why'. */
+/* Checks, before anything is made, that the host has enough memory and CPUs, and the device enough memory.  Returns 0,
+ * or negative errno with one sentence in 'why'. */
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
-/* Delay in spectra of an input with this shift: shift + lag.  The lag of n_lag batches keeps delays >= 0. */
+/* Returns the delay in spectra of an input with this shift: shift + lag.  The lag of n_lag batches keeps delays >=
+ * 0. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
-/* Whether the host can read the voltages that came. */
+/* Returns whether the host can read the received voltages. */
 bool xbgpu_can_read(const struct xbgpu_config *config);
 
-/* The shift that recv gives input 'i' (2 * ant + pol). */
+/* Returns recv's shift of input 'i' (2 * ant + pol). */
 int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 
-/* The antennas of member 'm' are [first, end). */
+/* Returns the first antenna of member 'm', whose antennas are [first of m, first of m + 1). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
-/* The members of receive thread 't' are [first, that of t + 1); frames of a card that their chunks may keep at once. */
+/* Return the first member of receive thread 't', whose members are [first of t, first of t + 1); and the number of NIC
+ * frames that the thread's chunks may hold at once. */
 size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
 size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
-/* Length of an output's accumulation in batches: as given, or the time rounded to the nearest, at least 1. */
+/* Returns the length of an output's accumulation in batches: as given, or the time rounded to the nearest batch, at
+ * least 1. */
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Whether an output's accumulation is longer than 32-bit sums hold (correlate.h). */
+/* Returns whether an output's accumulation is longer than 32-bit sums can hold (correlate.h). */
 bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                              const struct xbgpu_config_output *output);
 
-/* Dump buffers of an output: as given, or enough for the dumps of one chunk to leave, at their pace, while the next
- * chunk's are made. */
+/* Returns the number of an output's dump buffers: as given, or enough to send the dumps of one chunk at their pace
+ * while the next chunk's dumps are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Bytes of an output's heap: visibilities, weights where they are sent, and what its gate took if it has one. */
+/* Returns the bytes of an output's heap: visibilities, weights if they are sent, and the gate's counts of spectra if
+ * there is a gate. */
 size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                         const struct xbgpu_config_output *output);
 
-/* Number of the output's gate, -1 without; and rows of the gate's counts: 1, or one per channel, 0 without a gate. */
+/* Return the number of the output's gate, or -1; and the number of rows of the gate's counts: 1, or one per channel, 0
+ * without a gate. */
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Number of the output's set of shifts; set 0 is recv's. */
+/* Returns the number of the output's set of shifts; set 0 is recv's. */
 size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
-/* Bytes of the weights that such an output sends: of each baseline, for each row; 0 where it sends none. */
+/* Returns the bytes of an output's weights, for each baseline and row; 0 if the output sends no weights. */
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
 
-/* Sizes that each launch of correlate has, of all spectra or of those that gates take. */
+/* Returns the sizes of each launch of correlate, with all spectra or with those that gates take. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
-/* Buffers that voltage beams share, each for the batches of a chunk: as given, or for 50 ms; 0 without beams. */
+/* Returns the number of buffers that voltage beams share, each for the batches of a chunk: as given, or for 50 ms; 0
+ * without beams. */
 size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Payload bytes of a heap of a beam: voltages, and the bitmap of the antennas where heaps have it. */
+/* Returns the payload bytes of a beam's heap: voltages, and the bitmap of the antennas if heaps have it. */
 size_t xbgpu_beam_payload_bytes(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* Whether any beam is renormalised for missing antennas. */
+/* Returns whether any beam is renormalised for missing antennas. */
 bool xbgpu_renormalises(const struct xbgpu_config *config);
 
-/* Bytes per second, headers included, at which all beams together leave; 0: unpaced. */
+/* Returns the pace of all beams together in bytes per second, headers included; 0: unpaced. */
 double xbgpu_beam_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
-/* A stream of detected beams.  Its payload is fractions [window], offsets and scales [beam][cell] with uint8, powers
- * [beam][window][cell]; a cell is a product and a group of channels. */
+/* Sizes of a stream of detected beams.  The payload is fractions [window]; with uint8 also offsets and scales
+ * [beam][cell]; then powers [beam][window][cell].  A cell is a product and a group of channels. */
 struct xbgpu_detected_sizes {
     size_t n_beams;
     size_t n_products, n_groups, n_cells;
     int64_t heap_spectra;
-    size_t n_powers;        /* of a heap */
-    size_t fractions_bytes; /* written by the host */
-    size_t scales_bytes;    /* of offsets, and of scales; 0 with float32 */
+    size_t n_powers;        /* powers in a heap */
+    size_t fractions_bytes; /* bytes of the fractions, which the host writes */
+    size_t scales_bytes;    /* bytes of the offsets, and as many of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
     size_t n_buffers; /* as given, or enough for 50 ms, for the heaps of two chunks, and for an open heap */
@@ -140,10 +147,10 @@ struct xbgpu_detected_sizes {
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                                  size_t i);
 
-/* Detected beams of all streams. */
+/* Returns the number of detected beams in all streams. */
 size_t xbgpu_n_detected_beams(const struct xbgpu_config *config);
 
-/* Bytes per second, headers included, at which an output leaves; 0: unpaced. */
+/* Returns the pace of an output in bytes per second, headers included; 0: unpaced. */
 double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                        const struct xbgpu_config_output *output);
 

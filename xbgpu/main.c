@@ -1,4 +1,4 @@
-/* main.c - xbgpu: the process's life is common/daemon/daemon.c. */
+/* main.c - xbgpu's main(); common/daemon/daemon.c runs the process. */
 #include "xbgpu/config.h"
 #include "xbgpu/pipeline.h"
 #include "xbgpu/tune.h"

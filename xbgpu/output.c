@@ -18,13 +18,13 @@
 
 static void clear_sums(struct xbgpu_output *c)
 {
-    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32 bits for each of the dump's */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32-bit sums, as many as a dump has */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
     xbgpu_checksums_clear(&c->checksums, c->compute);
 }
 
-/* Sizes that each launch of correlate has. */
+/* Returns the sizes of each launch of correlate. */
 static struct correlate_args correlate_sizes(const struct xbgpu_output *c)
 {
     struct correlate_args args = xbgpu_correlate_sizes(c->layout, c->gate >= 0);
@@ -210,8 +210,8 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
     outbuf_download(&dump->base, c->download);
 }
 
-/* The open window, of which a heap came, ends: counts those between the one before and this.  (There are none before
- * the first, nor behind a jump that no time that passed accounts for.) */
+/* Counts the windows without a heap between the last window with a heap and the open window, which has a heap and ends.
+ * No windows are counted before the first window, nor across a jump of time that no elapsed time explains. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -219,7 +219,7 @@ static void count_absent(struct xbgpu_output *c)
     c->next_window = c->window.index + 1;
 }
 
-/* Makes the dump of the open window.  Returns false, with nothing changed, if there is no buffer and it may wait. */
+/* Makes the dump of the open window.  Returns false, with nothing changed, if there is no buffer and 'may_wait'. */
 static bool make_dump(struct xbgpu_output *c, bool may_wait)
 {
     struct xbgpu_dump *dump = (struct xbgpu_dump *)outbuf_take(&c->stream->pool);
@@ -238,9 +238,9 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
     return true;
 }
 
-/* With 'always': makes dumps of the windows before the open one of which no heap came, when its own first heap is among
- * the next 'n' batches; until then sums are zero.  As many have buffers, which a gap leaves free.  Returns false as
- * make_dump() does. */
+/* Makes dumps of the windows without a heap before the open window, if missing_dump is 'always'.  The dumps are made
+ * when the open window's first heap is among the next 'n' batches; until then sums are zero.  No dumps are made for
+ * more windows than there are buffers, which a gap leaves free.  Returns false as make_dump() does. */
 static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
 {
     int64_t index = c->window.index;
@@ -260,12 +260,12 @@ static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_
     return made;
 }
 
-/* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and it may wait. */
+/* Ends the open window.  Returns false, with nothing changed, if there is no buffer for its dump and 'may_wait'. */
 static bool close_window(struct xbgpu_output *c, bool may_wait)
 {
     if (c->window.n_heaps > 0 && !make_dump(c, may_wait))
         return false;
-    /* A window without a heap has added nothing to the sums: it leaves no trace. */
+    /* A window without a heap has added nothing to the sums, so it ends without a dump. */
     c->window.open = false;
     c->n_held = 0;
     return true;
@@ -276,7 +276,7 @@ void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_out
     correlation->next = input->begin;
 }
 
-/* Some spectra of one channel, counted from batch 0: 'n' of a gate's list, or from 'first' on. */
+/* Spectra of one channel, counted from batch 0: 'n' entries of a gate's list, or 'n' spectra from 'first' on. */
 struct spectra {
     const uint32_t *list; /* NULL: no gate */
     size_t first, n;
@@ -293,7 +293,8 @@ static struct spectra find_spectra(const struct xbgpu_output *c, const struct xb
     return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
 }
 
-/* Copies what the device has of an audited antenna in one channel, out of the heaps as received. */
+/* Copies an audited antenna's voltages in one channel from the heaps as received, in the form that the device has
+ * them. */
 static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input *input, struct spectra spectra,
                    size_t ant, size_t chan, uint8_t *out)
 {
@@ -309,7 +310,7 @@ static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input
         }
 }
 
-/* Adds a batch to the audit: heap by heap where the device has them as they came, else what it has in their place. */
+/* Adds a batch to the audit: whole heaps if the device has them as received, else the selected and shifted spectra. */
 static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -331,7 +332,7 @@ static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* The largest number of spectra that the gate takes from any one channel in batches [next, next + n). */
+/* Returns the largest number of spectra that the gate takes from any one channel in batches [next, next + n). */
 static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output_sums *gate, size_t n)
 {
     size_t most = 0;
@@ -391,14 +392,14 @@ static void count_taken(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* How many batches 'sums' have room for. */
+/* Returns the number of batches for which 'sums' has room. */
 static size_t n_room(const struct xbgpu_output *c)
 {
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
-/* Queues the addition of sums to totals, where they have no room for 'n' batches but could have.  Returns how many there
- * is room for, at most 'n'. */
+/* Queues the addition of sums to totals, if sums have no room for 'n' batches or for the most that fit.  Returns the
+ * number of batches that sums have room for, at most 'n'. */
 static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
@@ -445,7 +446,7 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        /* Where time begins again, so does the dump, even of the same window: no batch is in one twice. */
+        /* If time goes back, the dump ends, even within the same window: no dump has a batch twice. */
         bool outside = c->window.open && (batch >= xbgpu_window_end(&c->window) || batch < c->end);
         if (outside && !close_window(c, may_wait))
             return false;

@@ -1,10 +1,12 @@
 /* output.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
  *
- * Flow:      xbgpu_output_correlate(device input, host chunks) --> correlate and checksum launches, and where sums have no room
- *            for the next, reduce to totals; at each window's end checksum_dump, reduce --> download
+ * Flow:      xbgpu_output_correlate(device input, host chunks) --> launches of correlate and checksum; reduce to totals
+ *            when the sums are full; at each window's end checksum_dump, reduce --> download
  *            worker, when the dump is in host memory: xbgpu_output_check --> xbgpu_send_push
- * Windows:   each takes its batches in order, each once; where time goes back the dump ends, even within the window.
- * Threads:   the worker only.   Blocking: never; an input that needs a dump buffer returns and is called again. */
+ * Windows:   each takes its batches in order, each batch once.  If time goes back the dump ends, even within the
+ *            window.
+ * Threads:   the worker only.   Blocking: never; xbgpu_output_correlate() returns if it needs a dump buffer, and is
+ *            called again. */
 #ifndef XBGPU_OUTPUT_H
 #define XBGPU_OUTPUT_H
 
@@ -19,30 +21,30 @@
 
 struct device_stream;
 
-/* The spectra that a gate takes from the batches being correlated, as xbgpu_gate_list() (gate.h) writes them.  The
- * lists are in host memory and on the device. */
+/* The spectra that a gate takes from the present batches, as xbgpu_gate_list() (gate.h) writes them.  The lists are in
+ * host memory and on the device. */
 struct xbgpu_output_sums {
     size_t n_rows, row_pitch, ends_pitch;
     uint32_t *spectra, *ends;
     uint32_t *device_spectra, *device_ends;
 };
 
-/* The batches being correlated. */
+/* The batches to correlate. */
 struct xbgpu_output_input {
     int64_t first_batch;           /* number of batch 0: its timestamp / samples of a batch */
-    size_t begin;                  /* the batch to begin with: 0 or 1 */
-    size_t n_batches;              /* where to end: fewer than a chunk's at the end of a stream */
-    const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros where absent; with
+    size_t begin;                  /* first batch to take: 0 or 1 */
+    size_t n_batches;              /* end of the batches to take: fewer than a chunk's at the end of a stream */
+    const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros if absent; with
                                     * device_delays [n_history + batch]..., as received */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
-    const uint8_t *const *heaps;   /* host: [n_history + batch][ant] heaps as received, NULL where absent or direct */
+    const uint8_t *const *heaps;   /* host: [n_history + batch][ant] heaps as received; NULL if absent or direct */
     size_t n_history;              /* batches before batch 0 */
     const uint32_t *delays;        /* host: [ant][pol] spectra by which inputs are later than 'heaps'; NULL: none */
-    const uint32_t *device_delays; /* the same, where the output shifts 'voltages' itself; else NULL */
+    const uint32_t *device_delays; /* the same on the device, if the output shifts 'voltages' itself; else NULL */
     const uint8_t *device_present; /* as 'present', with device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
-    bool restarts; /* time was set: no window before it is absent */
+    bool restarts; /* time was set: windows before this input do not count as absent */
 };
 
 struct xbgpu_output {
@@ -56,27 +58,27 @@ struct xbgpu_output {
     struct correlate_kernels correlate;
     struct device_kernel *reduce;
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
-    void *totals;                 /* device: of the same, as reduce.h says; NULL: sums hold a whole accumulation */
-    uint32_t n_held;              /* spectra in 'sums', or more where there is a gate */
-    int64_t next_window;          /* the one after the last that ended and of which a heap came */
-    int64_t end;                  /* of the open window: the batch behind the last one taken */
-    size_t next;                  /* batch of the current input to take next */
+    void *totals;                 /* device: the same shape, as in reduce.h; NULL: sums hold a whole accumulation */
+    uint32_t n_held;              /* spectra in 'sums', or an upper bound if there is a gate */
+    int64_t next_window;          /* window after the last ended window with a heap */
+    int64_t end;                  /* end of the open window so far: the batch behind the last one taken */
+    size_t next;                  /* next batch to take from the current input */
     int gate;                     /* -1: all spectra are taken */
-    size_t shift_set;             /* which of the inputs, by their shifts, it correlates */
-    struct device_kernel *select; /* where it has a gate or shifts of its own */
+    size_t shift_set;             /* number of the set of shifts whose input the output correlates */
+    struct device_kernel *select; /* NULL without a gate or shifts of its own */
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
-    uint8_t *audited; /* [2][spectrum][pol] what the audit sums, where it is not as received */
+    uint8_t *audited; /* [2][spectrum][pol] input of the audit, if that differs from the received heaps */
 };
 
-/* 'selected' is what outputs with a gate or shifts of their own use by turns: NULL where there are none.  'compute' is
- * the lane's. */
+/* Initialises an output.  'selected' is memory that outputs with a gate or shifts of their own share; NULL if there are
+ * no such outputs.  'compute' is the lane's stream. */
 int xbgpu_output_init(struct xbgpu_output *correlation, const struct xbgpu_config *config,
                       const struct xbgpu_layout *layout, struct engine *engine, struct device_stream *compute,
                       void *selected, struct xbgpu_stream *stream);
 void xbgpu_output_fini(struct xbgpu_output *correlation);
 
-/* All outputs, and what they share. */
+/* All outputs, and their shared memory. */
 struct xbgpu_outputs {
     struct xbgpu_output *items; /* [n] */
     size_t n;
@@ -84,19 +86,19 @@ struct xbgpu_outputs {
     struct device *device;
 };
 
-/* Makes all outputs of zeros; fini follows in either case.  Returns 0 or negative errno. */
+/* Makes all outputs from zeros; fini follows in either case.  Returns 0 or negative errno. */
 int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config *config,
                        const struct xbgpu_layout *layout, struct engine *engine, struct xbgpu_send *send);
 void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
 
-/* A new input, to be correlated. */
+/* Begins an input to correlate. */
 void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
-/* Takes the input's batches as far as possible.  Returns false if it must wait for a dump buffer (only if 'may_wait';
- * else that dump is dropped and counted). */
+/* Takes the input's batches as far as possible.  If no dump buffer is free, returns false if 'may_wait', else drops and
+ * counts that dump. */
 bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait);
 
-/* Compares a dump that has been downloaded with its checksums and with the audit's sums.  Returns whether all agree. */
+/* Compares a downloaded dump with its checksums and with the audit's sums.  Returns whether all agree. */
 bool xbgpu_output_check(struct xbgpu_dump *dump);
 
 #endif

@@ -1,4 +1,4 @@
-/* pipeline.c - what xbgpu's engine does with inputs, commands and dumps; the order of the stages. */
+/* pipeline.c - the engine's operations of xbgpu for inputs, commands and dumps; the order of the stages. */
 #include "xbgpu/pipeline.h"
 
 #include "common/daemon/service.h"

@@ -10,18 +10,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes everything between the sockets: receivers, device side, senders ('values' is a struct xbgpu_config; the pipeline
- * made begins with a struct engine).  Signatures and errors: daemon.h. */
+/* Makes everything between the sockets: receivers, device side, senders.  'values' is a struct xbgpu_config.  The
+ * pipeline begins with a struct engine.  daemon.h describes signatures and errors. */
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes);
 
-/* The requests that it answers. */
+/* Sets the requests that 'device' answers. */
 void xbgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 
-/* As engine_stop(), with a line of each stage in the log. */
+/* Stops as engine_stop() does, and logs a line for each stage. */
 bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
-/* After stop; half-made pipelines are accepted. */
+/* Destroys the pipeline after stop.  Half-made pipelines are accepted. */
 void xbgpu_pipeline_destroy(void *pipeline);
 
 #endif

@@ -1,4 +1,4 @@
-/* recv.c - the first stage: which packets make which member's chunks. */
+/* recv.c - the first stage: assigns packets to members' chunks. */
 #include "xbgpu/recv.h"
 
 #include "common/engine/engine.h"
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_LISTED 3 /* antennas of a member that its name has one by one */
+#define N_LISTED 3 /* most antennas that a member's name lists one by one */
 
 enum { WANT_TIMESTAMP, WANT_FENG_ID, WANT_FREQUENCY };
 const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID, SPEAD_FREQUENCY};
@@ -37,7 +37,7 @@ struct xbgpu_recv {
     struct xbgpu_recv_context *contexts; /* [n_recv_threads] */
     size_t *first_ant;                   /* [n_members + 1] */
     struct recv_member *members;
-    struct gauge group_timestamp; /* of the chunk that any member handed on last */
+    struct gauge group_timestamp; /* timestamp of the last chunk that any member handed on */
 };
 
 enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const struct spead_packet *packet,
@@ -64,7 +64,7 @@ enum reject xbgpu_recv_identify(const void *context, unsigned endpoint, const st
     return REJECT_NONE;
 }
 
-/* Few antennas one by one, many by the first and the last. */
+/* Names a member: by each of a few antennas, or by the first and the last of many. */
 static void name_member(const struct xbgpu_recv *recv, struct recv_member *member, size_t first, size_t last)
 {
     const size_t n = sizeof(member->name);
@@ -128,7 +128,7 @@ static struct assembler_config member_assembler(struct xbgpu_recv *recv, size_t 
     };
 }
 
-/* Thread 't' has members [t * n_members / n_threads, ...). */
+/* Creates thread 't', with members [t * n_members / n_threads, ...). */
 static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t why_bytes)
 {
     const struct xbgpu_config_recv *config = &recv->config->recv;
@@ -141,7 +141,7 @@ static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t wh
         assemblers[m - first] = member_assembler(recv, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
-    bool last = end == recv->layout->n_members; /* which hears of F-engines that there are not, too */
+    bool last = end == recv->layout->n_members; /* also receives F-engines that are not in the array */
     recv->contexts[t].share =
         (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {

@@ -1,19 +1,19 @@
-/* requests.h - what the handlers of requests share: slots of commands, and arguments.
+/* requests.h - common parts of the handlers of requests: command slots, and arguments.
  *
- * Threads: main. */
+ * Threads:   main. */
 #ifndef XBGPU_REQUESTS_H
 #define XBGPU_REQUESTS_H
 
 #include "xbgpu/settings.h"
 
-/* Whether there is a free slot; else fails the call. */
+/* Returns whether there is a free command slot; if not, fails the call. */
 bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *call);
 
 /* Takes a slot for a command.  'call' is the request that waits for the command, or NULL. */
 struct xbgpu_command *xbgpu_take_command(struct command_channel *channel, enum xbgpu_command_what what,
                                          struct katcp_call *call);
 
-/* The input that argument 'i' names.  Returns false having failed the call. */
+/* Finds the input that argument 'i' names.  Returns false after failing the call. */
 bool xbgpu_arg_input(const struct labels *labels, struct katcp_call *call, int i, size_t *input);
 
 #endif

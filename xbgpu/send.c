@@ -18,14 +18,14 @@
 #include <string.h>
 
 #define ITEM_TIMESTAMP  1  /* index in the heap's items */
-#define MAX_WRONG_DUMPS 10 /* with which the process ends */
+#define MAX_WRONG_DUMPS 10 /* number of wrong dumps that ends the process */
 
 struct xbgpu_send {
     const struct xbgpu_config *config;
     const struct xbgpu_layout *layout;
     struct engine *engine;
     struct xbgpu_stream *streams; /* [n_outputs] */
-    int n_wrong;                  /* [worker] dumps */
+    int n_wrong;                  /* [worker] wrong dumps */
 };
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output)
@@ -270,7 +270,7 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
     return err;
 }
 
-/* Writes what receivers must know of the items of a dump.  Returns how many there are. */
+/* Writes the descriptors of a dump's items.  Returns their number. */
 static size_t describe(const struct xbgpu_send *send, const struct xbgpu_config_output *output,
                        struct spead_descriptor *descriptors, char *gate_help, size_t gate_help_bytes)
 {
@@ -406,7 +406,7 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, o, why, why_bytes);
     if (err) {
-        stats_reset(); /* whoever asks for /metrics now would read what is freed */
+        stats_reset(); /* a concurrent /metrics must not read freed counters */
         xbgpu_send_destroy(s);
         return err;
     }

@@ -1,10 +1,11 @@
-/* send.h - the output side of correlation streams: dump buffers, and a SPEAD stream per output.
+/* send.h - the output side of correlation streams: dump buffers, and one SPEAD stream per output.
  *
- * Flow:      worker: take -> reduce writes it -> download -> xbgpu_send_push --job--> sender thread --> network
+ * Flow:      worker: take -> reduce writes the dump -> download -> xbgpu_send_push --job--> sender thread -->
+ *            network
  *            sender: last packet gone --ref--> worker's inbox {ENGINE_SENT} -> give
  * Ownership: as in common/engine/outbuf.h.
- * Capture:   dumps are always made; whether one leaves is decided when it is pushed (xbgpu_stream_set_capture()).  Descriptors
- *            leave in any case.
+ * Capture:   dumps are always made.  Whether a dump is sent is decided when it is pushed (xbgpu_stream_set_capture()).
+ *            Descriptors are always sent.
  * Threads:   worker, except create/start/stop/destroy (main). */
 #ifndef XBGPU_SEND_H
 #define XBGPU_SEND_H
@@ -21,25 +22,25 @@
 struct engine;
 struct xbgpu_stream;
 
-/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights], and of an output with a
- * gate [visibilities][gate_weights][gate_spectra]. */
+/* One dump: on the device, and in pinned host memory as it will be sent: [visibilities][weights].  With a gate the host
+ * memory is [visibilities][gate_weights][gate_spectra]. */
 struct xbgpu_dump {
     struct outbuf base;               /* first */
     struct xbgpu_stream *stream;      /* [const] */
-    void *device_visibilities;        /* [const] int32, or float32 of half floats */
+    void *device_visibilities;        /* [const] int32; float32 for half floats */
     uint32_t *device_weights;         /* [const] [baseline] */
     uint64_t *device_n_saturated;     /* [const] [1] */
     void *visibilities;               /* [const] pinned */
-    uint32_t *weights;                /* [const] pinned [baseline] what decides about flags; written by the host */
-    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra of the gate; NULL: not sent */
+    uint32_t *weights;                /* [const] pinned [baseline] for flags; written by the host */
+    uint32_t *gate_weights;           /* [const] pinned [row][baseline] spectra that the gate took; NULL: not sent */
     size_t gate_weights_bytes;        /* [const] */
-    uint32_t *gate_spectra;           /* [const] pinned [chan] that the gate took; NULL: no gate */
+    uint32_t *gate_spectra;           /* [const] pinned [chan] spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
     int64_t timestamp_samples;        /* first sample of the accumulation */
-    uint32_t min_weight;              /* baselines below it are flagged */
-    size_t n_weighted;                /* baselines that are not */
-    struct xbgpu_audit_sample *audit; /* [audit_samples] the host's sums */
-    uint64_t *device_checks;          /* [const] what checksums say of it (checksums.h); NULL: there are none */
+    uint32_t min_weight;              /* baselines with a smaller weight are flagged */
+    size_t n_weighted;                /* number of baselines that are not flagged */
+    struct xbgpu_audit_sample *audit; /* [audit_samples] sums by the host */
+    uint64_t *device_checks;          /* [const] checks by the checksums (checksums.h); NULL: no checksums */
     uint64_t *checks;                 /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
@@ -53,64 +54,65 @@ struct xbgpu_stream {
     int64_t dump_samples;                     /* [const] length of an accumulation */
     bool capture;                             /* [worker] dumps are sent... */
     int64_t from_samples;                     /* [worker] ...that begin here or later */
-    int64_t next_samples;                     /* [worker] end of the last dump that was pushed; 0: none yet */
-    struct gauge sending_from;                /* timestamp from which dumps are sent; -1: they are not */
+    int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
+    struct gauge sending_from;                /* timestamp from which dumps are sent; -1: none are sent */
     struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
     size_t n_dumps;                           /* [const] */
     struct outbuf_pool pool;                  /* [worker] */
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter visibilities;         /* sent */
-    struct counter clipped_visibilities; /* sent, with a part clipped */
+    struct counter clipped_visibilities; /* sent, with a clipped part */
     struct counter skipped_accs;         /* not sent: no baseline was complete */
-    struct counter incomplete_accs;      /* some baseline was not complete */
-    struct counter absent_accs;          /* not made: no heap came, though of earlier and later ones */
+    struct counter incomplete_accs;      /* some baseline was incomplete */
+    struct counter absent_accs;          /* not made: no heap came, but heaps of earlier and later ones did */
     struct counter dropped_accs;         /* not sent: no output buffer was free */
     struct counter wrong_accs;           /* flagged: the audit or a checksum disagreed */
     struct counter audits, audit_failures;
-    struct sensor synchronised;   /* whether the last accumulation had all F-engines' data; its time is its end */
-    struct sensor clip_cnt;       /* as clipped_visibilities; its time is the end of the last dump */
-    struct sensor next_timestamp; /* next_samples, of those below */
+    struct sensor synchronised;   /* whether the last accumulation had all F-engines' data; read at its end */
+    struct sensor clip_cnt;       /* as clipped_visibilities; the reading's time is the end of the last dump */
+    struct sensor next_timestamp; /* value of next_samples */
     struct sensor audit_failure_cnt;
     struct sensor wrong_dump_cnt;
 };
 
 struct xbgpu_send;
 
-/* Allocates all dumps, opens all sinks, and gives the engine its senders.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Allocates all dumps, opens all sinks, and gives the engine its senders.  Returns 0, or negative errno with one
+ * sentence in 'why'. */
 int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                       struct xbgpu_send **send, char *why, size_t why_bytes);
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* Dumps that have not been pushed yet are sent if 'on', and if they begin at 'from_samples' or later.  Returns the first
- * timestamp that may be of one of them. */
+/* Sets whether dumps that have not been pushed yet are sent: those that begin at 'from_samples' or later, if 'on'.
+ * Returns the first timestamp that such a dump may have. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
 void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into);
 
-/* An accumulation has ended, whether it becomes a dump or not. */
+/* Sets the sensor of an accumulation that has ended, whether the accumulation becomes a dump or not. */
 void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
 
-/* Flags all of a downloaded dump, which is known to be wrong, and counts it: no cell of it can be told from the wrong
- * ones.  It leaves as one of which nothing was received does. */
+/* Flags all of a downloaded dump that is known to be wrong, and counts the dump.  All cells are flagged, because
+ * correct cells cannot be told from wrong cells.  The dump is then sent like one without received data. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
-/* The same, and the process is no longer healthy; the tenth wrong dump ends it.  A single wrong dump may be an
- * accident. If the device keeps computing wrong dumps, a restart may find another device or reset this one. */
+/* Does the same, and marks the process unhealthy.  The tenth wrong dump ends the process.  A single wrong dump may be
+ * an accident.  If the device keeps computing wrong dumps, a restart may find another device or reset this one. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
-/* The same of a beam's buffer, of which nothing can be flagged. */
+/* Does the same as xbgpu_send_flag() for a beam's buffer, in which nothing can be flagged. */
 void xbgpu_send_fail(struct xbgpu_send *send);
 
-/* Hands a downloaded dump to its sender, to be sent or not. */
+/* Hands a downloaded dump to its sender, which sends the dump or not. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
-/* Logs what each stream sent.  After the senders have stopped. */
+/* Logs the counts of each stream, after the senders have stopped. */
 void xbgpu_send_log(const struct xbgpu_send *send);
 
-/* NULL is accepted. */
+/* Destroys the output side.  NULL is accepted. */
 void xbgpu_send_destroy(struct xbgpu_send *send);
 
 #endif

@@ -1,4 +1,4 @@
-/* settings.c - what has been set, beside the requests that set it (control.c). */
+/* settings.c - settings that requests have changed (control.c), and their saved text. */
 #include "xbgpu/settings.h"
 
 #include "common/base/log.h"
@@ -62,7 +62,7 @@ bool xbgpu_settings_shift_fits(const struct xbgpu_settings *settings, int64_t sh
     return shift >= settings->layout->min_shift && shift <= settings->layout->max_shift;
 }
 
-/* ---- As text ----------------------------------------------------------------------------------------------------- */
+/* ---- Saved text -------------------------------------------------------------------------------------------------- */
 
 static void write_sync_time(const struct xbgpu_settings *settings, FILE *text)
 {
@@ -100,15 +100,15 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* The file is read into 'found' before any setting changes.  A gate has several rows, and an error in one row spoils
- * the gate. */
+/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows, and an
+ * error in one row spoils the gate. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;
     bool *gate_spoilt;  /* [n_gates] */
-    bool other_time;    /* it was kept with another sync time */
-    bool left_out;      /* something was */
-    char sync_time[32]; /* of now */
+    bool other_time;    /* the file was saved with another sync time */
+    bool left_out;      /* some row or gate was left out */
+    char sync_time[32]; /* present sync time */
 };
 
 static bool is_integer(const char *field, int64_t *value)
@@ -120,7 +120,7 @@ static bool is_integer(const char *field, int64_t *value)
     return *field && !*end && errno == 0;
 }
 
-/* Says that a row is of no use, and why. */
+/* Logs that a row is left out, and the reason. */
 static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
     r->left_out = true;
@@ -202,7 +202,7 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Gates that were read wholly and can be used become what is set. */
+/* Takes over gates that were read without an error and that can be used. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;
@@ -226,7 +226,7 @@ static int take_gates(struct reading *r)
             continue;
         s->gates[g] = *found;
         s->gates[g].from_samples = r->other_time ? 0 : found->from_samples;
-        *found = kept; /* to be freed with the rest */
+        *found = kept; /* freed with the rest of 'found' */
     }
     return err == -ENOMEM ? err : 0;
 }

@@ -1,14 +1,14 @@
-/* settings.h - what of xbgpu can be set while it runs, as it has been set last; and as text that is kept.
+/* settings.h - the settings that requests can change while xbgpu runs, and their saved text.
  *
- * The text has a row for each thing that was set, and nothing of the rest:
+ * The text has a row for each thing that was set, and no other rows:
  *
- *     sync_time SECONDS                (what timestamps count from; with another one now, FROM is 0, and a gate with an
- *                                      epoch in samples is left out)
+ *     sync_time SECONDS                (the origin of timestamps.  If the sync time is another one at the next start,
+ *                                      FROM is 0, and a gate with an epoch in samples is left out)
  *     capture STREAM on|off FROM
- *     shift   LABEL SPECTRA            (of the input with this label, wherever it is now)
+ *     shift   LABEL SPECTRA            (for the input with this label, wherever it is now)
  *     gate    NAME FROM KEY VALUE      (a row for each key)
  *
- * Threads: main. */
+ * Threads:   main. */
 #ifndef XBGPU_SETTINGS_H
 #define XBGPU_SETTINGS_H
 
@@ -23,8 +23,8 @@ struct beam_steering;
 struct katcp_call;
 struct xbgpu_gate;
 
-/* A setting on its way to the worker, and from when on it holds (common/engine/command.h).  A gate is exchanged for one
- * that the worker does not need any more. */
+/* A setting on its way to the worker, with the time from which the setting holds (common/engine/command.h).  A gate is
+ * swapped for one that the worker no longer needs. */
 enum xbgpu_command_what {
     XBGPU_COMMAND_CAPTURE,
     XBGPU_COMMAND_SHIFTS,
@@ -37,15 +37,15 @@ enum xbgpu_command_what {
 struct xbgpu_command {
     struct command base; /* first */
     enum xbgpu_command_what what;
-    size_t index;                   /* of the output, the gate, the beam or the input */
+    size_t index;                   /* number of the output, the gate, the beam or the input */
     bool on;                        /* capture */
     int64_t from_samples;           /* capture, gate; beam: the model's start */
-    uint32_t *delays;               /* shifts: [ant][pol], of the slot */
-    struct beam_steering *steering; /* beam: [ant], of the slot */
-    float *calibration;             /* complex [chan], of the slot */
-    struct xbgpu_gate *gate;        /* gate: the new one; back: one to be destroyed, or NULL */
-    int64_t effective_samples;      /* back: data with this timestamp or a later one reflect it */
-    struct katcp_call *call;        /* [main] the request that waits for it, or NULL */
+    uint32_t *delays;               /* shifts: [ant][pol]; memory of the slot */
+    struct beam_steering *steering; /* beam: [ant]; memory of the slot */
+    float *calibration;             /* complex [chan]; memory of the slot */
+    struct xbgpu_gate *gate;        /* gate: the new gate; back: a gate to destroy, or NULL */
+    int64_t effective_samples;      /* back: data from this timestamp on reflect the setting */
+    struct katcp_call *call;        /* [main] request that waits for the command, or NULL */
 };
 
 struct xbgpu_settings {
@@ -65,22 +65,23 @@ struct xbgpu_settings {
     } * gates; /* [n_gates] */
 };
 
-/* As configured, nothing set.  Returns 0 or -ENOMEM. */
+/* Initialises the settings as configured; none counts as set.  Returns 0 or -ENOMEM. */
 int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_config *config,
                         const struct xbgpu_layout *layout);
 void xbgpu_settings_fini(struct xbgpu_settings *settings);
 
-/* Takes in what was kept.  Settings that no longer fit the configuration are left out, with a line in the log, and
- * then 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' where the file cannot be read. */
+/* Reads the saved settings.  Settings that no longer fit the configuration are left out with a line in the log, and
+ * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
-/* Writes what is set; returns false where nothing is.  'settings' is a struct xbgpu_settings (state_file.h). */
+/* Writes the settings that were set.  Returns false if there are none.  'settings' is a struct xbgpu_settings
+ * (state_file.h). */
 bool xbgpu_settings_write(FILE *text, void *settings);
 
-/* The output, or the gate, of this name; or -1. */
+/* Returns the number of the output of this name, or -1. */
 int xbgpu_settings_find_output(const struct xbgpu_settings *settings, const char *name);
 
-/* Whether there is room for a shift. */
+/* Returns whether a shift is within the allocated range. */
 bool xbgpu_settings_shift_fits(const struct xbgpu_settings *settings, int64_t shift);
 
 #endif

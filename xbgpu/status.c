@@ -1,4 +1,4 @@
-/* status.c - beside the dumps: figures and spectra of the dumps for people. */
+/* status.c - figures and spectra of dumps for the status page. */
 #include "xbgpu/status.h"
 
 #include "common/base/clock.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define ASKED_NS         (10 * NS_PER_S) /* for which a pair of antennas is looked at after somebody asked */
+#define ASKED_NS         (10 * NS_PER_S) /* time for which a pair of antennas is sampled after a request */
 
 /* The baselines of a view: first antenna with itself, second with itself, and first with second. */
 enum { VIEW_FIRST, VIEW_SECOND, VIEW_CROSS, N_VIEW_BASELINES };
@@ -23,33 +23,33 @@ struct pair {
     size_t ant1, ant2; /* ant1 <= ant2 */
 };
 
-/* The curves shown for one product of a baseline. */
+/* Curves for one product of a baseline. */
 struct curve {
-    float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* of the magnitudes */
-    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* of a cross product */
+    float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* mean and maximum of the magnitudes */
+    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* for a cross product */
 };
 
-/* A pair of antennas that somebody looks at. */
+/* A pair of antennas that HTTP clients asked for. */
 struct view {
     struct pair pair;
     int64_t asked_ns;          /* 0: never */
-    bool known;                /* the rest */
-    struct pair found_pair;    /* whose it is */
-    int64_t timestamp_samples; /* of the dump */
-    float *values;             /* as of a look */
+    bool known;                /* the fields below are valid */
+    struct pair found_pair;    /* pair of the values */
+    int64_t timestamp_samples; /* timestamp of the values' dump */
+    float *values;             /* laid out as in struct look */
 };
 
-/* One output. */
+/* A sample of one output, exchanged between the worker and HTTP. */
 struct look {
     struct snapshot turn;
-    /* The side that has the turn owns these: */
+    /* The side that has the turn owns these fields: */
     struct pair pairs[XBGPU_N_VIEWS];
     int64_t timestamp_samples;
     float *levels;                /* [ant][pol] mean power of a voltage */
     float *values[XBGPU_N_VIEWS]; /* [N_VIEW_BASELINES][product][chan][re, im] */
-    /* HTTP's: */
+    /* HTTP owns these fields: */
     int64_t wanted_ns;
-    int64_t found_samples; /* timestamp of the last look; -1: there was none */
+    int64_t found_samples; /* timestamp of the last sample; -1: none yet */
     float *found_levels;   /* [ant][pol] */
     struct view views[XBGPU_N_VIEWS];
 };
@@ -59,13 +59,13 @@ struct xbgpu_status {
     const struct xbgpu_layout *layout;
     struct timebase timebase;
     struct look *looks; /* [n_outputs] */
-    /* HTTP's, for one answer: */
+    /* HTTP owns these fields, for one answer: */
     float *magnitudes; /* [n_chan] */
     struct curve curves[N_VIEW_BASELINES][N_POL_PRODUCTS];
     struct gauge look_ns;
 };
 
-/* Bytes of a view's values. */
+/* Returns the bytes of a view's values. */
 static size_t values_bytes(const struct xbgpu_status *status)
 {
     return N_VIEW_BASELINES * N_POL_PRODUCTS * status->layout->n_chan * 2 * sizeof(float);
@@ -76,10 +76,9 @@ static float *values_of(const struct xbgpu_status *status, float *values, int ba
     return values + ((size_t)baseline * N_POL_PRODUCTS + product) * status->layout->n_chan * 2;
 }
 
-/* ---- The worker's side ---------------------------------------------------------------------------------------------
- * */
+/* ---- The worker's side ------------------------------------------------------------------------------------------- */
 
-/* By what a sum of this baseline and channel is divided; 0: flagged. */
+/* Returns the divisor of a sum of this baseline and channel; 0: flagged. */
 static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan)
 {
     if (dump->weights[baseline] < dump->min_weight)
@@ -87,7 +86,7 @@ static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan
     return (float)(dump->gate_spectra ? dump->gate_spectra[chan] : dump->weights[baseline]);
 }
 
-/* A product of a dump, per spectrum; NAN where it is flagged. */
+/* Reads a product of a dump, per spectrum; NAN if it is flagged. */
 static void read_product(const struct xbgpu_status *status, const struct xbgpu_dump *dump, size_t baseline, size_t chan,
                          size_t product, float out[2])
 {
@@ -102,7 +101,7 @@ static void read_product(const struct xbgpu_status *status, const struct xbgpu_d
     }
 }
 
-/* The mean autocorrelations of all antennas, over every so many channels. */
+/* Computes the mean autocorrelations of all antennas, over evenly spaced channels. */
 static void measure_levels(const struct xbgpu_status *status, const struct xbgpu_dump *dump, float *levels)
 {
     const struct xbgpu_layout *l = status->layout;
@@ -152,10 +151,10 @@ void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *d
     snapshot_end(&look->turn);
 }
 
-/* ---- HTTP's side: what was found -----------------------------------------------------------------------------------
- * */
+/* ---- HTTP's side: samples ---------------------------------------------------------------------------------------- */
 
-/* Magnitudes of one product, and phases with the sign of the UVH5 file, which has the conjugate (docs/visibilities.md). */
+/* Computes magnitudes and phases of one product.  Phases have the sign of the UVH5 file, which has the conjugate
+ * (docs/visibilities.md). */
 static void reduce_product(const struct xbgpu_status *status, const struct spectrum_points *points, const float *values,
                            struct curve *curve)
 {
@@ -170,7 +169,7 @@ static void reduce_product(const struct xbgpu_status *status, const struct spect
         curve->phase[i] = atan2f(-curve->phase[i], re[i]) * (float)(180 / M_PI);
 }
 
-/* How much of two antennas' power is common. */
+/* Computes the coherence: the common fraction of two antennas' power. */
 static void reduce_coherence(struct xbgpu_status *status, const struct spectrum_points *points, size_t product)
 {
     size_t pol1 = product % 2, pol2 = product / 2;
@@ -184,7 +183,7 @@ static void reduce_coherence(struct xbgpu_status *status, const struct spectrum_
     }
 }
 
-/* The curves of a view's channels. */
+/* Computes the curves of a view's channels. */
 static void reduce_view(struct xbgpu_status *status, const struct spectrum_points *points, const struct view *view)
 {
     size_t first = points->first_chan - (size_t)status->config->recv.chan_offset;
@@ -207,7 +206,7 @@ static void take_view(const struct xbgpu_status *status, const struct look *look
     memcpy(view->values, look->values[v], values_bytes(status));
 }
 
-/* The view of a pair, made from the one that was not asked for for longest where there is none yet. */
+/* Returns the view of a pair.  If the pair has no view yet, it replaces the view whose last request is the oldest. */
 static struct view *find_view(struct look *look, struct pair pair, int64_t now_ns)
 {
     struct view *oldest = &look->views[0];
@@ -226,7 +225,8 @@ static struct view *find_view(struct look *look, struct pair pair, int64_t now_n
     return oldest;
 }
 
-/* The pair that a look is to copy for a view: none (second antenna before the first) once nobody asks any more. */
+/* Returns the pair that a sample must copy for a view.  Without recent requests that is none: the second antenna is
+ * before the first. */
 static struct pair wanted_pair(const struct view *view, int64_t now_ns)
 {
     return view->asked_ns && now_ns - view->asked_ns < ASKED_NS ? view->pair : (struct pair){1, 0};
@@ -242,7 +242,7 @@ static bool views_changed(const struct look *look, int64_t now_ns)
     return false;
 }
 
-/* Takes what was found, and asks for more where that is due. */
+/* Takes a finished sample, and asks for the next sample if it is due. */
 static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_ns)
 {
     if (snapshot_take(&look->turn)) {
@@ -251,7 +251,7 @@ static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_
         for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
             take_view(status, look, v, &look->views[v]);
     }
-    /* The pairs may be read at any time: only HTTP changes them, when it is its turn. */
+    /* HTTP may read the pairs at any time, because only HTTP changes them, on its own turn. */
     if ((now_ns - look->wanted_ns < LOOK_INTERVAL_NS && !views_changed(look, now_ns)) || !snapshot_retract(&look->turn))
         return;
     for (size_t v = 0; v < XBGPU_N_VIEWS; v++)
@@ -260,15 +260,14 @@ static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_
     snapshot_want(&look->turn);
 }
 
-/* ---- HTTP's side: JSON ---------------------------------------------------------------------------------------------
- * */
+/* ---- HTTP's side: JSON ------------------------------------------------------------------------------------------- */
 
 static double unix_s(const struct xbgpu_status *status, int64_t timestamp_samples)
 {
     return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
 }
 
-/* 0 dB: a tone of full amplitude; of half floats, which have no such thing, 1. */
+/* Returns the power of 0 dB: a tone of full amplitude, or 1 for half floats, which have no full scale. */
 static double full_scale(const struct xbgpu_status *status)
 {
     double most = (double)((1 << (status->config->recv.sample_bits - 1)) - 1);
@@ -282,7 +281,8 @@ static double channel_hz(const struct xbgpu_status *status)
            (double)status->config->recv.samples_between_spectra;
 }
 
-/* The centre of a narrow band, which has fewer channels than its spacing, is not known here. */
+/* Returns whether frequencies are relative.  A narrow band has fewer channels than its spacing, and its centre is
+ * unknown here. */
 static bool is_relative(const struct xbgpu_config_recv *recv)
 {
     return recv->samples_between_spectra != 2 * recv->n_chan;
@@ -367,7 +367,7 @@ static void describe_config(const struct xbgpu_status *status, json_t *into)
                         status_number(recv->centre_frequency_hz > 0 ? recv->centre_frequency_hz : NAN));
 }
 
-/* "a,b" in either order; where it says nothing sensible, the first two antennas. */
+/* Parses "a,b" in either order.  Returns the first two antennas if 'text' names no pair of antennas. */
 static struct pair parse_baseline(const struct xbgpu_status *status, const char *text)
 {
     size_t a, b, n_ants = status->layout->n_ants;
@@ -406,8 +406,7 @@ void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *
     json_object_set_new(into, "spectrum", known ? describe_view(status, output, view, query->channels) : json_null());
 }
 
-/* ---- Making and unmaking -------------------------------------------------------------------------------------------
- * */
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 static int create_look(struct xbgpu_status *status, struct look *look)
 {
@@ -423,7 +422,7 @@ static int create_look(struct xbgpu_status *status, struct look *look)
         look->views[v].values = malloc(values_bytes(status));
         if (!look->values[v] || !look->views[v].values)
             return -ENOMEM;
-        memset(look->values[v], 0xff, values_bytes(status)); /* touched before READY, not by the worker; NANs */
+        memset(look->values[v], 0xff, values_bytes(status)); /* NANs; touched before READY, not by the worker */
     }
     return 0;
 }

@@ -1,12 +1,13 @@
-/* status.h - what xbgpu adds to /status.json: its outputs, the level of each antenna, and spectra of chosen baselines.
+/* status.h - xbgpu's part of /status.json: its outputs, the level of each antenna, and spectra of chosen baselines.
  *
  * Flow:      HTTP asks, naming baselines --snapshot.h--> worker, when the next dump of an output has been downloaded:
- *            looks --> HTTP
- * Looks:     at most one a second of each output, and none unless somebody asks.  A look copies the autocorrelations and
- *            the product of up to XBGPU_N_VIEWS pairs of antennas, and averages all antennas' autocorrelations over at
- *            most XBGPU_PREVIEW_LEVELS of their channels: some milliseconds of the worker in the largest array
- *            (xbgpu_look_seconds).  It holds no dump and delays none but by that.
- * Values:    divided by the spectra that went into them.  Flagged values are not known.
+ *            takes a sample --> HTTP
+ * Samples:   at most one a second for each output, and none unless HTTP asks.  A sample copies the autocorrelations and
+ *            the product of up to XBGPU_N_VIEWS pairs of antennas.  A sample also averages all antennas'
+ *            autocorrelations over at most XBGPU_PREVIEW_LEVELS of their channels.  In the largest array a sample takes
+ *            some milliseconds of the worker (xbgpu_look_seconds).  Sampling holds no dump, and delays a dump only by
+ *            this time.
+ * Values:    divided by the number of summed spectra.  Flagged values are unknown.
  * Threads:   xbgpu_status_sample() is the worker's, xbgpu_status_describe() HTTP's. */
 #ifndef XBGPU_STATUS_H
 #define XBGPU_STATUS_H
@@ -19,17 +20,17 @@
 
 struct xbgpu_status;
 
-/* Returns 0 or -ENOMEM. */
+/* Creates the status.  Returns 0 or -ENOMEM. */
 int xbgpu_status_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                         struct xbgpu_status **status);
 
-/* A downloaded dump, before it is sent. */
+/* Samples a downloaded dump before the dump is sent. */
 void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *dump);
 
-/* As of status.h; 'arg' is the struct xbgpu_status. */
+/* Adds xbgpu's part to the JSON, as common/http/status.h requires.  'arg' is the struct xbgpu_status. */
 void xbgpu_status_describe(void *arg, const struct status_query *query, json_t *into);
 
-/* NULL is accepted. */
+/* Destroys the status.  NULL is accepted. */
 void xbgpu_status_destroy(struct xbgpu_status *status);
 
 #endif

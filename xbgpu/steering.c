@@ -75,7 +75,7 @@ int64_t xbgpu_grid_batches(const struct xbgpu_config *config, const struct xbgpu
 
 /* ---- Models ------------------------------------------------------------------------------------------------------ */
 
-/* How many models start before 'samples'. */
+/* Returns the number of models that start before 'samples'. */
 static size_t count_before(const struct xbgpu_beam_starts *starts, int64_t samples)
 {
     size_t n = starts->n;
@@ -116,7 +116,7 @@ static struct beam_steering *rows_of(const struct xbgpu_steering *s, struct beam
     return rows + beam * XBGPU_BEAM_MODELS * s->layout->n_ants;
 }
 
-/* ---- Set --------------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 void xbgpu_steering_set(struct xbgpu_steering *s, size_t beam, int64_t start_samples,
                         const struct beam_steering *values)
@@ -144,7 +144,7 @@ void xbgpu_steering_calibrate(struct xbgpu_steering *s, size_t input, const floa
     s->is_changed = true;
 }
 
-/* ---- An input begins --------------------------------------------------------------------------------------------- */
+/* ---- Beginning an input ------------------------------------------------------------------------------------------ */
 
 static void begin_beam(struct xbgpu_steering *s, size_t beam, const struct xbgpu_steering_tables *staging)
 {
@@ -194,9 +194,9 @@ void xbgpu_steering_begin(struct xbgpu_steering *s)
     s->is_due = true;
 }
 
-/* ---- Made -------------------------------------------------------------------------------------------------------- */
+/* ---- Making coefficients ----------------------------------------------------------------------------------------- */
 
-/* Queues the copies of the rows that are due, those of neighbours as one. */
+/* Queues the copies of the rows that are due; adjacent rows share one copy. */
 static void copy_due(struct device_stream *compute, void *to, const void *from, size_t row_bytes, const uint8_t *is_due,
                      size_t n)
 {
@@ -292,7 +292,7 @@ int64_t xbgpu_steering_make(struct xbgpu_steering *s, struct device_stream *comp
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* Copies what never changes to new memory of the device. */
+/* Copies constant data to new memory of the device. */
 static int upload(struct device *device, const void *from, size_t bytes, void **to)
 {
     void *pinned = device_alloc_pinned(device, bytes);

@@ -1,4 +1,4 @@
-/* stream_info.c - sensors of what the configuration says; pipeline.c adds them before READY. */
+/* stream_info.c - constant sensors from the configuration; control.c adds them before READY. */
 #include "xbgpu/stream_info.h"
 
 #include "common/base/units.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_PER_STREAM     16
-#define MAX_ORDERING_BYTES (8u << 20) /* what a client's line is sure to hold */
+#define MAX_ORDERING_BYTES (8u << 20) /* length that a client's line can certainly hold */
 
 static void write_labels(const void *labels, FILE *out)
 {
@@ -23,7 +23,7 @@ static void write_products(const void *labels, FILE *out)
     labels_write_products(labels, out);
 }
 
-/* A list of labels, where that is not too long to be told. */
+/* Adds a list of labels; a list that is too long has no value. */
 static void add_list(struct stream_info *info, const struct labels *labels, size_t n_pieces, const char *name,
                      void (*write)(const void *labels, FILE *out), const char *description)
 {
@@ -37,7 +37,7 @@ static void add_list(struct stream_info *info, const struct labels *labels, size
         stream_info_written(info, name, write, labels, description);
 }
 
-/* The channels of this engine. */
+/* Adds the channel range of this engine. */
 static void add_range(struct stream_info *info, const struct xbgpu_config *config, const char *stream)
 {
     int64_t first = config->recv.chan_offset, last = first + config->recv.n_chan_substream - 1;

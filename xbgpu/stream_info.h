@@ -1,7 +1,7 @@
-/* stream_info.h - what an xbgpu's streams are, as sensors that do not change: under the names that a controller of such
- * arrays gives them, for a site that has none.
+/* stream_info.h - constant sensors that describe an xbgpu's streams.  A controller of such arrays uses the same names;
+ * the sensors serve sites without a controller.
  *
- * Threads: main. */
+ * Threads:   main. */
 #ifndef XBGPU_STREAM_INFO_H
 #define XBGPU_STREAM_INFO_H
 
@@ -10,7 +10,7 @@
 
 struct labels;
 
-/* Makes 'info' and adds them all.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
+/* Makes 'info' and adds all sensors.  Returns 0 or -ENOMEM; stream_info_fini() follows in either case. */
 int xbgpu_stream_info_init(struct stream_info *info, const struct xbgpu_config *config,
                            const struct xbgpu_layout *layout, const struct labels *labels, struct sensors *sensors);
 

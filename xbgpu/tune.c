@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* A launch has the batches of a chunk, as far as they are in one accumulation. */
+/* Returns the tuner's job for an output.  A launch has the batches of a chunk that lie in one accumulation. */
 static struct tuner_job find_job(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                                  const struct xbgpu_config_output *output, struct correlate_shape *shape,
                                  struct correlate_args *sizes)

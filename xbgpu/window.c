@@ -56,7 +56,7 @@ void xbgpu_window_open(struct xbgpu_window *window, int64_t batch)
     }
 }
 
-/* Adds 'n' to the counts of all baselines of antennas that are both there. */
+/* Adds 'n' to the counts of all baselines whose two antennas are present. */
 static void add_baselines(const struct xbgpu_window *window, const uint8_t *present, uint32_t n, uint32_t *counts)
 {
     for (size_t a2 = 0; a2 < window->n_ants; a2++)
