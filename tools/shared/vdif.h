@@ -23,8 +23,8 @@
 #define VDIF_N_THREADS    1024
 
 /* Magnitude of the outer levels of 2-bit samples, if the inner levels are 1.  The thresholds are +-sigma of normal
- * noise.  Each level is the mean magnitude of noise on its side of the threshold.  The ratio of these means is 1 /
- * ((sqrt(e) - 1) (1 / erf(sqrt(1/2)) - 1)). */
+ * noise.  Each level is the mean magnitude of noise on its side of the threshold.  The ratio of these means is
+ * 1 / ((sqrt(e) - 1) (1 / erf(sqrt(1/2)) - 1)). */
 #define VDIF_2BIT_HIGH 3.316505
 
 struct vdif_header {
