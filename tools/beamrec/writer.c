@@ -33,7 +33,8 @@ struct recording {
 };
 
 struct stream {
-    /* Files of a voltage beam: filterbank, voltages, or one of them.  Files of detected beams: those of each beam. */
+    /* A voltage beam has a filterbank, a voltages file, or both.  Each detected beam has a filterbank, a DADA file, or
+     * both. */
     struct recording *recordings;
     size_t n_recordings;
     int64_t batch_samples;

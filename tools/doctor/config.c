@@ -280,7 +280,7 @@ static int find_substream(const struct fgpu_config_output *output, const struct 
     return -1;
 }
 
-/* Checks an X-engine.  Returns the number of F-engines' outputs that it receives. */
+/* Checks an X-engine.  Returns the number of F-engines' outputs that the X-engine receives. */
 static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
 {
     const struct xbgpu_config_recv *recv = &x->xbgpu.recv;

@@ -197,8 +197,8 @@ static int64_t installed_s(void)
     return 0;
 }
 
-/* Returns true if an entry is whole, as judged by the device's own reader.  The owner is not checked: it is the
- * service's user. */
+/* Returns true if an entry is whole, as judged by the device's own reader.  The owner is not checked, because
+ * the service's user owns the entry. */
 static bool is_whole(int fd, struct hash key)
 {
     void *data;

@@ -155,7 +155,7 @@ static bool is_free(const struct endpoint *endpoint, int type)
     return !taken;
 }
 
-/* Finds a listener that has the port of listener 'l' of file 'i', in the files before 'i'.  Writes its name, for
+/* Finds a listener that has the port of listener 'l' of file 'i', in the files before 'i'.  Describes the listener, for
  * example "http.listen of x.yaml".  Returns false if there is none.  Two listeners of one file on a port are an error
  * of that file. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)

@@ -1,4 +1,4 @@
-/* nic.c - finds the interface that a configuration means, and asks the kernel about it. */
+/* nic.c - finds the interface that a configuration means, and the kernel's facts about the interface. */
 #include "tools/doctor/nic.h"
 
 #include "common/net/endpoint.h"

@@ -35,8 +35,8 @@ struct fsim_config_stream {
     int64_t drop;            /* one in this many heaps is not sent; 0: all are sent */
 };
 
-/* A list has an item for each input, in the order antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.  A
- * shorter list is repeated. */
+/* A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.  A shorter list is
+ * repeated. */
 struct fsim_config_signal {
     int kind; /* enum fsim_signal_kind */
     struct config_int_list real, imag;

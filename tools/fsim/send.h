@@ -10,8 +10,8 @@
  *            leave evenly within the time from heap to heap / rate_factor, in steps of at least 200 us.  If the host
  *            delays a thread, the thread catches up and leaves nothing out.  With rate_factor 0, and in captures,
  *            threads send as fast as they can.  No thread is more than a batch ahead of any other.
- * Threads:   create, start, stop and destroy from one thread.  The senders are threads of their own, and the antennas
- *            are dealt to them ('send.threads').  A capture has one sender. */
+ * Threads:   create, start, stop and destroy from one thread.  The senders are threads of their own, and share the
+ *            antennas ('send.threads').  A capture has one sender. */
 #ifndef TOOLS_FSIM_SEND_H
 #define TOOLS_FSIM_SEND_H
 

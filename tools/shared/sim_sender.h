@@ -49,8 +49,8 @@ struct sim_senders {
     /* [const] Work of a sender's thread.  Returns an exit code.  The service stops with the last sender's exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
-    int64_t first_timestamp;  /* < 0, or set before the senders begin; [const] from sim_senders_set_origin() on */
-    int64_t origin_ns;        /* monotonic time at which first_timestamp is due; [const] from the same call on */
+    int64_t first_timestamp;  /* < 0: chosen by sim_senders_set_origin(); [const] from that call on */
+    int64_t origin_ns;        /* monotonic time at which first_timestamp is due; [const] from that call on */
 
     uint8_t descriptors[SIM_SENDER_DESCRIPTORS_MAX_BYTES];  /* [const] payload of a descriptor heap */
     size_t descriptors_bytes;                               /* [const] */

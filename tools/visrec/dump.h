@@ -53,8 +53,8 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Return the offset of the weights in a heap (the size of the visibilities), the offset of the gate's spectra, and the
- * size of a heap. */
+/* Return three sizes of a heap: the offset of the weights (the size of the visibilities), the offset of the gate's
+ * spectra, and all bytes. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
