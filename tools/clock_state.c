@@ -1,5 +1,5 @@
-/* clock_state.c - what gpucbf-clock.service runs: writes how right the kernel's clock is, for engines that may not
- * ask. */
+/* clock_state.c - the program of gpucbf-clock.service: writes the state of the kernel's clock for engines that may not
+ * query the clock. */
 #include "common/time/clock_state.h"
 
 #include "common/base/clock.h"
@@ -21,7 +21,7 @@ int main(void)
             log_error("%s: %s", CLOCK_STATE_FILE, strerror(-err));
             return 1;
         }
-        notify_send(&notify, "READY=1"); /* said again, it says nothing */
+        notify_send(&notify, "READY=1"); /* systemd ignores the repetitions */
         clock_sleep_until(clock_monotonic_ns() + CLOCK_STATE_PERIOD_S * NS_PER_S);
     }
 }

@@ -1,4 +1,4 @@
-/* config.h - what the beam recorder is told: beamrec's YAML as structs.
+/* config.h - configuration of the beam recorder: beamrec's YAML as structs.
  *
  * The key table (beamrec/config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef TOOLS_BEAMREC_CONFIG_H
@@ -16,16 +16,16 @@
 #include <stdint.h>
 
 struct beamrec_config_recv {
-    struct config_recv base; /* without chunks and threads */
+    struct config_recv base; /* keys of all receivers, without chunks and threads */
     int64_t window_batches;
 };
 
 struct beamrec_config_stream {
-    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan; /* channels of the whole stream */
     int64_t n_chan_substream;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
-    double centre_frequency_hz; /* 0: the first Nyquist zone's, adc_sample_rate / 4 */
+    double centre_frequency_hz; /* 0: centre of the first Nyquist zone, adc_sample_rate / 4 */
 };
 
 struct beamrec_config_output {
@@ -39,25 +39,25 @@ struct beamrec_config_output {
 struct beamrec_config_beam {
     char *name;
     struct endpoint_list sources;
-    char *filterbank; /* NULL: none */
-    char *voltages;   /* NULL: none */
+    char *filterbank; /* NULL: no file */
+    char *voltages;   /* NULL: no file */
     int64_t bits;
     int64_t sum_spectra;
     int64_t sum_channels;
 };
 
-/* Detected beams that share their heaps; the keys of the shape are those of xbgpu. */
+/* Detected beams that share their heaps.  The keys of the shape are xbgpu's keys. */
 struct beamrec_config_detected {
     char *name;
     struct endpoint_list sources;
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
-    int64_t window_spectra; /* that a power is the sum of */
-    int64_t group_channels; /* the same */
+    int64_t window_spectra; /* spectra that a power is the sum of */
+    int64_t group_channels; /* channels that a power is the sum of */
     int64_t heap_windows;
     int format;       /* enum beamrec_format */
-    char *filterbank; /* with the number of the beam in it (beamrec_config_file()); NULL: none */
-    char *dada;       /* the same */
+    char *filterbank; /* name with the number of the beam in it (beamrec_config_file()); NULL: no file */
+    char *dada;       /* name as 'filterbank'; NULL: no file */
     int64_t bits;
 };
 
@@ -75,7 +75,7 @@ struct beamrec_config {
 
 extern const struct config_table beamrec_config_table;
 
-/* Choices of detected[].products and .format: the names of enum beam_products and beamrec_format. */
+/* Choices of detected[].products and .format: names of the values of enum beam_products and beamrec_format. */
 extern const char *const beamrec_products_choices[], *const beamrec_format_choices[];
 
 /* Checks across keys: channels and substreams, sums, addresses, files.  For command_line_main(). */
@@ -94,11 +94,12 @@ static inline const struct beamrec_config_detected *beamrec_config_detected(cons
 
 struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
 
-/* The name of the file of a detected beam, from its key filterbank or dada: {beam} becomes the beam's number.  The
- * caller's to free, or NULL where there is no memory. */
+/* Returns the name of the file of a detected beam, from the key filterbank or dada: {beam} becomes the beam's number.
+ * The caller frees the name.  NULL: out of memory. */
 char *beamrec_config_file(const char *key, size_t beam);
 
-/* Streams are counted in the order of the configuration: first the voltage beams, then those of detected beams. */
+/* Returns the number of streams.  Streams are counted in the order of the configuration: first voltage beams, then
+ * streams of detected beams. */
 static inline size_t beamrec_config_n_streams(const struct beamrec_config *config)
 {
     return config->beams.n + config->detected.n;
@@ -112,10 +113,10 @@ static inline bool beamrec_config_is_detected(const struct beamrec_config *confi
 const char *beamrec_config_name(const struct beamrec_config *config, size_t stream);
 const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *config, size_t stream);
 
-/* Beams of all streams. */
+/* Returns the number of beams of all streams. */
 size_t beamrec_config_n_beams(const struct beamrec_config *config);
 
-/* Samples from the beginning of a heap of the stream to the beginning of the next heap. */
+/* Returns the samples from the beginning of a heap of the stream to the beginning of the next heap. */
 int64_t beamrec_config_batch_samples(const struct beamrec_config *config, size_t stream);
 
 #endif

@@ -1,4 +1,4 @@
-/* file.c - the end of the flow: bytes to the disk. */
+/* file.c - the end of the flow: writes bytes to the disk. */
 #include "tools/beamrec/file.h"
 
 #include "common/base/why.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A file and how much of it is whole. */
+/* A file, and the size of its complete part. */
 struct part {
     char path[PATH_MAX];
     int fd;
@@ -25,7 +25,7 @@ struct beamrec_file {
     unsigned number;
     struct part data, gaps;
     uint64_t n_rows;
-    char *gap_text; /* of the batch that is appended next */
+    char *gap_text; /* lines for the batch that is appended next */
     size_t gap_bytes;
     FILE *gap_stream;
 };
@@ -62,7 +62,7 @@ static int open_part(struct part *part, int flags)
     return part->fd < 0 ? -errno : 0;
 }
 
-/* Makes the first pair of files from 'number' on that is free, or with 'number' alone where none may follow. */
+/* Makes a pair of files with the first free number from 'number' on.  If 'numbers' is false, tries only 'number'. */
 static int make(struct beamrec_file *file, unsigned number, bool numbers, bool overwrite, char *why, size_t why_bytes)
 {
     int flags = overwrite ? O_TRUNC : O_EXCL, err;
@@ -145,7 +145,8 @@ void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t 
     fprintf(file->gap_stream, "%" PRIu64 " %zu %zu %zu\n", first_row, n_rows, first_chan, n_chan);
 }
 
-/* A PSRDADA header says how much there is; it is told last, so never too much. */
+/* Writes a batch.  A PSRDADA header has the number of data bytes.  This number is written last, so it is never too
+ * large. */
 static int write_batch(struct beamrec_file *file, const struct beamrec_header *header,
                        const struct beamrec_product *product, off_t *data_end, off_t *gaps_end)
 {
@@ -181,7 +182,7 @@ int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *
     rewind(file->gap_stream);
     fflush(file->gap_stream);
     if (err) {
-        /* The next batch overwrites bytes that could not be cut off. */
+        /* If bytes cannot be cut off, the next batch overwrites them. */
         if (ftruncate(file->data.fd, file->data.bytes) != 0 || ftruncate(file->gaps.fd, file->gaps.bytes) != 0)
             err = err == -ENOSPC ? err : -errno;
         return why_fail(err, why, why_bytes, "\"%s\" cannot be written: %s", file->data.path, strerror(-err));

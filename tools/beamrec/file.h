@@ -1,7 +1,7 @@
 /* file.h - a file that grows by whole batches, and the list of its gaps beside it.
  *
- * Whatever ends the process, the file has its header and the batches before.  A batch that does not fit on the disk
- * leaves file and list as they were.
+ * Even after a kill, the file has its header and all complete batches.  A batch that does not fit on the disk leaves
+ * the file and the list unchanged.
  * List:    NAME.gaps has a line for each gap: first row, rows, first channel and channels of the stream. */
 #ifndef TOOLS_BEAMREC_FILE_H
 #define TOOLS_BEAMREC_FILE_H
@@ -10,28 +10,28 @@
 
 struct beamrec_file;
 
-/* Makes the first file of the name 'format', the value of 'config_key', as record_name.h says.  Both texts stay the
- * caller's, until the file is closed.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Makes the first file.  Its name is 'format', the value of 'config_key', as record_name.h says.  The caller keeps both
+ * texts until the file is closed.  Returns 0, or negative errno with one sentence in 'why'. */
 int beamrec_file_open(const char *config_key, const char *format, bool overwrite, struct beamrec_file **file, char *why,
                       size_t why_bytes);
 
 const char *beamrec_file_path(const struct beamrec_file *file);
 
-/* Rows in it. */
+/* Returns the number of rows in the file. */
 uint64_t beamrec_file_n_rows(const struct beamrec_file *file);
 
 /* Notes a gap in the batch that is appended next. */
 void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t n_rows, size_t first_chan,
                           size_t n_chan);
 
-/* Appends a batch, after 'header' where the file is empty.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Appends a batch.  An empty file gets 'header' first.  Returns 0, or negative errno with one sentence in 'why'. */
 int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *header,
                         const struct beamrec_product *product, char *why, size_t why_bytes);
 
-/* Goes on in the next file.  Returns as beamrec_file_open(); on failure the file before stays. */
+/* Begins the next file.  Returns as beamrec_file_open().  After a failure the current file stays in use. */
 int beamrec_file_next(struct beamrec_file *file, char *why, size_t why_bytes);
 
-/* Removes a file without data.  NULL is accepted. */
+/* Closes the file.  Removes a file without data.  NULL is accepted. */
 void beamrec_file_close(struct beamrec_file *file);
 
 #endif

@@ -1,4 +1,4 @@
-/* header.c - the headers of files, by their formats' definitions. */
+/* header.c - writes the headers of files, by the definitions of the formats. */
 #include "tools/beamrec/header.h"
 
 #include "common/base/units.h"
@@ -43,7 +43,7 @@ static void put_double(struct sigproc *s, const char *name, double value)
     put(s, &value, sizeof(value));
 }
 
-/* Sky frequency of the centre of channel 'chan', which may lie between two. */
+/* Returns the sky frequency of the centre of channel 'chan'.  'chan' may lie between two channels. */
 static double chan_mhz(const struct beamrec_header *header, const struct beamrec_product_shape *shape, double chan)
 {
     return (header->centre_hz + (chan - (double)(shape->n_chan / 2)) * header->channel_hz) / 1e6;

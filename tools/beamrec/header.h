@@ -1,5 +1,5 @@
-/* header.h - what stands before the data of a file: SIGPROC filterbank (D. Lorimer, "SIGPROC v3.7") and PSRDADA (W. van
- * Straten, "PSRDADA", header of 4096 bytes of text). */
+/* header.h - headers of files: SIGPROC filterbank (D. Lorimer, "SIGPROC v3.7") and PSRDADA (W. van Straten, "PSRDADA",
+ * header of 4096 bytes of text). */
 #ifndef TOOLS_BEAMREC_HEADER_H
 #define TOOLS_BEAMREC_HEADER_H
 
@@ -7,20 +7,20 @@
 
 #define BEAMREC_DADA_BYTES 4096
 
-/* Where a PSRDADA header has the bytes of data behind it, and the width of that number. */
+/* Offset of the number of data bytes in a PSRDADA header, and the width of this number in characters. */
 #define BEAMREC_DADA_SIZE_OFFSET 72
 #define BEAMREC_DADA_SIZE_WIDTH  20
 
 struct beamrec_header {
     const char *telescope, *source;
-    const char *state; /* of a PSRDADA file: what its numbers are, in the words of PSRCHIVE */
+    const char *state; /* kind of the values of a PSRDADA file, in the words of PSRCHIVE */
     int64_t start_ns;  /* UNIX time of the first sample */
-    double sample_s;   /* from row to row */
+    double sample_s;   /* seconds from row to row */
     double centre_hz;  /* sky frequency of the centre of channel n_chan / 2 */
-    double channel_hz; /* width of a channel, before any are summed */
+    double channel_hz; /* width of a channel, before channels are summed */
 };
 
-/* Both write at most BEAMREC_DADA_BYTES to 'text' and return how many. */
+/* Write at most BEAMREC_DADA_BYTES to 'text', and return the number of bytes written. */
 size_t beamrec_header_sigproc(const struct beamrec_header *header, const struct beamrec_product_shape *shape,
                               char text[BEAMREC_DADA_BYTES]);
 size_t beamrec_header_dada(const struct beamrec_header *header, const struct beamrec_product_shape *shape,

@@ -1,9 +1,9 @@
-/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  Boot order, and shutdown as
- * its mirror.
+/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  Starts in order, and shuts
+ * down in reverse order.
  *
  *   X-engines --packets--> receive thread --batches--> writer thread --rows--> files
  *                                ^---- free chunks ----'
- * The main thread listens for signals.  Once a second it looks whether batches come and are written. */
+ * The main thread listens for signals.  Once a second it checks that batches arrive and are written. */
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/thread.h"
@@ -33,14 +33,14 @@
 #define WHY_BYTES   512
 #define LABEL_BYTES 160
 
-/* Beside the batches that are open: those that wait while the writer is at the disk. */
+/* Chunks beside the open batches, for batches that wait while the writer writes to the disk. */
 #define SPARE_CHUNKS 24
 #define JUMP_HEAPS   8
 
 #define LOOK_S    1.0
 #define SILENCE_S 10.0
 
-/* A stream's way in. */
+/* The input of a stream. */
 struct input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
@@ -51,8 +51,8 @@ struct beamrec {
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* only to hold the chunks' memory */
-    struct inbox *inbox;   /* the writer's */
+    struct device *device; /* holds only the chunks' memory */
+    struct inbox *inbox;   /* inbox of the writer */
     struct input *inputs;  /* [stream] */
     struct endpoint_list endpoints;
     unsigned *stream_of_endpoint;
@@ -65,7 +65,7 @@ struct beamrec {
     struct http *http;
     ev_timer look;
     struct record_health health;
-    struct gauge healthy; /* of /healthz */
+    struct gauge healthy; /* gauge behind /healthz */
 };
 
 static size_t n_substreams(const struct beamrec *b)
@@ -73,7 +73,7 @@ static size_t n_substreams(const struct beamrec *b)
     return (size_t)(b->config->stream.n_chan / b->config->stream.n_chan_substream);
 }
 
-/* The endpoints of all streams, and whose each is. */
+/* Lists the endpoints of all streams, and the stream of each endpoint. */
 static int list_endpoints(struct beamrec *b)
 {
     const struct beamrec_config *config = b->config;
@@ -132,7 +132,7 @@ static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
     b->inputs = calloc(n_streams, sizeof(*b->inputs));
     err = b->inputs ? device_open(&device, &b->device, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* and the end of a capture */
+        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* one more item: the end of a capture */
     for (size_t i = 0; i < n_streams && !err; i++) {
         const struct chunk_shape chunks = {
             .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->heaps[i].bytes};
@@ -201,7 +201,8 @@ static void add_metrics(struct beamrec *b)
     data_time_metrics("beamrec", b->timebase.from_packets);
 }
 
-/* The files come last: a start that fails for another reason leaves no empty files behind. */
+/* Creates all parts.  The files come last, so that a start that fails for another reason leaves no empty files
+ * behind. */
 static int create(struct beamrec *b, const struct config *book, char *why, size_t why_bytes)
 {
     const struct beamrec_config *config = b->config;
@@ -237,7 +238,7 @@ static int create(struct beamrec *b, const struct config *book, char *why, size_
 
 static void destroy(struct beamrec *b)
 {
-    http_close(b->http); /* first: /metrics reads what lies in the memory of the others */
+    http_close(b->http); /* first, because /metrics reads memory of the other parts */
     status_destroy(b->status);
     beamrec_writer_destroy(b->writer);
     receiver_destroy(b->receiver);
@@ -278,7 +279,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     look(timer->data);
 }
 
-/* Waits for the end, whoever calls it.  Returns the exit code. */
+/* Waits for the end of the recording.  Returns the exit code. */
 static int record(struct beamrec *b)
 {
     char text[WHY_BYTES];
@@ -295,7 +296,7 @@ static int record(struct beamrec *b)
     ev_timer_stop(service_loop(b->service), &b->look);
     service_stopping(b->service);
 
-    receiver_stop(b->receiver); /* hands on what is open */
+    receiver_stop(b->receiver); /* hands on the open batches */
     inbox_stop(b->inbox);
     if (beamrec_writer_join(b->writer) != 0)
         exit_code = EXIT_FAILURE;
@@ -314,7 +315,7 @@ static int record(struct beamrec *b)
     return exit_code;
 }
 
-/* All threads, or none. */
+/* Starts all threads, or none. */
 static int start(struct beamrec *b, char *why, size_t why_bytes)
 {
     threads_hold();
@@ -362,6 +363,6 @@ int main(int argc, char **argv)
     static const struct program program = {&beamrec_config_table, beamrec_config_check, run};
     struct beamrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit then fails the write */
     return program_main(&program, argc, argv, &values);
 }

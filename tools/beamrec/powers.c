@@ -1,4 +1,4 @@
-/* powers.c - behind the receive thread: heaps of detected beams to numbers. */
+/* powers.c - after the receive thread: reads numbers from heaps of detected beams. */
 #include "tools/beamrec/powers.h"
 
 #include <string.h>
@@ -26,7 +26,7 @@ size_t beamrec_powers_heap_bytes(const struct beamrec_powers *powers)
     return beamrec_powers_at(powers) + n * (powers->is_uint8 ? 1 : sizeof(float));
 }
 
-/* Heaps need not be aligned. */
+/* Reads a float that need not be aligned. */
 static float read_float(const uint8_t *at, size_t index)
 {
     float value;

@@ -1,11 +1,11 @@
-/* powers.h - what a heap of detected beams holds, as X-engines send it (docs/beams.md).
+/* powers.h - layout of a heap of detected beams, as X-engines send it (docs/beams.md).
  *
  *   beam_fractions   float [window]
  *   beam_offsets     float [beam][product][group], with uint8 only
- *   beam_scales      the same
+ *   beam_scales      float [beam][product][group], with uint8 only
  *   beam_powers      float or uint8 [beam][window][product][group]
- * A group is the channels of a sum, rising in frequency.  Powers of 8 bits are offset + scale * value.  Numbers are
- * little-endian, as this host's.  Pure. */
+ * A group is the channels of a sum.  Groups rise in frequency.  Powers of 8 bits are offset + scale * value.  Numbers
+ * are little-endian, as on this host.  These functions are pure. */
 #ifndef TOOLS_BEAMREC_POWERS_H
 #define TOOLS_BEAMREC_POWERS_H
 
@@ -18,7 +18,7 @@ struct beamrec_powers {
     bool is_uint8;
 };
 
-/* Bytes from the heap's begin to each item. */
+/* Return the bytes from the beginning of the heap to each item. */
 static inline size_t beamrec_powers_offsets_at(const struct beamrec_powers *powers)
 {
     return powers->n_windows * sizeof(float);
@@ -29,7 +29,7 @@ size_t beamrec_powers_at(const struct beamrec_powers *powers);
 
 size_t beamrec_powers_heap_bytes(const struct beamrec_powers *powers);
 
-/* The share of the antennas' spectra that a window has: more than 0 where it has any. */
+/* Returns the share of the antennas' spectra that went into a window; 0: none. */
 float beamrec_powers_fraction(const uint8_t *heap, size_t window);
 
 /* Reads the powers of one window and product: out [group]. */

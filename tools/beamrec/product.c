@@ -69,7 +69,7 @@ void beamrec_product_restart(struct beamrec_product *product)
     memset(product->levels, 0, sizeof(product->levels));
 }
 
-/* One substream, whose first channel is 'first'. */
+/* Transposes the voltages of one substream, whose first channel is 'first'. */
 static void turn_voltages(struct beamrec_product *product, size_t first, const uint8_t *heap)
 {
     const struct beamrec_product_shape *shape = &product->shape;
@@ -92,7 +92,7 @@ static void detect(struct beamrec_product *product, size_t first, const int8_t *
     }
 }
 
-/* The same of detected beams. */
+/* Reads the powers of detected beams, in place of detect(). */
 static void read_powers(struct beamrec_product *product, size_t substream, const uint8_t *heap)
 {
     const struct beamrec_product_shape *shape = &product->shape;
@@ -117,7 +117,7 @@ static bool is_here(const struct beamrec_product *product, size_t substream, siz
     return product->fractions[substream * product->n_rows + row] > 0;
 }
 
-/* A mean of all batches at first, then one that forgets. */
+/* Updates the means.  The mean of all batches at first; later a running mean of about MEAN_BATCHES batches. */
 static void average(struct beamrec_product *product, size_t substream)
 {
     size_t n = groups_per_substream(product), n_here = 0;
@@ -150,7 +150,8 @@ static void fill_gaps(struct beamrec_product *product, size_t substream)
         }
 }
 
-/* From what the batch has of a product; mean and variance by B. P. Welford, Technometrics 4 (1962), p. 419. */
+/* Chooses the scale of a product from the data of a batch.  Mean and variance by B. P. Welford, Technometrics 4 (1962),
+ * p. 419. */
 static void choose_scale(struct beamrec_product *product, size_t p, float least_fraction)
 {
     size_t n = groups_per_substream(product), n_values = 0;
@@ -169,7 +170,7 @@ static void choose_scale(struct beamrec_product *product, size_t p, float least_
     product->levels[p].offset = mean - LEVEL_MEAN / product->levels[p].scale;
 }
 
-/* Where there are data at all. */
+/* Chooses the scales of all products, if the batch has any data. */
 static void choose_scales(struct beamrec_product *product)
 {
     float largest = 0;
@@ -195,7 +196,7 @@ static void write_groups(const struct beamrec_product *product, size_t p, const 
     } else {
         for (size_t i = 0; i < n; i++) {
             double level = (powers[rises ? i : n - 1 - i] - offset) * scale;
-            out[i] = (uint8_t)(level > 0 ? rint(level < 255 ? level : 255) : 0); /* 0 if it is not a number */
+            out[i] = (uint8_t)(level > 0 ? rint(level < 255 ? level : 255) : 0); /* NaN becomes 0 */
         }
     }
 }

@@ -1,4 +1,4 @@
-/* recv.c - the recorder's part in receiving: what a packet of a beam says about itself. */
+/* recv.c - the recorder's part in receiving: reads the items of a packet of a beam. */
 #include "tools/beamrec/recv.h"
 
 #include "tools/beamrec/powers.h"

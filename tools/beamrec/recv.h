@@ -1,7 +1,7 @@
-/* recv.h - which packets are ours, and to which heap they belong.
+/* recv.h - identifies the packets of beams, and the heap of each packet.
  *
- * One receiver; a member is a stream, which its address tells: a voltage beam, or detected beams that share their
- * heaps.  The sources of a member are the substreams, and a chunk is the heaps of one batch. */
+ * One receiver.  A member is a stream: a voltage beam, or detected beams that share their heaps.  The address of a
+ * packet tells its member.  The sources of a member are the substreams, and a chunk is the heaps of one batch. */
 #ifndef TOOLS_BEAMREC_RECV_H
 #define TOOLS_BEAMREC_RECV_H
 
@@ -17,16 +17,16 @@ enum beamrec_item { BEAMREC_ITEM_CHUNK, BEAMREC_ITEM_END };
 #define BEAMREC_N_WANTED 7
 extern const uint16_t beamrec_recv_wanted[BEAMREC_N_WANTED];
 
-/* The heaps of a stream: their payload, and the items that lie in it. */
+/* Layout of a stream's heaps: size of the payload, and the items in it. */
 struct beamrec_heap {
     size_t bytes;
-    uint32_t items;                     /* bit i: wanted item i */
-    uint64_t offsets[BEAMREC_N_WANTED]; /* of these, from the payload's begin */
+    uint32_t items;                     /* bit i: the heap has wanted item i */
+    uint64_t offsets[BEAMREC_N_WANTED]; /* bytes of these items from the beginning of the payload */
 };
 
 struct beamrec_recv_context {
-    size_t n_chan;                    /* of the whole band */
-    size_t n_chan_substream;          /* divides it */
+    size_t n_chan;                    /* channels of the whole band */
+    size_t n_chan_substream;          /* channels of a substream; divides n_chan */
     const struct beamrec_heap *heaps; /* [member] */
     const unsigned *member_of_endpoint;
 };

@@ -1,4 +1,4 @@
-/* writer.c - takes batches from the receive thread, appends them to files, says how it goes. */
+/* writer.c - takes batches from the receive thread, appends them to files, reports progress. */
 #include "tools/beamrec/writer.h"
 
 #include "common/base/clock.h"
@@ -25,15 +25,17 @@
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    char *format;               /* of the file's name */
-    char config_key[KEY_BYTES]; /* that has it, as "beams[0].filterbank" */
+    char *format;               /* format of the file's name */
+    char config_key[KEY_BYTES]; /* key of this format, for example "beams[0].filterbank" */
     struct beamrec_file *file;
     struct beamrec_header header;
-    int64_t next_samples; /* timestamp of the batch behind the last; the file is empty without one */
+    int64_t next_samples; /* timestamp after the last batch; unset while the file is empty */
 };
 
 struct stream {
-    struct recording *recordings; /* of a voltage beam: filterbank, voltages, or one of them; or those of each beam */
+    /* A voltage beam has a filterbank, a voltages file, or both.  Each detected beam has a filterbank, a DADA file, or
+     * both. */
+    struct recording *recordings;
     size_t n_recordings;
     int64_t batch_samples;
     bool has_begun;
@@ -47,8 +49,8 @@ struct beamrec_writer {
     size_t n_substreams;
     struct stream *streams;
     struct thread thread;
-    bool ended; /* enough is written, or writing failed */
-    int err;    /* of the write that failed */
+    bool ended; /* max_batches are written, or a write failed */
+    int err;    /* errno of the failed write */
     bool disk_full;
     struct log_limit full_limit, room_limit, next_limit;
     int64_t shown_ns;
@@ -58,13 +60,14 @@ struct beamrec_writer {
 static const char *const states[] = {
     [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
 
-/* A file that 'key' of item 'i' of a section requests. */
+/* Key that requests a file: 'key' of item 'i' of a section. */
 struct file_key {
     const char *section, *key;
     size_t i;
 };
 
-/* Takes 'format', which may be NULL for lack of memory.  Only a PSRDADA file needs 'state'. */
+/* Opens the file and product of a recording.  Takes ownership of 'format', which is NULL if memory ran out.  Only a
+ * PSRDADA file needs 'state'. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
                           const struct beamrec_product_shape *shape, const char *state, const struct file_key *key,
                           char *format, char *why, size_t why_bytes)
@@ -247,7 +250,7 @@ static void end(struct beamrec_writer *writer, int err)
     service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
 }
 
-/* Notes what the batch lacks: heaps, or windows of them. */
+/* Notes the gaps of a batch: missing heaps, or windows of a heap. */
 static void add_gaps(struct recording *recording, size_t n_substreams)
 {
     const struct beamrec_product *product = &recording->product;
@@ -265,7 +268,7 @@ static void add_gaps(struct recording *recording, size_t n_substreams)
     }
 }
 
-/* Appends a batch, of which those with present[substream] came; NULL: none. */
+/* Appends a batch.  A heap is there only if present[substream] is true.  'present' NULL: no heaps. */
 static int append(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
                   const uint8_t *present, const uint8_t *heaps, char *why, size_t why_bytes)
 {
@@ -277,7 +280,7 @@ static int append(struct beamrec_writer *writer, const struct stream *stream, st
     return err;
 }
 
-/* Brings the file to where this batch belongs. */
+/* Advances the file to the timestamp of this batch: fills a gap, or begins the next file. */
 static int reach(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
                  int64_t timestamp_samples, char *why, size_t why_bytes)
 {
@@ -378,7 +381,7 @@ static void *run(void *arg)
     while (inbox_pop(writer->config.inbox, &item) == 0) {
         if (item.kind == BEAMREC_ITEM_CHUNK) {
             struct chunk *chunk = item.object;
-            thread_watched(false); /* a disk that is slow is no reason to end the process */
+            thread_watched(false); /* a slow disk is no reason to end the process */
             if (!writer->ended)
                 take_chunk(writer, chunk);
             buffer_ref_put(&chunk->ref);

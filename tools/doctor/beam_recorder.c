@@ -1,5 +1,5 @@
-/* beam_recorder.c - beamrec's files: against the beams of X-engines' files, the directories of their recordings, and what a
- * running recorder counts. */
+/* beam_recorder.c - checks beamrec's files: against the beams of X-engines' files, the directories of the recordings,
+ * and the counters of running recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -107,7 +107,7 @@ static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgp
     const struct {
         const char *key;
         int64_t mine, wanted;
-        const char *const *names; /* of choices */
+        const char *const *names; /* names of the choices; NULL: a number */
     } rows[] = {
         {"beams", mine->n_beams, x->n_beams, NULL},
         {"products", mine->products, x->products, beamrec_products_choices},
@@ -135,7 +135,7 @@ static bool takes(const struct endpoint_list *sources, const struct endpoint_lis
     return false;
 }
 
-/* Compares streams of an X-engine that go to the recorder's addresses.  Returns how many beams they have. */
+/* Compares the streams of an X-engine that go to the recorder's addresses.  Returns the number of their beams. */
 static size_t compare_streams(struct beam_pair *pair)
 {
     const struct beamrec_config *config = &pair->recorder->beam_recorder->config;
@@ -178,14 +178,14 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
 
 /* ---- This host --------------------------------------------------------------------------------------------------- */
 
-/* A directory of files, and what they take. */
+/* A directory of files, and the data rate of these files. */
 struct place {
     char *directory;
-    const char *key; /* of one of them */
+    const char *key; /* key of one of the files */
     double bytes_per_s;
-    bool counted; /* already counted with another place on the same disk */
+    bool counted; /* true: counted with another place on the same disk */
     dev_t disk;
-    double free_bytes; /* < 0: there is no telling */
+    double free_bytes; /* < 0: not known */
 };
 
 struct places {
@@ -212,7 +212,7 @@ static void add_file(struct places *places, const char *key, const char *path, d
     places->items[i].bytes_per_s += bytes_per_s;
 }
 
-/* Adds the files of all beams of a stream, by the directory of beam 0. */
+/* Adds the files of all beams of a stream.  The directory is the directory of beam 0's file. */
 static void add_detected(struct places *places, const char *key, const char *file, double bytes_per_s)
 {
     char *path = file ? beamrec_config_file(file, 0) : NULL;
@@ -265,7 +265,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                      .length_s = (double)config->output.max_batches / batches_per_s};
 }
 
-/* Recordings that go to the same disk share a check. */
+/* Checks the room on each disk.  Recordings on the same disk share a check. */
 static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
 {
     for (size_t i = 0; i < places->n; i++) {
@@ -282,7 +282,7 @@ static void check_rooms(struct doctor *doctor, const struct doctor_file *file, s
     }
 }
 
-/* Returns whether a file has no time in its name. */
+/* Checks a file's name.  Returns true if the name contains no time. */
 static bool check_name(struct doctor *doctor, const struct doctor_file *file, const char *key, const char *path)
 {
     const struct place place = {.key = key};
@@ -294,7 +294,7 @@ static bool check_name(struct doctor *doctor, const struct doctor_file *file, co
     return true;
 }
 
-/* The first file without a time in its name. */
+/* Reports the first file without a time in its name. */
 static void check_names(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct beamrec_config *config = &file->beam_recorder->config;
@@ -331,7 +331,7 @@ static void check_recordings(struct doctor *doctor, const struct doctor_file *fi
 
 /* ---- A running recorder ------------------------------------------------------------------------------------------ */
 
-/* The counter does not tell on which disk there was no room. */
+/* Reports lost batches.  The counter does not tell which disk was full, so all directories are named. */
 static void check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *page)
 {
     struct places places = find_places(&file->beam_recorder->config);

@@ -1,6 +1,6 @@
-/* bundle.c - the support bundle: what somebody elsewhere needs to see, and nothing secret.
+/* bundle.c - support bundle: the facts that a remote expert needs, and nothing secret.
  *
- * Configurations have no secrets; of the environment, of other programs and of users nothing is taken. */
+ * Configurations contain no secrets.  The bundle contains nothing of the environment, of other programs or of users. */
 #include "common/base/file.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -17,7 +17,7 @@
 
 #define FACT_BYTES_MAX (1 << 20)
 
-/* Files of the kernel, and what they are called in the bundle. */
+/* Files of the kernel that the bundle contains.  A file's name in the bundle is its path with - for /. */
 static const char *const facts[] = {
     "/proc/version",
     "/proc/cmdline",
@@ -48,7 +48,7 @@ static void write_text(const char *directory, const char *name, const char *text
         fprintf(stderr, "cbf-doctor: %s cannot be put into the bundle\n", name);
 }
 
-/* A file's first megabyte, by its path with - for /. */
+/* Copies the first megabyte of a file. */
 static void copy_file(const char *directory, const char *prefix, const char *path, const char *name)
 {
     char full[PATH_MAX];
@@ -103,7 +103,7 @@ static void write_files(const struct doctor *doctor, const char *directory)
     }
 }
 
-/* Runs a program to its end; returns its exit code, or 127. */
+/* Runs a program to its end.  Returns its exit code, or 127. */
 static int run(char *const argv[])
 {
     int status;

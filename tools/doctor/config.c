@@ -1,6 +1,6 @@
-/* config.c - F-engines against X-engines, from their files alone, wherever they run.
+/* config.c - compares F-engines' files with X-engines' files.  The engines may run anywhere.
  *
- * An X-engine belongs to the output of an F-engine that sends to one of its sources. */
+ * An X-engine belongs to each output of an F-engine that sends to one of the X-engine's sources. */
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
@@ -25,7 +25,7 @@ static bool same_decimal(struct decimal a, struct decimal b)
     return to_int(a) == to_int(b);
 }
 
-/* A disagreement of two files. */
+/* Adds a finding about a disagreement of two files. */
 static struct finding *disagree(struct doctor *doctor, const char *id, const struct doctor_file *x,
                                 const struct doctor_file *f)
 {
@@ -35,7 +35,7 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
-/* Values that an X-engine's file must have, as its F-engines' outputs determine them. */
+/* Values that an X-engine's file must have.  The outputs of its F-engines determine these values. */
 enum shape_key {
     SHAPE_CHANNELS,
     SHAPE_SUBSTREAM,
@@ -49,7 +49,7 @@ enum shape_key {
 
 static const struct {
     const char *f_key, *x_key, *why;
-    bool of_channels; /* differs where the channels do */
+    bool of_channels; /* true: the value depends on the number of channels */
 } shape_keys[N_SHAPE_KEYS] = {
     [SHAPE_CHANNELS] = {"outputs[].channels", "recv.channels", "the recorder gets channels with the wrong frequencies",
                         false},
@@ -104,7 +104,7 @@ static void fill_shape(struct pair *pair, size_t substream)
     memcpy(pair->x_values, x, sizeof(x));
 }
 
-/* One number that both files have to have. */
+/* Compares one number that both files contain. */
 static void compare(struct doctor *doctor, struct pair *pair, size_t k)
 {
     long long f_value = pair->f_values[k], x_value = pair->x_values[k];
@@ -121,7 +121,7 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     pair->n_bad++;
 }
 
-/* The first pair of another value than the first; 0: there is none. */
+/* Returns the first pair whose value differs from the first pair's value; 0 if all values are equal. */
 static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 {
     size_t p = 1;
@@ -132,7 +132,7 @@ static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 }
 
 /* Reports outputs that no single X-engine can receive together.  The X-engine's file cannot be compared before the
- * outputs agree.  Several X-engines receive the same outputs: the difference is reported once. */
+ * outputs agree.  If several X-engines receive the same outputs, the difference is reported once. */
 static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
 {
     const struct pair *other = &pairs[find_other(pairs, n, k)];
@@ -168,8 +168,8 @@ static void check_shapes(struct doctor *doctor, struct pair *pairs, size_t n)
     }
 }
 
-/* Antennas of the array by the largest of all files' numbers, so that no fix contradicts another; the largest
- * send.array_size that is given to *array_size, 0 if none is. */
+/* Returns the number of antennas of the array: the largest number in any file, so that no fix contradicts another.
+ * *array_size becomes the largest send.array_size that is given; 0 if none is given. */
 static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
 {
     int64_t n = 0;
@@ -188,7 +188,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* One finding for both keys: the array has as many antennas as the largest number of all files, and all of 'feng_id'. */
+/* Checks feng_id and send.array_size against recv.antennas, with one finding for both keys.  The array has the largest
+ * number of antennas that any file or feng_id requires. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -268,9 +269,9 @@ static void check_network(struct doctor *doctor, struct pair *pair)
     }
 }
 
-/* ---- Who belongs together ---------------------------------------------------------------------------------------- */
+/* ---- Pairs of F- and X-engines ----------------------------------------------------------------------------------- */
 
-/* The place of one of an X-engine's sources among the destinations; -1 if there is none. */
+/* Returns the index of the first destination that is a source of the X-engine; -1 if there is none. */
 static int find_substream(const struct fgpu_config_output *output, const struct doctor_file *x)
 {
     for (size_t d = 0; d < output->destinations.n; d++)
@@ -280,7 +281,7 @@ static int find_substream(const struct fgpu_config_output *output, const struct 
     return -1;
 }
 
-/* Returns how many outputs of F-engines come to this X-engine. */
+/* Checks an X-engine.  Returns the number of F-engines' outputs that the X-engine receives. */
 static size_t check_x(struct doctor *doctor, const struct doctor_file *x)
 {
     const struct xbgpu_config_recv *recv = &x->xbgpu.recv;
@@ -343,7 +344,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
 
-/* Whether somebody can tell the daemon to send. */
+/* Returns true if a controller can tell the daemon to send. */
 static bool has_control(const struct doctor_file *file)
 {
     for (size_t l = 0; l < file->n_listeners; l++)
@@ -352,7 +353,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* A daemon that correlates and sends nothing: a surprise that costs an evening. */
+/* Reports an output that is not sent.  A daemon that correlates and sends nothing is a surprise that costs an
+ * evening. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -383,7 +385,7 @@ static void check_enabled(struct doctor *doctor, const struct doctor_file *file)
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Antennas of one array have numbers of their own, and those of an X-engine are all served by somebody. */
+/* Checks that no two antennas have the same number, and that files of F-engines cover all antennas of the X-engines. */
 static void check_array(struct doctor *doctor)
 {
     size_t n_served = 0;
@@ -414,7 +416,7 @@ static void check_array(struct doctor *doctor)
                     n_served, (long long)n_ants);
 }
 
-/* An endpoint of a file's outputs that another file's program receives, though it expects another stream. */
+/* Reports an endpoint that an output of one file sends to and another file's program receives for another stream. */
 static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
                            const struct endpoint_list *destinations, const struct doctor_file *to)
 {
@@ -434,7 +436,7 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
         }
 }
 
-/* Voltages go to X-engines only, visibilities, beams and sums of satellites to no engine. */
+/* Checks that voltages go to X-engines only, and that visibilities, beams and sums of satellites go to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
     if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
@@ -461,7 +463,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* The outputs of an F-engine, then its streams of satellites' sums. */
+/* Returns the number of streams of an F-engine: the outputs, then the streams of satellites' sums. */
 static size_t n_streams(const struct fgpu_config *config)
 {
     return config->outputs.n + config->gnss.n;
@@ -477,7 +479,7 @@ static const char *stream_at(const struct fgpu_config *config, size_t i, const s
     return fgpu_config_output(config, i)->name;
 }
 
-/* Two streams of a file to one group. */
+/* Reports two streams of a file that go to one group. */
 static void check_pair(struct doctor *doctor, const struct doctor_file *file, size_t first, size_t second)
 {
     const struct endpoint_list *a, *b;
@@ -497,7 +499,7 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
         }
 }
 
-/* Two streams to one group arrive as one stream that fits neither. */
+/* Checks all pairs of streams.  Two streams to one group arrive as one stream that fits neither. */
 static void check_destinations(struct doctor *doctor)
 {
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)

@@ -1,4 +1,4 @@
-/* cpu.c - whether the processors are there when a packet comes: clock, sleep, and who else has them. */
+/* cpu.c - checks whether the CPUs are ready for packets: clock, sleep, and other users of the CPUs. */
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -9,8 +9,8 @@
 
 #define CPUS_MAX       4096
 #define IDLE_STATES    16
-#define LATENCY_MAX_US 50   /* to wake up */
-#define STOLEN_MAX     0.01 /* of the time since boot */
+#define LATENCY_MAX_US 50   /* time to wake up */
+#define STOLEN_MAX     0.01 /* fraction of the time since boot */
 
 static void check_governor(struct doctor *doctor)
 {
@@ -180,7 +180,7 @@ static void check_smt(struct doctor *doctor)
                 active ? "two threads to a core: pin busy threads to different cores" : "one thread to a core");
 }
 
-/* ---- What a daemon may do ---------------------------------------------------------------------------------------- */
+/* ---- Capabilities and limits of a daemon ------------------------------------------------------------------------- */
 
 static void check_daemon(struct doctor *doctor, const char *program)
 {

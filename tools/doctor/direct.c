@@ -1,5 +1,5 @@
-/* direct.c - what it takes that receive threads (recv.direct) or a network card (recv.gpudirect) write to the GPU's
- * memory: Vulkan, a window of the bus that is large enough, a driver that shares. */
+/* direct.c - checks the requirements for writing to the GPU's memory, by receive threads (recv.direct) or by a NIC
+ * (recv.gpudirect).  The requirements are Vulkan, a large enough window on the bus, and a driver that shares memory. */
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -12,7 +12,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* Linux of which dma-bufs of other devices can be given to network cards. */
+/* First version of Linux that lets NICs use dma-bufs of other devices. */
 #define DMA_BUF_MAJOR 5
 #define DMA_BUF_MINOR 12
 
@@ -70,9 +70,10 @@ static void check_modeset(struct doctor *doctor)
     SAY(f->fix, "sudo nvidia-modprobe -m   # at each boot: gpucbf-gpu.service of gpucbf-cuda does");
 }
 
-/* ---- The window -------------------------------------------------------------------------------------------------- */
+/* ---- The window on the bus --------------------------------------------------------------------------------------- */
 
-/* The largest of the device's own regions: which of them it is depends on how wide the others are.  0: not to be seen. */
+/* Returns the size of the device's largest region; 0 if it is not visible.  The window is the largest region.  Its
+ * number depends on the widths of the other regions. */
 static uint64_t window_bytes(const char *root, const char *address)
 {
     char path[PATH_MAX];

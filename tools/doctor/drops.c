@@ -1,4 +1,4 @@
-/* drops.c - the network card's, the softnet's and UDP's counters. */
+/* drops.c - reads the counters of the NIC, of softnet and of UDP. */
 #include "tools/doctor/drops.h"
 
 #include "common/base/units.h"
@@ -23,7 +23,7 @@ static void add(struct drops *drops, enum drops_stage stage, bool loss, const ch
     snprintf(c->name, sizeof(c->name), "%s", name);
 }
 
-/* ---- sysfs: what every driver has -------------------------------------------------------------------------------- */
+/* ---- sysfs: counters of every driver ----------------------------------------------------------------------------- */
 
 static void read_statistics(const char *root, const char *interface, struct drops *drops)
 {
@@ -47,9 +47,10 @@ static void read_statistics(const char *root, const char *interface, struct drop
         }
 }
 
-/* ---- ethtool: what the driver calls it --------------------------------------------------------------------------- */
+/* ---- ethtool: the driver's own names ----------------------------------------------------------------------------- */
 
-/* Names of mlx5, and of others where they agree (Documentation/networking/device_drivers/ethernet/mellanox/mlx5). */
+/* Names of mlx5, and names that other drivers share
+ * (Documentation/networking/device_drivers/ethernet/mellanox/mlx5). */
 static const struct {
     const char *name;
     enum drops_stage stage;
@@ -71,7 +72,7 @@ static void read_driver(const char *interface, struct drops *drops)
 
     if (!nic_ask(interface, SIOCETHTOOL, &request) || info.n_stats == 0 || info.n_stats > 65536)
         return;
-    size_t room = info.n_stats + SPARE_STATS; /* the kernel writes as many as there are by then */
+    size_t room = info.n_stats + SPARE_STATS; /* the number of counters may grow before the kernel writes them */
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + room * ETH_GSTRING_LEN);
     struct ethtool_stats *values = calloc(1, sizeof(*values) + room * sizeof(uint64_t));
     bool ok = names && values;
@@ -119,7 +120,7 @@ static void read_softnet(const char *root, struct drops *drops)
     add(drops, STAGE_SOFTNET, false, "softnet_stat time_squeeze", squeezed);
 }
 
-/* /proc/net/snmp has pairs of lines, names and values, behind a protocol's name. */
+/* Reads /proc/net/snmp, which has pairs of lines: names and values, each behind a protocol's name. */
 static void read_snmp(const char *root, struct drops *drops)
 {
     static const struct {

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the order in which packets meet them. */
+/* Stages in the order in which packets pass them. */
 enum drops_stage { STAGE_CABLE, STAGE_NIC, STAGE_QUEUE, STAGE_SOFTNET, STAGE_IP, STAGE_SOCKET, N_DROPS_STAGES };
 
 struct drops_counter {
     enum drops_stage stage;
-    bool loss; /* growth means loss; else it is for information */
+    bool loss; /* true: growth means loss; false: for information */
     char name[96];
     uint64_t value;
 };
@@ -24,7 +24,7 @@ struct drops {
 /* Reads the drop counters of this interface ("": none) and of the host.  Counters that cannot be read are left out. */
 void drops_read(const char *root, const char *interface, struct drops *drops);
 
-/* By how much a counter of 'after' grew; 0 where 'before' lacks it, or it began again. */
+/* Returns the growth of a counter of 'after'; 0 if 'before' lacks the counter, or if the counter was reset. */
 uint64_t drops_grew(const struct drops *before, const struct drops_counter *after);
 
 #endif

@@ -1,5 +1,5 @@
-/* engine.c - what running engines say of themselves at /status.json: silent sources, the troubles of the last
- * minute, their clock and their delays.
+/* engine.c - reads the status of running engines from /status.json: silent sources, the troubles of the last minute,
+ * their clock and their delays.
  *
  * Flow: /status.json of each file's engine --> troubles, sorted --> findings, the worst and the most upstream first. */
 #include "common/base/clock.h"
@@ -12,21 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define F_TO_X          "F-engine to X-engine" /* a stage of history.h */
-#define HOST_CLOCK      "host clock"           /* another */
+#define F_TO_X          "F-engine to X-engine" /* stage of history.h */
+#define HOST_CLOCK      "host clock"           /* stage of history.h */
 #define MINUTE_S        60
-#define START_S         3  /* in which nothing needs to have come */
-#define TROUBLES_MAX    30 /* that are told one by one */
+#define START_S         3  /* time after a start in which silence is normal */
+#define TROUBLES_MAX    30 /* number of troubles reported one by one */
 #define MAX_NAMED_BEAMS 8
-#define DELAY_MAX_S     1e-3 /* by which delays of one array differ: light crosses 300 km */
+#define DELAY_MAX_S     1e-3 /* greatest normal difference of delays in an array: light crosses 300 km */
 #define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s */
 
 struct trouble {
     enum finding_status status;
     const struct doctor_file *file;
-    const char *stage, *what; /* repeated texts: of the engine's page, or static */
+    const char *stage, *what; /* static texts, or texts of the engine's status page */
     bool silent;
-    size_t n_alike; /* other X-engines that say the same of this antenna */
+    size_t n_alike; /* number of other X-engines with the same trouble of this antenna */
     char where[128], found[300], why[200], fix[512];
     double since_unix_s; /* 0: not known */
 };
@@ -72,7 +72,7 @@ char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES])
 
 /* ---- Troubles ---------------------------------------------------------------------------------------------------- */
 
-/* Returns whether an earlier trouble explains 'new' or equals it.  A silence causes losses of the same source.  Several
+/* Returns true if an earlier trouble explains 'new' or equals it.  A silence causes losses of the same source.  Several
  * X-engines report the same trouble of the same F-engine. */
 static bool is_known(struct engines *engines, const struct trouble *new)
 {
@@ -103,7 +103,8 @@ static void add(struct engines *engines, const struct trouble *new)
     troubles[engines->n++] = *new;
 }
 
-/* An xbgpu without recv.antenna_names calls its antennas a0, a1...: their fgpu's file may have the names. */
+/* Returns the name of an antenna.  An xbgpu without recv.antenna_names calls its antennas a0, a1...  The file of their
+ * fgpu may have the real names. */
 static const char *real_name(const struct doctor *doctor, const struct doctor_file *file, const json_t *status,
                              const char *where, char text[DOCTOR_NAME_BYTES])
 {
@@ -118,8 +119,8 @@ static const char *real_name(const struct doctor *doctor, const struct doctor_fi
     return where;
 }
 
-/* Appends the engine's advice to the fix.  The advice is clauses between semicolons; its commands name no files.
- * Commands that this run has carried out are left out. */
+/* Appends the engine's advice to the fix.  The advice consists of clauses between semicolons.  Its commands name no
+ * files.  Commands that this run has carried out are left out. */
 static void say_advice(const struct doctor *doctor, struct trouble *t, const char *advice)
 {
     static const struct {
@@ -147,7 +148,7 @@ static void say_advice(const struct doctor *doctor, struct trouble *t, const cha
         SAY(t->fix, "look at the status page and the log of the engine of %s", t->file->path);
 }
 
-/* Rows of history.h: those that go on, or went on in the last minute. */
+/* Adds rows of history.h that are ongoing, or were active in the last minute. */
 static void take_history(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     const json_t *rows = json_object_get(status, "troubles");
@@ -161,9 +162,9 @@ static void take_history(struct engines *engines, const struct doctor_file *file
         if (!ongoing && engines->now_unix_s - last_s > MINUTE_S)
             continue;
         if (ongoing && strcmp(text_of(row, "stage"), F_TO_X) == 0)
-            continue; /* their states say more: take_silent() */
+            continue; /* take_silent() has the states of F-engines, which say more */
         if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0)
-            continue; /* take_clock() */
+            continue; /* take_clock() reports this */
         struct trouble t = {.status = ongoing || bad ? FINDING_FAIL : FINDING_WARN,
                             .file = file,
                             .stage = text_of(row, "stage"),
@@ -190,7 +191,8 @@ static void take_history(struct engines *engines, const struct doctor_file *file
     }
 }
 
-/* Names the place of the fault.  The file of an F-engine's fgpu may be known; 'feng_id' SIZE_MAX: no F-engine. */
+/* Names the place of the fault.  The file of an F-engine's fgpu may be known.  'feng_id' is SIZE_MAX if there is no
+ * F-engine. */
 static void say_where_to_look(const struct doctor *doctor, const struct doctor_file *file, size_t feng_id,
                               struct trouble *t)
 {
@@ -215,7 +217,8 @@ static void say_where_to_look(const struct doctor *doctor, const struct doctor_f
             fgpu ? " " : "", file->path, place);
 }
 
-/* When a source fell silent; 0: it is not.  Inputs that were heard are rows of the history. */
+/* Returns the time at which a source fell silent; 0 if it is not silent.  Inputs that were heard are rows of the
+ * history. */
 static double silent_since(const json_t *source, double start_unix_s)
 {
     if (number_of(json_object_get(source, "heaps"), "total") == 0)
@@ -223,7 +226,7 @@ static double silent_since(const json_t *source, double start_unix_s)
     return strcmp(text_of(source, "state"), "silent") == 0 ? number_of(source, "since") : 0;
 }
 
-/* Sources from which nothing comes, or has come since the start. */
+/* Adds sources that are silent, or from which nothing has come since the start. */
 static void take_silent(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     bool f = file->kind == DOCTOR_FGPU;
@@ -262,7 +265,7 @@ static void take_silent(struct engines *engines, const struct doctor_file *file,
     }
 }
 
-/* When the host's clock stopped being synchronised, as the history has it; 0: not known. */
+/* Returns the time from the history at which the host's clock lost its synchronisation; 0: not known. */
 static double unsynchronised_since(const json_t *status)
 {
     const json_t *rows = json_object_get(status, "troubles");
@@ -275,7 +278,8 @@ static double unsynchronised_since(const json_t *status)
     return 0;
 }
 
-/* Each host once.  With timebase packets the clock places nothing, and its metric is absent. */
+/* Reports an unsynchronised clock, once for each host.  With timebase packets the clock is not used, and its metric is
+ * absent. */
 static void take_clock(struct engines *engines, const json_t *status)
 {
     const json_t *synchronised = json_object_get(json_object_get(status, "other"), "clock_synchronised");
@@ -297,7 +301,7 @@ static void take_clock(struct engines *engines, const json_t *status)
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
-/* Beams of which most antennas are left out: the first ones by name. */
+/* Reports beams that leave out most antennas.  Only the first beams are named. */
 static void take_beams(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     const json_t *streams = json_object_get(status, "streams");
@@ -334,7 +338,7 @@ static int compare_delays(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The model in effect of each input and output, as its sensor has it: "(start, delay, rate, ...)". */
+/* Adds the delay model in effect of an input and output, from the sensor's value: "(start, delay, rate, ...)". */
 static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
                        struct delay **delays, size_t *n)
 {
@@ -365,7 +369,8 @@ static void take_delays(const struct doctor_file *file, const json_t *status, st
             take_delay(file, status, o, i, delays, n);
 }
 
-/* One delay that is far from most of the others'; of as many that are large as small, the large ones. */
+/* Reports delays that are far from the median.  If large and small delays are equally many, reports the large
+ * delays. */
 static void judge_delays(struct engines *engines, struct delay *delays, size_t n)
 {
     char ago[DOCTOR_AGO_BYTES];
@@ -393,7 +398,7 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Failures first; then F-engines, which are upstream; then the earliest. */
+/* Sorts failures first, then F-engines, which are upstream, then the earliest. */
 static int compare_troubles(const void *a, const void *b)
 {
     const struct trouble *x = a, *y = b;
@@ -453,7 +458,7 @@ void doctor_check_engines(struct doctor *doctor)
         take_beams(&engines, file, pages[i]);
         take_delays(file, pages[i], &delays, &n_delays);
     }
-    judge_delays(&engines, delays, n_delays); /* first: silences and refused heaps come of a wrong delay */
+    judge_delays(&engines, delays, n_delays); /* first, because a wrong delay causes silences and refused heaps */
     report_troubles(&engines);
     for (size_t i = 0; i < doctor->n_files; i++)
         json_decref(pages[i]);

@@ -1,4 +1,4 @@
-/* files.c - loads configurations through the daemons' own tables, and derives what the checks ask of both. */
+/* files.c - loads configurations through the daemons' own tables, and derives values for the checks. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -16,17 +16,17 @@
 #include <yaml.h>
 
 #define IP_UDP_BYTES 28
-#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* of digitisers' and F-engines' packets */
-#define TUNED_BITS   5e9 /* per second: below, a host that nobody has tuned loses nothing */
+#define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* header of digitisers' and F-engines' packets */
+#define TUNED_BITS   5e9 /* bits per second; below this rate, a host without tuning loses nothing */
 
-/* ---- Whose file it is -------------------------------------------------------------------------------------------- */
+/* ---- The program of a file --------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *section;
     const char *program;
     enum doctor_kind kind;
 } signs[] = {
-    /* The first that fits counts. */
+    /* The first matching row counts. */
     {"digitiser", "dsim", DOCTOR_OTHER},         {"signals", "dsim", DOCTOR_OTHER},
     {"recordings", "dsim", DOCTOR_OTHER},        {"telescope", "visrec", DOCTOR_RECORDER},
     {"output", "beamrec", DOCTOR_BEAM_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},
@@ -48,7 +48,7 @@ static bool has_section(yaml_document_t *document, const char *name)
     return false;
 }
 
-/* The index in 'signs'; -1: none fits, or it cannot be read. */
+/* Returns the index in 'signs'; -1 if no row matches, or the file cannot be read. */
 static int find_sign(const char *path)
 {
     yaml_parser_t parser;
@@ -72,7 +72,7 @@ static int find_sign(const char *path)
     return found;
 }
 
-/* ---- What follows from it ---------------------------------------------------------------------------------------- */
+/* ---- Values derived from a file ---------------------------------------------------------------------------------- */
 
 static double batch_s(const struct doctor_file *file, int64_t batch_samples)
 {
@@ -90,7 +90,7 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-/* By ibverbs packets land in a ring, whatever sockets there would be. */
+/* Replaces the sockets by a ring, because ibverbs packets go to a ring. */
 static void derive_ring(struct doctor_file *file)
 {
     if (file->recv->transport != TRANSPORT_IBVERBS || file->recv->pcap_file)
@@ -102,7 +102,7 @@ static void derive_ring(struct doctor_file *file)
     file->recv_socket_min_bytes = 0;
 }
 
-/* An output's heaps, as they load the network. */
+/* Adds the network load of an output's heaps. */
 static void add_output(struct doctor_file *file, size_t heap_bytes, double bytes_per_s)
 {
     size_t payload = heap_bytes;
@@ -114,7 +114,7 @@ static void add_output(struct doctor_file *file, size_t heap_bytes, double bytes
     file->send_bits_per_s += 8.0 * bytes_per_s;
 }
 
-/* A card reads the buffers of an output where they lie. */
+/* Adds the buffers of an output to the locked memory, because a NIC reads the buffers in place. */
 static void add_output_buffers(struct doctor_file *file, uint64_t n_bytes)
 {
     if (file->send_transport == TRANSPORT_IBVERBS)
@@ -132,7 +132,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     file->gpudirect |= c->send.gpudirect;
     for (size_t input = 0; input < layout.n_inputs; input++)
         add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
-    for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt round */
+    for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt to threads in turn */
         size_t n = 0;
         for (size_t i = t; i < layout.n_inputs; i += layout.n_recv_threads)
             n += fgpu_config_antenna(c, i / N_POLS)->pols[i % N_POLS].n;
@@ -153,7 +153,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         if (c->send.gpudirect)
             file->window_bytes += buffers;
         else
-            add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share gives them to the card */
+            add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share registers them */
     }
     for (size_t g = 0; g < c->gnss.n; g++) {
         const size_t heap = fgpu_gnss_sizes(c, fgpu_config_gnss(c, g)).heap_bytes;
@@ -198,7 +198,7 @@ static const struct config_table *table_of(const struct doctor_file *file)
     return file->kind == DOCTOR_FGPU ? &fgpu_config_table : &xbgpu_config_table;
 }
 
-/* All keys of the file that are called so: http.listen, and others as they come. */
+/* Finds all keys of the file whose name contains "listen", for example http.listen. */
 static void find_listeners(struct doctor_file *file, const void *values)
 {
     const struct config_table *table = table_of(file);
@@ -216,7 +216,7 @@ static void find_listeners(struct doctor_file *file, const void *values)
     }
 }
 
-/* MTU of the interface that a file receives on; 0: not known. */
+/* Returns the MTU of the interface on which a file receives; 0: not known. */
 static size_t find_mtu(const struct doctor *doctor, const char *asked)
 {
     char interface[IF_NAMESIZE];
@@ -249,7 +249,8 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* 'sentence' begins with "FILE:line:column: ", or with "FILE: " where the file cannot be read. */
+/* Writes the fix for an error.  'sentence' begins with "FILE:line:column: ", or with "FILE: " if the file cannot be
+ * read. */
 static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
 {
     size_t n = strlen(file->path);
@@ -263,7 +264,7 @@ static void say_correction(struct finding *f, const struct doctor_file *file, co
         SAY(f->fix, "correct %s", file->path);
 }
 
-/* Each line of the daemon's own report is a finding. */
+/* Adds each line of the daemon's own report as a finding. */
 static void add_errors(struct doctor *doctor, const struct doctor_file *file)
 {
     char *text = NULL, *rest = NULL;
@@ -293,7 +294,7 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
 
     file->path = path;
     file->name = slash ? slash + 1 : path;
-    file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* whose errors then say what is wrong with it */
+    file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* the errors of xbgpu's table then describe the file */
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
         SAY(f->found, "a file of %s: only those of fgpu, xbgpu, visrec and beamrec are examined", signs[sign].program);

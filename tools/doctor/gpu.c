@@ -1,4 +1,4 @@
-/* gpu.c - the GPUs that the configurations want, and what is kept for them. */
+/* gpu.c - checks the GPUs that the configurations need, and their caches of compiled kernels. */
 #include "common/device/cuda/cache.h"
 #include "common/device/cuda/image.h"
 #include "common/device/device.h"
@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CPU_BITS_MAX 1e9 /* per second, received: what the CPU may keep up with */
+#define CPU_BITS_MAX 1e9 /* received bits per second with which a CPU may keep up */
 
 /* ---- Driver and device ------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* as this device computes */
+        file->memory.device_bytes = layout.memory.device_bytes; /* size for this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -74,7 +74,7 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
         file->name);
 }
 
-/* Opens the device as the daemon does, and asks it whether the file's memory is there. */
+/* Opens the device as the daemon does, and checks whether the memory of the file's layout is free. */
 static void check_device(struct doctor *doctor, struct doctor_file *file)
 {
     const struct device_config config = {.kind = (enum device_kind)file->device->kind,
@@ -126,7 +126,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
 
-/* Receive threads of a file on another node than its GPU: where it is clear which GPU that is. */
+/* Checks that the receive threads of a file are on the node of its GPU, if the GPU is known. */
 static void check_gpu_node(struct doctor *doctor, const struct doctor_file *file, const char *address)
 {
     const struct config_int_list *cpus = &file->recv->affinity;
@@ -175,10 +175,11 @@ static void check_bus(struct doctor *doctor)
 
 struct cache_state {
     size_t n, n_damaged, n_old;
-    char damaged[128]; /* one of them */
+    char damaged[128]; /* name of a damaged entry */
 };
 
-/* When what the cache is for was installed: the cuda device beside this program, or else the program. */
+/* Returns the time at which the user of the cache was installed: the cuda device beside this program, or else the
+ * program. */
 static int64_t installed_s(void)
 {
     static const char *const places[] = {"/cbf-cuda.so", "/../lib/cbf/cbf-cuda.so", "/cbf-doctor"};
@@ -197,7 +198,8 @@ static int64_t installed_s(void)
     return 0;
 }
 
-/* Whether an entry is whole: the device's own reader tells.  Who owns it is not asked: that is the service's user. */
+/* Returns true if an entry is whole, as judged by the device's own reader.  The owner is not checked, because
+ * the service's user owns the entry. */
 static bool is_whole(int fd, struct hash key)
 {
     void *data;
@@ -209,7 +211,7 @@ static bool is_whole(int fd, struct hash key)
     return true;
 }
 
-/* An entry's name is its key, and its checksum is in it. */
+/* Counts an entry.  An entry's name is its key, and the entry contains its checksum. */
 static void look_at_entry(int directory, const char *name, int64_t installed, struct cache_state *state)
 {
     struct hash key;
@@ -233,7 +235,7 @@ static void look_at_entry(int directory, const char *name, int64_t installed, st
         close(fd);
 }
 
-/* Whether others than its owner may put something into a directory. */
+/* Returns true if users other than the owner may write to a directory. */
 static bool is_shared(DIR *directory)
 {
     struct stat st;
@@ -284,7 +286,8 @@ static void check_cache(struct doctor *doctor, const char *path)
     SAY(f->fix, "rm %s/*.bin   # the next start compiles the kernels that it needs", path);
 }
 
-/* The file's own directory, or that of its service where there is one, or else this user's.  To free(); NULL: none. */
+/* Returns the file's own cache directory, or else its service's directory if that exists, or else this user's
+ * directory.  The caller calls free().  NULL: no directory. */
 static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
 {
     char *path;

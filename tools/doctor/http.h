@@ -1,4 +1,4 @@
-/* http.h - what a running daemon says at /metrics and /status.json.
+/* http.h - reads /metrics and /status.json of a running daemon.
  *
  * Blocking: 2 s at most. */
 #ifndef TOOLS_DOCTOR_HTTP_H
@@ -8,16 +8,17 @@
 
 #include <jansson.h>
 
-/* The page as text, to free(); NULL if nobody answers. */
+/* Returns the page as text; the caller calls free().  NULL: nobody answers. */
 char *doctor_metrics_get(const struct endpoint *listen);
 
-/* /status.json, to json_decref(); NULL if nobody answers, or no JSON. */
+/* Returns /status.json; the caller calls json_decref().  NULL: nobody answers, or the answer is no JSON. */
 json_t *doctor_status_get(const struct endpoint *listen);
 
-/* The sum of a metric over all label sets that contain 'labels' ("reason=\"no_chunk\""; NULL: all); 0 without any. */
+/* Returns the sum of a metric over all label sets that contain 'labels' ("reason=\"no_chunk\""; NULL: all).  Returns 0
+ * if there is no sample. */
 double doctor_metrics_sum(const char *page, const char *name, const char *labels);
 
-/* Calls 'each' for every sample of the page, with its labels without braces ("" if none). */
+/* Calls 'each' for every sample of the page.  The labels have no braces ("" if there are no labels). */
 void doctor_metrics_each(const char *page, void (*each)(void *arg, const char *name, const char *labels, double value),
                          void *arg);
 

@@ -1,6 +1,6 @@
-/* judge.c - from what came of a file's streams to findings.
+/* judge.c - turns the measurements of a file's streams into findings.
  *
- * A source has at most one finding of each kind; one that has none is a line that says how it is. */
+ * A source has at most one finding of each kind.  A source without findings gets a line with its state. */
 #include "tools/doctor/streams.h"
 
 #include "common/base/units.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOSS_MAX       0.01 /* of the heaps: more is a failure, not a warning */
-#define WHOLE_SECOND_S 0.1  /* that near to whole seconds an offset is one of whole seconds */
+#define LOSS_MAX       0.01 /* fraction of the heaps; more is a failure, not a warning */
+#define WHOLE_SECOND_S 0.1  /* greatest distance from whole seconds of an offset that counts as whole seconds */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -36,7 +36,7 @@ static char *format_sender(uint64_t sender, char *text, size_t text_bytes)
     return endpoint_format(&endpoint, text, text_bytes);
 }
 
-/* The value that came most. */
+/* Returns the most frequent value. */
 static uint64_t usual(const struct source_values *values)
 {
     size_t best = 0;
@@ -54,7 +54,7 @@ static double heaps_per_s(const struct stream_file *stream, const struct stream_
 
 /* ---- Silence ----------------------------------------------------------------------------------------------------- */
 
-/* The file of the F-engine may be at hand, and tell whether its daemon runs here. */
+/* Writes the reason of a silence.  If the file of the F-engine was given, tells whether its daemon runs here. */
 static void say_why_silent(const struct doctor *doctor, const struct stream_file *stream, size_t feng_id,
                            struct finding *f)
 {
@@ -119,7 +119,7 @@ static size_t n_silent(const struct stream_file *stream)
 
 /* ---- Identities -------------------------------------------------------------------------------------------------- */
 
-/* Packets whose last bit is that of the other polarisation. */
+/* Returns true if the last bit of the packets' id is the other polarisation's bit. */
 static bool is_miswired(const struct stream_input *input)
 {
     return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;
@@ -160,7 +160,7 @@ static void judge_wiring(struct doctor *doctor, const struct stream_file *stream
     }
 }
 
-/* Returns true if something was wrong. */
+/* Checks the ids and senders of a source.  Returns true if there is a fault. */
 static bool judge_identity(struct doctor *doctor, const struct stream_file *stream, const struct stream_input *input)
 {
     const struct source *s = &input->source;
@@ -267,7 +267,8 @@ static int compare_magnitudes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* How late most of the sources are: of as many that are right as wrong, it is those that are right. */
+/* Returns the median lateness of the sources, sorted by magnitude.  If right and wrong sources are equally many, the
+ * lateness is a right source's lateness. */
 static double common_lateness(const struct stream_file *stream)
 {
     double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;
@@ -286,7 +287,8 @@ static double common_lateness(const struct stream_file *stream)
     return middle;
 }
 
-/* All sources: then it is this host's clock, or sync_time.  Returns true if they are off. */
+/* Checks for a lateness of all sources, which points to this host's clock or to sync_time.  Returns true if there is a
+ * fault. */
 static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream, double late_s)
 {
     char text[120];

@@ -1,4 +1,4 @@
-/* kernel.c - what the kernel grants to sockets and to memory. */
+/* kernel.c - checks the kernel's settings for sockets and memory. */
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
@@ -8,7 +8,7 @@
 
 #define RECV_BUFFER_DEFAULT 33554432
 #define SEND_BUFFER_DEFAULT 1048576
-#define PORTS_MAX           15    /* of a rule of iptables */
+#define PORTS_MAX           15    /* ports of an iptables rule */
 #define BACKLOG_MIN         10000 /* packets: 30 ms of 25 Gb/s in packets of 9000 bytes */
 
 /* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
@@ -73,7 +73,8 @@ static void check_backlog(struct doctor *doctor)
     SAY(f->fix, "sudo sysctl -w net.core.netdev_max_backlog=100000");
 }
 
-/* The daemons have a socket for each endpoint, so one membership each is enough, but many open files. */
+/* Checks the limits for sockets.  The daemons have a socket for each endpoint: one membership per socket is enough, but
+ * the limit of open files must be high. */
 static void check_sockets(struct doctor *doctor)
 {
     struct rlimit limit = {0};
@@ -109,7 +110,7 @@ static bool has_port(const uint16_t *ports, size_t n, uint16_t port)
     return false;
 }
 
-/* The ports at which the files' engines receive, each once.  Returns how many there are. */
+/* Lists the ports on which the files' engines receive, each port once.  Returns the number of ports. */
 static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_max)
 {
     size_t n = 0;
@@ -121,7 +122,7 @@ static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_
     return n;
 }
 
-/* The rules that exempt the engines' ports alone: multiport takes 15 ports. */
+/* Writes the iptables rules that exempt only the engines' ports.  multiport takes 15 ports. */
 static void say_rules(const struct doctor *doctor, char *text, size_t text_bytes)
 {
     uint16_t ports[PORTS_MAX] = {SPEAD_DEFAULT_PORT};
@@ -171,7 +172,7 @@ static void check_swap(struct doctor *doctor)
 {
     char line[256];
     char path[600];
-    int n = -1; /* without the heading */
+    int n = -1; /* -1 for the heading */
 
     snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
     FILE *file = fopen(path, "r");
@@ -208,7 +209,7 @@ static void check_numa_balancing(struct doctor *doctor)
     int64_t on;
 
     if (!sys_number(doctor->root, &on, "/proc/sys/kernel/numa_balancing"))
-        return; /* a kernel without NUMA */
+        return; /* the kernel has no NUMA */
     bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");

@@ -1,4 +1,4 @@
-/* listen.c - a socket for each endpoint, and epoll. */
+/* listen.c - receives from a socket for each endpoint, with epoll. */
 #include "tools/doctor/listen.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #define BATCH        64
 #define BUFFER_BYTES (32 << 20)
 #define WAIT_MS_MAX  100
-#define TURNS        16 /* batches of one socket before the others have theirs */
+#define TURNS        16 /* batches that one socket may deliver before the other sockets have their turn */
 
 union control {
     struct cmsghdr header;
@@ -97,7 +97,7 @@ int listener_open(struct listen_want *wants, size_t n_wants, struct listener **o
     return 0;
 }
 
-/* When the kernel got it, whenever this program comes to look. */
+/* Returns the time at which the kernel received the packet, which does not depend on this program's speed. */
 static int64_t arrival_of(struct msghdr *message)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
@@ -108,7 +108,7 @@ static int64_t arrival_of(struct msghdr *message)
     return clock_unix_ns();
 }
 
-/* Returns how many were taken. */
+/* Returns the number of packets taken. */
 static int take_batch(struct listener *listener, size_t i, void (*take)(void *arg, const struct listen_packet *packet),
                       void *arg)
 {

@@ -1,7 +1,8 @@
-/* loss.c - where packets are lost on their way into running daemons: counters of every stage, read twice.
+/* loss.c - finds the stage at which packets on their way into running daemons are lost.  Counters of every stage are
+ * read twice.
  *
- * The verdict is the first stage, from the cable on, whose counters of losses grew; where none did but heaps are
- * missing, they were lost before this host. */
+ * The verdict is the first stage, from the cable on, whose loss counters grew.  If no such counter grew but heaps are
+ * missing, the heaps were lost before this host. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -15,12 +16,12 @@
 #include <string.h>
 #include <time.h>
 
-#define SHORT_MAX 0.1 /* of the heaps expected by the clock: what chunks in flight and a short look can hide */
+#define SHORT_MAX 0.1 /* fraction of the expected heaps that chunks in flight and a short observation can hide */
 
-enum place { /* the stages of drops, and then */
+enum place { /* the stages of drops.h, then these */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* where none of the above lost them, they were lost before this host */
+             PLACE_HEAPS, /* heaps that no stage above lost, and that were lost before this host */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -29,9 +30,9 @@ enum place { /* the stages of drops, and then */
 
 static const struct {
     const char *name, *what, *why, *fix;
-    const char *fix_of_all; /* where the other topics run, too, and 'fix' would name them; else NULL */
+    const char *fix_of_all; /* used instead of 'fix' if the other topics run, too; NULL: 'fix' names no other topic */
 } places[N_PLACES] = {
-    /* In a fix {interface} and {file} are those of the daemon. */
+    /* {interface} and {file} in a fix stand for the daemon's interface and file. */
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =
@@ -76,27 +77,28 @@ static const struct {
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
-/* The same where packets never leave the host. */
+/* Texts for PLACE_HEAPS if packets never leave the host. */
 static const char loopback_why[] = "no counter of this host grew: the sender did not send them";
 static const char loopback_fix[] = "cbf-doctor streams {file}   # which sources; then look at their logs";
 static const char loopback_fix_of_all[] = "look at the senders' logs";
 
-/* A file whose daemon runs. */
+/* A file whose daemon runs, while it is watched. */
 struct loss_watch {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
-    char *before, *after; /* /metrics */
+    char *before, *after; /* text of /metrics */
     int64_t before_ns, after_ns;
     struct drops drops_before, drops_after;
     uint64_t losses[N_PLACES];
-    char examples[N_PLACES][128]; /* the counter that grew most */
+    char examples[N_PLACES][128]; /* name of the counter that grew most */
     uint64_t largest[N_PLACES];
     struct report *report;
 };
 
-/* ---- What should come -------------------------------------------------------------------------------------------- */
+/* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
-/* Heaps that the inputs should have had in the time, by the clock; and by how many chunks they may be off. */
+/* Returns the heaps that the inputs should have had in the time, by the clock.  *chunks_heaps becomes the heaps of one
+ * chunk of all inputs, which is the error of this number. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
@@ -153,7 +155,7 @@ static void add_host_rows(struct loss_watch *w)
         }
 }
 
-/* Samples of some metrics are rows of their own, with their labels. */
+/* Arguments of add_labelled(): the metric's samples become separate rows, with their labels. */
 struct labelled {
     struct loss_watch *w;
     const char *name;
@@ -168,7 +170,7 @@ static void add_labelled(void *arg, const char *name, const char *labels, double
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
-        return; /* most never do */
+        return; /* most samples never grow */
     snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
     snprintf(text, sizeof(text), "%.127s", quoted);
     add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);
@@ -220,14 +222,14 @@ static void add_daemon_rows(struct loss_watch *w)
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
-/* An input of fgpu or an F-engine of xbgpu, by its labels: what came and what did not while it was watched. */
+/* Inputs of fgpu or F-engines of xbgpu: their received and missing heaps while the file was watched. */
 struct sources {
     struct loss_watch *w;
     size_t n, n_silent, n_losing;
-    uint64_t n_missing;                  /* of those that are not silent */
-    char silent[200], losing[200];       /* names, with when or how much */
-    char files[400];                     /* of the silent ones' fgpu, where they are given */
-    const struct doctor_file *last_fgpu; /* in 'files' */
+    uint64_t n_missing;                  /* missing heaps of sources that are not silent */
+    char silent[200], losing[200];       /* names, with the time of silence or the share of losses */
+    char files[400];                     /* files of the silent sources' fgpu, if given */
+    const struct doctor_file *last_fgpu; /* file that was last added to 'files' */
     const json_t *status;                /* NULL: not known */
     const struct doctor *doctor;
 };
@@ -241,7 +243,7 @@ static void read_label(const char *labels, const char *name, char *value, size_t
     snprintf(value, value_bytes, "%.*s", at ? (int)strcspn(at + strlen(key), "\"") : 0, at ? at + strlen(key) : "");
 }
 
-/* Appends to a list of names "a, b"; what does not fit is cut. */
+/* Appends to a list of names "a, b".  A name that does not fit is cut. */
 static void append(char *list, size_t list_bytes, const char *name)
 {
     size_t used = strlen(list);
@@ -249,7 +251,7 @@ static void append(char *list, size_t list_bytes, const char *name)
     snprintf(list + used, list_bytes - used, "%s%s", used ? ", " : "", name);
 }
 
-/* "dead: nothing since the start", or "silent since 12 s ago", of F-engine 'feng'; "" where it is not known. */
+/* Writes the state of F-engine 'feng': "dead: nothing since the start", or "silent since 12 s ago"; "" if not known. */
 static void say_state(const struct sources *s, size_t feng, double total, char *text, size_t text_bytes)
 {
     const json_t *row = json_array_get(json_object_get(s->status, "fengs"), feng);
@@ -339,7 +341,7 @@ static void say_fix(struct finding *f, const struct loss_watch *w, const char *f
     SAY(f->fix, "%s", text);
 }
 
-/* Whole sources are silent: counters of this host do not matter for these. */
+/* Reports silent sources.  Counters of this host do not matter for silent sources. */
 static void report_silent(struct doctor *doctor, const struct loss_watch *w, const struct sources *s, double seconds)
 {
     bool all = doctor_runs(doctor, TOPIC_STREAMS);
@@ -368,10 +370,11 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
             s->files, w->file->path);
 }
 
-/* The first stage at which heaps were lost; N_PLACES: none were. */
+/* Returns the first stage at which heaps were lost; N_PLACES: no stage. */
 static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
 {
-    /* Counters of the whole host also count what nobody here wants: other protocols, other programs' packets. */
+    /* Counters of the whole host also count unwanted packets: other protocols, other programs' packets.  If no heap is
+     * missing, the search therefore begins at the socket. */
     uint64_t flowing = s->n > 0 ? s->n_missing : missing;
     int place = flowing > 0 ? 0 : STAGE_SOCKET;
 
@@ -403,7 +406,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
-    bool enough = expected > 2 * chunks_heaps; /* less may wait in open chunks */
+    bool enough = expected > 2 * chunks_heaps; /* fewer heaps may wait in open chunks */
     if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
         report_silent(doctor, w, &sources, s);
         return;

@@ -1,4 +1,4 @@
-/* main.c - cbf-doctor: one command that says what is wrong, and what to do about it.
+/* main.c - cbf-doctor: one command that finds faults and names remedies.
  *
  * Exit codes: 0 all is well, 1 warnings, 2 failures, 78 the command line is wrong. */
 #include "tools/doctor/doctor.h"
@@ -63,13 +63,13 @@ static void print_help(FILE *out)
 
 struct command {
     enum doctor_topic topic;
-    const char *bundle; /* NULL: none */
+    const char *bundle; /* NULL: no bundle */
     bool json, quiet, memory_max;
     char **paths;
     size_t n_paths;
 };
 
-/* Returns CONFIG_RUN, or the exit code after saying why. */
+/* Parses the options.  Returns CONFIG_RUN, or the exit code after printing the reason. */
 static int parse_options(int argc, char **argv, struct doctor *doctor, struct command *command)
 {
     int option;
@@ -166,7 +166,7 @@ static void run_checks(struct doctor *doctor, enum doctor_topic topic)
     }
 }
 
-/* Returns the exit code. */
+/* Prints a systemd drop-in with the MemoryMax= of the first file.  Returns the exit code. */
 static int print_memory_max(const struct doctor *doctor)
 {
     const struct doctor_file *file = &doctor->files[0];

@@ -1,4 +1,4 @@
-/* memory.c - what all files together want of this one host: memory, and ports. */
+/* memory.c - checks the memory and ports that all files together need on this host. */
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define GIB  0x1p30
-#define FULL 0.9 /* of the memory that is there */
+#define FULL 0.9 /* fraction of the available memory */
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
@@ -20,7 +20,8 @@ static uint64_t file_bytes(const struct doctor *doctor, const struct doctor_file
     return bytes_plus(file->memory.host_bytes, doctor_file_on_cpu(doctor, file) ? file->memory.device_bytes : 0);
 }
 
-/* Memory that an engine takes beside its layout's: libraries, the GPU's driver, stacks, control and status clients. */
+/* Memory that an engine takes in addition to its layout: libraries, the GPU's driver, stacks, control and status
+ * clients. */
 #define BESIDE_BYTES (4 * (UINT64_C(1) << 30))
 
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file)
@@ -55,13 +56,13 @@ static size_t file_ants(const struct doctor_file *file)
     return file->kind == DOCTOR_FGPU ? file->fgpu.antennas.n : (size_t)file->xbgpu.recv.n_ants;
 }
 
-/* How many antennas of a file fit into 'bytes'. */
+/* Returns the number of antennas of a file that fit into 'bytes'. */
 static size_t ants_that_fit(const struct doctor *doctor, const struct doctor_file *file, uint64_t bytes)
 {
     size_t fit = 0, too_many = file_ants(file) + 1;
 
     if (file->kind == DOCTOR_XBGPU && file->xbgpu.recv.shifts.n > 0)
-        return 0; /* which has an entry for each */
+        return 0; /* 'shifts' has an entry for each antenna */
     while (too_many - fit > 1) {
         size_t middle = fit + (too_many - fit) / 2;
         if (bytes_with(doctor, file, middle) <= bytes)
@@ -81,7 +82,7 @@ static void check_memory(struct doctor *doctor)
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (doctor_file_runs(file)) {
-            n_running++; /* and has what it needs */
+            n_running++; /* a running daemon has the memory that it needs */
             continue;
         }
         uint64_t bytes = file_bytes(doctor, file);
@@ -122,7 +123,7 @@ static void check_memory(struct doctor *doctor)
 
 /* ---- Ports ------------------------------------------------------------------------------------------------------- */
 
-/* 'rival': the port is that of another file, not of a program that runs. */
+/* Adds a finding about a port.  'rival': another file has the port, not a running program. */
 static void add_conflict(struct doctor *doctor, const struct doctor_file *file, const char *key,
                          const struct endpoint *endpoint, const char *with, bool rival)
 {
@@ -139,7 +140,7 @@ static void add_conflict(struct doctor *doctor, const struct doctor_file *file, 
             endpoint->port, key, file->path);
 }
 
-/* Whether this host lets somebody bind there now. */
+/* Returns true if a program can bind to the endpoint on this host now. */
 static bool is_free(const struct endpoint *endpoint, int type)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(endpoint->port), .sin_addr = endpoint->address};
@@ -147,15 +148,16 @@ static bool is_free(const struct endpoint *endpoint, int type)
 
     if (fd < 0)
         return true;
-    if (type == SOCK_STREAM) /* as the daemon does: a connection that has just ended is no obstacle */
+    if (type == SOCK_STREAM) /* as the daemon does, so that a connection that has just ended is no obstacle */
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     bool taken = bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 && errno == EADDRINUSE;
     close(fd);
     return !taken;
 }
 
-/* The listener of a file before file 'i' that wants the port of its listener 'l', as "http.listen of x.yaml"; false: none
- * does.  Two listeners of one file are an error of that file. */
+/* Finds a listener that has the port of listener 'l' of file 'i', in the files before 'i'.  Describes the listener, for
+ * example "http.listen of x.yaml".  Returns false if there is none.  Two listeners of one file on a port are an error
+ * of that file. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
 {
     const struct endpoint *mine = &doctor->files[i].listeners[l].list->items[0];
@@ -190,7 +192,7 @@ static size_t check_listeners(struct doctor *doctor, size_t i)
     return n;
 }
 
-/* Groups may have many receivers; a unicast packet goes to one. */
+/* Checks unicast endpoints.  Groups may have many receivers, but a unicast packet goes to one receiver. */
 static size_t check_unicast(struct doctor *doctor, size_t i)
 {
     const struct doctor_file *file = &doctor->files[i];

@@ -1,4 +1,4 @@
-/* nic.c - which interface a configuration means, and what the kernel says of it. */
+/* nic.c - finds the interface that a configuration means, and the kernel's facts about the interface. */
 #include "tools/doctor/nic.h"
 
 #include "common/net/endpoint.h"
@@ -16,7 +16,7 @@
 
 /* ---- Names ------------------------------------------------------------------------------------------------------- */
 
-/* The interface that has this address. */
+/* Finds the interface that has this address. */
 static bool name_of_address(struct in_addr address, char name[IF_NAMESIZE])
 {
     struct ifaddrs *list;
@@ -34,7 +34,7 @@ static bool name_of_address(struct in_addr address, char name[IF_NAMESIZE])
     return found;
 }
 
-/* The address that packets to a group would leave from tells the interface. */
+/* Finds the interface of the route to a group, from the source address of packets to the group. */
 static bool name_of_route(char name[IF_NAMESIZE])
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SPEAD_DEFAULT_PORT)}, from = {0};

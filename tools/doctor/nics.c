@@ -1,7 +1,7 @@
-/* nics.c - the network cards that the configurations name: there, up, wide enough, and set for streams.
+/* nics.c - checks the network interfaces that the configurations name: presence, link, width, settings for streams.
  *
- * Properties in sysfs are read below the root.  Properties that only the driver has (ethtool's ioctls) are those of this
- * machine. */
+ * Properties in sysfs are read below the root.  Properties that only the driver has (ethtool's ioctls) are properties
+ * of this machine. */
 #include "tools/doctor/nic.h"
 
 #include "common/base/units.h"
@@ -16,20 +16,20 @@
 #include <string.h>
 
 #define NICS_MAX  32
-#define FULL_LINK 0.9 /* of its speed: what headers, gaps and bursts leave */
+#define FULL_LINK 0.9 /* fraction of the link's speed; headers, gaps and bursts take the rest */
 
-/* An interface, and what the files want of it. */
+/* An interface, and the requirements of the files. */
 struct nic {
-    char name[IF_NAMESIZE]; /* "" if there is none of that name */
-    const char *asked;      /* as a file has it */
-    const char *key, *file; /* the first that asks */
+    char name[IF_NAMESIZE]; /* "" if no interface has that name */
+    const char *asked;      /* name or address as in the file */
+    const char *key, *file; /* key and file that first name the interface */
     double recv_bits_per_s, send_bits_per_s;
-    size_t packet_bytes; /* the largest, with its IP header */
+    size_t packet_bytes; /* largest packet, with its IP header */
     const char *packet_file;
     const struct config_int_list *affinity;
 };
 
-/* ---- Which there are --------------------------------------------------------------------------------------------- */
+/* ---- Interfaces -------------------------------------------------------------------------------------------------- */
 
 static struct nic *find_nic(struct nic *nics, size_t *n_nics, const char *asked, const char *key, const char *file)
 {
@@ -75,9 +75,9 @@ static size_t collect(const struct doctor *doctor, struct nic *nics)
     return n;
 }
 
-/* ---- There, up, wide enough -------------------------------------------------------------------------------------- */
+/* ---- Presence, link and width ------------------------------------------------------------------------------------ */
 
-/* Returns false where there is no more to ask. */
+/* Checks that the interface exists.  Returns false if further checks make no sense. */
 static bool check_there(struct doctor *doctor, const struct nic *nic)
 {
     char there[200];
@@ -162,7 +162,7 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     SAY(f->fix, "sudo ethtool %s   # the negotiated speed; or divide the antennas among more links", nic->name);
 }
 
-/* A reverse path filter drops multicast whose sender would be answered through another interface. */
+/* Checks the reverse path filter.  The filter drops multicast if the route to its sender uses another interface. */
 static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
 {
     int64_t all = 0, own = 0;
@@ -179,7 +179,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
     SAY(f->fix, "sudo sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", nic->name);
 }
 
-/* ---- How it is attached ------------------------------------------------------------------------------------------ */
+/* ---- Bus and interrupts ------------------------------------------------------------------------------------------ */
 
 static void check_pcie(struct doctor *doctor, const struct nic *nic)
 {
@@ -249,7 +249,7 @@ static void check_irqs(struct doctor *doctor, const struct nic *nic)
         nic->name);
 }
 
-/* ---- What the driver tells --------------------------------------------------------------------------------------- */
+/* ---- Settings of the driver -------------------------------------------------------------------------------------- */
 
 static bool ask_driver(const char *name, void *command)
 {

@@ -1,4 +1,5 @@
-/* recorder.c - visrec's files: against the X-engines' files, this host's disk, and what a running recorder counts. */
+/* recorder.c - checks visrec's files: against the X-engines' files, this host's disk, and the counters of running
+ * recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -17,9 +18,9 @@
 
 struct doctor_recorder {
     struct visrec_config config;
-    char directory[PATH_MAX]; /* of the recordings */
+    char directory[PATH_MAX]; /* directory of the recordings */
     double dump_s;
-    double bytes_per_s; /* at most, of the disk */
+    double bytes_per_s; /* upper bound of the disk's data rate */
 };
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -122,7 +123,7 @@ static void compare_n_antennas(struct recorder_pair *pair, const char *why)
         SAY(f->fix, "list the %" PRId64 " antennas of the array under antennas in %s", n, pair->recorder->path);
 }
 
-/* The length of a dump; the fix speaks of the key that the recorder's file has. */
+/* Compares the length of a dump.  The fix names the key that the recorder's file uses. */
 static void compare_integration(struct recorder_pair *pair, const struct xbgpu_config_output *output, const char *why)
 {
     const struct visrec_config *mine = &pair->recorder->recorder->config;
@@ -261,7 +262,7 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
         struct in_addr group = recv->sources.items[s].address;
         char word[16], text[32];
 
-        snprintf(word, sizeof(word), "%08X", group.s_addr); /* as the file has it */
+        snprintf(word, sizeof(word), "%08X", group.s_addr); /* format of /proc/net/igmp */
         if (!IN_MULTICAST(ntohl(group.s_addr)) || doctor_file_has(igmp, word))
             continue;
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.groups", file->name);
@@ -288,7 +289,7 @@ static void add_loss(struct doctor *doctor, const struct doctor_file *file, cons
 struct antenna_look {
     struct doctor *doctor;
     const struct doctor_file *file;
-    double n_values; /* of each antenna with itself */
+    double n_values; /* values of each antenna's autocorrelation */
 };
 
 static void look_at_antenna(void *arg, const char *name, const char *labels, double value)
@@ -342,7 +343,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
         doctor_note(doctor, FINDING_OK, "recorder.dumps", file->name, "%.0f dumps written, nothing lost", n_dumps);
 }
 
-/* The recorder's /metrics, to free(); NULL: it does not answer. */
+/* Returns the recorder's /metrics; the caller calls free().  NULL: the recorder does not answer. */
 static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
 {
     const struct endpoint_list *listen = &file->recorder->config.http.listen;
@@ -366,7 +367,7 @@ static char *get_metrics(struct doctor *doctor, const struct doctor_file *file)
     return NULL;
 }
 
-/* ---- Where it writes --------------------------------------------------------------------------------------------- */
+/* ---- Directory and disk ------------------------------------------------------------------------------------------ */
 
 static void check_recording(struct doctor *doctor, const struct doctor_file *file)
 {

@@ -1,4 +1,4 @@
-/* recording.c - the disks of recorders, and what their units may do there. */
+/* recording.c - checks the disks of recorders, and the write permissions of their units. */
 #include "tools/doctor/recording.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ bool doctor_file_has(const char *path, const char *word)
     return found;
 }
 
-/* Whether a drop-in of the unit speaks of directories that it may write to. */
+/* Returns true if a drop-in of the unit has ReadWritePaths=. */
 static bool has_drop_in(const struct doctor *doctor, const char *program, const char *instance)
 {
     static const char *const places[] = {"/etc/systemd/system", "/run/systemd/system"};
@@ -91,7 +91,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
                     "%s may not be looked at: run as root", directory);
         return -1;
     }
-    /* systemd makes it. */
+    /* The directory may be missing, because systemd makes it. */
     if (err == ENOENT && strncmp(directory, STATE_DIRECTORY, strlen(STATE_DIRECTORY)) == 0) {
         directory = "/var/lib";
         err = stat(directory, &found) != 0 ? errno : 0;

@@ -1,4 +1,4 @@
-/* report.c - the last stage: findings become text or JSON, and the exit code. */
+/* report.c - the last stage: turns findings into text or JSON, and into the exit code. */
 #include "tools/doctor/report.h"
 
 #include "common/base/clock.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define COLUMNS 112
-#define INDENT  15 /* of the lines below a finding's first */
+#define INDENT  15 /* indent of the lines below a finding's first line */
 
 static const char *const status_names[] = {"ok", "skipped", "warn", "fail"};
 static const char *const status_colours[] = {"\033[32m", "\033[2m", "\033[33m", "\033[1;31m"};
@@ -28,7 +28,7 @@ static void *grow(void *array, size_t n, size_t item_bytes)
     return grown;
 }
 
-/* Texts are one line, whoever wrote what is quoted in them. */
+/* Makes a text one line.  Texts may quote strings from any source. */
 static void make_line(char *text)
 {
     for (; *text; text++)
@@ -90,7 +90,8 @@ void report_fini(struct report *report)
 
 /* ---- Text -------------------------------------------------------------------------------------------------------- */
 
-/* A labelled text below a finding, broken between words; a command is left in one line, so that it can be pasted. */
+/* Prints a labelled text below a finding, wrapped between words.  A command stays on one line, so that it can be
+ * pasted. */
 static void print_wrapped(const char *label, const char *text, bool whole, FILE *out)
 {
     size_t at = INDENT;
@@ -136,7 +137,7 @@ static bool same_stage(const struct loss_row *a, const struct loss_row *b)
     return strcmp(a->file, b->file) == 0 && strcmp(a->stage, b->stage) == 0;
 }
 
-/* The rows of a stage as one line: what was lost there, and what else grew.  Returns how many rows they were. */
+/* Prints the rows of a stage as one line: the losses, and the other counters that grew.  Returns the number of rows. */
 static size_t print_stage(const struct loss_row *rows, size_t n_left, FILE *out)
 {
     unsigned long long lost = 0;
@@ -192,7 +193,8 @@ void report_print(const struct report *report, bool quiet, bool colour, FILE *ou
 
 /* ---- JSON -------------------------------------------------------------------------------------------------------- */
 
-/* A text that is no UTF-8 (a name out of a file, cut in the middle) is left out rather than the whole finding. */
+/* Returns a text as JSON.  A text that is not UTF-8 (for example a file's name, cut in the middle) is replaced, so that
+ * the finding is kept. */
 static json_t *text_json(const char *text)
 {
     json_t *value = json_string(text);

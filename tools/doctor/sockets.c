@@ -1,6 +1,6 @@
-/* sockets.c - what buffers the kernel really gave to the sockets of running daemons.
+/* sockets.c - reads the buffer sizes that the kernel really gave to the sockets of running daemons.
  *
- * Source: sock_diag(7).  Anybody may ask. */
+ * Source: sock_diag(7).  Any user may ask. */
 #include "tools/doctor/doctor.h"
 
 #include <linux/inet_diag.h>
@@ -56,13 +56,13 @@ static void add_socket(struct udp_sockets *sockets, struct nlmsghdr *header)
         if (!items)
             abort();
         sockets->items = items;
-        items[sockets->n] = (struct udp_socket){.buffer_bytes = info[SK_MEMINFO_RCVBUF] / 2}; /* half is book-keeping */
+        items[sockets->n] = (struct udp_socket){.buffer_bytes = info[SK_MEMINFO_RCVBUF] / 2}; /* half is bookkeeping */
         items[sockets->n].at.address.s_addr = diag->id.idiag_src[0];
         items[sockets->n++].at.port = ntohs(diag->id.idiag_sport);
     }
 }
 
-/* Returns false where the kernel does not tell. */
+/* Lists the UDP sockets of this host.  Returns false if the kernel does not answer. */
 static bool list_sockets(struct udp_sockets *sockets)
 {
     static _Alignas(struct nlmsghdr) char reply[REPLY_BYTES];
@@ -86,7 +86,8 @@ static bool list_sockets(struct udp_sockets *sockets)
     return ok;
 }
 
-/* The largest buffer of the sockets at an endpoint, as others may receive there, too; 0: there is none. */
+/* Returns the largest buffer of the sockets at an endpoint, because other programs may receive there, too; 0 if there
+ * is none. */
 static uint32_t buffer_at(const struct udp_sockets *sockets, const struct endpoint *endpoint)
 {
     uint32_t largest = 0;

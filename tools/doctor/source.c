@@ -5,10 +5,10 @@
 
 #include <math.h>
 
-#define JUMP_S     600  /* further from the first heap is another clock, not a loss */
-#define HALF_MIN_S 0.25 /* of which a rate can be told */
-#define RATE_MAX   0.05 /* by which a rate may seem to be off in a few seconds */
-#define STALL_S    0.2  /* of a host, which moves packets */
+#define JUMP_S     600  /* seconds; a heap further from the first heap has another clock */
+#define HALF_MIN_S 0.25 /* shortest time that gives a rate */
+#define RATE_MAX   0.05 /* greatest relative error of a rate that is measured in a few seconds */
+#define STALL_S    0.2  /* stall of a host, which delays packets */
 
 static void add_value(struct source_values *values, uint64_t value)
 {
@@ -34,7 +34,7 @@ static void close_slot(struct source *source, const struct source_shape *shape, 
     slot->bytes = 0;
 }
 
-/* One that is older than what its slot holds by now came too late to be counted. */
+/* Adds bytes to a heap.  A heap that is older than the heap in its slot came too late and is not counted. */
 static void add_to_heap(struct source *source, const struct source_shape *shape, int64_t heap, uint64_t bytes)
 {
     struct source_slot *slot = &source->slots[(uint64_t)heap % SOURCE_N_SLOTS];

@@ -1,7 +1,7 @@
-/* source.h - what one source of a stream sends, from the headers of its packets: a digitiser's polarisation, or
- * an F-engine's substream.
+/* source.h - measures one source of a stream, from the headers of its packets.  A source is a digitiser's polarisation,
+ * or an F-engine's substream.
  *
- * Pure: fed with packets and their times of arrival, asked for numbers.  Threads: one. */
+ * Pure: the caller passes packets with their times of arrival, and asks for numbers.  Threads: one. */
 #ifndef TOOLS_DOCTOR_SOURCE_H
 #define TOOLS_DOCTOR_SOURCE_H
 
@@ -14,73 +14,76 @@
 #include <stdint.h>
 
 #define SOURCE_N_SLOTS  1024 /* heaps that may be open at once */
-#define SOURCE_N_VALUES 4    /* of ids and senders that are told apart */
+#define SOURCE_N_VALUES 4    /* number of different ids and senders that are counted */
 
-/* The expected stream of a source. */
+/* Shape of the stream that a source should send. */
 struct source_shape {
-    int64_t heap_samples; /* from heap to heap */
+    int64_t heap_samples; /* samples from heap to heap */
     uint64_t heap_bytes;
     struct timebase timebase;
-    int64_t half_ns; /* of the time that it is listened to; 0: unknown */
+    int64_t half_ns; /* half of the time for which the source is watched; 0: unknown */
 };
 
-/* A packet of it; timestamp as on the wire. */
+/* A packet of a source.  The timestamp is the value on the wire. */
 struct source_packet {
     uint64_t timestamp, heap_length, payload_length;
-    uint64_t id; /* the digitiser's, or the first channel */
+    uint64_t id; /* id of the digitiser, or the first channel */
     struct sockaddr_in from;
     int64_t arrival_unix_ns;
 };
 
-/* Different values that came, the first few of them with their counts. */
+/* The first few different values that came, with their counts. */
 struct source_values {
     size_t n;
     uint64_t values[SOURCE_N_VALUES], counts[SOURCE_N_VALUES];
 };
 
 struct source_slot {
-    int64_t heap; /* number on the 64-bit grid; only where bytes > 0 */
+    int64_t heap; /* heap number on the 64-bit grid; valid if bytes > 0 */
     uint64_t bytes;
 };
 
 struct source {
     uint64_t n_packets;
-    uint64_t n_bytes;          /* of payload */
-    uint64_t n_wrong_length;   /* packets of heaps of another length, which count no further */
-    uint64_t wrong_length;     /* the last such */
-    uint64_t n_bad_timestamps; /* likewise: no multiple of the heap's samples */
-    uint64_t n_jumps;          /* likewise: far from the first */
-    uint64_t n_reordered;      /* packets of an earlier heap than the one before */
+    uint64_t n_bytes;        /* bytes of payload */
+    uint64_t n_wrong_length; /* packets of heaps of another length; not counted further */
+    uint64_t wrong_length;   /* heap length of the last such packet */
+    /* Packets with a timestamp that is no multiple of the heap's samples; not counted further. */
+    uint64_t n_bad_timestamps;
+    uint64_t n_jumps;     /* packets with a timestamp far from the first; not counted further */
+    uint64_t n_reordered; /* packets of a heap earlier than the heap of the packet before */
     uint64_t n_duplicate_bytes;
-    uint64_t
-        n_complete; /* heaps, the first and the last not counted: of them a part may have gone before or come after */
-    size_t payload_bytes; /* the largest of a packet */
+    /* Complete heaps, except the first and last heap, which may have parts outside the watched time. */
+    uint64_t n_complete;
+    size_t payload_bytes; /* largest payload of a packet */
     int64_t first_unix_ns, last_unix_ns;
     int64_t first_heap, newest_heap, last_heap;
-    int64_t half_unix_ns, half_heap;   /* of the first packet behind 'half_ns'; 0: there was none */
-    double least_late_s;               /* arrival after the time of the heap's last sample; < 0: before it */
+    int64_t half_unix_ns, half_heap;   /* values of the first packet after 'half_ns'; 0: there was none */
+    double least_late_s;               /* least delay from the time of a heap's last sample to arrival; < 0: early */
     struct source_values ids, senders; /* a sender is address << 16 | port */
     struct source_slot slots[SOURCE_N_SLOTS];
 };
 
 void source_take(struct source *source, const struct source_shape *shape, const struct source_packet *packet);
 
-/* Closes what is open.  Call once, before the numbers below are asked for. */
+/* Closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Heaps that should have come between the first and the newest, and did not, or not whole. */
+/* Return the number of heaps between the first and the newest heap, and the number of these that are missing or
+ * incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);
 
-/* Samples per second by which its timestamps advance; 0 where it was not seen for long enough (a second) to tell. */
+/* Returns the rate at which the timestamps advance, in samples per second; 0 if the source was seen for less than a
+ * second. */
 double source_rate_hz(const struct source *source, const struct source_shape *shape);
 
-/* The same of both halves of the time; false where one of them is too short to tell (a quarter of a second). */
+/* Computes the rates of both halves of the time.  Returns false if a half is shorter than a quarter of a second. */
 bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
-/* Whether the rate differs from the nominal one by more than a few seconds' packets can seem to.  A wrong rate is wrong in
- * both halves of the time, and to the same side.  A host that stands still for a moment delays packets, so that one half
- * seems to be wrong. */
+/* Returns true if the rate differs from the nominal rate by more than the error of a few seconds' packets.  A wrong
+ * rate is wrong in both halves of the time, in the same direction.  A host that stalls for a moment delays packets, so
+ * that only one half seems to be wrong. */
 bool source_rate_is_wrong(const struct source *source, const struct source_shape *shape, double nominal_hz);
 
 #endif

@@ -1,4 +1,4 @@
-/* streams.c - joins the groups of all files for a while, and gives each packet to its source. */
+/* streams.c - joins the groups of all files for a while, and assigns each packet to its source. */
 #include "tools/doctor/streams.h"
 
 #include "common/base/clock.h"
@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MAX_S      0.5 /* networks and busy hosts */
-#define EARLY_MAX_S     0.1 /* how wrong the clocks of two hosts may be together */
-#define LATE_HEAPS      32  /* that an F-engine may have in its buffers, where its file is not at hand */
-#define LATE_CHUNKS     4   /* likewise of its input, where it is */
-#define ELSEWHERE_MAX   16  /* silent sources that are looked for on other interfaces */
+#define LATE_MAX_S      0.5 /* allowance for networks and busy hosts */
+#define EARLY_MAX_S     0.1 /* allowance for the error of two hosts' clocks together */
+#define LATE_HEAPS      32  /* heaps that an F-engine may have in its buffers, if its file was not given */
+#define LATE_CHUNKS     4   /* chunks of input that an F-engine may have in its buffers, if its file was given */
+#define ELSEWHERE_MAX   16  /* greatest number of silent sources that are looked for on other interfaces */
 #define ELSEWHERE_MAX_S 2.0
 #define INTERFACES_MAX  32
 
@@ -26,11 +26,11 @@ enum { WANT_TIMESTAMP, WANT_DIGITISER, WANT_STATUS, WANT_FENG, WANT_FREQUENCY, N
 static const uint16_t wanted_ids[N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS,
                                               SPEAD_FENG_ID, SPEAD_FREQUENCY};
 
-/* Whose an endpoint is. */
+/* Owner of an endpoint. */
 struct owner {
     struct stream_file *file;
-    struct stream_input *input; /* fgpu; of xbgpu the packet tells */
-    const char *interface;      /* elsewhere: on which it was listened to */
+    struct stream_input *input; /* input of fgpu; NULL for xbgpu, whose packets tell the input */
+    const char *interface;      /* interface of the search on other interfaces */
 };
 
 static void *allocate(size_t n, size_t bytes)
@@ -42,7 +42,7 @@ static void *allocate(size_t n, size_t bytes)
     return memory;
 }
 
-/* ---- What is expected -------------------------------------------------------------------------------------------- */
+/* ---- Expected streams -------------------------------------------------------------------------------------------- */
 
 static struct timebase timebase_of(const struct doctor_file *file)
 {
@@ -102,7 +102,7 @@ static void expect_xbgpu(const struct doctor *doctor, struct stream_file *stream
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */
 
-/* Finds whose packet it is, and what it says of itself; NULL: nobody's. */
+/* Finds the input of a packet, and the packet's id.  Returns NULL if the packet belongs to no input. */
 static struct stream_input *identify(const struct owner *owner, const struct spead_packet *spead,
                                      const struct listen_packet *packet, uint64_t *id)
 {
@@ -157,7 +157,7 @@ static void take(void *arg, const struct listen_packet *packet)
 
 /* ---- Listening --------------------------------------------------------------------------------------------------- */
 
-/* Says what cannot be listened to; returns false if that is the whole file. */
+/* Finds the interface of a file.  Returns false, with a finding, if the file's endpoints cannot be listened to. */
 static bool may_listen(struct doctor *doctor, const struct doctor_file *file, struct interface *interface)
 {
     char why[400];
@@ -180,7 +180,7 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
     return false;
 }
 
-/* The endpoints of a file with their owners, appended to 'wants'. */
+/* Appends the endpoints of a file, with their owners, to 'wants'.  Returns the new number of 'wants'. */
 static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const struct interface *interface,
                         struct listen_want *wants, struct owner *owners, size_t n)
 {
@@ -193,7 +193,7 @@ static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const
             continue;
         }
         owners[n] = (struct owner){.file = stream};
-        if (file->kind == DOCTOR_FGPU) { /* 'recvs' has the endpoints of one input after those of another */
+        if (file->kind == DOCTOR_FGPU) { /* 'recvs' lists all endpoints of an input, then those of the next input */
             size_t input = 0, first = 0;
             while (e >= first + fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n) {
                 first += fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n;
@@ -242,7 +242,7 @@ static void take_elsewhere(void *arg, const struct listen_packet *packet)
         snprintf(owner->input->elsewhere, room, "%s", owner->interface);
 }
 
-/* Interfaces of this machine that may have groups, each once.  Returns how many. */
+/* Lists the interfaces of this machine that support groups, each once.  Returns their number. */
 static size_t list_interfaces(struct interface *interfaces, char names[][IF_NAMESIZE], size_t n_max)
 {
     struct ifaddrs *list;
@@ -301,8 +301,8 @@ static void look_elsewhere(const struct doctor *doctor, struct stream_file *stre
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Whether a silent input is the only one that could be told apart: of an F-engine that is silent beside others, the
- * group is there. */
+/* Returns true if all inputs are silent.  F-engines share their groups.  If one F-engine is heard, the group arrives
+ * here, and other interfaces need no search. */
 static bool all_silent(const struct stream_file *stream)
 {
     for (size_t i = 0; i < stream->n_inputs; i++)

@@ -1,4 +1,4 @@
-/* streams.h - the streams that a file expects, and what came of them: between listening and judging. */
+/* streams.h - streams that a file expects, and their packets: between listening and judging. */
 #ifndef TOOLS_DOCTOR_STREAMS_H
 #define TOOLS_DOCTOR_STREAMS_H
 
@@ -9,30 +9,30 @@
 
 /* A source that a file names: a polarisation of an antenna, or an F-engine. */
 struct stream_input {
-    const struct endpoint *endpoint; /* the first of its own; of an F-engine the first of all */
-    char name[80];                   /* "m000 pol1"; of an F-engine "m000", or "feng 3" where no file names it */
+    const struct endpoint *endpoint; /* first endpoint of the source; for an F-engine, the first endpoint of all */
+    char name[80];                   /* "m000 pol1"; for an F-engine "m000", or "feng 3" if no file names the antenna */
     struct source_shape shape;
-    uint64_t id; /* fgpu: the bit that the id must end with; xbgpu: the frequency that it must have */
+    uint64_t id; /* fgpu: required last bit of the id; xbgpu: required frequency */
     struct source source;
-    char elsewhere[IF_NAMESIZE]; /* silent where it should come: the interface on which it does; "": none */
+    char elsewhere[IF_NAMESIZE]; /* interface on which a silent source arrives instead; "": none */
 };
 
 struct stream_file {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
-    double late_max_s, early_max_s; /* by which its heaps may be late or early while all is well */
+    double late_max_s, early_max_s; /* normal bounds of the lateness and earliness of heaps */
     size_t n_inputs;
     struct stream_input *inputs;
-    /* Packets that belong to none of the inputs. */
+    /* Packets that belong to no input. */
     uint64_t n_foreign, n_itemless, n_unknown;
     struct sockaddr_in foreign_from, unknown_from;
     uint64_t unknown_id;
-    uint64_t n_drops;      /* of the listener, which then cannot tell losses */
-    int64_t start_unix_ns; /* when the groups were joined */
+    uint64_t n_drops;      /* drops of the listener; if > 0, losses cannot be judged */
+    int64_t start_unix_ns; /* time at which the groups were joined */
     double seconds;
 };
 
-/* doctor/judge.c: adds the findings. */
+/* Adds the findings about a file's streams (doctor/judge.c). */
 void doctor_judge(struct doctor *doctor, const struct stream_file *file);
 
 #endif

@@ -85,7 +85,7 @@ bool sys_list_has(const char *list, int64_t cpu)
     return false;
 }
 
-/* Whether one of a process's arguments names the file, by itself or from its working directory. */
+/* Returns true if an argument of a process names the file.  Relative names start at the process's working directory. */
 static bool has_argument(const char *pid, const char *path)
 {
     char name[PATH_MAX + NAME_MAX + 16], arguments[PATH_MAX];
@@ -105,7 +105,8 @@ static bool has_argument(const char *pid, const char *path)
     return found;
 }
 
-/* Finds a process of this name that was given the file, if one is named; its id goes to *pid, unless that is NULL. */
+/* Finds a process of this name.  If 'file' is not NULL, the process must have been started with the file.  *pid becomes
+ * the process's id, unless 'pid' is NULL. */
 static bool find_process(const char *root, const char *name, const char *file, int *pid)
 {
     char path[PATH_MAX], comm[64];
@@ -158,7 +159,7 @@ bool sys_pcie_link(const char *root, const char *path, char *now, char *max, siz
         !sys_number(root, &width_max, "%s/max_link_width", path))
         return false;
     double rate = strtod(speed, NULL), rate_max = strtod(speed_max, NULL);
-    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown", and 255 lanes, of what is not really on a bus */
+    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown" and 255 lanes mean a device that is not really on a bus */
         return false;
     snprintf(now, text_bytes, "%g GT/s x%lld", rate, (long long)width);
     snprintf(max, text_bytes, "%g GT/s x%lld", rate_max, (long long)width_max);

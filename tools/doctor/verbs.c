@@ -1,4 +1,4 @@
-/* verbs.c - what receiving and sending by way of ibverbs needs: a card that can, the kernel's module,
+/* verbs.c - checks the requirements of receiving and sending with ibverbs: a suitable NIC, the kernel's module,
  * permission, memory. */
 #include "common/net/verbs.h"
 #include "tools/doctor/doctor.h"
@@ -13,7 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The device with a port of that interface, as the kernel tells by the addresses of ports; false if none has. */
+/* Finds the device that has a port with this interface, by the kernel's addresses of ports.  Returns false if there is
+ * none. */
 static bool find_device(const char *root, const char *interface, char device[64])
 {
     char pattern[PATH_MAX], name[64];
@@ -30,13 +31,13 @@ static bool find_device(const char *root, const char *interface, char device[64]
     return found;
 }
 
-/* 'section' is recv or send. */
+/* Checks that an interface belongs to a NIC with ibverbs.  'key' is recv or send. */
 static void check_device(struct doctor *doctor, const struct doctor_file *file, const char *asked, const char *key)
 {
     char interface[IF_NAMESIZE], device[64];
 
     if (!nic_name(asked, interface))
-        return; /* another check says so */
+        return; /* another check reports this */
     bool found = find_device(doctor->root, interface, device);
     struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
     if (found)
@@ -82,7 +83,7 @@ static void check_permission(struct doctor *doctor, const struct doctor_file *fi
         program);
 }
 
-/* Checks the limit of this shell: the units have no limit. */
+/* Checks the limit of this shell.  The units have no limit. */
 static void check_memory(struct doctor *doctor, const struct doctor_file *file)
 {
     struct rlimit limit;

@@ -1,13 +1,13 @@
-/* antenna.c - the third step of fsim: an F-engine's heaps become packets.  See fsim/antenna.h. */
+/* antenna.c - the third step of fsim: packets from an F-engine's heaps.  See fsim/antenna.h. */
 #include "tools/fsim/antenna.h"
 
 #include "common/send/sender.h"
 
-#define DATAGRAM_BYTES_MAX 65507 /* the largest UDP payload over IPv4, also for joined packets */
+#define DATAGRAM_BYTES_MAX 65507 /* largest UDP payload over IPv4, also for joined packets */
 
-/* ---- What all have in common ------------------------------------------------------------------------------------- */
+/* ---- The wire, shared by all antennas ---------------------------------------------------------------------------- */
 
-/* Descriptors of the items, in the words of fgpu and the reference. */
+/* Builds the descriptors of the items, with the texts of fgpu and the reference. */
 static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;
@@ -33,7 +33,8 @@ static void build_descriptors(struct fsim_wire *wire)
     sim_senders_build_descriptors(&wire->senders, descriptors);
 }
 
-/* As few runs of a heap's packets as possible, of about the same length; a capture has each packet by itself. */
+/* Returns the bytes of a run, so that a heap has as few runs as possible, of about equal length.  In a capture each run
+ * is one packet. */
 static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_bytes)
 {
     size_t payload_bytes = (size_t)config->send.packet_payload_bytes;
@@ -77,7 +78,7 @@ static uint64_t take_heap_cnt(struct fsim_antenna *ant)
 {
     uint64_t heap_cnt = ant->heap_cnt;
 
-    ant->heap_cnt += ant->wire->heaps->n_ants; /* the wire has its low 48 bits */
+    ant->heap_cnt += ant->wire->heaps->n_ants; /* packets carry the low 48 bits of this count */
     return heap_cnt;
 }
 

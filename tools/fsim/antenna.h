@@ -1,11 +1,11 @@
-/* antenna.h - the packets of one F-engine of fsim, as fgpu sends them.
+/* antenna.h - packets of one simulated F-engine, as fgpu sends them.
  *
  * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's send_sink
- * Counts:    its heap counts are feng_id + n * antennas: those of descriptors, heaps of data and stops alike, in order of
- *            departure; a heap that is not sent takes none.
- * Sockets:   each antenna has one of its own, so on a network it is a flow of its own, and the packets of two are
- *            never joined.
- * Threads:   an antenna belongs to the thread that sends it; the wire is [const] but for its counters. */
+ * Counts:    the heap counts of an antenna are feng_id + n * antennas.  Descriptors, data heaps and stop heaps take
+ *            consecutive counts in order of departure.  A heap that is not sent takes no count.
+ * Sockets:   each antenna has its own socket.  Its packets are therefore a separate network flow, and packets of two
+ *            antennas are never joined.
+ * Threads:   an antenna belongs to the thread that sends its packets.  The wire is [const], except its counters. */
 #ifndef TOOLS_FSIM_ANTENNA_H
 #define TOOLS_FSIM_ANTENNA_H
 
@@ -23,36 +23,37 @@ struct fsim_wire {
     const struct fsim_config *config;
     const struct fsim_heaps *heaps;
     int64_t batch_samples;
-    size_t payload_bytes;   /* of a packet */
-    size_t run_bytes;       /* of a heap's packets in a row: as many as can be joined, one in a capture */
-    size_t batch_packets;   /* handed to a sink at once, at most: a run to each substream */
-    struct counter n_heaps; /* of data, sent */
+    size_t payload_bytes; /* payload of a packet */
+    /* bytes of a heap sent in a row: as many packets as the kernel can join; one packet in a capture */
+    size_t run_bytes;
+    size_t batch_packets;   /* packets handed to a sink at once, at most: a run for each substream */
+    struct counter n_heaps; /* data heaps sent */
 };
 
 struct fsim_antenna {
     struct fsim_wire *wire;
     uint64_t feng_id;
-    uint64_t heap_cnt; /* of the next heap */
+    uint64_t heap_cnt; /* heap count of the next heap */
     struct sim_sender_out out;
 };
 
-/* 'wire->senders' is initialised.  All arguments must outlive the wire. */
+/* Initialises the wire, but not 'wire->senders', which is already initialised.  All arguments must outlive the wire. */
 void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps);
 
-/* Opens its sink.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Opens the sink of an antenna.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes);
 
-/* Whether the heaps of a timestamp, batch 'i_batch' of the period, are sent, or were lost in a recording, or are dropped
- * on purpose. */
+/* Returns true if the antenna sends its heaps of a timestamp, batch 'i_batch' of the period.  Returns false if the
+ * recording lacks these heaps, or if stream.drop drops the heaps on purpose. */
 bool fsim_antenna_sends(const struct fsim_antenna *ant, int64_t timestamp, size_t i_batch);
 
-/* Adds the run of packets that begins at 'offset' of the heap to 'substream'. */
+/* Adds a run of packets: a part of the heap to 'substream', from 'offset' on. */
 void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_batch, size_t substream, size_t offset);
 
-/* All runs of the heaps of a timestamp have been added. */
+/* Ends the heaps of a timestamp.  Call after all their runs have been added. */
 void fsim_antenna_end_heaps(struct fsim_antenna *ant);
 
-/* Sends descriptors, or a stop, to each substream; with stops, waits until all has left. */
+/* Send descriptors, or a stop heap, to each substream.  fsim_antenna_send_stops() waits until all packets have left. */
 void fsim_antenna_send_descriptors(struct fsim_antenna *ant);
 void fsim_antenna_send_stops(struct fsim_antenna *ant);
 

@@ -1,11 +1,11 @@
-/* config.c - the key table of fsim's YAML, and the checks that no single key can make. */
+/* config.c - key table of fsim's YAML, and checks across keys. */
 #include "tools/fsim/config.h"
 
 #include "common/base/file.h"
 
 #include <inttypes.h>
 
-#define MAX_HALF_INTEGER 2048 /* up to which half floats hold every integer */
+#define MAX_HALF_INTEGER 2048 /* half floats hold every integer up to this */
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
 
 static const char *const encodings[] = {"twos_complement", "offset", NULL};
@@ -171,7 +171,7 @@ static void check_stream(const struct fsim_config *values, struct config *config
                      batch_samples);
 }
 
-/* The values of a pattern must be what the samples hold, so that sums are what the pattern says. */
+/* Checks that samples can hold the values of a pattern, so that sums agree with the pattern's formula. */
 static void check_list(const struct config_int_list *list, const char *name, int64_t min, int64_t max,
                        struct config *config)
 {

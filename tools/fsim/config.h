@@ -1,4 +1,4 @@
-/* config.h - what an F-engine simulator is told: fsim's YAML as structs.
+/* config.h - configuration of an F-engine simulator: fsim's YAML as structs.
  *
  * The key table (fsim/config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef TOOLS_FSIM_CONFIG_H
@@ -22,27 +22,27 @@ enum fsim_signal_kind { FSIM_CONSTANT, FSIM_TONE, FSIM_NOISE, FSIM_UNIFORM, FSIM
 
 struct fsim_config_stream {
     int64_t n_ants;
-    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan; /* channels of the whole stream */
     int64_t n_chan_substream;
-    int64_t chan_offset;               /* of the first substream that is sent */
-    struct endpoint_list destinations; /* one for each substream from there on */
+    int64_t chan_offset;               /* first channel of the first substream that is sent */
+    struct endpoint_list destinations; /* one for each substream, from chan_offset on */
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
     int64_t sample_bits;
     int sample_encoding;     /* enum fsim_encoding */
-    int64_t first_timestamp; /* -1: from the clock */
+    int64_t first_timestamp; /* -1: taken from the clock */
     double duration_s;       /* 0: until stopped */
-    int64_t drop;            /* one of so many heaps is left out; 0: none */
+    int64_t drop;            /* one in this many heaps is not sent; 0: all are sent */
 };
 
-/* Lists are of inputs, antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on, and repeated as needed. */
+/* A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.  A shorter list is
+ * repeated. */
 struct fsim_config_signal {
-    int kind; /* enum fsim_real_part { FSIM_REAL_LOW, FSIM_REAL_HIGH };
-enum fsim_signal_kind */
+    int kind; /* enum fsim_signal_kind */
     struct config_int_list real, imag;
     int64_t amplitude;
-    struct config_int_list delays; /* quarter turns a channel */
-    struct config_int_list rates;  /* quarter turns a spectrum */
+    struct config_int_list delays; /* quarter turns per channel */
+    struct config_int_list rates;  /* quarter turns per spectrum */
     int64_t seed;
     int64_t period_batches;
     double rms;
@@ -64,12 +64,13 @@ struct fsim_config {
 
 extern const struct config_table fsim_config_table;
 
-/* Checks across keys: channels and substreams, value ranges, keys that a capture allows.  For command_line_main(). */
+/* Checks across keys: channels and substreams, ranges of values, keys that a capture allows.  For
+ * command_line_main(). */
 void fsim_config_check(void *values, struct config *config);
 
 enum voltage_format fsim_config_format(const struct fsim_config_stream *stream);
 
-/* The largest magnitude that both signs have: 7, 127, and 2048, up to which half floats hold every integer. */
+/* Returns the largest magnitude that both signs have: 7, 127, or 2048 (half floats hold every integer up to 2048). */
 int64_t fsim_config_limit(const struct fsim_config_stream *stream);
 
 static inline size_t fsim_config_n_inputs(const struct fsim_config *config)
@@ -88,7 +89,7 @@ static inline uint64_t fsim_config_heap_bytes(const struct fsim_config *config)
            voltage_bytes(fsim_config_format(&config->stream));
 }
 
-/* Item 'i' of a list that is repeated as needed. */
+/* Returns item 'i' of a list that is repeated as needed. */
 static inline int64_t fsim_config_item(const struct config_int_list *list, size_t i)
 {
     return list->items[i % list->n];

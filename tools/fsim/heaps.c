@@ -1,4 +1,4 @@
-/* heaps.c - the second step of fsim: voltages, computed or recorded, in the heaps in which F-engines send them. */
+/* heaps.c - the second step of fsim: computed or recorded voltages, arranged as F-engines' heaps. */
 #include "tools/fsim/heaps.h"
 
 #include "common/base/log.h"
@@ -15,9 +15,9 @@
 
 #define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
 
-/* ---- What is in them --------------------------------------------------------------------------------------------- */
+/* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
-/* The spectrum of the recording that spectrum 's' of batch 'b' is. */
+/* Returns the index in the recording of spectrum 's' of batch 'b'. */
 static int64_t recorded_spectrum(const struct fsim_config *config, const struct fsim_recording *recording, size_t b,
                                  int64_t s)
 {
@@ -61,7 +61,7 @@ static void fill_heaps(const struct fsim_config *config, const struct fsim_recor
         fill_heap(config, recording, heaps, h);
 }
 
-/* Whether a heap's spectra are all there, of both polarisations. */
+/* Returns true if the recording has all spectra of a heap, in both polarisations. */
 static bool is_recorded(const struct fsim_config *config, const struct fsim_recording *recording, size_t batch,
                         size_t ant)
 {
@@ -90,17 +90,17 @@ static void mark_absent(const struct fsim_config *config, const struct fsim_reco
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* In huge pages where the kernel grants them: packets are gathered from all over. */
+/* Allocates memory, in huge pages if the kernel grants them, because packets are gathered from the whole memory. */
 static uint8_t *allocate(uint64_t bytes)
 {
     void *memory = aligned_alloc(HUGE_PAGE_BYTES, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
 
     if (memory)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+        madvise(memory, bytes, MADV_HUGEPAGE); /* advice to the kernel; failure is harmless */
     return memory;
 }
 
-/* After how many batches a recording ends or repeats; 0 where it is too short to be played once. */
+/* Returns the number of batches after which a recording ends or repeats; 0 if it is too short to be played once. */
 static int64_t recorded_period(const struct fsim_config *config, const struct fsim_recording *recording)
 {
     int64_t n = fsim_recording_n_spectra(recording), heap = config->stream.spectra_per_heap, period = 1;
@@ -141,7 +141,7 @@ static int allocate_heaps(struct fsim_heaps *heaps, char *why, size_t why_bytes)
     if (heaps->from_start)
         heaps->is_absent = calloc(n, sizeof(*heaps->is_absent));
     if (heaps->payloads && (heaps->is_absent || !heaps->from_start))
-        return threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN)); /* OpenMP ends the process where it gets none */
+        return threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN)); /* OpenMP exits if it cannot start a thread */
     snprintf(why, why_bytes, "%s: there is no memory for %zu heaps of each antenna", key, heaps->n_batches);
     return -ENOMEM;
 }

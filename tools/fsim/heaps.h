@@ -1,6 +1,8 @@
-/* heaps.h - the heaps of a period, computed before the first leaves and sent from where they lie, over and over.
+/* heaps.h - heaps of one period.  The heaps are computed before the first heap leaves, and are sent again and again
+ * from this memory.
  *
- * Ownership: nobody changes the heaps once they are made.   Threads: main; then read by all send threads. */
+ * Ownership: the heaps do not change once they are made.
+ * Threads:   the main thread makes the heaps; then all send threads read them. */
 #ifndef TOOLS_FSIM_HEAPS_H
 #define TOOLS_FSIM_HEAPS_H
 
@@ -11,19 +13,21 @@
 #include <stdint.h>
 
 struct fsim_heaps {
-    size_t n_batches; /* of a period */
+    size_t n_batches; /* batches of a period */
     size_t n_ants;
     size_t n_substreams;
     size_t heap_bytes;
-    bool from_start;   /* the first sent batch is batch 0; false: the batch of its timestamp, modulo the period */
-    uint8_t *payloads; /* [batch][ant][substream][heap_bytes], each [chan][spectrum][pol] of the stream's format */
-    bool *is_absent;   /* [batch][ant]; NULL: none is */
+    /* true: the first batch sent is batch 0; false: the first batch sent is the batch of its timestamp, modulo the
+     * period */
+    bool from_start;
+    uint8_t *payloads; /* [batch][ant][substream][heap_bytes]; a heap is [chan][spectrum][pol] in the stream's format */
+    bool *is_absent;   /* [batch][ant]; NULL: no heap is absent */
 };
 
-/* Computes or reads them.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Computes the heaps, or reads them from a recording.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_heaps_create(const struct fsim_config *config, struct fsim_heaps **heaps, char *why, size_t why_bytes);
 
-/* NULL is accepted. */
+/* Frees the heaps.  NULL is accepted. */
 void fsim_heaps_destroy(struct fsim_heaps *heaps);
 
 static inline size_t fsim_heaps_bytes(const struct fsim_heaps *heaps)

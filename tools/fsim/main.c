@@ -1,4 +1,4 @@
-/* main.c - main of the F-engine simulator: boot order, and shutdown as its mirror. */
+/* main.c - main of the F-engine simulator: start in order, shutdown in reverse order. */
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"

@@ -1,4 +1,4 @@
-/* recording.c - in place of fsim/signal.c: voltages from a file, for fsim/heaps.c.  See fsim/recording.h. */
+/* recording.c - replaces fsim/signal.c: voltages from a file, for fsim/heaps.c.  See fsim/recording.h. */
 #include "tools/fsim/recording.h"
 
 #include "common/base/log.h"
@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 struct survey {
-    int64_t frames_per_second; /* 0: not whole */
-    int64_t origin, end; /* indices of the first frame of all, and behind the last; from the second of the first */
+    int64_t frames_per_second; /* 0: a second has no whole number of frames */
+    /* Indices of the first frame and of the end of the last frame, counted from the second of the file's first
+     * frame. */
+    int64_t origin, end;
     int64_t n_invalid, n_double;
 };
 
@@ -27,7 +29,7 @@ struct survey {
 static int map_file(struct fsim_recording *recording, const char *path, char *why, size_t why_bytes)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would otherwise wait for its writer */
     int err = fd < 0 || fstat(fd, &status) ? -errno : 0;
     bool is_long = !err && S_ISREG(status.st_mode) && status.st_size >= VDIF_HEADER_BYTES;
     void *file = is_long ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
@@ -55,7 +57,7 @@ static struct vdif_header parse_frame(const struct fsim_recording *recording, si
     return vdif_parse(recording->file + k * recording->first.frame_bytes);
 }
 
-/* Returns how a frame contradicts the first one, or NULL if it does not. */
+/* Returns the contradiction between a frame and the first frame, as a predicate; NULL if there is none. */
 static const char *contradiction(const struct vdif_header *header, const struct vdif_header *first,
                                  const struct survey *survey)
 {
@@ -92,7 +94,7 @@ static int64_t frames_per_second(const struct fsim_config *config, const struct 
     return fabs(rate - rint(rate)) < 1e-6 * rate ? (int64_t)rint(rate) : 0;
 }
 
-/* Judges the first frame, and gives each wanted thread a slot. */
+/* Judges the first frame, and gives a slot to each wanted thread. */
 static int begin_survey(struct fsim_recording *recording, const struct fsim_config *config, struct survey *survey,
                         char *why, size_t why_bytes)
 {
@@ -116,7 +118,7 @@ static int begin_survey(struct fsim_recording *recording, const struct fsim_conf
     return 0;
 }
 
-/* Finds when the recording begins and ends. */
+/* Finds the first and last frame of the recording. */
 static int find_bounds(const struct fsim_recording *recording, const char *path, struct survey *survey, char *why,
                        size_t why_bytes)
 {
@@ -135,7 +137,7 @@ static int find_bounds(const struct fsim_recording *recording, const char *path,
     return why_fail(-EINVAL, why, why_bytes, "signal.file: %s ends within its first frame", path);
 }
 
-/* Notes where each frame is. */
+/* Notes the address of each frame's payload. */
 static void place_frames(struct fsim_recording *recording, struct survey *survey)
 {
     for (size_t k = 0; k < n_file_frames(recording); k++) {
@@ -152,7 +154,7 @@ static void place_frames(struct fsim_recording *recording, struct survey *survey
     }
 }
 
-/* Each thread must have a frame; says how many are not there. */
+/* Checks that each wanted thread has a frame.  Logs the number of missing frames. */
 static int count_frames(const struct fsim_recording *recording, const struct survey *survey, const char *path,
                         char *why, size_t why_bytes)
 {
@@ -232,7 +234,7 @@ int64_t fsim_recording_n_spectra(const struct fsim_recording *recording)
     return recording->n_frames * vdif_n_spectra(&recording->first);
 }
 
-/* The payload of the frame with this spectrum, or NULL. */
+/* Returns the payload of the frame that holds this spectrum, or NULL. */
 static const uint8_t *find_payload(const struct fsim_recording *recording, int64_t thread, int64_t spectrum)
 {
     int64_t frame = spectrum / vdif_n_spectra(&recording->first);

@@ -1,10 +1,11 @@
 /* recording.h - channelised voltages that a telescope recorded in VDIF, as CHIME's backend writes them.
  *
- * A frame holds one thread's voltages in all channels of the stream, of one spectrum or more.  The frame's second and
- * number give its time.  The recording begins, for all threads, at the earliest frame of the file.  Heaps that need a
- * frame that is missing or marked invalid are not sent.
+ * A frame holds one thread's voltages in all channels of the stream, of one or more spectra.  The frame's second and
+ * number give its time.  For all threads, the recording begins at the earliest frame of the file.  A heap is not sent
+ * if one of its frames is missing or marked invalid.
  *
- * Ownership: the file is mapped, and read when the heaps are made.   Threads: main makes it; then all may read it. */
+ * Ownership: the file is mapped, and is read when the heaps are made.
+ * Threads:   the main thread opens the recording; then any thread may read it. */
 #ifndef TOOLS_FSIM_RECORDING_H
 #define TOOLS_FSIM_RECORDING_H
 
@@ -18,29 +19,28 @@
 struct fsim_recording {
     const uint8_t *file;
     size_t file_bytes;
-    bool real_is_high;                  /* of a byte's bits, against VDIF */
-    struct vdif_header first;           /* all others are alike */
-    int64_t n_frames;                   /* of each thread, those that are not there included */
-    int slot_of_thread[VDIF_N_THREADS]; /* -1: not wanted */
+    bool real_is_high;                  /* the real part is in a byte's high bits, contrary to VDIF */
+    struct vdif_header first;           /* header of the first frame; all other frames have the same format */
+    int64_t n_frames;                   /* frames of each thread, missing frames included */
+    int slot_of_thread[VDIF_N_THREADS]; /* -1: thread not wanted */
     size_t n_slots;
-    const uint8_t **payloads; /* [slot][frame]; NULL: not there */
+    const uint8_t **payloads; /* [slot][frame]; NULL: missing frame */
 };
 
-/* Maps and surveys signal.file, and says in the log what is there.  Returns 0 or negative errno with one sentence in
- * 'why'. */
+/* Maps and surveys signal.file, and logs the contents.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_recording_open(const struct fsim_config *config, struct fsim_recording **recording, char *why,
                         size_t why_bytes);
 
 int64_t fsim_recording_n_spectra(const struct fsim_recording *recording);
 
-/* Whether a spectrum of a wanted thread is there. */
+/* Returns true if a spectrum of a wanted thread was recorded. */
 bool fsim_recording_has(const struct fsim_recording *recording, int64_t thread, int64_t spectrum);
 
-/* value = (real, imaginary) part of a voltage that is there, -8 to 7. */
+/* value = (real, imaginary) part of a recorded voltage, -8 to 7. */
 void fsim_recording_value(const struct fsim_recording *recording, int64_t thread, uint32_t chan, int64_t spectrum,
                           double value[2]);
 
-/* NULL is accepted. */
+/* Unmaps the file and frees the recording.  NULL is accepted. */
 void fsim_recording_close(struct fsim_recording *recording);
 
 #endif

@@ -1,6 +1,6 @@
-/* send.c - the last step of fsim: the threads that send the heaps of a period, in real time or as fast as it goes.
+/* send.c - the last step of fsim: threads that send the heaps of a period, in real time or as fast as they can.
  *
- * A sender has its share of the antennas.  All that senders tell each other is how many batches they have sent. */
+ * A sender has its share of the antennas.  Senders tell each other only the number of batches that they have sent. */
 #include "tools/fsim/send.h"
 
 #include "common/base/clock.h"
@@ -18,25 +18,25 @@
 
 #define OTHERS_POLL_NS (50 * NS_PER_US)
 
-/* [const], or of the sender's thread, but 'n_batches'. */
+/* All members are [const] or belong to the sender's thread, except 'n_batches'. */
 struct fsim_sender {
     struct sim_sender base;
     struct fsim_send *send;    /* [const] */
     struct fsim_antenna *ants; /* [n_ants] */
-    int64_t *next_descriptors; /* [n_ants] timestamps at which they are due again */
+    int64_t *next_descriptors; /* [n_ants] timestamps at which descriptors are due again */
     size_t n_ants;             /* [const] */
-    int64_t now_ns;            /* when it was last asked */
-    size_t i_batch;            /* of the period, the next one */
-    _Atomic int64_t n_batches; /* sent; read by all senders */
+    int64_t now_ns;            /* time at the latest reading of the clock */
+    size_t i_batch;            /* index in the period of the next batch */
+    _Atomic int64_t n_batches; /* batches sent; all senders read this count */
 };
 
 struct fsim_send {
     struct fsim_wire wire;
     const struct fsim_heaps *heaps; /* [const] */
     int64_t batch_samples;          /* [const] */
-    double batch_share;             /* [const] of the time from batch to batch in which one leaves; 0: unpaced */
-    int64_t n_batches_wanted;       /* [const] INT64_MAX: until stopped */
-    struct fsim_sender sender[];    /* [wire.senders.n] */
+    double batch_share;          /* [const] fraction of the time between batches in which a batch leaves; 0: unpaced */
+    int64_t n_batches_wanted;    /* [const] INT64_MAX: until stopped */
+    struct fsim_sender sender[]; /* [wire.senders.n] */
 };
 
 /* ---- Time ------------------------------------------------------------------------------------------------------- */
@@ -46,7 +46,8 @@ static bool must_stop(const struct fsim_send *send)
     return sim_senders_must_stop(&send->wire.senders);
 }
 
-/* Waits until packets of an antenna are due, in parts, so that a stop is noticed; what is due soon leaves with them. */
+/* Waits until packets of an antenna are due.  Sleeps in parts, so that the thread notices a stop.  Packets that are due
+ * soon do not wait. */
 static void wait_until_due(struct fsim_sender *sender, struct fsim_antenna *ant, int64_t due_ns)
 {
     if (due_ns <= sender->now_ns + SENDER_QUANTUM_NS)
@@ -73,13 +74,13 @@ static void wait_for_others(struct fsim_sender *sender)
 
 /* ---- Batches ---------------------------------------------------------------------------------------------------- */
 
-/* When the batch after the first 'n_batches' may leave; 0: at once. */
+/* Returns the time at which the batch after the first 'n_batches' may leave; 0: at once. */
 static int64_t batch_due_ns(const struct fsim_send *send, int64_t n_batches)
 {
     return send->batch_share == 0 ? 0 : sim_senders_due_ns(&send->wire.senders, n_batches * send->batch_samples);
 }
 
-/* All packets of a batch: each heap's first run, then each heap's second and so on. */
+/* Sends all packets of a batch: first runs of all heaps, then second runs of all heaps, and so on. */
 static void send_batch(struct fsim_sender *sender)
 {
     const struct fsim_send *send = sender->send;
@@ -118,7 +119,8 @@ static void end_batch(struct fsim_sender *sender)
     atomic_fetch_add_explicit(&sender->n_batches, 1, memory_order_relaxed);
 }
 
-/* At the start; then after (feng_id + 1) * 5 s, so that not all send them at once; then every antennas * 5 s. */
+/* Sends descriptors at the start, then after (feng_id + 1) * 5 s, then every antennas * 5 s.  The second interval
+ * differs, so that antennas do not send their descriptors at the same time. */
 static void send_due_descriptors(struct fsim_sender *sender)
 {
     const struct fsim_send *send = sender->send;
@@ -170,7 +172,7 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Makes the antennas of sender 'l', each n_senders'th of all. */
+/* Creates the antennas of sender 'l': every n_senders'th antenna from 'l' on. */
 static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, char *why, size_t why_bytes)
 {
     struct fsim_send *send = sender->send;
@@ -187,7 +189,7 @@ static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, c
     return err;
 }
 
-/* A recording that does not loop ends with its last batch. */
+/* Returns the number of batches to send.  A recording that does not loop ends with its last batch. */
 static int64_t count_batches(const struct fsim_config *config, const struct fsim_heaps *heaps)
 {
     int64_t n_recorded = (int64_t)heaps->n_batches;

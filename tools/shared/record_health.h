@@ -1,9 +1,9 @@
-/* record_health.h - whether a recorder loses what comes, seen from its counters once a second.
+/* record_health.h - the health of a recorder: whether it loses data, judged from its counters once a second (a poll).
  *
- * Bad is: a dump found no room on the disk during the last 'limit' looks; or for 'limit' looks no dump came out while
- * visibilities came and were refused.  A recorder to which nobody sends is well.
- * A dump is what a recorder writes at once: for beamrec, a batch of a beam.
- * Pure: the caller has the clock. */
+ * A recorder is unhealthy in two cases.  First: during the last 'limit' polls a dump was lost, because the disk was
+ * full.  Second: during the last 'limit' polls no dump came out, but visibilities arrived and were refused.  A recorder
+ * without input is healthy.  A dump is the unit that a recorder writes at once: for beamrec, a batch of a beam.  These
+ * functions are pure: the caller has the clock. */
 #ifndef TOOLS_SHARED_RECORD_HEALTH_H
 #define TOOLS_SHARED_RECORD_HEALTH_H
 
@@ -12,15 +12,15 @@
 
 /* Totals since the start. */
 struct record_health_counts {
-    uint64_t n_dumps;   /* written, or lost for lack of room */
-    uint64_t n_lost;    /* of them */
-    uint64_t n_refused; /* packets of visibilities */
+    uint64_t n_dumps;   /* dumps written, or lost because the disk was full */
+    uint64_t n_lost;    /* dumps lost because the disk was full */
+    uint64_t n_refused; /* packets of visibilities that were refused */
 };
 
 struct record_health {
-    unsigned limit; /* looks */
+    unsigned limit; /* number of polls */
     struct record_health_counts counts;
-    unsigned since_dump, since_loss, since_refusal; /* looks */
+    unsigned since_dump, since_loss, since_refusal; /* polls since the last event of each kind */
 };
 
 void record_health_init(struct record_health *health, unsigned limit);
@@ -29,10 +29,11 @@ void record_health_poll(struct record_health *health, const struct record_health
 
 bool record_health_is_good(const struct record_health *health);
 
-/* Once in each 'limit' looks without a dump: time to tell the operator. */
+/* Returns true once in each 'limit' polls without a dump.  The caller then warns the operator. */
 bool record_health_is_silent(const struct record_health *health);
 
-/* Whether the recording ends with visibilities refused: those of the last 'limit' looks, or all there were. */
+/* Returns true if the recording ends with refused visibilities.  Either the last 'limit' polls had refusals and no
+ * dump, or the whole recording had refusals and no dump. */
 bool record_health_was_refusing(const struct record_health *health);
 
 #endif

@@ -1,4 +1,4 @@
-/* record_recv.c - beside the flow: what a recorder's receive thread counts, for the operator. */
+/* record_recv.c - beside the flow: a recorder's refused packets, for the operator. */
 #include "tools/shared/record_recv.h"
 
 #include "common/base/units.h"

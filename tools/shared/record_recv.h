@@ -1,14 +1,15 @@
-/* record_recv.h - what a recorder did not take, in numbers and in words. */
+/* record_recv.h - packets that a recorder refused: their number, and a line of text. */
 #ifndef TOOLS_SHARED_RECORD_RECV_H
 #define TOOLS_SHARED_RECORD_RECV_H
 
 #include "common/recv/receiver.h"
 
-/* Packets of data that a receiver or an assembler refused, for what they say of themselves or because the writer was
- * behind; 'rejects' are its counters [N_REJECTS].  Descriptors and stop heaps are none. */
+/* Counts the data packets that a receiver or an assembler refused, because of their contents or because the writer was
+ * behind.  'rejects' are its counters [N_REJECTS].  Descriptors and stop heaps do not count. */
 uint64_t record_recv_count_refused(const struct counter *rejects);
 
-/* One line for the operator who waits for data in vain: what came, and why it was refused; returns 'text'. */
+/* Writes one line for an operator whose data do not arrive: the number of packets received, and the reasons for
+ * refusals.  Returns 'text'. */
 char *record_recv_explain(const struct receiver_stats *receiver, const struct assembler_stats *assembler, char *text,
                           size_t text_bytes);
 

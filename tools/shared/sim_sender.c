@@ -1,4 +1,5 @@
-/* sim_sender.c - the last step of a simulator: threads, their time, and packets to sinks.  See sim_sender.h. */
+/* sim_sender.c - the last step of a simulator: the threads, their timing, and the packets to the sinks.  See
+ * sim_sender.h. */
 #include "tools/shared/sim_sender.h"
 
 #include "common/base/clock.h"

@@ -1,18 +1,18 @@
-/* vdif.c - what the bytes of a VDIF frame mean, for dsim_recording_vdif*.c and fsim/recording.c.  See vdif.h. */
+/* vdif.c - decodes VDIF frames for tools/dsim/recording_vdif*.c and fsim/recording.c.  See vdif.h. */
 #include "tools/shared/vdif.h"
 
 #include <assert.h>
 
 #define WORD_BITS         32
-#define EDV_MARK5B        0xAB /* a Mark 5B frame in disguise, whose samples are sign and magnitude */
-#define MAX_LOG2_CHANNELS 24   /* more do not fit into the longest frame */
+#define EDV_MARK5B        0xAB /* a Mark 5B frame within VDIF, with samples as sign and magnitude */
+#define MAX_LOG2_CHANNELS 24   /* the longest frame has no room for more */
 
 static uint32_t load_word(const uint8_t *bytes)
 {
     return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
 }
 
-/* The 'n' bits of 'word' from 'first' on. */
+/* Returns the 'n' bits of 'word' from bit 'first' on. */
 static uint32_t bits_of(uint32_t word, int first, int n)
 {
     return word >> first & ((UINT32_C(1) << n) - 1);
@@ -90,10 +90,10 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 {
     uint32_t per_word = samples_per_word(header);
     uint32_t mask = (uint32_t)((UINT64_C(1) << header->bits) - 1);
-    uint64_t place = (uint64_t)first * header->n_channels + channel; /* among all samples of the frame */
+    uint64_t place = (uint64_t)first * header->n_channels + channel; /* index among all samples of the frame */
 
     assert(channel < header->n_channels && first + (uint64_t)n_samples <= vdif_n_samples(header));
-    /* From here on the place is (word, slot in the word), which takes no division for each sample. */
+    /* From here on the position is (word, slot in the word).  Stepping this pair needs no division per sample. */
     uint64_t word = place / per_word;
     uint32_t slot = (uint32_t)(place % per_word);
     uint32_t word_step = header->n_channels / per_word, slot_step = header->n_channels % per_word;
@@ -111,8 +111,8 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 
 /* ---- Voltages ---------------------------------------------------------------------------------------------------- */
 
-#define VOLTAGE_BITS    4 /* of each part */
-#define VOLTAGE_LEVEL_0 8 /* the code of zero */
+#define VOLTAGE_BITS    4 /* bits of each part */
+#define VOLTAGE_LEVEL_0 8 /* code of the value 0 */
 
 const char *vdif_no_voltages(const struct vdif_header *header)
 {

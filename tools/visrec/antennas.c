@@ -1,4 +1,4 @@
-/* antennas.c - beside the writer: from the flags of a dump to the names of antennas. */
+/* antennas.c - beside the writer: names of absent antennas, from the flags of a dump. */
 #include "tools/visrec/antennas.h"
 
 #include "common/base/log.h"
@@ -14,9 +14,9 @@
 
 struct antenna {
     struct counter flagged;
-    size_t baseline;         /* of the antenna with itself */
-    size_t n_flagged;        /* in the dump that is looked at */
-    bool absent, was_absent; /* from that dump, and from the dump before */
+    size_t baseline;         /* index of the antenna's autocorrelation */
+    size_t n_flagged;        /* flags of the autocorrelation in the current dump */
+    bool absent, was_absent; /* state in the current dump, and in the dump before */
 };
 
 struct visrec_antennas {
@@ -71,7 +71,8 @@ static size_t count_flags(const struct visrec_dump *dump, size_t baseline)
     return n_flagged;
 }
 
-/* The names of the antennas that are absent; those that are too many are counted. */
+/* Lists the names of absent antennas, and the number of names for which there is no room.  Returns the number of absent
+ * antennas. */
 static size_t name_absent(const struct visrec_antennas *antennas, char names[NAMES_BYTES])
 {
     size_t n_absent = 0, n_named = 0, n = 0;
@@ -114,7 +115,7 @@ void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_
         antenna->absent = antenna->n_flagged == dump->shape.n_chan * N_POL_PRODUCTS;
         has_data = has_data || !antenna->absent;
     }
-    if (!has_data) /* what is missing is the dump */
+    if (!has_data) /* the whole dump is missing */
         return;
     for (size_t a = 0; a < antennas->array->n_ants; a++) {
         struct antenna *antenna = &antennas->all[a];

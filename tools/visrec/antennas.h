@@ -1,8 +1,8 @@
-/* antennas.h - which antennas the recording lacks, by name.
+/* antennas.h - names of the antennas without data in the recording.
  *
- * Flow:      the writer shows each dump that it has written
- * An antenna's own visibilities (its autocorrelations) are flagged where the X-engines had not all of its heaps.
- * Threads:   one calls look; the counters may be read by any. */
+ * Flow:      the writer passes each dump that it has written
+ * An antenna's autocorrelations are flagged if the X-engines lacked some of the antenna's heaps.
+ * Threads:   one thread calls visrec_antennas_poll(); any thread may read the counters. */
 #ifndef TOOLS_VISREC_ANTENNAS_H
 #define TOOLS_VISREC_ANTENNAS_H
 
@@ -11,14 +11,14 @@
 
 struct visrec_antennas;
 
-/* Registers a counter for each antenna; 'array' must outlive it.  Returns 0 or -ENOMEM. */
+/* Registers a counter for each antenna.  'array' must outlive the object.  Returns 0 or -ENOMEM. */
 int visrec_antennas_create(const struct visrec_array *array, struct visrec_antennas **antennas);
 
-/* NULL is accepted. */
+/* Frees the object.  NULL is accepted. */
 void visrec_antennas_destroy(struct visrec_antennas *antennas);
 
-/* Counts the flags of a dump.  Logs which antennas are absent from the dump, when that changes: all values are flagged,
- * and another antenna has a value.  NULL is accepted. */
+/* Counts the flags of a dump.  Logs the names of absent antennas when the set of absent antennas changes.  An antenna
+ * is absent if all values of its autocorrelations are flagged and another antenna has a value.  NULL is accepted. */
 void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_dump *dump);
 
 #endif

@@ -1,7 +1,7 @@
-/* array.h - where and when: antenna positions, baselines and their order, uvw, Julian dates, sidereal time.
+/* array.h - geometry and time: antenna positions, baselines and their order, uvw, Julian dates, sidereal time.
  *
- * Pure functions over a constant description, which is made once from the configuration.
- * docs/visibilities.md says which conventions these implement and why. */
+ * Pure functions over a constant description, which is made once from the configuration.  docs/visibilities.md explains
+ * the conventions of these functions. */
 #ifndef TOOLS_VISREC_ARRAY_H
 #define TOOLS_VISREC_ARRAY_H
 
@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 struct visrec_antenna {
-    const char *name; /* the configuration's */
+    const char *name; /* string of the configuration */
     double enu_m[3];  /* east, north, up of the reference position */
     double ecef_m[3]; /* the same vector along the axes of ECEF: UVH5's antenna_positions */
 };
@@ -22,7 +22,7 @@ struct visrec_baseline {
 };
 
 struct visrec_array {
-    const char *telescope; /* the configuration's */
+    const char *telescope; /* string of the configuration */
     double latitude_rad, longitude_rad, altitude_m;
     double ut1_utc_s;
     size_t n_ants;
@@ -33,17 +33,17 @@ struct visrec_array {
     double first_freq_hz; /* centre of channel 0 */
     double chan_width_hz;
     double integration_s;
-    int64_t n_spectra; /* of an accumulation */
-    const char *gate;  /* the configuration's; NULL: none */
+    int64_t n_spectra; /* spectra of an accumulation */
+    const char *gate;  /* string of the configuration; NULL: no gate */
     bool real;         /* visibilities are float32 */
 };
 
-/* Returns 0 or -ENOMEM. */
+/* Fills 'array' from the configuration.  Returns 0 or -ENOMEM. */
 int visrec_array_init(struct visrec_array *array, const struct visrec_config *config);
 
 void visrec_array_fini(struct visrec_array *array);
 
-/* Index of a baseline (ant_1 <= ant_2) in a heap of the X-engine. */
+/* Returns the index of a baseline (ant_1 <= ant_2) in a heap of the X-engine. */
 static inline size_t visrec_array_heap_baseline(struct visrec_baseline baseline)
 {
     return (size_t)baseline.ant_2 * (baseline.ant_2 + 1) / 2 + baseline.ant_1;
@@ -52,13 +52,15 @@ static inline size_t visrec_array_heap_baseline(struct visrec_baseline baseline)
 /* Rotates a vector from east, north, up at a geodetic position to ECEF's axes. */
 void visrec_enu_to_ecef(double latitude_rad, double longitude_rad, const double enu[3], double ecef[3]);
 
-/* The baseline's vector from ant_1 to ant_2 in east, north, up: uvw of data that are not phased. */
+/* Computes the baseline's vector from ant_1 to ant_2 in east, north, up.  This vector is the uvw of data that are not
+ * phased. */
 void visrec_array_uvw(const struct visrec_array *array, struct visrec_baseline baseline, double uvw_m[3]);
 
-/* Julian date (UTC) of a UNIX time.  A double of today's dates resolves 40 us. */
+/* Returns the Julian date (UTC) of a UNIX time.  For today's dates, a double resolves 40 us. */
 double visrec_julian_date(int64_t unix_ns);
 
-/* Local apparent sidereal time in [0, 2 pi), good to 2 ms of time (30 mas) from 1990 to 2060 with the right UT1 - UTC. */
+/* Returns the local apparent sidereal time in [0, 2 pi).  With the right UT1 - UTC, the error is at most 2 ms of time
+ * (30 mas) from 1990 to 2060. */
 double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s);
 
 #endif

@@ -1,4 +1,4 @@
-/* config.c - the keys of visrec's YAML. */
+/* config.c - key table of visrec's YAML, and checks across keys. */
 #include "tools/visrec/config.h"
 
 #include "common/recv/chunk.h"
@@ -9,10 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-/* A Julian date as a double resolves 40 us: shorter dumps could not be told apart in the file. */
+/* A Julian date as a double resolves 40 us.  The file could not tell shorter dumps apart. */
 #define INTEGRATION_MIN_S 1e-4
 
-/* In the file: a visibility with its flag and its samples; a row of the header's arrays; and at most, beside dumps, the
+/* Bytes in the file: a visibility with its flag and its samples; a row of the header's arrays; an upper bound for the
  * header and HDF5's tables. */
 #define VALUE_BYTES (8 + 1 + 4)
 #define ROW_BYTES   (12 * 8)
@@ -176,7 +176,7 @@ static void check_integration(const struct visrec_config *values, struct config 
         config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
 }
 
-/* The bytes of a heap are counted in 32 bits. */
+/* Checks the bytes of a heap, which are counted in 32 bits. */
 static void check_heap(const struct visrec_config *values, struct config *config)
 {
     uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
@@ -192,7 +192,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 
-/* A file that cannot hold a dump would never be full, nor begun. */
+/* Checks that a file has room for a dump.  A file without this room would never receive a dump. */
 static void check_output(const struct visrec_config *values, struct config *config)
 {
     const struct visrec_config_output *output = &values->output;
@@ -215,7 +215,7 @@ void visrec_config_check(void *values_, struct config *config)
     const struct visrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* values may be missing */
+        return; /* values may be absent */
     http_keys_check(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",

@@ -1,4 +1,4 @@
-/* config.h - what the recorder is told: visrec's YAML as structs.
+/* config.h - configuration of the visibility recorder: visrec's YAML as structs.
  *
  * The key table (visrec/config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef TOOLS_VISREC_CONFIG_H
@@ -16,23 +16,23 @@
 enum visrec_values { VISREC_INT32, VISREC_FLOAT32 };
 
 struct visrec_config_recv {
-    struct config_recv base; /* without chunks and threads */
+    struct config_recv base; /* keys of all receivers, without chunks and threads */
     struct endpoint_list sources;
     int64_t window_dumps;
 };
 
 struct visrec_config_stream {
-    int64_t n_chan; /* of the whole stream */
+    int64_t n_chan; /* channels of the whole stream */
     int64_t n_chan_substream;
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
-    int64_t integration_batches; /* 0: from integration_time */
-    double integration_time_s;   /* 0: from integration_batches */
+    int64_t integration_batches; /* 0: computed from integration_time */
+    double integration_time_s;   /* 0: computed from integration_batches */
     bool weights;
-    char *gate;                 /* its specification, for who reads the file; NULL: the stream has no gate */
-    bool gate_channels;         /* weights are by channel */
+    char *gate;                 /* specification of the gate, for readers of the file; NULL: the stream has no gate */
+    bool gate_channels;         /* true: each channel has its own weights */
     int values;                 /* enum visrec_values */
-    double centre_frequency_hz; /* 0: the first Nyquist zone's, adc_sample_rate / 4 */
+    double centre_frequency_hz; /* 0: centre of the first Nyquist zone, adc_sample_rate / 4 */
 };
 
 struct visrec_config_telescope {
@@ -45,7 +45,7 @@ struct visrec_config_telescope {
 
 struct visrec_config_antenna {
     char *name;
-    double position_m[3]; /* east, north, up of the telescope's reference */
+    double position_m[3]; /* east, north, up of the telescope's reference position */
 };
 
 struct visrec_config_output {
@@ -61,14 +61,15 @@ struct visrec_config {
     struct visrec_config_recv recv;
     struct visrec_config_stream stream;
     struct visrec_config_telescope telescope;
-    struct config_array antennas; /* struct visrec_config_antenna; the order is that of feng_id */
+    struct config_array antennas; /* struct visrec_config_antenna, in the order of feng_id */
     struct visrec_config_output output;
     struct config_http http;
 };
 
 extern const struct config_table visrec_config_table;
 
-/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For command_line_main(). */
+/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For
+ * command_line_main(). */
 void visrec_config_check(void *values, struct config *config);
 
 static inline const struct visrec_config_antenna *visrec_config_antenna(const struct visrec_config *config, size_t i)
@@ -76,13 +77,13 @@ static inline const struct visrec_config_antenna *visrec_config_antenna(const st
     return (const struct visrec_config_antenna *)config->antennas.items + i;
 }
 
-/* Batches in an integration, whichever key gave it; rounded as xbgpu rounds. */
+/* Returns the number of batches in an integration, from either key, rounded as xbgpu rounds. */
 int64_t visrec_config_integration_batches(const struct visrec_config *config);
 
-/* Most bytes that a dump takes in the file. */
+/* Returns the greatest number of bytes that a dump takes in the file. */
 uint64_t visrec_config_dump_bytes(const struct visrec_config *config);
 
-/* ADC samples in an integration. */
+/* Returns the number of ADC samples in an integration. */
 int64_t visrec_config_integration_samples(const struct visrec_config *config);
 
 #endif

@@ -1,4 +1,5 @@
-/* dump.c - from the X-engines' order to the file's, between the receive thread's chunk and the HDF5 writer. */
+/* dump.c - reorders visibilities from the X-engines' order to the file's order, between the receive thread's chunk and
+ * the HDF5 writer. */
 #include "tools/visrec/dump.h"
 
 #include "common/base/units.h"
@@ -11,10 +12,11 @@
 
 #define VIS_BYTES sizeof(struct visrec_vis)
 
-/* Channels that are turned at once: their rows of the heap stay in the first-level cache from baseline to baseline. */
+/* Channels that are reordered at once.  Their rows of the heap stay in the first-level cache from baseline to
+ * baseline. */
 #define TILE_CHAN 32
 
-/* Which product of the X-engine, p1 + 2 * p2, each polarisation of the file (xx, yy, xy, yx: first ant_1's) is. */
+/* X-engine's product, p1 + 2 * p2, for each polarisation of the file (xx, yy, xy, yx: the first letter is ant_1's). */
 static const unsigned product_of_pol[N_POL_PRODUCTS] = {0, 3, 2, 1};
 
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape)
@@ -70,7 +72,8 @@ static uint32_t load_u32(const uint8_t *bytes)
     return le32toh(value);
 }
 
-/* A valid visibility saturates at +-(2^31 - 1); should a foreign engine send -2^31, it stays representable. */
+/* Negates a value.  A valid visibility saturates at +-(2^31 - 1).  If a foreign engine sends -2^31, the result
+ * saturates. */
 static int32_t negate(int32_t value)
 {
     return value == INT32_MIN ? INT32_MAX : -value;
@@ -86,7 +89,7 @@ static bool is_missing(bool real, int32_t re, int32_t im)
     return real ? is_nan((uint32_t)re) || is_nan((uint32_t)im) : re == VISREC_MISSING_RE && im == VISREC_MISSING_IM;
 }
 
-/* The four polarisations of one baseline and channel; returns how many are flagged. */
+/* Fills the four polarisations of one baseline and channel.  Returns the number of flagged polarisations. */
 static size_t fill_value(bool real, const uint8_t *products, float nsamples, struct visrec_vis *vis, uint8_t *flags,
                          float *out_nsamples)
 {
@@ -106,7 +109,7 @@ static size_t fill_value(bool real, const uint8_t *products, float nsamples, str
     return n_flagged;
 }
 
-/* The fraction of an accumulation that went into a baseline and channel of a heap. */
+/* Returns the fraction of an accumulation that went into a baseline and channel of a heap. */
 static float find_fraction(const struct visrec_dump_shape *shape, const uint8_t *heap, size_t heap_baseline,
                            size_t chan)
 {

@@ -1,11 +1,11 @@
-/* dump.h - the heaps of one timestamp become rows of the file.
+/* dump.h - turns the heaps of one timestamp into rows of the file.
  *
- * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  Behind it are with weights uint32 [baseline],
- * or with weights by channel [chan][baseline], and with a gate uint32 [chan], the spectra that it took.
- * A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated
- * on the way, as docs/visibilities.md explains.
+ * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  With weights, uint32 [baseline] follow,
+ * or [chan][baseline] if weights are by channel.  With a gate, uint32 [chan] follow: the spectra that the gate took.  A
+ * dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated on
+ * the way, as docs/visibilities.md explains.
  *
- * Absent data (a heap, or a baseline that the X-engine marked) are flagged, zero, and have no samples. */
+ * Absent data (a heap, or a baseline that the X-engine marked) are flagged, are zero, and have no samples. */
 #ifndef TOOLS_VISREC_DUMP_H
 #define TOOLS_VISREC_DUMP_H
 
@@ -15,31 +15,31 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The X-engine sends this value for a visibility that it could not compute. */
+/* Value that the X-engine sends for a visibility that it could not compute. */
 #define VISREC_MISSING_RE INT32_MIN
 #define VISREC_MISSING_IM 1
 
 struct visrec_dump_shape {
-    size_t n_chan;           /* of the whole stream */
-    size_t n_chan_substream; /* divides it */
-    size_t n_baselines;      /* autocorrelations included */
+    size_t n_chan;           /* channels of the whole stream */
+    size_t n_chan_substream; /* channels of a substream; divides n_chan */
+    size_t n_baselines;      /* baselines, autocorrelations included */
     bool weights;
     uint32_t full_weight; /* spectra in a whole accumulation */
     bool gate;
-    bool gate_channels; /* weights are by channel */
-    bool real;          /* float32 */
+    bool gate_channels; /* true: each channel has its own weights */
+    bool real;          /* true: float32, false: int32 */
 };
 
 struct visrec_vis {
-    int32_t r, i; /* where they are float32, the bits of them */
+    int32_t r, i; /* int32, or the bits of a float32 */
 };
 
 struct visrec_dump {
     struct visrec_dump_shape shape;
     int64_t timestamp_samples; /* start of the accumulation */
     struct visrec_vis *vis;    /* [baseline][chan][pol] */
-    uint8_t *flags;            /* [baseline][chan][pol] 1 where absent */
-    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation that went into it */
+    uint8_t *flags;            /* [baseline][chan][pol] 1: absent */
+    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation that went into the value */
     size_t n_missing_heaps;
     size_t n_flagged; /* sum of flags */
 };
@@ -49,20 +49,21 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
     return shape->n_chan / shape->n_chan_substream;
 }
 
-/* Number of values in each of the three arrays, and what a value takes in all of them. */
+/* Number of values in each of the three arrays, and bytes of a value in all three arrays together. */
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Offset of the weights in a heap, which is the size of the visibilities; and of the gate's spectra. */
+/* Return three sizes of a heap: the offset of the weights (the size of the visibilities), the offset of the gate's
+ * spectra, and all bytes. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
 
-/* Returns 0 or -ENOMEM. */
+/* Allocates the arrays.  Returns 0 or -ENOMEM. */
 int visrec_dump_init(struct visrec_dump *dump, const struct visrec_dump_shape *shape);
 void visrec_dump_fini(struct visrec_dump *dump);
 
-/* Fills all of 'dump' from 'heaps' [substream][heap bytes], of which those with present[substream] count. */
+/* Fills all of 'dump' from 'heaps' [substream][heap bytes].  A heap counts only if present[substream] is true. */
 void visrec_dump_fill(struct visrec_dump *dump, const struct visrec_array *array, int64_t timestamp_samples,
                       const uint8_t *present, const uint8_t *heaps);
 

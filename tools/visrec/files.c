@@ -1,4 +1,4 @@
-/* files.c - between the writer thread and a file: which file. */
+/* files.c - between the writer thread and a file: chooses the file. */
 #include "tools/visrec/files.h"
 
 #include "common/base/version.h"
@@ -18,17 +18,17 @@ struct visrec_files {
     const struct visrec_array *array;
     int64_t integration_samples;
     double max_file_samples; /* 0: no limit */
-    char *history;           /* the same in all files */
-    char stem[PATH_MAX];     /* the name of the file that is written, without a number */
-    unsigned number;         /* number of that file, from 1 */
+    char *history;           /* same text in all files */
+    char stem[PATH_MAX];     /* name of the current file, without a number */
+    unsigned number;         /* number of the current file, from 1 */
     char first_path[PATH_MAX];
     char path[PATH_MAX];
     struct visrec_uvh5 *file;
-    uint64_t n_dumps;      /* in that file */
-    int64_t first_samples; /* timestamp of the first of them */
+    uint64_t n_dumps;      /* dumps in the current file */
+    int64_t first_samples; /* timestamp of the first dump in the current file */
 };
 
-/* Makes a file with the first number from 'number' on that is free, or with 'number' alone where none may follow. */
+/* Makes a file with the first free number from 'number' on.  If 'numbers' is false, tries only 'number'. */
 static int make_file(struct visrec_files *files, const char *stem, unsigned number, bool numbers, bool overwrite,
                      char *why, size_t why_bytes)
 {
@@ -52,7 +52,7 @@ static int make_file(struct visrec_files *files, const char *stem, unsigned numb
     return err ? -EIO : 0;
 }
 
-/* The history is what made the file, so that it can be made again. */
+/* Returns the text of the history: the program and configuration that made the file, so that it can be made again. */
 static char *write_history(const struct visrec_config *config)
 {
     char *history = NULL;
@@ -123,7 +123,7 @@ uint64_t visrec_files_n_dumps(const struct visrec_files *files)
     return files->n_dumps;
 }
 
-/* The rate as a double may cause an error of half a sample. */
+/* Returns true if 'dump' would exceed max_file_time.  The rate as a double may cause an error of half a sample. */
 static bool is_too_long(const struct visrec_files *files, const struct visrec_dump *dump)
 {
     int64_t end_samples = dump->timestamp_samples + files->integration_samples;

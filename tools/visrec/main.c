@@ -1,8 +1,9 @@
-/* main.c - records the visibilities of one correlation stream to UVH5.  Boot order, and shutdown as its mirror.
+/* main.c - records the visibilities of one correlation stream to UVH5.  Starts in order, and shuts down in reverse
+ * order.
  *
  *   X-engines --packets--> receive thread --dumps--> writer thread --rows--> files
  *                                ^---- free chunks ----'
- * The main thread listens for signals.  Once a second it looks whether dumps come and are written. */
+ * The main thread listens for signals.  Once a second it checks that dumps arrive and are written. */
 #include "common/recv/chunk.h"
 #include "common/daemon/daemon.h"
 #include "common/telemetry/data_time.h"
@@ -33,13 +34,14 @@
 
 #define WHY_BYTES 512
 
-/* Beside the dumps that are open: one that the writer reads, one that waits for it. */
+/* Chunks beside the open dumps: one that the writer reads, and one that waits for the writer. */
 #define SPARE_CHUNKS 2
 
-/* A substream sends one heap for each dump, and a dump is half a second to a second long.  Three heaps in a row are two
- * intervals of dumps: no single stray or doubled dump makes a claim, and no pair at the edge of a dump does.  Each heap
- * more costs every true jump (capture-stop and start, a new synchronisation) another dump: with three it is two dumps,
- * a second.  The eight heaps of a stream of packets would cost four seconds. */
+/* Consecutive heaps of a substream that make a claim (the time has jumped).  A substream sends one heap for each dump,
+ * and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.  Neither a single stray or
+ * doubled dump nor a pair at the edge of a dump makes a claim.  Each further heap costs every true jump (capture-stop
+ * and start, a new synchronisation) another dump.  With three heaps, the cost is two dumps, a second.  With eight
+ * heaps, as for a stream of packets, the cost would be four seconds. */
 #define JUMP_HEAPS 3
 
 #define LOOK_S    1.0
@@ -51,9 +53,9 @@ struct visrec {
     struct visrec_dump_shape shape;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* only to hold the chunks' memory */
+    struct device *device; /* holds only the chunks' memory */
     struct inbox *free_chunks;
-    struct inbox *inbox; /* the writer's */
+    struct inbox *inbox; /* inbox of the writer */
     struct chunk_pool *pool;
     struct visrec_files *files;
     struct visrec_antennas *antennas;
@@ -65,7 +67,7 @@ struct visrec {
     struct http *http;
     ev_timer look;
     struct record_health health;
-    struct gauge healthy; /* of /healthz */
+    struct gauge healthy; /* gauge behind /healthz */
 };
 
 static int describe(struct visrec *v)
@@ -107,7 +109,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
-        err = inbox_create(n_chunks + 1, &v->inbox); /* and the end of a capture */
+        err = inbox_create(n_chunks + 1, &v->inbox); /* one more item: the end of a capture */
     if (!err)
         err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)
@@ -116,7 +118,8 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     return err;
 }
 
-/* A dump leaves when it has ended, so its timestamp is as old as it is long; and one more for the way. */
+/* Returns the tolerance for the age of a timestamp.  A dump leaves after its end, so its timestamp is one integration
+ * old.  Another integration allows for the transport. */
 static int64_t clock_tolerance_ns(const struct visrec_config *config)
 {
     const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
@@ -185,7 +188,8 @@ static int create_writer(struct visrec *v)
     return visrec_writer_create(&config, &v->writer_stats, &v->writer);
 }
 
-/* The file comes last: a start that fails for another reason leaves no empty file behind. */
+/* Creates all parts.  The file comes last, so that a start that fails for another reason leaves no empty file
+ * behind. */
 static int create(struct visrec *v, const struct config *book, char *why, size_t why_bytes)
 {
     int err = describe(v);
@@ -217,7 +221,7 @@ static int create(struct visrec *v, const struct config *book, char *why, size_t
 
 static void destroy(struct visrec *v)
 {
-    http_close(v->http); /* first: /metrics reads what lies in the memory of the others */
+    http_close(v->http); /* first, because /metrics reads memory of the other parts */
     status_destroy(v->status);
     visrec_writer_destroy(v->writer);
     visrec_antennas_destroy(v->antennas);
@@ -231,7 +235,7 @@ static void destroy(struct visrec *v)
 
 static double silence_s(const struct visrec *v)
 {
-    /* A dump is written when the window has moved on, so silence is what lasts longer than that. */
+    /* A dump is written when the window has moved on.  Silence is a longer time without dumps. */
     return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
 }
 
@@ -258,7 +262,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     look(timer->data);
 }
 
-/* Says what was lost here.  Returns the exit code, which was 'exit_code' until now. */
+/* Logs the losses.  Returns EXIT_FAILURE if there were losses, else 'exit_code'. */
 static int account(struct visrec *v, int exit_code)
 {
     uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
@@ -274,7 +278,7 @@ static int account(struct visrec *v, int exit_code)
     return n_unwritten > 0 || refused ? EXIT_FAILURE : exit_code;
 }
 
-/* Waits for the end, whoever calls it.  Returns the exit code. */
+/* Waits for the end of the recording.  Returns the exit code. */
 static int record(struct visrec *v)
 {
     char why[WHY_BYTES];
@@ -292,7 +296,7 @@ static int record(struct visrec *v)
     ev_timer_stop(service_loop(v->service), &v->look);
     service_stopping(v->service);
 
-    receiver_stop(v->receiver); /* hands on what is open */
+    receiver_stop(v->receiver); /* hands on the open dumps */
     inbox_stop(v->inbox);
     if (visrec_writer_join(v->writer) != 0)
         exit_code = EXIT_FAILURE;
@@ -309,7 +313,7 @@ static int record(struct visrec *v)
     return exit_code;
 }
 
-/* All threads, or none. */
+/* Starts all threads, or none. */
 static int start(struct visrec *v, char *why, size_t why_bytes)
 {
     threads_hold();
@@ -341,7 +345,7 @@ static int run(const void *values, const struct config *book, struct service *se
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_files_close(v->files, close_why, sizeof(close_why)); /* the file is empty, and so removed */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* an empty file is removed */
     } else {
         log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
                  v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));
@@ -357,6 +361,6 @@ int main(int argc, char **argv)
     static const struct program program = {&visrec_config_table, visrec_config_check, run};
     struct visrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* a limit of the file's size is an error of its write */
+    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit then fails the write */
     return program_main(&program, argc, argv, &values);
 }

@@ -1,6 +1,7 @@
-/* recv.h - which packets are ours, and to which heap they belong.
+/* recv.h - identifies the packets of visibilities, and the heap of each packet.
  *
- * One receiver, one member: its sources are the substreams, and a chunk is the heaps of one timestamp, a dump. */
+ * One receiver with one member.  The member's sources are the substreams.  A chunk is the heaps of one timestamp: a
+ * dump. */
 #ifndef TOOLS_VISREC_RECV_H
 #define TOOLS_VISREC_RECV_H
 

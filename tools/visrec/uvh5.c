@@ -1,8 +1,8 @@
-/* uvh5.c - the end of the flow: dumps become rows of HDF5 datasets that only ever grow.
+/* uvh5.c - the end of the flow: dumps become rows of HDF5 datasets, which only grow.
  *
- * This file is about the file as a whole: its place, its room, when it is true.  The counts in the header are rewritten
- * after each dump and then all is flushed, so a reader finds whole dumps only.  Before that the room for the dump is
- * reserved: HDF5 does not survive a disk that is full halfway through, and nor does the file. */
+ * This file handles the file as a whole: its path, its room on the disk, its consistency.  After each dump the counts
+ * in the header are rewritten and everything is flushed, so that a reader finds only whole dumps.  Room for the dump is
+ * reserved before.  If the disk fills up during a write, HDF5 fails beyond recovery, and the file is damaged. */
 #include "tools/visrec/uvh5.h"
 
 #include "common/base/file.h"
@@ -22,26 +22,26 @@
 /* Upper bound of HDF5's memory for its chunk caches and tables. */
 #define HDF5_BYTES (32 << 20)
 
-/* Upper bound of the bytes that a dump adds to the file besides its values and rows of columns: chunks begun, HDF5's
- * own tables. */
+/* Upper bound of the bytes that a dump adds to the file besides its values and rows of columns: new chunks, HDF5's own
+ * tables. */
 #define RESERVE_BYTES (4 << 20)
 
 struct visrec_uvh5 {
     const struct visrec_array *array;
-    char *path;     /* of the file as it is now */
-    char *replaces; /* the path of an older file, whose place this one takes with the first dump; else NULL */
+    char *path;     /* current path of the file */
+    char *replaces; /* path of an older file that the first dump replaces; else NULL */
     hid_t file;
-    int fd;                /* of the same file, to reserve room in it */
-    hid_t n_times, n_blts; /* the counts in the header */
+    int fd;                /* descriptor of the same file, to reserve room in it */
+    hid_t n_times, n_blts; /* datasets of the counts in the header */
     struct visrec_uvh5_rows rows;
     hsize_t n_dumps;
-    int os_errno; /* of the first call of HDF5 that failed; 0 while none has */
-    bool failed;  /* a write went wrong: nothing more is tried, least of all at close */
+    int os_errno; /* errno of the first call of HDF5 that failed; 0: none failed */
+    bool failed;  /* a write failed: no further write is tried, not even at close */
 };
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
-/* HDF5 tells the operating system's reason only in the text of its innermost error. */
+/* Finds the operating system's errno, which HDF5 has only in the text of its innermost error. */
 static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
 {
     const char *text = error->desc ? strstr(error->desc, "errno = ") : NULL;
@@ -51,13 +51,13 @@ static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
     return 0;
 }
 
-/* Called by HDF5 for each call that fails, while it still knows why: the next call makes it forget. */
+/* Notes the errno.  HDF5 calls this function after each failed call, because the next call would erase the reason. */
 static herr_t note_errno(hid_t stack, void *file)
 {
     return H5Ewalk2(stack, H5E_WALK_UPWARD, find_errno, &((struct visrec_uvh5 *)file)->os_errno);
 }
 
-/* Watches the errors of the calling thread only: HDF5 keeps an error stack for each thread. */
+/* Watches the errors of the calling thread only, because HDF5 keeps an error stack for each thread. */
 static void watch_errors(struct visrec_uvh5 *file)
 {
     H5Eset_auto2(H5E_DEFAULT, note_errno, file);
@@ -72,8 +72,8 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
 
 /* ---- Room on the disk -------------------------------------------------------------------------------------------- */
 
-/* Allocates room in the file.  Where the file system cannot, free space has to do: the write may still find none.
- * Returns 0 or the errno. */
+/* Allocates room in the file.  If the file system cannot allocate, checks the free space instead; the write may still
+ * find no room.  Returns 0 or the errno. */
 static int allocate(int fd, off_t offset, off_t bytes)
 {
     struct statvfs stat;
@@ -89,7 +89,8 @@ static int allocate(int fd, off_t offset, off_t bytes)
     return 0;
 }
 
-/* Asked first, as HDF5 loses memory with each new file that it finds no room for. */
+/* Returns false if the disk is full.  This check comes first, because HDF5 leaks memory with each new file for which
+ * there is no room. */
 static bool has_room(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -114,7 +115,7 @@ uint64_t visrec_uvh5_bytes_with(const struct visrec_uvh5 *file, const struct vis
     return H5Fget_filesize(file->file, &size) < 0 ? 0 : size + dump_bytes(file, dump);
 }
 
-/* Makes sure that the next dump will fit on the disk, while a failure has no consequences yet. */
+/* Makes sure that the next dump fits on the disk, while a failure still has no consequences. */
 static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 {
     hsize_t size;
@@ -127,7 +128,7 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 
 /* ---- The place of an older file ---------------------------------------------------------------------------------- */
 
-/* An earlier recording stays until there is data to replace it. */
+/* Chooses the path of the new file.  An earlier recording stays until there are data to replace it. */
 static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwrite)
 {
     struct stat old;
@@ -154,7 +155,7 @@ static bool sync_name(struct visrec_uvh5 *file)
     return file->os_errno == 0;
 }
 
-/* With the first dump, which is on the disk before the old file is gone. */
+/* Replaces an older file, together with the first dump.  The dump is on the disk before the old file is gone. */
 static bool replace_old(struct visrec_uvh5 *file)
 {
     if (!file->replaces)
@@ -171,13 +172,13 @@ static bool replace_old(struct visrec_uvh5 *file)
 
 /* ---- Making ------------------------------------------------------------------------------------------------------ */
 
-/* The file must be new, and a link is not followed (O_EXCL). */
+/* Creates a file, which must not exist.  A symbolic link is not followed (O_EXCL). */
 static hid_t open_file(const char *path)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     hid_t file;
 
-    /* Closing the file closes whatever of it is open; and no lock keeps others from looking at it meanwhile. */
+    /* Closing the file closes all its objects.  No lock keeps other programs from reading the file meanwhile. */
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     H5Pset_file_locking(access, false, true);
     file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access);
@@ -185,7 +186,8 @@ static hid_t open_file(const char *path)
     return file;
 }
 
-/* HDF5's own descriptor, so that it is of this very file, whatever its name leads to by now.  Negative: failed. */
+/* Duplicates HDF5's own descriptor.  The copy refers to this very file, even if its name has changed.  Negative:
+ * failed. */
 static int duplicate_descriptor(hid_t file)
 {
     void *fd;
@@ -195,7 +197,7 @@ static int duplicate_descriptor(hid_t file)
     return fcntl(*(int *)fd, F_DUPFD_CLOEXEC, 0);
 }
 
-/* HDF5 crashes where it gets no memory, so it is asked for before. */
+/* Checks for memory in advance, because HDF5 crashes if an allocation fails. */
 static bool has_memory_for_hdf5(void)
 {
     void *memory = mmap(NULL, HDF5_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -224,7 +226,7 @@ static void free_memory(struct visrec_uvh5 *file)
     free(file);
 }
 
-/* HDF5 does not say EEXIST of all that exists. */
+/* Explains a failed creation.  HDF5 does not report EEXIST for every existing file. */
 static int creation_failure(const struct visrec_uvh5 *file, bool overwrite, char *why, size_t why_bytes)
 {
     struct stat old, target;
@@ -250,7 +252,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
         return -ENOMEM;
     }
     file->array = array;
-    H5dont_atexit(); /* HDF5's own cleaning up crashes after a write that failed */
+    H5dont_atexit(); /* HDF5's own cleanup crashes after a failed write */
     watch_errors(file);
     int err = choose_paths(file, path, overwrite);
     if (err) {
@@ -264,7 +266,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
     }
     file->file = open_file(file->path);
     if (file->file < 0) {
-        /* The file is there and empty; had it been another's, this would be EEXIST. */
+        /* The file exists and is empty.  It is ours, because a foreign file would have given EEXIST. */
         if (file->os_errno == ENOSPC || file->os_errno == EDQUOT)
             unlink(file->path);
         err = creation_failure(file, overwrite, why, why_bytes);
@@ -296,7 +298,8 @@ undo_memory:
 
 /* ---- Appending --------------------------------------------------------------------------------------------------- */
 
-/* The counts come last, when all that they count is in the file: what they say is true whenever we are killed. */
+/* Appends a dump.  The counts come last, after all rows are in the file.  They are therefore true at any time of a
+ * kill. */
 static bool append_all(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns)
 {
     int64_t n_times = (int64_t)file->n_dumps + 1;
@@ -328,7 +331,7 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
 
 /* ---- Closing ----------------------------------------------------------------------------------------------------- */
 
-/* Closes, and cuts off what was reserved but not used. */
+/* Closes the file, and cuts off the room that was reserved but not used. */
 static bool finish(struct visrec_uvh5 *file)
 {
     hsize_t size;
@@ -348,7 +351,7 @@ int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
 
     if (!file)
         return 0;
-    /* After a write that failed a close would only fail at the same place; what was flushed before is on the disk. */
+    /* After a failed write, a close would fail at the same place.  Earlier flushed data are on the disk. */
     if (!file->failed) {
         watch_errors(file);
         file->os_errno = 0;

@@ -1,14 +1,15 @@
-/* uvh5_header.c - what a file says of the whole recording: a dataset each, written once, when it is made. */
+/* uvh5_header.c - constants of the whole recording: one dataset for each constant, written once when the file is
+ * made. */
 #include "tools/visrec/uvh5_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* AIPS's numbers of xx, yy, xy, yx: the order of the last axis. */
+/* AIPS's numbers of xx, yy, xy, yx, in the order of the last axis. */
 static const int64_t pol_numbers[N_POL_PRODUCTS] = {-5, -6, -7, -8};
 
-/* Each of these makes one dataset and returns true if that worked. */
+/* Each of these functions makes one dataset.  Returns true on success. */
 
 static bool write_dataset(hid_t group, const char *name, hid_t file_type, hid_t memory_type, int n_dims,
                           const hsize_t *dims, const void *values)
@@ -42,7 +43,7 @@ static bool write_double(hid_t group, const char *name, double value)
     return write_doubles(group, name, 0, NULL, &value);
 }
 
-/* 'n' strings of 'bytes' each, padded with zeros. */
+/* Writes 'n' strings of 'bytes' each, padded with zeros. */
 static bool write_strings(hid_t group, const char *name, int n_dims, hsize_t n, size_t bytes, const char *strings)
 {
     hid_t type = H5Tcopy(H5T_C_S1);
@@ -60,7 +61,7 @@ static bool write_string(hid_t group, const char *name, const char *text)
     return write_strings(group, name, 0, 1, bytes > 0 ? bytes : 1, text);
 }
 
-/* As h5py writes numpy's bool. */
+/* Creates the type that h5py uses for numpy's bool. */
 hid_t visrec_uvh5_bool_type(void)
 {
     hid_t type = H5Tcreate(H5T_ENUM, sizeof(int8_t));
@@ -131,7 +132,7 @@ static bool write_frequencies(hid_t header, const struct visrec_array *array)
     return ok;
 }
 
-/* One phase centre that is none: baselines along east, north, up, and no phases turned. */
+/* Writes one entry that stands for no phase centre: baselines along east, north, up, and no phases turned. */
 static bool write_phase_centers(hid_t header)
 {
     hid_t catalog = H5Gcreate2(header, "phase_center_catalog", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -145,7 +146,7 @@ static bool write_phase_centers(hid_t header)
     return ok;
 }
 
-/* Extra keywords: UVH5 has no other place for these values.  Readers keep extra keywords. */
+/* Writes extra keywords, because UVH5 has no other place for these values.  Readers keep extra keywords. */
 static bool write_gate(hid_t header, const struct visrec_array *array)
 {
     if (!array->gate)

@@ -1,7 +1,9 @@
-/* uvh5_internal.h - what the files of visrec_uvh5 share.
+/* uvh5_internal.h - declarations that visrec/uvh5*.c share.
  *
- * Flow:      visrec/uvh5.c makes the file; visrec/uvh5_header.c writes the constants, visrec/uvh5_rows.c what grows.
- * Errors:    false: a call of HDF5 failed, and visrec/uvh5.c, which watches them, knows why; or there is no memory.
+ * Flow:      visrec/uvh5.c makes the file; visrec/uvh5_header.c writes the constants; visrec/uvh5_rows.c writes the
+ *            growing datasets.
+ * Errors:    false: a call of HDF5 failed, or there is no memory.  visrec/uvh5.c watches these calls and knows the
+ *            reason.
  * Threads:   as visrec/uvh5.h. */
 #ifndef TOOLS_VISREC_UVH5_INTERNAL_H
 #define TOOLS_VISREC_UVH5_INTERNAL_H
@@ -14,15 +16,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- visrec/uvh5_header.c: what a file says of the whole recording ----------------------------------------------- */
+/* ---- visrec/uvh5_header.c: constants of the whole recording ------------------------------------------------------ */
 
-/* Writes the constants, and the counts of what grows, which are 0, into the group 'header'. */
+/* Writes the constants into the group 'header'.  Also writes the counts of the growing datasets, which are 0. */
 bool visrec_uvh5_write_header(hid_t header, const struct visrec_array *array, const char *history);
 
-/* A new HDF5 type. */
+/* Creates an HDF5 type for booleans. */
 hid_t visrec_uvh5_bool_type(void);
 
-/* ---- visrec/uvh5_rows.c: the datasets that grow ------------------------------------------------------------------ */
+/* ---- visrec/uvh5_rows.c: the growing datasets -------------------------------------------------------------------- */
 
 #define VISREC_UVH5_N_COLUMNS 10
 #define VISREC_UVH5_N_CUBES   3
@@ -35,7 +37,7 @@ struct visrec_uvh5_column {
     union {
         int64_t *ints;
         double *doubles;
-    } dump; /* [n_baselines][width], the rows of one dump */
+    } dump; /* [n_baselines][width] rows of one dump */
     hid_t dataset;
 };
 
@@ -46,18 +48,18 @@ struct visrec_uvh5_rows {
     hid_t cubes[VISREC_UVH5_N_CUBES]; /* [row][chan][pol] */
 };
 
-/* Makes the datasets, without rows, in the groups 'header' and 'data'; '*rows' is zero before.  Whatever it returns,
- * fini() follows. */
+/* Makes the datasets, without rows, in the groups 'header' and 'data'.  '*rows' is zero before.  Call
+ * visrec_uvh5_rows_fini() afterwards, also after a failure. */
 bool visrec_uvh5_rows_init(struct visrec_uvh5_rows *rows, const struct visrec_array *array, hid_t header, hid_t data);
 
-/* Bytes of values that a dump adds. */
+/* Returns the bytes of values that a dump adds. */
 size_t visrec_uvh5_rows_bytes(const struct visrec_uvh5_rows *rows, const struct visrec_dump *dump);
 
-/* Writes the rows of a dump behind those of 'n_dumps'. */
+/* Writes the rows of a dump after the rows of the first 'n_dumps' dumps. */
 bool visrec_uvh5_rows_append(struct visrec_uvh5_rows *rows, hsize_t n_dumps, const struct visrec_dump *dump,
                              int64_t unix_ns);
 
-/* Frees what 'rows' has in memory, which may be nothing; the datasets close with the file. */
+/* Frees the memory of 'rows', which may be zero.  The datasets close with the file. */
 void visrec_uvh5_rows_fini(struct visrec_uvh5_rows *rows);
 
 #endif

@@ -1,16 +1,16 @@
-/* uvh5_rows.c - the datasets that grow: a row each for every (time, baseline) pair, time-major.
+/* uvh5_rows.c - growing datasets: a row for every (time, baseline) pair, time-major.
  *
- * Columns are the header's arrays with one entry per row, cubes the data; both have no upper limit. */
+ * Columns are the header's arrays with one entry per row.  Cubes are the data.  Both have no upper limit. */
 #include "tools/visrec/uvh5_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* An HDF5 chunk is at least one row; rows are taken together up to this size, so that small arrays do not pay a chunk's
- * overhead for every kilobyte, while reading one baseline over time stays cheap. */
+/* Size of an HDF5 chunk, which has at least one row.  Several rows share a chunk up to this size, so that small arrays
+ * do not pay a chunk's overhead for every kilobyte.  Reading one baseline over time stays cheap. */
 #define CHUNK_BYTES (1 << 20)
 
-/* Rows in a chunk of the per-row columns of the header. */
+/* Rows in a chunk of the header's columns. */
 #define COLUMN_CHUNK_ROWS 4096
 
 enum column_index {
@@ -49,7 +49,7 @@ _Static_assert(N_COLUMNS == VISREC_UVH5_N_COLUMNS && N_CUBES == VISREC_UVH5_N_CU
 /* Filters of a dataset's chunks. */
 enum { PLAIN = 0, CHECKED = 1, COMPRESSED = 2 };
 
-/* 'fill' is what a reader finds where nothing was written, or NULL for zero. */
+/* Creates a growing dataset.  'fill' is the value of entries that were not written; NULL: zero. */
 static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dims, const hsize_t *row_dims,
                             hsize_t chunk_rows, int filters, const void *fill)
 {
@@ -73,8 +73,9 @@ static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dim
     return dataset;
 }
 
-/* Columns have no checksum: dumps share their chunks.  A write of one that a kill cuts short leaves the rows of all dumps
- * as they were, as it repeats them; a checksum would make all of them unreadable. */
+/* Creates the columns.  Columns have no checksum, because dumps share their chunks.  A kill during the write of a chunk
+ * leaves the rows of earlier dumps unchanged, because the write repeats them.  A checksum would make all these rows
+ * unreadable. */
 static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
 {
     const struct visrec_array *array = rows->array;
@@ -96,7 +97,7 @@ static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
         rows->columns[ANT_1].dump.ints[b] = baseline.ant_1;
         rows->columns[ANT_2].dump.ints[b] = baseline.ant_2;
         rows->columns[INTEGRATION].dump.doubles[b] = array->integration_s;
-        rows->columns[APP_DEC].dump.doubles[b] = array->latitude_rad; /* the zenith's */
+        rows->columns[APP_DEC].dump.doubles[b] = array->latitude_rad; /* declination of the zenith */
         visrec_array_uvw(array, baseline, &rows->columns[UVW].dump.doubles[3 * b]);
     }
     return true;
@@ -111,8 +112,9 @@ static hid_t create_vis_type(bool real)
     return type;
 }
 
-/* Dumps share no chunk: one that is written is never touched again.  A compressed chunk that grows moves to another
- * place, and what then takes its old one would be found there if we were killed before the flush. */
+/* Returns the rows of a chunk.  Dumps share no chunk, so that a written chunk is never touched again.  A growing
+ * compressed chunk moves to another place, and other data may take its old place.  After a kill before the flush, a
+ * reader would find the other data there. */
 static hsize_t chunk_rows(const struct visrec_array *array)
 {
     size_t row_bytes = array->n_chan * N_POL_PRODUCTS * sizeof(struct visrec_vis);
@@ -157,7 +159,7 @@ void visrec_uvh5_rows_fini(struct visrec_uvh5_rows *rows)
 
 /* ---- Appending --------------------------------------------------------------------------------------------------- */
 
-/* Writes 'n_rows' rows behind the first 'first_row'. */
+/* Writes 'n_rows' rows after the first 'first_row' rows. */
 static bool append_rows(hid_t dataset, hid_t type, int n_dims, const hsize_t *row_dims, hsize_t first_row,
                         hsize_t n_rows, const void *values)
 {
@@ -214,7 +216,7 @@ bool visrec_uvh5_rows_append(struct visrec_uvh5_rows *rows, hsize_t n_dumps, con
     for (size_t b = 0; b < array->n_baselines; b++) {
         rows->columns[TIME].dump.doubles[b] = date;
         rows->columns[SIDEREAL].dump.doubles[b] = sidereal_rad;
-        rows->columns[APP_RA].dump.doubles[b] = sidereal_rad; /* the zenith's */
+        rows->columns[APP_RA].dump.doubles[b] = sidereal_rad; /* right ascension of the zenith */
     }
     return append_rows(rows->cubes[VISDATA], rows->vis_type, 3, row_dims, first_row, n_rows, dump->vis) &&
            append_rows(rows->cubes[FLAGS], rows->bool_type, 3, row_dims, first_row, n_rows, dump->flags) &&

@@ -1,4 +1,4 @@
-/* writer.c - takes dumps from the receive thread, appends them to a file, says how it goes. */
+/* writer.c - takes dumps from the receive thread, appends them to a file, reports progress. */
 #include "tools/visrec/writer.h"
 
 #include "common/recv/chunk.h"
@@ -18,7 +18,7 @@
 
 #define WHY_BYTES 512
 
-/* Without a terminal a line of progress comes after so many dumps or so much time, whichever is first. */
+/* Dumps or time between lines of progress without a terminal, whichever comes first. */
 #define PROGRESS_DUMPS 10
 #define PROGRESS_NS    (5 * NS_PER_S)
 
@@ -27,14 +27,14 @@ struct visrec_writer {
     struct visrec_writer_stats *stats;
     struct visrec_dump dump;
     struct thread thread;
-    bool ended;                  /* enough is written, or writing failed */
-    int err;                     /* of the write that failed */
+    bool ended;                  /* max_dumps are written, or a write failed */
+    int err;                     /* errno of the failed write */
     bool begun;                  /* the file has a dump */
-    int64_t last_samples;        /* timestamp of its last dump */
-    bool disk_full;              /* as of the last dump */
-    uint64_t n_unwritten_before; /* when that began */
+    int64_t last_samples;        /* timestamp of the file's last dump */
+    bool disk_full;              /* state at the last dump */
+    uint64_t n_unwritten_before; /* unwritten dumps before the disk became full */
     struct log_limit full_limit, room_limit, rollover_limit, full_file_limit;
-    uint64_t shown_dumps; /* as of the last line of progress */
+    uint64_t shown_dumps; /* dumps at the last line of progress */
     int64_t shown_ns;
 };
 
@@ -47,7 +47,7 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
-    counter_add(&stats->files, 1); /* the first file is there */
+    counter_add(&stats->files, 1); /* the first file exists already */
     int err = visrec_dump_init(&w->dump, &config->shape);
     if (err)
         free(w);
@@ -109,7 +109,7 @@ static void count_dump(struct visrec_writer *writer)
 {
     const struct visrec_dump *dump = &writer->dump;
     uint64_t n_heaps = visrec_dump_n_substreams(&dump->shape);
-    uint64_t n_absent_dumps = 0; /* between the dump before and this one */
+    uint64_t n_absent_dumps = 0; /* dumps between the dump before and the current dump */
 
     if (writer->begun)
         n_absent_dumps =
@@ -130,7 +130,7 @@ static void end(struct visrec_writer *writer, int err)
     service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
 }
 
-/* 'why' names the file. */
+/* Counts a dump that found the disk full, and reports the state.  'why' names the file. */
 static void note_full_disk(struct visrec_writer *writer, const char *why)
 {
     struct counter *unwritten = &writer->stats->unwritten_dumps;
@@ -157,7 +157,8 @@ static void note_room(struct visrec_writer *writer)
                 (unsigned long long)n_lost, n_lost == 1 ? " was lost" : "s were lost");
 }
 
-/* The times of a file rise from dump to dump: UVH5 counts distinct times, and pyuvdata expects them in order. */
+/* Returns true if the dump is not later than the file's last dump.  UVH5 counts distinct times, and pyuvdata expects
+ * rising times. */
 static bool is_backward(const struct visrec_writer *writer)
 {
     return writer->begun && writer->dump.timestamp_samples <= writer->last_samples;
@@ -234,7 +235,7 @@ static void *run(void *arg)
     writer->shown_ns = clock_monotonic_ns();
     while (inbox_pop(writer->config.inbox, &item) == 0) {
         if (item.kind == VISREC_ITEM_CHUNK) {
-            thread_watched(false); /* a disk that is slow is no reason to end the process */
+            thread_watched(false); /* a slow disk is no reason to end the process */
             take_chunk(writer, item.object);
             thread_watched(true);
         } else if (!writer->ended) {

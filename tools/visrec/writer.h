@@ -1,14 +1,16 @@
-/* writer.h - the thread between the receive thread and the files.
+/* writer.h - thread between the receive thread and the files.
  *
  * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
- * Threads:   one; it alone uses the files between start and join.
- * Next file: begins with a dump that is not later than the dump before, or for which the file is full (visrec/files.h).
- * Blocking:  on the disk.  Meanwhile chunks run out, and the receive thread counts the heaps that it drops.
- * Full disk: dumps are dropped and counted until there is room again.  Then the recording continues in the same file.
- *            If time had gone back, it continues in the next file.
- *            With a capture, which can be read again, a full disk is a failed write.
- * End:       after 'max_dumps' dumps, or a failed write, the thread asks the service to stop.  It takes chunks and
- *            gives them back until the inbox is stopped.  So the receive thread never waits for it. */
+ * Threads:   one thread; between start and join, only this thread uses the files.
+ * Next file: begins with a dump that is not later than the dump before, or that finds the file full (visrec/files.h).
+ * Blocking:  the writer blocks on the disk.  Meanwhile chunks run out, and the receive thread counts the heaps that it
+ *            drops.
+ * Full disk: dumps are dropped and counted until there is room again.  Then the recording continues in the same file,
+ *            or in the next file if time had gone back.  With a capture, which can be read again, a full disk is a
+ *            failed write.
+ * End:       after 'max_dumps' dumps, or a failed write, the thread asks the service to stop.  The thread takes chunks
+ *            and gives them back until the inbox is stopped.  The receive thread therefore never waits for the
+ * writer. */
 #ifndef TOOLS_VISREC_WRITER_H
 #define TOOLS_VISREC_WRITER_H
 
@@ -26,46 +28,47 @@ struct visrec_files;
 struct visrec_writer;
 
 struct visrec_writer_config {
-    struct inbox *inbox; /* of enum visrec_item */
+    struct inbox *inbox; /* items are enum visrec_item */
     const struct visrec_array *array;
     struct visrec_dump_shape shape;
     struct timebase timebase;
     int64_t integration_samples;
     int64_t max_dumps; /* 0: no end */
     struct visrec_files *files;
-    struct visrec_antennas *antennas; /* NULL: nobody asks which are absent */
+    struct visrec_antennas *antennas; /* NULL: absent antennas are not reported */
     struct service *service;
     bool outlasts_full_disk;
-    bool on_terminal; /* progress as one line that changes, else a line now and then */
+    bool on_terminal; /* true: progress as one line that changes; false: a new line now and then */
 };
 
 struct visrec_writer_stats {
-    struct counter dumps;           /* written */
-    struct counter expected_heaps;  /* from the first dump written to the last; anew where time went back */
-    struct counter missing_heaps;   /* of those */
-    struct counter values, flagged; /* visibilities written, and those of them that are flagged */
-    struct counter files;           /* begun */
-    struct counter rollovers;       /* of these, because time had gone back */
-    struct counter unwritten_dumps; /* because the disk was full */
+    struct counter dumps; /* dumps written */
+    /* Heaps from the first dump written to the last; after time went back, counted from the next dump on. */
+    struct counter expected_heaps;
+    struct counter missing_heaps;   /* expected heaps that are missing */
+    struct counter values, flagged; /* visibilities written, and flagged visibilities among them */
+    struct counter files;           /* files begun */
+    struct counter rollovers;       /* files begun because time had gone back */
+    struct counter unwritten_dumps; /* dumps lost because the disk was full */
 };
 
-/* 'stats' is the caller's.  Returns 0 or -ENOMEM. */
+/* Creates the writer.  The caller owns 'stats'.  Returns 0 or -ENOMEM. */
 int visrec_writer_create(const struct visrec_writer_config *config, struct visrec_writer_stats *stats,
                          struct visrec_writer **writer);
 
-/* Makes 'stats' public. */
+/* Registers 'stats' as metrics. */
 void visrec_writer_register(const struct visrec_writer_stats *stats);
 
-/* "24 dumps, 3 of 48 heaps missing, 1.50 % flagged". */
+/* Writes a line such as "24 dumps, 3 of 48 heaps missing, 1.50 % flagged" to 'text'. */
 void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, size_t text_bytes);
 
 int visrec_writer_start(struct visrec_writer *writer);
 
-/* Waits until the inbox, which the caller has stopped, is empty.  Returns 0, or negative errno if a write failed (which
- * has been logged). */
+/* Waits until the inbox, which the caller has stopped, is empty.  Returns 0, or negative errno if a write failed.  The
+ * failure has been logged. */
 int visrec_writer_join(struct visrec_writer *writer);
 
-/* NULL is accepted. */
+/* Frees the writer.  NULL is accepted. */
 void visrec_writer_destroy(struct visrec_writer *writer);
 
 #endif
