@@ -34,7 +34,7 @@ def read(page):
     for row in re.findall(r"^\| (\d+) \| (\d+) \(\d+\) \| (\d+) \(\d+\) \| (\d+) \(\d+\) \|", table[0], re.M):
         for name, value in zip(table.groups(), row[1:]):
             found["xbgpu"].setdefault(name, {})[int(row[0])] = float(value)
-    found["int8"] = float(re.search(r"\(int8 product (\d+), copy", page)[1])
+    found["int8"] = float(re.search(r"\(int8\s+product\s+(\d+)\s+TOPS", page)[1])
     return json.loads(json.dumps(found))  # keys become text, as in the picture
 
 
