@@ -3,11 +3,10 @@
  * An assembler cannot trust the timestamps of packets.  Two sources judge them:
  *
  * Arrivals.  The lead of a timestamp is the timestamp minus the samples since the monotonic clock's zero at its
- * arrival.
- *            Delay on the way makes a lead smaller; nothing makes a lead larger.  The largest lead of the last 30 to 60
- *            s
- *            tells which timestamps are due by now.  A lead counts only after confirmation: one source has brought half
- *            of a chunk's heaps.  So a false source must send as much as the true source to move the lead.
+ *            arrival.  Delay on the way makes a lead smaller; nothing makes a lead larger.  The largest lead of the
+ *            last 30 to 60 s tells which timestamps are due by now.  A lead counts only after confirmation: one source
+ *            has brought half of a chunk's heaps.  So a false source must send as much as the true source to move the
+ *            lead.
  * The clock. With 'timebase: clock' the host's clock tells which timestamps belong to now.  The clock counts only while
  *            the kernel calls the clock synchronised (clock_state.h).
  *
