@@ -20,8 +20,7 @@ int file_sync_name(const char *path);
  * NULL.  Returns 0, -EISDIR, -EINVAL if the file is a device or similar, or other negative errno. */
 int file_open_read(const char *path, bool *is_fifo, FILE **file);
 
-/* Reads a number from the first line that matches 'format' (sscanf, one unsigned long long).  Returns false if none
- * does. */
+/* Reads a number from the first line that matches 'format' (sscanf, one unsigned long long).  Returns false if none. */
 bool file_find_number(const char *path, const char *format, unsigned long long *number);
 
 struct file_part {

@@ -26,8 +26,7 @@ static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "total_inactive_file %llu"};
 static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
 
-/* Lowers 'memory' to the limit of one group.  The group's use includes inactive pages of files, which can be
- * reclaimed. */
+/* Lowers 'memory' to one group's limit.  The group's use includes inactive pages of files, which can be reclaimed. */
 static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
 {
     char path[PATH_BYTES + 64];
@@ -45,8 +44,7 @@ static void limit_by_group(const char *directory, const struct group_files *file
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
 }
 
-/* Applies the limits of a group and of all groups above it.  In a container the first groups of the path are
- * invisible. */
+/* Applies the limits of a group and of all groups above it.  A container hides the first groups of the path. */
 static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
 {
     char directory[PATH_BYTES];

@@ -1,5 +1,4 @@
-/* trust.h - checks that other users cannot change the files that this process will use: compiled kernels, saved
- * settings.
+/* trust.h - checks that other users cannot change files before their use: compiled kernels, saved settings.
  *
  * A file or directory is trusted if it belongs to this process's user or to root, and if neither its group nor others
  * may write to it.  If an access list lets a group write, the mode shows this, too.  The check looks at the

@@ -31,8 +31,7 @@ static inline uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Adds modulo 2^64, as a GPU does.  Sums that were damaged in memory may exceed 64 bits; the checksum finds the
- * damage. */
+/* Adds modulo 2^64, as a GPU does.  Sums damaged in memory may exceed 64 bits; the checksum finds the damage. */
 static inline int64_t add_wrapped(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <stddef.h>
 
-/* Writes the sentence.  The value is 'err', so that the caller can return it.  A macro shows the compiler that 'err' is
- * not 0. */
+/* Writes the sentence.  The value is 'err', for the caller to return.  A macro shows the compiler that 'err' is not
+ * 0. */
 #define why_fail(err, ...)                (why_say(__VA_ARGS__), (err))
 #define why_out_of_memory(why, why_bytes) why_fail(-ENOMEM, why, why_bytes, "out of memory")
 

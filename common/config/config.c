@@ -16,8 +16,8 @@ struct config_fault {
     char *sentence;
 };
 
-/* Place in the file of the value at an address.  Keys lie inside sections, so the smallest matching place is the
- * key. */
+/* Place in the file of the value at an address.  Keys lie inside sections, so the smallest matching place is a
+ * key's. */
 struct config_place {
     uintptr_t start;
     size_t n_bytes;
@@ -135,8 +135,7 @@ void config_add_place(struct config *config, const void *field, size_t n_bytes, 
     places[config->n_places++] = (struct config_place){(uintptr_t)field, n_bytes, mark, given};
 }
 
-/* Returns the smallest place that contains 'field', or NULL.  Among equal places the last is the key, inside its
- * section. */
+/* Returns the smallest place that contains 'field', or NULL.  The last of equal places is a section's only key. */
 static const struct config_place *find_place(const struct config *config, const void *field)
 {
     const struct config_place *best = NULL;

@@ -117,8 +117,7 @@ struct config_section {
 
 /* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
  *
- * 'whole' is the struct of the whole file; its member has the section's name.  The help follows, then further
- * members. */
+ * 'whole' is the struct of the whole file; its member has the section's name.  Further members may follow the help. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
 /* Only the first 'n' keys of the table. */
@@ -160,8 +159,7 @@ int config_load(const struct config_table *table, const char *path, void *out, s
 void config_error(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds a warning about a legal value that is hardly intended.  Warnings are printed with the errors, but not
- * counted. */
+/* Adds a warning about a legal value that is hardly intended.  Warnings are printed with the errors, not counted. */
 void config_warning(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

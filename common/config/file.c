@@ -26,8 +26,8 @@ static struct config_mark mark_of(yaml_mark_t mark)
     return (struct config_mark){mark.line + 1, mark.column + 1};
 }
 
-/* Returns true if the indentation of 'line' (from 0) has a tab: the commonest mistake, which libyaml describes
- * obscurely. */
+/* Returns whether the indentation of 'line' (from 0) has a tab: the commonest mistake, with obscure words of
+ * libyaml. */
 static bool is_tab_indented(const struct source *source, size_t line)
 {
     const char *at = source->text, *end = at + source->text_bytes;

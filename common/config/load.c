@@ -266,8 +266,7 @@ static const struct config_key *find_key(const struct config_section *section, c
     return NULL;
 }
 
-/* Sorts the pairs of a section's mapping by the table: values[] gets each key's value, or NULL if the key is left
- * out. */
+/* Sorts the pairs of a section's mapping by the table: values[] gets each key's value, or NULL if the file lacks it. */
 static void collect_keys(struct loader *loader, const struct config_section *section, const char *where,
                          const yaml_node_t *mapping, yaml_node_t **keys, yaml_node_t **values)
 {

@@ -43,15 +43,15 @@ struct daemon {
      * enough.  '*pipeline' may then be half made, for 'destroy'.  Sends nothing, and changes no existing file. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
-    /* Adds the requests that the pipeline answers, and their argument, to 'device', whose other members are set.  NULL:
-     * none. */
+    /* Adds the requests that the pipeline answers, and their argument, to 'device'.  Its other members are set before.
+     * NULL: the pipeline answers none. */
     void (*control)(void *pipeline, struct katcp_device *device);
     int (*start)(void *pipeline); /* starts the threads, which first run when all of them exist */
     /* Starts delivery of packets.  Called last before READY, so that none queue up.  Errors as for 'create'. */
     int (*enable)(void *pipeline, char *why, size_t why_bytes);
     /* Drains until 'give_up_ns' (monotonic) at most, and abandons the rest.  Returns false if output was lost that
-     * could have been kept: the time was over, or a capture could not be written.  Does nothing to a pipeline that has
-     * not started. */
+     * could have been kept: the deadline passed, or a capture could not be written.  Does nothing to a pipeline that
+     * has not started. */
     bool (*stop)(void *pipeline, int64_t give_up_ns);
     void (*destroy)(void *pipeline); /* after stop */
 };

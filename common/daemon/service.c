@@ -50,8 +50,7 @@ struct service {
 static struct service *_Atomic signalled; /* NULL: not yet open */
 static volatile sig_atomic_t n_signals;
 
-/* Writes from a signal handler, which may call neither stdio nor the journal.  Drops the message if stderr has no
- * room. */
+/* Writes from a signal handler, which may call neither stdio nor the journal.  A full stderr gets no message. */
 static void say_at_once(const char *message)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -78,7 +77,7 @@ static void on_signal(int signal_number)
     errno = saved_errno;
 }
 
-/* Handles a failed assertion or systemd's watchdog: writes the pending log lines, which lead to the cause. */
+/* Handles a failed assertion or systemd's watchdog: writes the pending log lines, which tell the events before it. */
 static void on_abort(int signal_number)
 {
     log_flush();

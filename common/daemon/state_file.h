@@ -36,20 +36,17 @@ struct config_state {
 
 extern const struct config_key config_state_keys[CONFIG_N_STATE_KEYS];
 
-/* Row of a table of sections.  'type' is the struct of the whole file, whose member 'state' is a struct
- * config_state. */
+/* Row of a table of sections.  'type' is the whole file's struct, whose member 'state' is a struct config_state. */
 #define CONFIG_STATE_SECTION(type)                                                                                     \
     CONFIG_SECTION(type, state, config_state_keys, "Settings that are kept across restarts.", .optional = true)
 
 /* Writes the whole text of a file.  Returns false if there is nothing to keep; then no file exists.  May take some
- * milliseconds, during which no request is answered.  Settings that exceed a MiB are therefore cut into several
- * files. */
+ * milliseconds, during which no request is answered.  Settings beyond a MiB are therefore cut into several files. */
 typedef bool (*state_file_write)(FILE *text, void *arg);
 
 /* Finds the directory for the files, and logs it.  Adds 'status' to 'sensors' (NULL: none) as the sensor
- * 'state-status';
- * 'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence in 'why': -EBUSY if another
- * process keeps its files there, -EPERM if other users may change the files there. */
+ * 'state-status'.  'status' must live as long as 'sensors'.  Returns 0 or negative errno with one sentence in 'why':
+ * -EBUSY if another process keeps its files there, -EPERM if other users may change the files there. */
 int state_files_open(const struct config_state *config, struct ev_loop *loop, struct sensors *sensors,
                      struct sensor *status, struct state_files **files, char *why, size_t why_bytes);
 

@@ -27,8 +27,7 @@
 #define DEVICE_ALIGN_BYTES 64   /* a cache line, and the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
-/* A point in a stream, passed once 'n_operations' of the stream are done.  A mark without a stream has passed
- * already. */
+/* A point in a stream, passed once 'n_operations' of the stream are done.  Without a stream the mark has passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -188,8 +187,7 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
-/* Returns whether an operation computes.  A computer that is too slow may compute for long, so the watchdog must
- * wait. */
+/* Returns whether an operation computes.  Computing may take long on a slow computer, so the watchdog must wait. */
 static bool computes(const struct operation *op)
 {
     return op->kind == OP_FFT || op->kind == OP_LAUNCH;

@@ -170,8 +170,7 @@ int device_alloc_exported(struct device *device, size_t bytes, struct device_exp
 void device_free_exported(struct device *device, const struct device_exported *exported);
 /* Returns an upper bound of the bytes of device memory that device_alloc_exported() takes for 'bytes'. */
 uint64_t device_exported_bytes(uint64_t bytes);
-/* Flushes NICs' writes (see struct device_exported).  Any thread.  Costs nothing if the device orders writes by
- * itself. */
+/* Flushes NICs' writes (see struct device_exported).  Any thread.  Costs nothing if the device orders the writes. */
 void device_flush_exported(struct device *device);
 
 /* Creates a stream.  'name' appears as the thread's name and in profiles. */

@@ -45,8 +45,8 @@ enum engine_item {
 /* A daemon's part of the work.  The worker calls all operations, and no operation blocks. */
 struct engine_ops {
     void (*look)(struct lane *lane, unsigned member, const struct chunk *chunk); /* sees a new chunk; may be NULL */
-    /* Makes the next set of chunks the lane's current device input.  If 'ended', also takes the rest of the last set.
-     * Returns false if there is no set, or no free device input. */
+    /* Makes the next set of chunks the lane's current device input.  When 'ended', the rest of the last set counts as a
+     * set.  Returns false if there is no set, or no free device input. */
     bool (*begin)(struct lane *lane, bool ended);
     /* Queues the kernels of the current input as far as possible.  If no output buffer is free and 'may_wait', returns
      * false, and the worker calls again.  Without 'may_wait', drops the data that the buffer would hold. */

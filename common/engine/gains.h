@@ -19,7 +19,7 @@ struct gains_limits {
     const char *bad_channels, *too_large; /* sentences about wrong channels and magnitudes */
 };
 
-/* Reads 'n' gains from argument 'first' on.  Returns complex [n], which the caller frees, or NULL after failing the
+/* Reads 'n' gains from argument 'first' on: complex [n], which the caller frees.  Returns NULL after failing the
  * call. */
 float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct gains_limits *limits);
 

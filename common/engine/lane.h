@@ -1,5 +1,4 @@
-/* lane.h - members whose chunks the device processes together: in fgpu an antenna's polarisations, in xbgpu all
- * F-engines.
+/* lane.h - members whose chunks are processed together: an antenna's polarisations in fgpu, all F-engines in xbgpu.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
  * Inputs:    three device inputs alternate: one is read, one keeps the history of the next, one is uploaded.
@@ -54,7 +53,7 @@ int lane_add_input(struct lane *lane, struct device_input *input);
 /* Returns a free device input, or NULL. */
 struct device_input *lane_take_input(struct lane *lane);
 
-/* Makes an input free that has come back. */
+/* Adds an input that has come back to the free inputs. */
 void lane_give_input(struct device_input *input);
 
 /* Makes the kernels wait for the upload.  Call when all data for the input's kernels have been queued for upload. */

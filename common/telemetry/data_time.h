@@ -23,8 +23,8 @@
 
 struct data_time {
     const struct timebase *timebase; /* [const] */
-    int64_t margin_samples;          /* [const] allowed lead of a due timestamp: half a chunk */
-    int64_t tolerance_ns;            /* [const] of the clock; 0: the clock is not asked */
+    int64_t margin_samples;          /* [const] margin by which a due timestamp may lead: half a chunk */
+    int64_t tolerance_ns;            /* [const] tolerance of the clock; 0: the clock is not asked */
     int64_t leads[2];                /* largest confirmed leads of this period and of the period before */
     int64_t period_ns;               /* monotonic start of this period */
     int64_t confirmed_ns;            /* last arrival that confirmed a lead; drift since then widens the margin */
@@ -44,15 +44,13 @@ void data_time_forget(struct data_time *time);
 /* Confirms a lead: half of the chunk that is centred on 'timestamp' has arrived. */
 void data_time_confirm(struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Returns the newest timestamp that may have arrived by 'arrival_ns', without any margin.  Call only while
- * time->known. */
+/* Returns the newest timestamp that may have arrived by 'arrival_ns', without margin.  Call only while time->known. */
 int64_t data_time_at(const struct data_time *time, int64_t arrival_ns);
 
 /* Returns whether data of 'timestamp' may have arrived by 'arrival_ns'.  Call only while time->known. */
 bool data_time_is_due(const struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Returns true if the synchronised clock contradicts 'claim' and agrees with 'window', so that the claim must be
- * refused. */
+/* Returns true if the synchronised clock contradicts 'claim' and agrees with 'window': the claim must be refused. */
 bool data_time_clock_refuses(const struct data_time *time, int64_t claim, int64_t window);
 
 /* Returns the number of periods of 2^48 samples by which 'timestamp' was unwrapped too high, by the synchronised clock.

@@ -1,5 +1,4 @@
-/* sensor.h - readings that an operator can request over KATCP.  The data path sets them, and the main thread serves
- * them.
+/* sensor.h - readings for operators over KATCP: the data path sets them, and the main thread serves them.
  *
  * Flow:      worker, receivers, senders --sensor_set_*()--> struct sensor --katcp/server.c--> clients
  * Ownership: a sensor is a member of the struct that it describes, which lives until the set is closed.  The set has
@@ -64,8 +63,8 @@ struct sensor_desc {
     const char *const *words; /* SENSOR_DISCRETE: ends with NULL; static */
     /* SENSOR_STRING of numbers: writes the numbers into 'text'; NULL: main sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* Shortest interval of the strategy 'auto', then event-rate, for readings that change per chunk; 0: every
-     * reading. */
+    /* Shortest interval if the strategy 'auto' is event-rate, for readings that change with each chunk.  0: 'auto'
+     * reports every reading. */
     double auto_shortest_s;
     /* Marks an aggregate, a SENSOR_DISCRETE of sensor_aggregate_words that is computed, never set.  Returns whether the
      * aggregate includes a sensor; aggregates are never included.  The aggregate is degraded (warn) while an included

@@ -34,8 +34,8 @@ void stats_gauge_scaled(const char *name, const char *help, const char *labels, 
 /* Appends name="value" (escaped) to the label text in 'labels', with a comma if needed.  Returns 'labels'. */
 char *stats_label(char *labels, size_t labels_bytes, const char *name, const char *value);
 
-/* Writes all metrics as Prometheus text exposition 0.0.4, grouped by name in order of registration.  A family with the
- * start times of its counting follows each counter's family. */
+/* Writes all metrics as Prometheus text exposition 0.0.4, grouped by name in order of registration.  A second family
+ * after each counter's family gives the time since which the counter counts. */
 void stats_write(FILE *out);
 
 /* Shortest and longest time between two calls of stats_make_rates() that give a rate. */

@@ -27,7 +27,8 @@ int clock_state_get(const char *path, struct clock_state *state);
  * (service.c), because the answer may lie in a file. */
 void clock_state_read(void);
 
-/* Returns whether the clock was synchronised at the last clock_state_read(), or false.  Any thread; no system call. */
+/* Returns whether the clock was synchronised at the last clock_state_read(), or false before the first one.  Any
+ * thread; makes no system call. */
 bool clock_state_is_synchronised(void);
 
 /* Asks the kernel and replaces the file 'path' by the answer.  Returns 0 or negative errno. */

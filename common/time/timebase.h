@@ -50,8 +50,7 @@ int64_t timebase_duration_samples(const struct timebase *timebase, int64_t durat
  * timestamp is negative (before the sync time), returns the first one at or after 0. */
 int64_t timebase_unwrap(uint64_t wire, int64_t near_samples);
 
-/* Returns the timestamp to unwrap the first one against: now, or 2^47 - 1 with 'from_packets' (keeps 'wire' as it
- * is). */
+/* Returns the timestamp to unwrap the first one against: now, or 2^47 - 1 with 'from_packets' (leaves 'wire' as is). */
 int64_t timebase_first_near(const struct timebase *timebase);
 
 #endif

@@ -85,8 +85,7 @@ void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *t
 
 /* ---- device.c ---- */
 
-/* Makes the device's GPU current on this thread.  Every entry point begins with this call; a callback must not call
- * it. */
+/* Makes the device's GPU current on this thread.  Every entry point begins with this call; a callback must not. */
 void cuda_enter(struct cuda_device *device);
 /* True while this thread runs a callback. */
 extern _Thread_local bool cuda_in_callback;

@@ -1,7 +1,6 @@
 /* fft.c - plans of cuFFT, which is loaded with the first plan.
  *
- * Each plan has its own work area.  cuFFT needs no work area for most sizes.  The kernels that replace cuFFT need
- * none. */
+ * Each plan has its own work area.  cuFFT needs none for most sizes, and the kernels that replace cuFFT need none. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/library.h"
 #include "common/base/log.h"
