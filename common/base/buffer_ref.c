@@ -1,4 +1,4 @@
-/* buffer_ref.c - how chunks and output buffers get back to their free inbox.  See buffer_ref.h. */
+/* buffer_ref.c - returns chunks and output buffers to the inbox of free buffers.  See buffer_ref.h. */
 #include "common/base/buffer_ref.h"
 
 #include <assert.h>
@@ -21,8 +21,8 @@ void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 void buffer_ref_put(void *ref)
 {
     struct buffer_ref *self = ref;
-    /* Release: our reads end before the last put.  Acquire: if ours is the last, everybody's reads ended before the
-     * push that gives the buffer away. */
+    /* Release: our reads end before the last put.  Acquire: all readers' reads end before the last put pushes the
+     * buffer. */
     int n_before = atomic_fetch_sub_explicit(&self->n_readers, 1, memory_order_acq_rel);
 
     assert(n_before > 0);

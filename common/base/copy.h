@@ -1,12 +1,12 @@
-/* copy.h - copies that go past the cache. */
+/* copy.h - copies that bypass the cache. */
 #ifndef COMMON_BASE_COPY_H
 #define COMMON_BASE_COPY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* memcpy() with stores that do not read the lines of 'out' into the cache first nor push out what is there: for what is
- * not read again soon.  copy_finish() must come before another thread is told of what was copied. */
+/* Copies like memcpy(), but the stores bypass the cache: they neither read lines of 'out' nor evict other lines.  For
+ * data that are not read again soon.  Call copy_finish() before another thread learns of the copied data. */
 void copy_past_cache(uint8_t *out, const uint8_t *in, size_t n_bytes);
 void copy_finish(void);
 

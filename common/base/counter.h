@@ -1,6 +1,6 @@
-/* counter.h - counters and gauges that the data path writes; stats.h makes them public.
+/* counter.h - counters and gauges that the data path writes; stats.h publishes them.
  *
- * Threads: one writer per counter as a rule (relaxed atomics make several correct, too); readers from any thread. */
+ * Threads: usually one writer per counter (relaxed atomics allow several); readers on any thread. */
 #ifndef COMMON_BASE_COUNTER_H
 #define COMMON_BASE_COUNTER_H
 
@@ -20,8 +20,8 @@ static inline void counter_add(struct counter *counter, uint64_t n)
     atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
 }
 
-/* The same where no other thread writes this counter: a locked instruction per packet would wait for the packet's bytes
- * to reach memory. */
+/* Adds to a counter that no other thread writes.  Avoids a locked instruction per packet, which would wait until the
+ * packet's bytes reach memory. */
 static inline void counter_add_alone(struct counter *counter, uint64_t n)
 {
     uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);

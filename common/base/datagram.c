@@ -1,4 +1,4 @@
-/* datagram.c - below notify.c and log.c: a socket of the UNIX domain without a connection. */
+/* datagram.c - a UNIX domain socket without a connection, for notify.c and log.c. */
 #include "common/base/datagram.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ int datagram_open(struct datagram *datagram, const char *address)
     memcpy(d.address.sun_path, address, n);
     if (address[0] == '@')
         d.address.sun_path[0] = '\0';
-    /* A path has its final zero, which the structure brought along; an abstract name has none. */
+    /* A path includes its final zero, which the structure already has.  An abstract name has no final zero. */
     d.address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (address[0] == '/'));
     d.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (d.fd < 0)
@@ -24,7 +24,7 @@ int datagram_open(struct datagram *datagram, const char *address)
     return 0;
 }
 
-/* Each datagram has the address: a receiver that was replaced, as by "systemctl daemon-reexec", gets the next one. */
+/* Each datagram carries the address.  So a receiver that was replaced ("systemctl daemon-reexec") gets the next one. */
 int datagram_send(const struct datagram *datagram, const char *bytes, size_t n_bytes)
 {
     ssize_t n = sendto(datagram->fd, bytes, n_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,

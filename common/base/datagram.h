@@ -1,7 +1,7 @@
 /* datagram.h - one-way messages to the init system and the journal that never block.
  *
  * Threads:  any; one message is one datagram.
- * Blocking: never.  A receiver whose queue is full makes a send fail with -EAGAIN; the caller sends again later. */
+ * Blocking: never.  If the receiver's queue is full, a send fails with -EAGAIN, and the caller sends again later. */
 #ifndef COMMON_BASE_DATAGRAM_H
 #define COMMON_BASE_DATAGRAM_H
 

@@ -1,4 +1,4 @@
-/* file.c - paths that lead to the same place; files that are written wholly or not at all. */
+/* file.c - comparison of paths; files that are written wholly or not at all. */
 #include "common/base/file.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Files that do not have their name yet. */
+/* Prefix of files that do not have their final name yet. */
 #define NEW_PREFIX "cbf-new-"
 #define NEW_RANDOM "XXXXXX"
 #define STALE_NS   (3600 * NS_PER_S)
@@ -111,7 +111,7 @@ int file_replace(const char *directory, const char *name, const struct file_part
         return -errno;
     for (size_t i = 0; i < n_parts && !err; i++)
         err = write_all(fd, parts[i].data, parts[i].bytes);
-    /* On disk before its name is: else a crash could leave a name without its bytes. */
+    /* The bytes reach the disk before the name.  Otherwise a crash could leave a name without its bytes. */
     if (!err && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
         err = -errno;
     if (close(fd) != 0 && !err)

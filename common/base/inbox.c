@@ -11,9 +11,9 @@
 
 struct inbox {
     struct lock lock;
-    pthread_cond_t changed;    /* an item has come, or stop */
+    pthread_cond_t changed;    /* signalled when an item comes or the inbox stops */
     size_t n_slots;            /* [const] */
-    struct inbox_item *slots;  /* [const] item k lies in slots[k % n_slots], and is [lock] */
+    struct inbox_item *slots;  /* [const] item k lies in slots[k % n_slots]; items are [lock] */
     uint64_t n_pushed GUARDED; /* [lock] since creation */
     uint64_t n_popped GUARDED; /* [lock] since creation */
     bool stopped GUARDED;      /* [lock] */
@@ -53,8 +53,8 @@ void inbox_push(struct inbox *inbox, const struct inbox_item *item)
     lock_take(&inbox->lock);
     assert(inbox->n_pushed - inbox->n_popped < inbox->n_slots);
     inbox->slots[inbox->n_pushed++ % inbox->n_slots] = *item;
-    /* Makes no system call unless the consumer waits.  Under the lock, so that a consumer which has all that it wanted
-     * may destroy the inbox: nothing here touches it after the unlock. */
+    /* Makes no system call unless the consumer waits.  Signals under the lock: nothing here touches the inbox after the
+     * unlock, so a consumer that has all its items may destroy the inbox. */
     pthread_cond_signal(&inbox->changed);
     lock_give(&inbox->lock);
 }
@@ -95,7 +95,7 @@ int inbox_pop_until(struct inbox *inbox, int64_t deadline_ns, struct inbox_item 
 
     thread_beat();
     lock_take(&inbox->lock);
-    /* Looks once more after the deadline: an item may have come while we were waiting for the lock. */
+    /* Tries once more after the deadline: an item may have come while this thread waited for the lock. */
     while ((err = take_oldest(inbox, item)) == -EAGAIN && !late) {
         lock_wait_beat(&inbox->lock, &inbox->changed, deadline_ns);
         late = clock_monotonic_ns() >= deadline_ns;

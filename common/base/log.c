@@ -29,11 +29,11 @@
 
 #define JOURNAL_SOCKET    "/run/systemd/journal/socket"
 
-/* A journal or pipe without room is tried again after that. */
+/* Time until the next attempt if the journal or pipe has no room. */
 #define RETRY_NS (10 * NS_PER_MS)
 
-/* How long log_flush() waits for the lines to be written; how long log_stop() waits for the logging thread's end, and a
- * line that is said later for its writing. */
+/* FLUSH_NS: longest wait of log_flush() for the lines to be written.  ENDED_NS: longest wait of log_stop() for the
+ * logging thread's end, and of a line after log_stop() for its writing. */
 #define FLUSH_NS NS_PER_S
 #define ENDED_NS (100 * NS_PER_MS)
 
@@ -48,23 +48,24 @@ static const struct {
     [LOG_LEVEL_DEBUG] = {"debug", 7},
 };
 
-/* Written by log_init() before there are other threads, constant afterwards. */
+/* Written by log_init() before other threads start; constant afterwards. */
 static char log_program[32] = "cbf";
-static struct datagram journal = {.fd = -1}; /* open: messages go there */
+static struct datagram journal = {.fd = -1}; /* messages go to the journal if this socket is open */
 
 static _Atomic int log_max_level = LOG_LEVEL_INFO;
 static _Atomic int listener_max_level = LOG_NOTHING;
 static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
-/* The thread that writes a line: its caller, the logging thread, or its caller within ENDED_NS. */
+/* DIRECT: the caller writes its line.  QUEUED: the logging thread writes it.  ENDED: the caller writes it within
+ * ENDED_NS. */
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;
-static sem_t ring_filled; /* posted for each line, and for the end */
+static sem_t ring_filled; /* posted for each line, and once at the end */
 static struct thread writer;
-static _Atomic bool is_ending; /* nobody waits for stderr or the journal any more */
-static _Atomic size_t n_ended; /* logging threads */
-static _Atomic size_t n_written; /* lines taken out of the ring and dealt with */
+static _Atomic bool is_ending; /* true: no thread waits for stderr or the journal any more */
+static _Atomic size_t n_ended; /* number of logging threads that have ended */
+static _Atomic size_t n_written; /* number of lines taken from the ring and written or dropped */
 static struct counter n_dropped;
 
 /* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  An operator
@@ -83,13 +84,13 @@ static bool stderr_is_journal(void)
     return access(JOURNAL_SOCKET, W_OK) == 0;
 }
 
-/* Started with stdin, stdout or stderr closed, the first file or socket that is opened would be what messages are
- * written to. */
+/* Opens /dev/null in place of a closed stdin, stdout or stderr.  Otherwise the first file or socket that the process
+ * opens would receive the messages. */
 static void occupy_standard_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            open("/dev/null", O_RDWR); /* takes the least number that is free, which is this one */
+            open("/dev/null", O_RDWR); /* takes the lowest free number, which is this one */
 }
 
 void log_init(const char *program, enum log_level max_level)
@@ -125,7 +126,7 @@ static bool is_listened_to(enum log_level level)
 
 /* ---- Writing a line ---------------------------------------------------------------------------------------------- */
 
-/* The journal's own protocol: one field a line.  Returns 0 or negative errno. */
+/* Writes the line in the journal's own protocol, one field per line.  Returns 0 or negative errno. */
 static int put_in_journal(const struct log_line *line)
 {
     char record[LOG_MESSAGE_BYTES + 128];
@@ -135,8 +136,8 @@ static int put_in_journal(const struct log_line *line)
     return datagram_send(&journal, record, (size_t)n);
 }
 
-/* The date of a day since 1970, by the Gregorian calendar; years begin in March here, so that a leap day is a year's
- * last.  gmtime_r() would read the time zone, which other threads may set. */
+/* Computes the date of a day since 1970 in the Gregorian calendar.  Years begin in March here, so that a leap day is
+ * the last day of its year.  gmtime_r() would read the time zone, which other threads may set. */
 static void date_of(int64_t day, int *year, int *month, int *day_of_month)
 {
     int64_t since = day + 719468, era = since / 146097, of_era = since % 146097;
@@ -165,8 +166,8 @@ static size_t format_line(const struct log_line *line, char *text, size_t text_b
                                 levels[line->level].name, line->text);
 }
 
-/* By a single write, so that lines of several processes do not mix.  A pipe that poll() calls writable takes a line
- * (PIPE_BUF) at once.  Returns 0, or -EAGAIN while stderr takes nothing. */
+/* Writes the line with a single write(), so that lines of several processes do not mix.  A pipe that poll() calls
+ * writable takes a line (PIPE_BUF) at once.  Returns 0, or -EAGAIN while stderr takes nothing. */
 static int put_on_stderr(const struct log_line *line)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -174,11 +175,11 @@ static int put_on_stderr(const struct log_line *line)
 
     if (poll(&ready, 1, 0) == 0)
         return -EAGAIN;
-    /* Nobody is left to be told when stderr is gone. */
+    /* If stderr is gone, nobody can be told. */
     return write(STDERR_FILENO, text, format_line(line, text, sizeof(text))) < 0 && errno == EAGAIN ? -EAGAIN : 0;
 }
 
-/* Returns 0, or -EAGAIN while nothing takes the line. */
+/* Returns 0, or -EAGAIN while the journal or stderr has no room. */
 static int put(const struct log_line *line)
 {
     int err = journal.fd < 0 ? -ENOENT : put_in_journal(line);
@@ -186,8 +187,8 @@ static int put(const struct log_line *line)
     return err && err != -EAGAIN ? put_on_stderr(line) : err;
 }
 
-/* Waits for room until the monotonic clock reads 'deadline_ns' or log_stop() ends all waits.  Returns false if the line
- * was not written. */
+/* Writes the line; waits for room until the monotonic clock reads 'deadline_ns', or until log_stop() ends all waits
+ * without a deadline (INT64_MAX).  Returns false if the line was not written. */
 static bool put_until(const struct log_line *line, int64_t deadline_ns)
 {
     while (put(line) != 0) {
@@ -201,7 +202,7 @@ static bool put_until(const struct log_line *line, int64_t deadline_ns)
 
 /* ---- The logging thread ------------------------------------------------------------------------------------------ */
 
-/* Says how many lines were dropped since it was said last. */
+/* Logs the number of lines dropped since the last such message. */
 static void write_dropped(uint64_t *n_said)
 {
     struct log_line line = {.level = LOG_LEVEL_WARNING, .unix_ns = clock_unix_ns()};
@@ -218,9 +219,9 @@ static void write_dropped(uint64_t *n_said)
 static void *write_lines(void *arg)
 {
     static struct log_line line;
-    static uint64_t n_said; /* of n_dropped, which other threads may move before this one runs */
+    static uint64_t n_said; /* part of n_dropped already logged; n_dropped may grow before this thread runs */
 
-    thread_watched(false); /* it waits for whoever reads the log */
+    thread_watched(false); /* this thread waits for the reader of the log */
     do {
         sem_wait(&ring_filled);
         while (log_ring_pop(&ring, &line)) {
@@ -309,7 +310,7 @@ static void log_va(enum log_level level, uint64_t n_suppressed, const char *form
     else if (n_suppressed)
         snprintf(line.text + n, sizeof(line.text) - n, " (%" PRIu64 " more like this were left out)", n_suppressed);
 
-    /* A message is one line, whatever its arguments bring along. */
+    /* A message is one line: control characters in its arguments become blanks. */
     for (char *c = line.text; *c; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
@@ -354,7 +355,7 @@ void log_limited(struct log_limit *limit, enum log_level level, const char *form
         return;
     now_ns = clock_monotonic_ns();
     next_ns = atomic_load_explicit(&limit->next_ns, memory_order_relaxed);
-    /* Several threads may find the interval over; the one that moves its end speaks. */
+    /* Several threads may find the interval over; only the thread that moves its end logs the message. */
     if (now_ns < next_ns || !atomic_compare_exchange_strong(&limit->next_ns, &next_ns, now_ns + LIMIT_INTERVAL_NS)) {
         atomic_fetch_add_explicit(&limit->n_suppressed, 1, memory_order_relaxed);
         return;

@@ -1,10 +1,10 @@
-/* log_ring.c - see log_ring.h.  A bounded queue in which each place says whose turn it is (D. Vyukov, "Bounded MPMC
+/* log_ring.c - see log_ring.h.  A bounded queue in which each place has a turn number (D. Vyukov, "Bounded MPMC
  * queue"), here with one consumer. */
 #include "common/base/log_ring.h"
 
 #include <string.h>
 
-/* As much of the line as there is: most are short. */
+/* Copies only the used part of the text, because most lines are short. */
 static void copy_line(struct log_line *to, const struct log_line *from)
 {
     to->level = from->level;

@@ -1,4 +1,4 @@
-/* log_ring.h - log lines between the threads that say them and the thread that writes them.
+/* log_ring.h - log lines between the threads that log them and the thread that writes them.
  *
  * Flow:      any thread --push--> [LOG_RING_LINES] --pop--> the logging thread
  * Threads:   many producers, one consumer at a time.
@@ -14,18 +14,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A longer message is cut, which its last characters "..." show. */
+/* Room for a message.  A longer message is cut and ends in "...". */
 #define LOG_MESSAGE_BYTES 2048
 #define LOG_RING_LINES    256
 
 struct log_line {
     enum log_level level;
-    bool is_raw; /* for a terminal, as it is: without time, program and level */
+    bool is_raw; /* text for a terminal, without time, program and level */
     int64_t unix_ns;
     char text[LOG_MESSAGE_BYTES];
 };
 
-/* Each place is used in turns, of which the even ones fill it and the odd ones empty it. */
+/* Each place counts its turns: an even turn fills the place, and the next odd turn empties it. */
 struct log_ring {
     struct {
         _Atomic size_t turn;

@@ -1,5 +1,5 @@
-/* memory.c - reads /proc/meminfo, and the limits of the control groups that we are in, before anything is allocated;
- * maps huge pages, and locks what there is. */
+/* memory.c - reads /proc/meminfo and the limits of this process's control groups before anything is allocated; maps
+ * huge pages, and locks mapped memory. */
 #include "common/base/memory.h"
 
 #include "common/base/file.h"
@@ -26,7 +26,7 @@ static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "total_inactive_file %llu"};
 static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
 
-/* Lowers 'memory' to what one group allows.  Its use counts pages of files, too, which give way. */
+/* Lowers 'memory' to one group's limit.  The group's use includes inactive pages of files, which can be reclaimed. */
 static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
 {
     char path[PATH_BYTES + 64];
@@ -44,7 +44,7 @@ static void limit_by_group(const char *directory, const struct group_files *file
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
 }
 
-/* A group is limited by all that it is in; in a container the first of the path are not to be seen. */
+/* Applies the limits of a group and of all groups above it.  A container hides the first groups of the path. */
 static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
 {
     char directory[PATH_BYTES];
@@ -60,7 +60,7 @@ static void limit_by_groups(const char *root, const char *group, const struct gr
     }
 }
 
-/* The lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" of version 1. */
+/* Reads the lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" of version 1. */
 static void limit_by_control_groups(const char *root, struct memory *memory)
 {
     char path[PATH_BYTES], line[PATH_BYTES / 2], group[PATH_BYTES / 2];
@@ -146,7 +146,7 @@ size_t memory_mapped_bytes(size_t bytes)
     return (bytes + MEMORY_HUGE_PAGE_BYTES - 1) / MEMORY_HUGE_PAGE_BYTES * MEMORY_HUGE_PAGE_BYTES;
 }
 
-/* A wish: memory on another node works, at the speed of the link between the nodes. */
+/* Prefers a NUMA node.  Memory on another node works, too, at the speed of the link between the nodes. */
 static void prefer_node(void *memory, size_t bytes, int node)
 {
     unsigned long mask[MAX_NUMA_NODES / (8 * sizeof(unsigned long))] = {0};
@@ -173,7 +173,7 @@ void *memory_map(size_t bytes, int node)
         munmap(mapped, before);
     if (before < MEMORY_HUGE_PAGE_BYTES)
         munmap(memory + bytes, MEMORY_HUGE_PAGE_BYTES - before);
-    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a hint */
     prefer_node(memory, bytes, node);
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return memory;

@@ -1,7 +1,7 @@
-/* presence.h - which heaps of an interval arrived, as differences of prefix sums.
+/* presence.h - number of heaps that arrived in an interval, as differences of prefix sums.
  *
- * sums[i] is the number of present flags before flag i, so an interval [first, end) is complete when
- * sums[end] - sums[first] == end - first.  O(1) per spectrum however long its window. */
+ * sums[i] is the number of present flags before flag i.  So an interval [first, end) is complete if sums[end] -
+ * sums[first] == end - first.  This check costs O(1) per spectrum for any length of its window. */
 #ifndef COMMON_BASE_PRESENCE_H
 #define COMMON_BASE_PRESENCE_H
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Writes sums[0..n_flags] (n_flags + 1 values) of 'present' (0 or 1 each). */
+/* Writes the prefix sums sums[0..n_flags] (n_flags + 1 values) of the flags 'present' (0 or 1 each). */
 void presence_sums(const uint8_t *present, size_t n_flags, uint32_t *sums);
 
 /* Number of present flags in [first, end). */

@@ -1,4 +1,4 @@
-/* process.c - beside the registry of stats.c: the process as such, read from /proc when asked. */
+/* process.c - metrics of the process itself, read from /proc on request; stats.c registers all other metrics. */
 #include "common/base/process.h"
 
 #include "common/base/clock.h"
@@ -58,7 +58,7 @@ void process_write_metrics(FILE *out)
 {
     struct stat_fields fields;
     struct rlimit limit;
-    unsigned long long boot_s; /* UNIX time of the host's boot, from which the start of a process is counted */
+    unsigned long long boot_s; /* UNIX time of the host's boot; a process's start is counted from it */
     bool boot_known = file_find_number("/proc/stat", "btime %llu", &boot_s);
     int n_files = count_open_files();
 

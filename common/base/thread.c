@@ -1,4 +1,4 @@
-/* thread.c - how every thread but main starts.  See thread.h. */
+/* thread.c - the start of every thread except main.  See thread.h. */
 #include "common/base/thread.h"
 
 #include "common/base/log.h"
@@ -15,34 +15,34 @@
 #define NAME_BYTES       16 /* the kernel's limit, with the final zero */
 #define CACHE_LINE_BYTES 64
 
-/* A thread from its start to its end.  Its beats have a cache line of their own, which the thread itself writes. */
+/* A thread from its start to its end.  Its beats have a cache line of their own, which only this thread writes. */
 struct record {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t n_beats;
     _Alignas(CACHE_LINE_BYTES) char name[NAME_BYTES];
     int cpu;
-    bool held; /* it waits at the gate */
+    bool held; /* the thread waits at the gate */
     void *(*run)(void *arg);
     void *arg;
     _Atomic int64_t tid;
-    _Atomic bool excused;  /* it may stand still */
-    uint64_t n_beats_seen; /* [looking thread] */
-    unsigned n_looks;      /* [looking thread] since n_beats changed */
+    _Atomic bool excused;  /* the thread may stand still */
+    uint64_t n_beats_seen; /* [watching thread] */
+    unsigned n_looks;      /* [watching thread] calls of threads_find_stalled() since n_beats changed */
     struct record *next;   /* [records_lock] */
 };
 
-/* All threads that run. */
+/* All running threads. */
 static pthread_mutex_t records_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct record *records;
 
 _Thread_local _Atomic uint64_t *thread_beats;
 static _Thread_local struct record *own_record;
 
-/* The gate at which new threads wait; only main moves it. */
+/* The gate at which new threads wait.  Only main opens and closes the gate. */
 static pthread_mutex_t gate_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t gate_moved = PTHREAD_COND_INITIALIZER;
 static enum { GATE_OPEN, GATE_HELD, GATE_GIVEN_UP } gate;
 
-/* Returns false if the thread is to end. */
+/* Waits while the gate is held.  Returns false if the thread must end. */
 static bool pass_gate(void)
 {
     pthread_mutex_lock(&gate_lock);
@@ -71,7 +71,7 @@ void threads_release(bool begin)
     move_gate(begin ? GATE_OPEN : GATE_GIVEN_UP);
 }
 
-/* ---- Who runs, and who moves ------------------------------------------------------------------------------------- */
+/* ---- Running threads and their beats ----------------------------------------------------------------------------- */
 
 static void enter(struct record *record)
 {
@@ -94,7 +94,7 @@ static void leave(struct record *record)
 
 void thread_watched(bool watched)
 {
-    thread_beat(); /* so that nothing of before or of in between is held against it */
+    thread_beat(); /* so that no earlier time counts as standing still */
     if (own_record)
         atomic_store_explicit(&own_record->excused, !watched, memory_order_relaxed);
 }
@@ -133,7 +133,7 @@ static void pin(const struct record *record)
         log_warning("thread %s is not pinned: CPU %d refused: %s", record->name, record->cpu, strerror(err));
 }
 
-/* Runs first in the new thread, so that all of 'run', its first touch of memory included, has the name and the CPU. */
+/* Runs first in the new thread.  So the name and the CPU apply to all of 'run', including its first touch of memory. */
 static void *begin(void *arg)
 {
     struct record *record = arg;

@@ -1,10 +1,9 @@
-/* thread.h - named, pinned threads, and whether they still move.
+/* thread.h - named, pinned threads, and a watch that finds stuck threads.
  *
- * Watch:     a thread beats each time that it passes its loop, and at least every THREAD_BEAT_NS while it waits,
- *            whether or not there are data.  One thread (the main thread: service.h) looks at all of them from time to
- *            time.
- * Threads:   thread_beat() on any thread; it costs a load and a store in the thread's own cache line: no lock, no
- *            clock. */
+ * Watch:     a thread beats on each pass through its loop, and at least every THREAD_BEAT_NS while it waits, with or
+ *            without data.  One thread (the main thread: service.h) checks the beats of all threads from time to time.
+ * Threads:   thread_beat() on any thread.  A beat costs a load and a store in the thread's own cache line, without a
+ *            lock or a clock. */
 #ifndef COMMON_BASE_THREAD_H
 #define COMMON_BASE_THREAD_H
 
@@ -16,15 +15,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Nobody waits for longer without a beat. */
+/* Longest wait of a thread without a beat. */
 #define THREAD_BEAT_NS (500 * NS_PER_MS)
 
 struct thread {
     pthread_t handle;
 };
 
-/* Starts 'run(arg)' as a thread called 'name' (cut to 15 characters), pinned to CPU 'cpu' or to none if < 0; all
- * signals are blocked in it.  A pin that the kernel refuses is a warning.  Returns 0 or negative errno. */
+/* Starts 'run(arg)' on a thread called 'name' (cut to 15 characters), pinned to CPU 'cpu' (< 0: not pinned).  All
+ * signals are blocked on the thread.  If the kernel refuses to pin the thread, logs a warning.  Returns 0 or negative
+ * errno. */
 int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(void *arg), void *arg);
 
 /* After threads_hold(), started threads wait before their first step until threads_release().  With true, all threads
@@ -33,25 +33,25 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
 void threads_hold(void);
 void threads_release(bool begin);
 
-/* Whether 'n' more threads could be started, such as a library starts later and cannot do without.  Returns 0 or
+/* Checks whether 'n' more threads could be started, for example those that a library needs later.  Returns 0 or
  * negative errno. */
 int threads_probe(size_t n);
 
-/* Whether each of the CPUs (< 0: none) can be pinned to.  Returns 0, or -EINVAL with one sentence in 'why' that begins
- * with 'key'. */
+/* Checks whether threads can be pinned to each of the CPUs (< 0: none).  Returns 0, or -EINVAL with one sentence in
+ * 'why' that begins with 'key'. */
 int threads_check_cpus(const int64_t *cpus, size_t n_cpus, const char *key, char *why, size_t why_bytes);
 
-/* The calling thread's sleeps, whatever it waits for, end when they should: the kernel does not put them off by up to
- * 50 microseconds to end others with them. */
+/* Makes all sleeps and waits of the calling thread end on time.  Otherwise the kernel may end them up to 50
+ * microseconds late, to wake several threads together. */
 void thread_wake_promptly(void);
 
 /* Waits for the thread's end. */
 void thread_join(struct thread *thread);
 
-/* The beats of the calling thread; NULL where thread_start() did not start it. */
+/* Beats of the calling thread; NULL if thread_start() did not start the thread. */
 extern _Thread_local _Atomic uint64_t *thread_beats;
 
-/* The calling thread moves. */
+/* Records that the calling thread makes progress. */
 static inline void thread_beat(void)
 {
     if (thread_beats)
@@ -59,19 +59,19 @@ static inline void thread_beat(void)
                               memory_order_relaxed);
 }
 
-/* From thread_watched(false) to thread_watched(true) the calling thread may stand still: it waits for a disk, or
- * computes for as long as that takes. */
+/* Stops and resumes the watch on the calling thread.  Between thread_watched(false) and thread_watched(true) the thread
+ * may stand still, for example while it waits for a disk or computes for long. */
 void thread_watched(bool watched);
 
-/* A thread that does not move. */
+/* A thread that has stopped beating. */
 struct thread_stalled {
     char name[16];
-    int64_t tid;      /* the kernel's number, as gdb and /proc have it */
-    unsigned n_looks; /* for how many calls of threads_find_stalled() in a row it has not moved; 0: all move */
+    int64_t tid;      /* the kernel's number of the thread, as in gdb and /proc */
+    unsigned n_looks; /* successive calls of threads_find_stalled() without a beat; 0: all threads beat */
 };
 
-/* Looks at all threads that thread_start() started and that have not ended, and returns the one that has stood still
- * for most calls.  Always on the same thread. */
+/* Checks all threads that thread_start() started and that have not ended.  Returns the thread that has stood still for
+ * most calls.  Call always on the same thread. */
 struct thread_stalled threads_find_stalled(void);
 
 #endif

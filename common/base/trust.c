@@ -1,4 +1,4 @@
-/* trust.c - asked before a kernel's code, a tuned shape or a kept setting is read. */
+/* trust.c - called before a kernel's code, a tuned shape or a saved setting is read. */
 #include "common/base/trust.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ int trust_open(const char *directory, const char *name)
 
     if (directory_fd < 0)
         return directory_fd;
-    /* Not blocking: a FIFO is found out, not waited for. */
+    /* Opens without blocking: a FIFO is detected, not waited for. */
     int fd = openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int err = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode))

@@ -1,26 +1,26 @@
-/* trust.h - whether other users may change files that this process is about to use: compiled kernels, saved settings.
+/* trust.h - checks that other users cannot change files before their use: compiled kernels, saved settings.
  *
  * A file or directory is trusted if it belongs to this process's user or to root, and if neither its group nor others
  * may write to it.  If an access list lets a group write, the mode shows this, too.  The check looks at the
  * open file.  So no user can replace the file between the check and the use.
  *
- * Threads: any.   Blocking: as opening a file is. */
+ * Threads: any.   Blocking: like opening a file. */
 #ifndef COMMON_BASE_TRUST_H
 #define COMMON_BASE_TRUST_H
 
-/* The advice about -EPERM, for a sentence. */
+/* Advice about -EPERM, as part of a sentence. */
 #define TRUST_CURE                                                                                                     \
     "it must belong to this user or to root, and neither its group nor others may write there (chmod go-w)"
 
-/* Looks at an open file or directory.  Returns 0, -EPERM where it is not trusted, or other negative errno. */
+/* Checks an open file or directory.  Returns 0, -EPERM if it is not trusted, or other negative errno. */
 int trust_fd(int fd);
 
-/* The same of a path to a directory, which may be a symbolic link. */
+/* Checks a directory in the same way; the path may be a symbolic link. */
 int trust_directory(const char *path);
 
-/* Opens the regular file 'name' of a directory for reading, if both are trusted.  Returns the descriptor, -EPERM where
- * one is not, -ELOOP where 'name' is a symbolic link, -EISDIR or -EINVAL where it is a directory or another thing, or
- * other negative errno. */
+/* Opens the regular file 'name' of a directory for reading, if both are trusted.  Returns the descriptor, -EPERM if the
+ * file or the directory is not trusted, -ELOOP if 'name' is a symbolic link, -EISDIR if 'name' is a directory, -EINVAL
+ * if 'name' is another kind of file, or other negative errno. */
 int trust_open(const char *directory, const char *name);
 
 #endif

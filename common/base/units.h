@@ -1,7 +1,7 @@
 /* units.h - constants of unit conversion, and the arithmetic of alignment.
  *
- * Timestamps are ADC samples since the sync time, int64_t everywhere inside a daemon: at 10 GS/s that lasts 29 years
- * and the 48 bits of the wire are unwrapped on receipt (timebase.h). */
+ * Timestamps are ADC samples since the sync time, int64_t everywhere inside a daemon.  At 10 GS/s an int64_t lasts 29
+ * years.  The 48 bits of a packet's timestamp are unwrapped on receipt (timebase.h). */
 #ifndef COMMON_BASE_UNITS_H
 #define COMMON_BASE_UNITS_H
 
@@ -20,7 +20,7 @@
 #define ARRAY_LEN(a)                    (sizeof(a) / sizeof((a)[0]))
 #define CONTAINER_OF(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 
-/* "1 output", "2 outputs": the ending of a word behind a number. */
+/* Returns the ending of a word after a number: "1 output", "2 outputs". */
 static inline const char *plural(uint64_t n)
 {
     return n == 1 ? "" : "s";
@@ -31,7 +31,7 @@ static inline uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* a + b modulo 2^64, as a GPU adds.  Sums that memory has damaged may leave 64 bits; the checksum finds them. */
+/* Adds modulo 2^64, as a GPU does.  Sums damaged in memory may exceed 64 bits; the checksum finds the damage. */
 static inline int64_t add_wrapped(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);

@@ -1,4 +1,4 @@
-/* version.c - the build id, in a file of its own so that a new commit recompiles only this. */
+/* version.c - the build id, in a file of its own so that a new commit recompiles only this file. */
 #include "common/base/version.h"
 
 #ifndef CBF_BUILD_ID

@@ -1,4 +1,4 @@
-/* version.h - what --version and build_info say. */
+/* version.h - the version that --version and build_info show. */
 #ifndef COMMON_BASE_VERSION_H
 #define COMMON_BASE_VERSION_H
 

@@ -1,4 +1,4 @@
-/* why.c - beside every function that can fail: its sentence for the operator. */
+/* why.c - formats the sentences about failures. */
 #include "common/base/why.h"
 
 #include <stdarg.h>

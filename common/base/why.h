@@ -1,20 +1,20 @@
-/* why.h - the one sentence that says why something failed.
+/* why.h - the one sentence that explains a failure.
  *
- * Functions that can fail for a reason that the operator can change take 'why', which their caller prints. */
+ * Functions that can fail for a reason that the operator can change take 'why'.  Their caller prints the sentence. */
 #ifndef COMMON_BASE_WHY_H
 #define COMMON_BASE_WHY_H
 
 #include <errno.h>
 #include <stddef.h>
 
-/* Writes the sentence.  The value is 'err', so that the caller can return it: a macro, as the compiler then sees that
- * it is not 0. */
+/* Writes the sentence.  The value is 'err', for the caller to return.  A macro shows the compiler that 'err' is not
+ * 0. */
 #define why_fail(err, ...)                (why_say(__VA_ARGS__), (err))
 #define why_out_of_memory(why, why_bytes) why_fail(-ENOMEM, why, why_bytes, "out of memory")
 
 void why_say(char *why, size_t why_bytes, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Puts "about: " before the sentence that a function has written, unless 'err' is 0.  Returns 'err'. */
+/* Puts "about: " before the sentence in 'why', unless 'err' is 0.  Returns 'err'. */
 int why_about(int err, const char *about, char *why, size_t why_bytes);
 
 #endif

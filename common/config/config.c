@@ -1,4 +1,4 @@
-/* config.c - the book that loading and checking write to: errors, and which line each value came from. */
+/* config.c - the book that loading and checking write to: errors, and the line of each value. */
 #include "common/config/config.h"
 
 #include "common/config/internal.h"
@@ -11,12 +11,13 @@
 
 struct config_fault {
     struct config_mark mark;
-    size_t order; /* of reporting, for faults at the same place */
+    size_t order; /* order of reporting, for faults at the same place */
     bool is_warning;
     char *sentence;
 };
 
-/* Keys lie inside sections, so the smallest place that holds an address is the one meant. */
+/* Place in the file of the value at an address.  Keys lie inside sections, so the smallest matching place is a
+ * key's. */
 struct config_place {
     uintptr_t start;
     size_t n_bytes;
@@ -24,7 +25,7 @@ struct config_place {
     bool given;
 };
 
-/* The place of what has this full name, for config_locate(). */
+/* Place of the value or section with this full name, for config_locate(). */
 struct config_name {
     char *name;
     struct config_mark mark;
@@ -33,13 +34,13 @@ struct config_name {
 struct config {
     char *path;
     struct config_fault *faults;
-    size_t n_faults, n_warnings; /* warnings are faults, too */
+    size_t n_faults, n_warnings; /* n_faults includes n_warnings */
     size_t n_unsaid;             /* errors beyond CONFIG_SAID_ERRORS */
     struct config_place *places;
     size_t n_places;
     struct config_name *names;
     size_t n_names;
-    bool out_of_memory; /* an error or a place was lost, which is itself an error */
+    bool out_of_memory; /* an error or a place was lost, which counts as an error */
 };
 
 struct config *config_create(const char *path)
@@ -74,7 +75,7 @@ const char *config_first_error(const struct config *config)
     return config->out_of_memory ? "there is no memory" : NULL;
 }
 
-/* Makes room for one more item where the array's 'n' is a power of two or 0, and so full. */
+/* Makes room for one more item.  The array is full if 'n' is a power of two or 0. */
 static void *grow(void *items, size_t n, size_t item_bytes)
 {
     if (n & (n - 1))
@@ -134,7 +135,7 @@ void config_add_place(struct config *config, const void *field, size_t n_bytes, 
     places[config->n_places++] = (struct config_place){(uintptr_t)field, n_bytes, mark, given};
 }
 
-/* The smallest place that holds 'field', of equals the last, which is the key inside a section of one key; or NULL. */
+/* Returns the smallest place that contains 'field', or NULL.  The last of equal places is a section's only key. */
 static const struct config_place *find_place(const struct config *config, const void *field)
 {
     const struct config_place *best = NULL;

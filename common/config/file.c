@@ -1,4 +1,4 @@
-/* file.c - a configuration file to a YAML document, and what is wrong with one that is none. */
+/* file.c - reads a configuration file as a YAML document, and explains errors if the file is not YAML. */
 #include "common/config/internal.h"
 
 #include <errno.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <yaml.h>
 
-/* A configuration is a few kilobytes; what is larger is another file. */
+/* A configuration is a few kilobytes; a larger file is not a configuration. */
 #define FILE_MAX_BYTES (4 << 20)
 
 /* libyaml's time grows with the square of the depth, and with the square of the number of anchors or directives.
@@ -14,7 +14,7 @@
 #define MAX_DEPTH 32
 #define MAX_NAMES 1000 /* anchors, aliases and directives */
 
-/* The file in memory, which hints about libyaml's findings look at again. */
+/* The file in memory; hints about libyaml's errors look at the text again. */
 struct source {
     struct config *config;
     char *text;
@@ -26,8 +26,8 @@ static struct config_mark mark_of(yaml_mark_t mark)
     return (struct config_mark){mark.line + 1, mark.column + 1};
 }
 
-/* True if the indentation of 'line' (from 0) has a tab: the commonest mistake, and libyaml's words for it are obscure.
- * */
+/* Returns whether the indentation of 'line' (from 0) has a tab: the commonest mistake, with obscure words of
+ * libyaml. */
 static bool is_tab_indented(const struct source *source, size_t line)
 {
     const char *at = source->text, *end = at + source->text_bytes;
@@ -42,7 +42,7 @@ static bool is_tab_indented(const struct source *source, size_t line)
     return at && at < end && *at == '\t';
 }
 
-/* The place of a byte, for errors of the encoding, which libyaml reports by offset only. */
+/* Returns the line and column of a byte, for errors of the encoding, which libyaml reports by offset only. */
 static struct config_mark offset_mark(const struct source *source, size_t offset)
 {
     struct config_mark mark = {1, 1};
@@ -56,7 +56,7 @@ static struct config_mark offset_mark(const struct source *source, size_t offset
     return mark;
 }
 
-/* Adds the parser's error.  Returns -EINVAL, or -ENOMEM if that was it. */
+/* Adds the parser's error.  Returns -EINVAL, or -ENOMEM if the parser ran out of memory. */
 static int report_yaml(struct source *source, const yaml_parser_t *parser)
 {
     struct config_mark mark = mark_of(parser->problem_mark);
@@ -77,7 +77,7 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
     return -EINVAL;
 }
 
-/* Counts of the things that libyaml's time grows with. */
+/* Counts that determine libyaml's time. */
 struct extent {
     size_t depth, n_names;
 };
@@ -92,7 +92,7 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     case YAML_BLOCK_END_TOKEN:
     case YAML_FLOW_SEQUENCE_END_TOKEN:
     case YAML_FLOW_MAPPING_END_TOKEN:
-        extent->depth -= extent->depth > 0; /* 0: a bracket too many, which the parser reports */
+        extent->depth -= extent->depth > 0; /* 0: a surplus bracket, which the parser reports */
         break;
     case YAML_ANCHOR_TOKEN:
     case YAML_ALIAS_TOKEN:
@@ -102,8 +102,8 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     }
 }
 
-/* Reads the file token by token, without the parser, and stops at the first that is beyond a limit.  Returns 0, also
- * where the tokens are no YAML; -EINVAL (reported) or -ENOMEM. */
+/* Reads the file token by token, without the parser, and stops at the first token beyond a limit.  Returns 0 (even if
+ * the tokens are not YAML), -EINVAL (reported) or -ENOMEM. */
 static int check_extent(struct source *source)
 {
     struct extent extent = {0, 0};
@@ -134,7 +134,7 @@ static int check_extent(struct source *source)
     return err;
 }
 
-/* Nothing but comments may follow the first document.  Returns 0, -EINVAL (reported) or -ENOMEM. */
+/* Checks that only comments follow the first document.  Returns 0, -EINVAL (reported) or -ENOMEM. */
 static int check_single_document(struct source *source, yaml_parser_t *parser)
 {
     yaml_document_t document;
@@ -167,7 +167,7 @@ static int load_text(struct source *source, const struct config_table *table, vo
         err = report_yaml(source, &parser);
         goto undo_parser;
     }
-    /* After an empty document, the parser has no more. */
+    /* After an empty document the parser has no further document. */
     if (yaml_document_get_root_node(&document))
         err = check_single_document(source, &parser);
     if (!err)
@@ -178,7 +178,7 @@ undo_parser:
     return err == -ENOMEM ? err : 0;
 }
 
-/* Reads the whole file to *text, which the caller frees.  Returns 0 or negative errno. */
+/* Reads the whole file into *text, which the caller frees.  Returns 0 or negative errno. */
 static int read_file(const char *path, char **text, size_t *text_bytes)
 {
     FILE *in = fopen(path, "rb");

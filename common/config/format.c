@@ -1,4 +1,4 @@
-/* format.c - values of a configuration, from memory to text, and what they are allowed to be in words.
+/* format.c - writes values of a configuration as text, and describes valid values in words.
  *
  * Errors and the example file describe a key in the same words, because both take them from config_expected(). */
 #include "common/config/internal.h"
@@ -32,7 +32,7 @@ const char *config_unit_name(enum config_unit unit)
     return NULL;
 }
 
-/* ---- What a value must be ---------------------------------------------------------------------------------------- */
+/* ---- Descriptions of valid values -------------------------------------------------------------------------------- */
 
 char *config_number_format(double number, char *text, size_t text_bytes)
 {
@@ -48,7 +48,7 @@ bool config_key_bounded(const struct config_key *key)
     return key->min != 0 || key->max != 0;
 }
 
-/* "1 to 64 characters", "8 bits", "at most 1 address". */
+/* Writes "1 to 64 characters", "8 bits" or "at most 1 address". */
 static void put_count(FILE *out, const struct config_key *key, const char *one, const char *many)
 {
     char min[32], max[32];
@@ -125,7 +125,7 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
 {
     int limit = 60;
 
-    /* Do not cut a character of several bytes in two. */
+    /* A character of several bytes is not cut in two. */
     if (strlen(value) > (size_t)limit) {
         while (limit > 0 && ((unsigned char)value[limit] & 0xc0) == 0x80)
             limit--;
@@ -141,7 +141,7 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
     return text;
 }
 
-/* ---- What it is -------------------------------------------------------------------------------------------------- */
+/* ---- Values as text ---------------------------------------------------------------------------------------------- */
 
 void config_text_print(const char *text, FILE *out)
 {
@@ -158,7 +158,7 @@ void config_text_print(const char *text, FILE *out)
     fputc('"', out);
 }
 
-/* A YAML text without quotes, where no YAML reader could take it for something else. */
+/* Writes a YAML text, without quotes if no YAML reader could read another type from it. */
 static void print_yaml_text(const char *text, FILE *out)
 {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
@@ -174,7 +174,7 @@ static void print_yaml_text(const char *text, FILE *out)
         config_text_print(text, out);
 }
 
-/* The shortest text that reads back as the same double. */
+/* Writes the shortest text that reads back as the same double. */
 static void print_double(double value, FILE *out)
 {
     char text[40];
@@ -199,7 +199,7 @@ static void print_decimal(struct decimal decimal, FILE *out)
         fprintf(out, ".%0*" PRIu64, decimal.n_decimals, magnitude % scale);
 }
 
-/* Consecutive addresses with one port as "a.b.c.d+n:port", as an operator writes them. */
+/* Writes consecutive addresses with one port as "a.b.c.d+n:port", as an operator writes them. */
 static void print_endpoints(const struct endpoint_list *list, FILE *out)
 {
     fputc('[', out);

@@ -1,7 +1,7 @@
-/* load.c - a YAML document (from config/file.c) to the structs of a key table, with every error at once.
+/* load.c - fills the structs of a key table from a YAML document (from config/file.c), and reports every error at once.
  *
- * libyaml's document keeps the line and column of each node and resolves aliases; nothing here is deeper than
- * section -> key -> list item, so aliases that contain themselves lead nowhere. */
+ * libyaml's document keeps the line and column of each node and resolves aliases.  Nothing here goes deeper than
+ * section -> key -> list item, so aliases that contain themselves do no harm. */
 #include "common/config/internal.h"
 #include "common/net/endpoint.h"
 #include "common/base/units.h"
@@ -26,14 +26,14 @@ static struct config_mark node_mark(const yaml_node_t *node)
     return (struct config_mark){node->start_mark.line + 1, node->start_mark.column + 1};
 }
 
-/* ---- What YAML calls things -------------------------------------------------------------------------------------- */
+/* ---- YAML nodes -------------------------------------------------------------------------------------------------- */
 
 static const char *scalar_text(const yaml_node_t *node)
 {
     return (const char *)node->data.scalar.value;
 }
 
-/* A value that was left out: nothing behind the colon, or null. */
+/* Returns whether a value was left out: nothing after the colon, or null. */
 static bool is_null(const yaml_node_t *node)
 {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
@@ -47,7 +47,7 @@ static bool is_null(const yaml_node_t *node)
     return false;
 }
 
-/* Names a value that is given where another kind is expected: "a list", "nothing", "'text'"; returns 'text'. */
+/* Describes a value that is given in place of another kind: "a list", "nothing", "'text'".  Returns 'text'. */
 static char *describe_node(const yaml_node_t *node, char *text, size_t text_bytes)
 {
     if (node->type == YAML_MAPPING_NODE)
@@ -61,8 +61,8 @@ static char *describe_node(const yaml_node_t *node, char *text, size_t text_byte
     return text;
 }
 
-/* YAML can smuggle any character into a text ("\0"), but texts are C strings, and end up in logs and metrics.  Only a
- * text of several lines is welcome. */
+/* Returns whether a text has control characters other than newline and tab.  YAML can smuggle any character into a text
+ * ("\0"), but texts are C strings, and end up in logs and metrics. */
 static bool has_control_characters(const yaml_node_t *node)
 {
     for (size_t i = 0; i < node->data.scalar.length; i++) {
@@ -76,8 +76,8 @@ static bool has_control_characters(const yaml_node_t *node)
 
 /* ---- Names and their misspellings -------------------------------------------------------------------------------- */
 
-/* The least number of insertions, deletions, substitutions and swaps of neighbours (each at most once) between two
- * names: the optimal string alignment form of the Damerau-Levenshtein distance. */
+/* Returns the least number of insertions, deletions, substitutions and swaps of neighbours (each at most once) between
+ * two names: the optimal string alignment form of the Damerau-Levenshtein distance. */
 static size_t name_distance(const char *a, const char *b)
 {
     size_t rows[3][NAME_MAX_CHARS + 1];
@@ -104,7 +104,7 @@ static size_t name_distance(const char *a, const char *b)
     return rows[n_a % 3][n_b];
 }
 
-/* Keeps 'name' in *nearest if it is closer to 'text' than *distance. */
+/* Stores 'name' in *nearest if its distance to 'text' is less than *distance. */
 static void consider(const char *text, const char *name, const char **nearest, size_t *distance)
 {
     size_t d = name_distance(text, name);
@@ -115,7 +115,7 @@ static void consider(const char *text, const char *name, const char **nearest, s
     }
 }
 
-/* The least distance that is another word, not a misspelling: one slip in every three characters is forgiven. */
+/* Returns the least distance of a name that is not a misspelling: one slip in every three characters is forgiven. */
 static size_t misspelling_limit(const char *text)
 {
     return strlen(text) < 3 ? 2 : strlen(text) / 3 + 1;
@@ -163,7 +163,7 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
 
 /* ---- Keys -------------------------------------------------------------------------------------------------------- */
 
-/* An error if 'node', which is the value or an item of it, can be no scalar of the key. */
+/* Returns whether 'node', the value or an item of it, can be a scalar of the key.  Reports an error if not. */
 static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where,
                          const yaml_node_t *node)
 {
@@ -230,7 +230,7 @@ static void load_value(struct loader *loader, const struct config_key *key, cons
     free(nodes);
 }
 
-/* Gives the value its full name; endpoints carry it along, to whoever cannot use one. */
+/* Records the value's full name.  Endpoints carry the name, for errors about an endpoint that cannot be used. */
 static void name_value(struct loader *loader, const struct config_key *key, const char *where, struct config_mark mark,
                        void *field)
 {
@@ -246,7 +246,7 @@ static void name_value(struct loader *loader, const struct config_key *key, cons
     }
 }
 
-/* A key that the file leaves out: its default, or an error at the section. */
+/* Sets the default of a key that the file leaves out, or reports an error at the section. */
 static void default_value(struct loader *loader, const struct config_key *key, const char *where,
                           struct config_mark mark, void *field)
 {
@@ -266,7 +266,7 @@ static const struct config_key *find_key(const struct config_section *section, c
     return NULL;
 }
 
-/* Sorts the pairs of a section's mapping by the table: the value of each key to values[], NULL where it is left out. */
+/* Sorts the pairs of a section's mapping by the table: values[] gets each key's value, or NULL if the file lacks it. */
 static void collect_keys(struct loader *loader, const struct config_section *section, const char *where,
                          const yaml_node_t *mapping, yaml_node_t **keys, yaml_node_t **values)
 {
@@ -297,7 +297,7 @@ static void collect_keys(struct loader *loader, const struct config_section *sec
     }
 }
 
-/* Reports keys that belong to another kind than the one chosen. */
+/* Reports a key that belongs to another kind than the chosen one. */
 static void report_other_kind(struct loader *loader, const struct config_section *section, const char *where,
                               const struct config_key *key, int kind, const yaml_node_t *name)
 {
@@ -315,7 +315,7 @@ static void report_other_kind(struct loader *loader, const struct config_section
 
 /* ---- Sections ---------------------------------------------------------------------------------------------------- */
 
-/* Loads one instance of a section; 'mapping' is NULL where there is nothing in the file, 'where' its name in errors. */
+/* Loads one instance of a section.  'mapping' is NULL if the file has none; 'where' is its name in errors. */
 static void load_keys(struct loader *loader, const struct config_section *section, const char *where,
                       const yaml_node_t *mapping, struct config_mark mark, void *item)
 {
@@ -344,7 +344,7 @@ static void load_keys(struct loader *loader, const struct config_section *sectio
         else
             default_value(loader, key, where, mark, field);
         name_value(loader, key, where, values[k] ? node_mark(values[k]) : mark, field);
-        /* The kind comes first in the table; without it nothing can be said about what depends on it. */
+        /* The kind comes first in the table.  Keys that depend on an unknown kind cannot be checked. */
         if (k == 0) {
             kind_known = config_n_errors(loader->config) == n_errors;
             kind = config_kind(section, item);
@@ -403,7 +403,7 @@ static void load_list(struct loader *loader, const struct config_section *sectio
     }
 }
 
-/* Loads a section; 'node' is NULL where the file does not have it. */
+/* Loads a section; 'node' is NULL if the file does not have the section. */
 static void load_section(struct loader *loader, const struct config_section *section, const yaml_node_t *node,
                          struct config_mark mark, void *values)
 {
@@ -447,7 +447,7 @@ static void collect_sections(struct loader *loader, const struct config_table *t
     }
 }
 
-/* The value of a mapping's key; NULL where it has none, or is no mapping. */
+/* Returns the value of a mapping's key, or NULL if the mapping has no such key or 'mapping' is no mapping. */
 static const yaml_node_t *find_value(const struct loader *loader, const yaml_node_t *mapping, const char *name)
 {
     if (!mapping || mapping->type != YAML_MAPPING_NODE)
@@ -460,7 +460,7 @@ static const yaml_node_t *find_value(const struct loader *loader, const yaml_nod
     return NULL;
 }
 
-/* Whether the file has a section, "outputs", or a key of one, "recv.sources". */
+/* Returns whether the file has a section ("outputs") or a key of a section ("recv.sources"). */
 static bool has(const struct loader *loader, const yaml_node_t *root, const char *name)
 {
     char section[32];
@@ -471,7 +471,7 @@ static bool has(const struct loader *loader, const yaml_node_t *root, const char
     return key ? find_value(loader, value, key + 1) : value;
 }
 
-/* Whose file it is by its sections and keys; NULL where they do not say. */
+/* Guesses the program of a file from its sections and keys.  Returns NULL if they do not tell. */
 static const char *guess_program(const struct loader *loader, const yaml_node_t *root)
 {
     static const struct {
@@ -489,7 +489,7 @@ static const char *guess_program(const struct loader *loader, const yaml_node_t 
     return NULL;
 }
 
-/* Whether it is the file of another program, which is said in place of an error for each of its keys. */
+/* Returns whether the file belongs to another program.  Reports this once, instead of an error for each of its keys. */
 static bool is_of_another_program(struct loader *loader, const struct config_table *table, const yaml_node_t *root)
 {
     const char *program = guess_program(loader, root);

@@ -1,4 +1,4 @@
-/* print.c - a key table, and the values that follow it, written out: YAML, JSON Schema, annotated example. */
+/* print.c - prints a key table and its values: YAML, JSON Schema, annotated example. */
 #include "common/config/internal.h"
 
 #include <inttypes.h>
@@ -41,7 +41,7 @@ void config_print(const struct config_table *table, const void *values, FILE *ou
     }
 }
 
-/* Writes the default, by way of memory so that it looks like any other value. */
+/* Writes the default.  The default is parsed first, so that it looks like any other value. */
 static void print_default(const struct config_key *key, bool json, FILE *out)
 {
     void *field = calloc(1, config_value_bytes(key->type));
@@ -55,7 +55,7 @@ static void print_default(const struct config_key *key, bool json, FILE *out)
 
 /* ---- JSON Schema ------------------------------------------------------------------------------------------------- */
 
-/* "name": number, of a bound. */
+/* Writes "name": number, for a bound. */
 static void schema_bound(const char *name, double bound, FILE *out)
 {
     char text[40];
@@ -63,7 +63,7 @@ static void schema_bound(const char *name, double bound, FILE *out)
     fprintf(out, ", \"%s\": %s", name, config_number_format(bound, text, sizeof(text)));
 }
 
-/* The type with its bounds, called by the names that JSON Schema has for them. */
+/* Writes the type with its bounds.  'min' and 'max' are the bounds' names in JSON Schema. */
 static void schema_type(const struct config_key *key, const char *type, const char *min, const char *max, FILE *out)
 {
     fprintf(out, "\"type\": \"%s\"", type);
@@ -115,7 +115,7 @@ static void schema_value(const struct config_key *key, FILE *out)
     case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
     case CFG_ENUM: schema_choices(key, out); break;
     case CFG_ENDPOINTS:
-        /* A text may name several addresses, so only none at all can be told from too few. */
+        /* A text may name several addresses, so the schema can only demand at least one. */
         fprintf(out, "\"anyOf\": [{\"type\": \"string\", \"minLength\": %d}, ", key->min > 0);
         fprintf(out, "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"minItems\": %d}]", key->min > 0);
         break;
@@ -160,7 +160,7 @@ static void schema_required_keys(const struct config_section *section, FILE *out
 
     fputs("        \"required\": [", out);
     for (size_t k = 0; k < section->n_keys; k++) {
-        /* Which keys each kind needs is left to --check-config. */
+        /* --check-config checks the keys that only some kinds need. */
         if (section->keys[k].default_text || section->keys[k].variants)
             continue;
         fprintf(out, "%s\"%s\"", separator, section->keys[k].name);
@@ -169,7 +169,7 @@ static void schema_required_keys(const struct config_section *section, FILE *out
     fputs("],\n", out);
 }
 
-/* A section without required keys may be a bare heading, as in the example: null, to YAML. */
+/* Returns true for a section without required keys.  It may be a bare heading, as in the example: null, to YAML. */
 static bool may_be_null(const struct config_section *section)
 {
     for (size_t k = 0; k < section->n_keys; k++) {
@@ -237,7 +237,7 @@ static void example_comment(const char *indent, const char *text, FILE *out)
         if (n > room) {
             for (n = room; n > 0 && text[n] != ' '; n--)
                 ;
-            /* A word longer than the line stands on one of its own. */
+            /* A word longer than the line gets a line of its own. */
             n = n ? n : strcspn(text, " ");
         }
         fprintf(out, "%s# %.*s\n", indent, (int)n, text);
@@ -246,7 +246,7 @@ static void example_comment(const char *indent, const char *text, FILE *out)
     }
 }
 
-/* "An integer from 2 to 16 bits." */
+/* Writes "An integer from 2 to 16 bits.", for example. */
 static void example_expected(const struct config_key *key, FILE *out)
 {
     char expected[400], sentence[480];
@@ -258,7 +258,7 @@ static void example_expected(const struct config_key *key, FILE *out)
     example_comment("  ", sentence, out);
 }
 
-/* "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
+/* Writes "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
 static void example_kinds(const struct config_section *section, const struct config_key *key, FILE *out)
 {
     const char *separator = "  # Only with kind ";
@@ -274,7 +274,7 @@ static void example_kinds(const struct config_section *section, const struct con
     fputs(".\n", out);
 }
 
-/* A key with its help; a key that may be left out, and has no example, stands there as a comment, with its default. */
+/* Writes a key with its help.  A key that may be left out and has no example becomes a comment with its default. */
 static void example_key(const struct config_section *section, const struct config_key *key, FILE *out)
 {
     fputs("\n", out);

@@ -1,4 +1,4 @@
-/* table_file.c - what all files that are tables have in common. */
+/* table_file.c - reads all files that are tables. */
 #include "common/config/table_file.h"
 
 #include "common/base/file.h"

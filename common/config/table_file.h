@@ -1,6 +1,6 @@
-/* table_file.h - small tables in text files: a row a line, fields between blanks; what follows a '#' is a comment.
+/* table_file.h - small tables in text files: one row per line, fields between blanks, comments after a '#'.
  *
- * Read before the start, by main. */
+ * Tables are read before the start, on the main thread. */
 #ifndef COMMON_CONFIG_TABLE_FILE_H
 #define COMMON_CONFIG_TABLE_FILE_H
 
@@ -13,20 +13,20 @@ struct table_row {
     const char *path;
     unsigned line;
     char *fields[TABLE_MAX_FIELDS];
-    size_t n; /* >= 1; TABLE_MAX_FIELDS stands for more, too */
+    size_t n; /* number of fields >= 1; TABLE_MAX_FIELDS stands for more, too */
     char *why;
     size_t why_bytes;
 };
 
-/* Calls row_fn for each row that is not empty, until it returns other than 0, and returns that; or negative errno with a
- * sentence in 'why' where the file cannot be read. */
+/* Calls row_fn for each row that is not empty, until row_fn returns a value other than 0.  Returns that value, else 0,
+ * or negative errno with a sentence in 'why' if the file cannot be read. */
 int table_file_read(const char *path, int (*row_fn)(const struct table_row *row, void *context), void *context,
                     char *why, size_t why_bytes);
 
 /* For row_fn: writes "PATH:line: what[, not field]" ('field' may be NULL) and returns -EINVAL. */
 int table_file_refuse(const struct table_row *row, const char *what, const char *field);
 
-/* A finite number and nothing else. */
+/* Parses a field.  Returns false if the field is not a finite number and nothing else. */
 bool table_file_number(const char *field, double *number);
 
 #endif

@@ -1,5 +1,5 @@
-/* transport_keys.h - what the recv and send sections of a configuration file have in common: how packets travel, and
- * the CPUs of the threads that see to it. */
+/* transport_keys.h - keys that the recv and send sections of a configuration file have in common: the transport of
+ * packets, and the CPUs of its threads. */
 #ifndef COMMON_CONFIG_TRANSPORT_KEYS_H
 #define COMMON_CONFIG_TRANSPORT_KEYS_H
 
@@ -7,14 +7,14 @@
 
 #include <stddef.h>
 
-/* enum transport (endpoint.h). */
+/* Names of enum transport (endpoint.h). */
 extern const char *const config_transport_choices[];
 
-/* The check of a section's transport against its other keys; an error at 'transport' if they do not agree. */
+/* Checks a section's transport against its other keys.  Adds an error at 'transport' if they do not agree. */
 void config_check_transport(const int *transport, const char *interface, const char *pcap_file, struct config *errors);
 
-/* At the start of both: whether threads can be pinned as recv.affinity and send.affinity ask.  Returns 0, or -EINVAL
- * with one sentence in 'why'. */
+/* Checks whether threads can be pinned as recv.affinity and send.affinity ask.  Both daemons call this at their start.
+ * Returns 0, or -EINVAL with one sentence in 'why'. */
 int config_check_cpus(const struct config_int_list *recv, const struct config_int_list *send, char *why,
                       size_t why_bytes);
 

@@ -1,4 +1,4 @@
-/* values.c - one value of a configuration, from text to memory. */
+/* values.c - converts one value of a configuration from text to memory. */
 #include "common/config/internal.h"
 
 #include "common/net/endpoint.h"
@@ -47,8 +47,8 @@ static bool is_numeric(enum config_type type)
            type == CFG_INT_LIST || type == CFG_POSITION;
 }
 
-/* Returns advice for two common mistakes in a number, "1 MHz" and "1,000", and for a date in place of seconds; else
- * "". */
+/* Returns advice about common mistakes: a unit or separators in a number ("1 MHz", "1,000"), or a date in place of
+ * seconds.  Otherwise returns "". */
 static const char *hint_of(const struct config_key *key, const char *item)
 {
     size_t n_digits = strspn(item, "+-.0123456789"), n_year = strspn(item, "0123456789");
@@ -65,7 +65,7 @@ static const char *hint_of(const struct config_key *key, const char *item)
     return isalpha((unsigned char)*rest) && !strchr("eExX", *rest) ? "; write the number without a unit, as 1e6" : "";
 }
 
-/* "must be an integer from 2 to 16 bits, but '17' is given" into 'why'. */
+/* Writes "must be an integer from 2 to 16 bits, but '17' is given" to 'why'.  Returns -EINVAL. */
 static int reject(const struct config_key *key, const char *item, char *why, size_t why_bytes)
 {
     char expected[400], quoted[80];
@@ -80,7 +80,7 @@ static bool in_range(const struct config_key *key, double value)
     return !config_key_bounded(key) || (value >= key->min && value <= key->max);
 }
 
-/* Integers may be written with an exponent, 1712e6, as long as they are integers. */
+/* Parses an integer, which may have an exponent (1712e6) if its value is an integer. */
 static bool parse_int(const struct config_key *key, const char *item, int64_t *value)
 {
     struct decimal decimal;
@@ -91,7 +91,7 @@ static bool parse_int(const struct config_key *key, const char *item, int64_t *v
     return true;
 }
 
-/* Decimal numbers only: strtod() would take hexadecimal, infinities and NaN, too. */
+/* Parses a decimal number.  strtod() alone would also accept hexadecimal numbers, infinities and NaN. */
 static bool parse_double(const struct config_key *key, const char *item, double *value)
 {
     char *end;
@@ -141,7 +141,7 @@ static bool parse_decimal(const struct config_key *key, const char *item, int ma
     return true;
 }
 
-/* Characters, not bytes, of valid UTF-8. */
+/* Returns the number of characters, not bytes, of valid UTF-8. */
 static size_t count_characters(const char *text)
 {
     size_t n = 0;
@@ -234,7 +234,7 @@ static int parse_endpoints(const struct config_key *key, const char *const *item
     char expected[200], reason[300];
     int err = 0;
 
-    /* A single empty text is no address, as the default "" says. */
+    /* A single empty text means no address, as in the default "". */
     if (n_items == 1 && !*items[0])
         n_items = 0;
     for (size_t i = 0; i < n_items && !err && all.n <= ENDPOINT_LIST_MAX; i++) {

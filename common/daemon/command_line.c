@@ -1,4 +1,4 @@
-/* command_line.c - between main() and its program: the command line.  config/load.c and config/print.c do what it says. */
+/* command_line.c - the command line, between main() and the program.  config/load.c and config/print.c do the work. */
 #include "common/daemon/command_line.h"
 
 #include "common/config/config.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 enum action {
-    /* These need a file. */
+    /* These actions need a file. */
     ACTION_RUN,
     ACTION_TUNE,
     ACTION_CHECK,
     ACTION_PRINT,
-    /* These take none. */
+    /* These actions take no file. */
     ACTION_SCHEMA,
     ACTION_EXAMPLE,
     ACTION_VERSION,
@@ -23,7 +23,7 @@ enum action {
 };
 
 static const struct option options[] = {
-    {"tune", no_argument, NULL, ACTION_TUNE}, /* the first, and left out where the table does not offer it */
+    {"tune", no_argument, NULL, ACTION_TUNE}, /* first, so that it can be skipped if the table does not offer it */
     {"check-config", no_argument, NULL, ACTION_CHECK},
     {"print-config", no_argument, NULL, ACTION_PRINT},
     {"print-schema", no_argument, NULL, ACTION_SCHEMA},
@@ -56,12 +56,12 @@ static void print_help(const struct config_table *table, FILE *out)
     fprintf(out, "\nExits with %d if the file or the command line is wrong.\n", EXIT_CONFIG);
 }
 
-/* The action asked for, or -1 after saying what is wrong with the command line. */
+/* Returns the requested action, or -1 after a message about the command line's fault. */
 static int parse_command_line(const struct config_table *table, int argc, char **argv)
 {
     int action = ACTION_RUN, option;
 
-    optind = 0; /* start afresh, as tests call this more than once */
+    optind = 0; /* resets the parser, because tests call this function more than once */
     while ((option = getopt_long(argc, argv, "", options + (table->tunes ? 0 : 1), NULL)) != -1) {
         if (option == '?') {
             fprintf(stderr, "Try '%s --help'.\n", table->program);
@@ -104,7 +104,7 @@ int command_line_main(const struct config_table *table, int argc, char **argv,
     }
     path = argv[optind];
     err = config_load(table, path, values, config);
-    /* Checks across keys would stumble over values that are missing. */
+    /* Checks across keys need all values. */
     if (!err && check) {
         check(values, *config);
         err = config_n_errors(*config) ? -EINVAL : 0;

@@ -30,7 +30,7 @@ static int open_http(const struct config_http *config, const struct daemon_conte
     return http_open(config, context->healthy, context->status, http, why, why_bytes);
 }
 
-/* 'advice' says how a configuration avoids it, or is empty. */
+/* Logs that threads cannot be started.  'advice' tells how a configuration avoids this, or is empty.  Returns 1. */
 static int threads_failed(int err, const char *advice)
 {
     log_error("not all threads can be started: %s; allow more tasks or memory (ulimit -u, ulimit -v, TasksMax=)%s",
@@ -52,13 +52,13 @@ int daemon_start_failed(const struct config *config, int err, const char *why)
 
 /* ---- KATCP ------------------------------------------------------------------------------------------------------- */
 
-/* The KATCP server, and what it serves. */
+/* The KATCP server and its sensors. */
 struct control {
     struct sensors *sensors;
     struct katcp_sensors own;
     struct katcp_device device;
     char device_name[64];
-    struct katcp_server *server; /* NULL: not served */
+    struct katcp_server *server; /* NULL: KATCP is not served */
 };
 
 void daemon_halt(void *service)
@@ -103,7 +103,7 @@ static int open_control(const struct daemon *daemon, const void *values, void *p
     return katcp_server_open(config, service_loop(service), &control->device, &control->server, why, why_bytes);
 }
 
-/* Before a drain, which answers nobody. */
+/* Closes KATCP before a drain, because nothing answers requests during a drain. */
 static void close_control(struct control *control)
 {
     katcp_server_close(control->server);
@@ -112,8 +112,8 @@ static void close_control(struct control *control)
 
 /* ---- Running ----------------------------------------------------------------------------------------------------- */
 
-/* With all threads there, so that their stacks are, too.  Without it everything works, as long as the host does not
- * swap. */
+/* Locks memory.  Called when all threads exist, so that their stacks are locked, too.  Without locked memory everything
+ * works as long as the host does not swap. */
 static void lock_memory(void)
 {
     int err = memory_lock();
@@ -123,7 +123,7 @@ static void lock_memory(void)
                  strerror(-err));
 }
 
-/* Runs a pipeline that has been created, until it is stopped and drained. */
+/* Runs a created pipeline until it is stopped and drained. */
 static int run_pipeline(const struct daemon *daemon, const struct config *config, void *pipeline,
                         const struct daemon_context *context, struct control *control)
 {
@@ -152,13 +152,14 @@ static int run_pipeline(const struct daemon *daemon, const struct config *config
     return daemon->stop(pipeline, clock_monotonic_ns() + DRAIN_MAX_NS) ? exit_code : 1;
 }
 
-/* The device has failed, and said so.  The pipeline drains as far as it does without a device. */
+/* Stops the service after the device has failed and logged so.  The pipeline drains as far as it can without a
+ * device. */
 static void stop_failed(void *service)
 {
     service_stop(service, 1);
 }
 
-/* As configured; of a device that fails without 'service', the process ends. */
+/* Returns the configured device.  Without 'service', a failure of the device ends the process. */
 static struct device_config device_config_of(const void *values, struct service *service)
 {
     const struct config_device *section = &((const struct daemon_config *)values)->device;
@@ -173,7 +174,8 @@ static struct device_config device_config_of(const void *values, struct service 
     };
 }
 
-/* Without signals of our own (command_line_main() released them): what is measured is kept when it is done, so this can be ended at any time. */
+/* Tunes with default signals (command_line_main() released them): the process can be ended at any time, because each
+ * measurement is kept when it is done. */
 static int tune(const struct daemon *daemon, const void *values, const struct config *config)
 {
     struct device_config device_config = device_config_of(values, NULL);
@@ -214,7 +216,7 @@ static int run(const struct daemon *daemon, const void *values, const struct con
         err = daemon->create(values, &context, &pipeline, why, sizeof(why));
     if (!err)
         err = open_control(daemon, values, pipeline, service, &control, why, sizeof(why));
-    bool failed = context.device && !device_ok(context.device); /* and said so: with what it got to begin with */
+    bool failed = context.device && !device_ok(context.device); /* the device failed on its first work, and logged so */
     if (!err && !failed)
         status_set_sensors(context.status, control.sensors);
     if (!err && !failed)
@@ -222,12 +224,12 @@ static int run(const struct daemon *daemon, const void *values, const struct con
     else
         exit_code = failed ? 1 : daemon_start_failed(config, err, why);
     if (exit_code == 0 && !device_ok(context.device))
-        exit_code = 1; /* while it drained */
+        exit_code = 1; /* the device failed during the drain */
     close_control(&control);
-    http_close(http); /* it reads counters of the pipeline */
+    http_close(http); /* HTTP reads counters of the pipeline */
     sensors_destroy(control.sensors);
     if (pipeline) {
-        daemon->stop(pipeline, 0); /* of a start that failed */
+        daemon->stop(pipeline, 0); /* after a failed start */
         daemon->destroy(pipeline);
     }
     device_close(context.device);

@@ -1,9 +1,9 @@
-/* daemon.h - what fgpu and xbgpu have in common as processes: boot order, and shutdown as its mirror.
+/* daemon.h - the common life of fgpu and xbgpu as processes: boot order, and shutdown in reverse order.
  *
- * signals -> configuration -> service -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, begin) -> READY -> run
- * -> KATCP closes, with all calls -> drain (stop), for DRAIN_MAX_NS at most -> HTTP closes, since it reads the
- * pipeline's counters -> destroy.  A start that fails says one sentence, which names the configuration key and its place
- * in the file, and leaves nothing behind. */
+ * signals -> configuration -> service -> device -> HTTP -> pipeline (create) -> KATCP -> pipeline (start, enable) ->
+ * READY -> run -> KATCP closes, with all calls -> drain (stop), for DRAIN_MAX_NS at most -> HTTP closes -> destroy.
+ * HTTP closes before the pipeline is destroyed, because HTTP reads the pipeline's counters.  A failed start logs one
+ * sentence, which names the configuration key and its place in the file.  A failed start leaves nothing behind. */
 #ifndef COMMON_DAEMON_DAEMON_H
 #define COMMON_DAEMON_DAEMON_H
 
@@ -21,13 +21,13 @@ struct sensors;
 struct service;
 struct status;
 
-/* A process's parts for its pipeline. */
+/* Parts of the process that its pipeline uses. */
 struct daemon_context {
     struct device *device;
-    struct service *service; /* service_stop() when all sources have ended or one has died; service_status() */
-    struct status *status;   /* a pipeline says here what /status.json has of it */
-    struct gauge *healthy;   /* 1; a pipeline that finds its results wrong sets 0, and /healthz says so */
-    struct sensors *sensors; /* a pipeline adds its own in 'create'; they live as long as it does */
+    struct service *service; /* service_stop() when all sources have ended or one has failed; service_status() */
+    struct status *status;   /* the pipeline adds its part of /status.json here */
+    struct gauge *healthy;   /* 1; a pipeline that finds its results wrong sets 0, which /healthz reports */
+    struct sensors *sensors; /* the pipeline adds its sensors in 'create'; they live as long as the pipeline */
     struct katcp_sensors *katcp_sensors; /* for katcp_sensors_steady_state() */
 };
 
@@ -35,35 +35,37 @@ struct daemon {
     const char *name;
     const struct config_table *table;
     void (*check)(void *values, struct config *config);
-    /* --tune, where the table offers it: measures what suits the device, and keeps it for the next start.  Errors as of
-     * 'create'. */
+    /* Measures settings that suit the device, and keeps them for the next start: --tune, if the table offers it.
+     * Errors as for 'create'. */
     int (*tune)(const void *values, struct device *device, char *why, size_t why_bytes);
-    /* Makes everything between the sockets, and says in the log what.  Returns 0 or negative errno, with one sentence
-     * in 'why', which begins with a configuration key where one is to blame, or an empty one where the errno says it;
-     * '*pipeline' may then be half of one, for 'destroy'.  Nothing of it sends, or changes a file that was there. */
+    /* Makes everything between the sockets, and logs what it makes.  Returns 0 or negative errno.  On failure 'why' has
+     * one sentence, which begins with a configuration key if a key is to blame.  'why' is empty if the errno says
+     * enough.  '*pipeline' may then be half made, for 'destroy'.  Sends nothing, and changes no existing file. */
     int (*create)(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                   size_t why_bytes);
-    /* Says what requests the pipeline answers, and with which argument; the rest of 'device' is set.  NULL: none. */
+    /* Adds the requests that the pipeline answers, and their argument, to 'device'.  Its other members are set before.
+     * NULL: the pipeline answers none. */
     void (*control)(void *pipeline, struct katcp_device *device);
-    int (*start)(void *pipeline); /* its threads, which first move when all of them are there */
-    /* Has packets come, as the last step before READY: nobody would deal with them earlier.  Errors as of 'create'. */
+    int (*start)(void *pipeline); /* starts the threads, which first run when all of them exist */
+    /* Starts delivery of packets.  Called last before READY, so that none queue up.  Errors as for 'create'. */
     int (*enable)(void *pipeline, char *why, size_t why_bytes);
-    /* Drains; what is not done at 'give_up_ns' (monotonic) is left undone.  Returns false if output that could have been
-     * kept was lost: it gave up, or a capture could not be written.  Does nothing to a pipeline that has not started. */
+    /* Drains until 'give_up_ns' (monotonic) at most, and abandons the rest.  Returns false if output was lost that
+     * could have been kept: the deadline passed, or a capture could not be written.  Does nothing to a pipeline that
+     * has not started. */
     bool (*stop)(void *pipeline, int64_t give_up_ns);
     void (*destroy)(void *pipeline); /* after stop */
 };
 
-/* Reports that a start failed with 'err', for 'why' (may be empty), at its place in the file; also for the programs
- * that have a main() of their own.  Returns the exit code. */
+/* Logs that a start failed with 'err' and 'why' (may be empty), and the place in the file.  Also for programs with a
+ * main() of their own.  Returns the exit code. */
 int daemon_start_failed(const struct config *config, int err, const char *why);
 
-/* For struct katcp_device: stop the 'service', for good or to be started again. */
+/* Callbacks of struct katcp_device: stop the 'service' for good, or stop it to be started again. */
 void daemon_halt(void *service);
 void daemon_restart(void *service);
 
-/* main() of a daemon; 'values' is its zeroed configuration, which begins with a struct daemon_config (keys.h).  Returns
- * the exit code. */
+/* Runs a daemon; called by its main().  'values' is the daemon's zeroed configuration, which begins with a struct
+ * daemon_config (keys.h).  Returns the exit code. */
 int daemon_main(const struct daemon *daemon, int argc, char **argv, void *values);
 
 #endif

@@ -1,4 +1,4 @@
-/* drain.c - says what a drain has given up. */
+/* drain.c - logs the losses of a drain. */
 #include "common/daemon/drain.h"
 
 #include "common/base/log.h"

@@ -1,4 +1,4 @@
-/* drain - how long a process that is stopped goes on with what has come already. */
+/* drain.h - longest time for which a stopped process handles data that have already arrived. */
 #ifndef COMMON_DAEMON_DRAIN_H
 #define COMMON_DAEMON_DRAIN_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Well before systemd would kill the process (TimeoutStopSec=90), with time for stop heaps and to free all memory. */
+/* Ends well before systemd kills the process (TimeoutStopSec=90), with time for stop heaps and to free all memory. */
 #define DRAIN_MAX_NS (60 * NS_PER_S)
 
 /* Logs the losses of a drain, if any: chunks of input, and heaps that had been computed.  Returns true if there are

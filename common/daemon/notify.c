@@ -1,4 +1,4 @@
-/* notify.c - between service.c and a datagram; the environment variables of sd_notify(3) and sd_watchdog_enabled(3). */
+/* notify.c - the environment variables of sd_notify(3) and sd_watchdog_enabled(3), between service.c and datagram.c. */
 #include "common/daemon/notify.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ int notify_send(const struct notify *notify, const char *assignments)
     return datagram_send(&notify->datagram, assignments, strlen(assignments));
 }
 
-/* A whole decimal number that is not 0.  Returns false if 'text' is none. */
+/* Parses a whole decimal number above 0.  Returns false for any other text. */
 static bool parse_number(const char *text, uint64_t *number)
 {
     char *end;
@@ -36,7 +36,7 @@ static bool parse_number(const char *text, uint64_t *number)
 bool notify_watchdog(uint64_t *period_us)
 {
     const char *period = getenv("WATCHDOG_USEC");
-    const char *of_process = getenv("WATCHDOG_PID"); /* none: of whoever reads it */
+    const char *of_process = getenv("WATCHDOG_PID"); /* NULL: the period is for any process */
     uint64_t period_found, process;
 
     if (!period || !parse_number(period, &period_found))

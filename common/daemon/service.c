@@ -1,4 +1,4 @@
-/* service.c - the main thread's loop, and what systemd hears of it. */
+/* service.c - the main thread's loop, and its messages to systemd. */
 #include "common/daemon/service.h"
 
 #include "common/time/clock_state.h"
@@ -21,10 +21,10 @@
 #define STATUS_BYTES 256
 #define CLOCK_LOOK_S 1.0
 
-/* Messages that the init system had no room for are sent again after that. */
+/* Time until messages that the init system had no room for are sent again. */
 #define RETELL_S 1.0
 
-/* Looks at the threads in each WatchdogSec, and at how many of them in a row one may have stood still. */
+/* Checks of the threads per WatchdogSec, and successive checks without a beat after which a thread hangs. */
 #define WATCHDOG_LOOKS 8
 #define STILL_LOOKS    (WATCHDOG_LOOKS / 2)
 
@@ -32,25 +32,25 @@ struct service {
     struct ev_loop *loop; /* [const] */
     ev_async stop;        /* wakes the loop from any thread and from the signal handler */
     _Atomic int exit_code;
-    ev_timer clock;    /* a look at the state of the kernel's clock */
-    ev_timer look;     /* at the threads, if systemd wants to know */
-    ev_timer retell;   /* what was not told yet */
-    int64_t still_tid; /* [main] of the thread that was said to hang; 0: none */
+    ev_timer clock;    /* reads the state of the kernel's clock */
+    ev_timer look;     /* checks the threads, if systemd wants a watchdog */
+    ev_timer retell;   /* sends what was not sent yet */
+    int64_t still_tid; /* [main] thread that was reported to hang; 0: none */
     struct notify notify; /* [const] */
     struct lock status_lock;
-    char status[STATUS_BYTES] GUARDED; /* [status_lock] the last */
-    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] shown instead, unless it is empty */
+    char status[STATUS_BYTES] GUARDED; /* [status_lock] the last status */
+    char hang[STATUS_BYTES] GUARDED;   /* [status_lock] shown instead of 'status' unless empty */
     bool is_ready GUARDED;             /* [status_lock] READY=1 must be sent */
-    bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 is to be told */
-    bool is_untold GUARDED;            /* [status_lock] something of all that is */
+    bool is_stopping GUARDED;          /* [status_lock] STOPPING=1 must be sent */
+    bool is_untold GUARDED;            /* [status_lock] the last message was not sent */
 };
 
-/* The service that the signal handler stops.  Not libev's own signal watchers: they act only while the loop runs, but a
- * second signal must end the process while main() drains or waits for a thread that hangs. */
+/* The service that the signal handler stops.  libev's own signal watchers act only while the loop runs, but a second
+ * signal must end the process even while main() drains or waits for a thread that hangs. */
 static struct service *_Atomic signalled; /* NULL: not yet open */
 static volatile sig_atomic_t n_signals;
 
-/* Neither stdio nor the journal may be called from a signal handler.  Nobody waits for a stderr that is not read. */
+/* Writes from a signal handler, which may call neither stdio nor the journal.  A full stderr gets no message. */
 static void say_at_once(const char *message)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -77,12 +77,12 @@ static void on_signal(int signal_number)
     errno = saved_errno;
 }
 
-/* An assertion that failed, or systemd's watchdog: the log has what led there. */
+/* Handles a failed assertion or systemd's watchdog: writes the pending log lines, which tell the events before it. */
 static void on_abort(int signal_number)
 {
     log_flush();
     signal(SIGABRT, SIG_DFL);
-    raise(SIGABRT); /* when this returns */
+    raise(SIGABRT); /* takes effect when this handler returns */
 }
 
 static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
@@ -90,10 +90,10 @@ static void on_stop(struct ev_loop *loop, ev_async *watcher, int events)
     ev_break(loop, EVBREAK_ALL);
 }
 
-/* ---- What systemd hears ------------------------------------------------------------------------------------------ */
+/* ---- Messages to systemd ----------------------------------------------------------------------------------------- */
 
-/* Tells the last status, and before it READY and STOPPING until they are told once.  Returns 0 or negative errno; what
- * is not told now is kept for retell(). */
+/* Sends the last status, after READY and STOPPING until these were sent once.  Returns 0 or negative errno.  After a
+ * failure, retell() sends the message again. */
 static int notify_status(struct service *service) REQUIRES(service->status_lock)
 {
     char text[STATUS_BYTES + 40];
@@ -120,7 +120,7 @@ static void on_retell(struct ev_loop *loop, ev_timer *timer, int events)
     retell(timer->data);
 }
 
-/* A newline would begin the next variable of the protocol. */
+/* Replaces newlines, because a newline would begin the next variable of the protocol. */
 static void one_line(char *text)
 {
     for (; *text; text++)
@@ -130,7 +130,7 @@ static void one_line(char *text)
 
 /* ---- The watchdog ------------------------------------------------------------------------------------------------ */
 
-/* 'still' NULL: nothing hangs. */
+/* Reports a thread that hangs, or with NULL that no thread hangs. */
 static void report_hang(struct service *service, const struct thread_stalled *still)
 {
     lock_take(&service->status_lock);
@@ -167,7 +167,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
         report_hang(service, NULL);
         service->still_tid = 0;
     }
-    notify_send(&service->notify, "WATCHDOG=1"); /* one that is lost is followed by the next look's */
+    notify_send(&service->notify, "WATCHDOG=1"); /* if this message is lost, the next check sends another */
 }
 
 static void start_looking(struct service *service)
@@ -195,14 +195,14 @@ static void set_signals(void (*stop_handler)(int), void (*pipe_handler)(int), vo
 
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
-    /* A client of /metrics that went away is an error of its write, not the end of the observation. */
+    /* With SIG_IGN, a client of /metrics that goes away makes a write fail, and the observation continues. */
     action.sa_handler = pipe_handler;
     sigaction(SIGPIPE, &action, NULL);
     action.sa_handler = abort_handler;
     sigaction(SIGABRT, &action, NULL);
 }
 
-/* libev would end the process by SIGABRT where it gets no memory or no file. */
+/* Replace libev's own handling, which would end the process by SIGABRT if libev gets no memory or no file. */
 static void *ev_memory(void *memory, long bytes) EV_NOEXCEPT
 {
     if (bytes == 0) {
@@ -275,7 +275,7 @@ struct ev_loop *service_loop(struct service *service)
     return service->loop;
 }
 
-/* READY=1.  The init system may have no room for it now. */
+/* Sends READY=1.  The init system may have no room for the message now. */
 static void notify_ready(struct service *service)
 {
     lock_take(&service->status_lock);
@@ -290,7 +290,7 @@ static void notify_ready(struct service *service)
 
 int service_run(struct service *service)
 {
-    log_flush(); /* whoever hears READY finds all that was logged before */
+    log_flush(); /* so that all earlier lines are in the log when READY arrives */
     notify_ready(service);
     ev_timer_init(&service->retell, on_retell, RETELL_S, RETELL_S);
     service->retell.data = service;

@@ -1,7 +1,7 @@
-/* state_file.c - beside the requests: what they have set goes to disk.
+/* state_file.c - writes the settings that requests have changed to the disk.
  *
- * One file is on its way at a time: main makes its text and gives it to the writer, a thread that has room for one, and
- * looks again when a timer says so. */
+ * One file is written at a time.  Main makes its text and gives the text to the writer, a thread with room for one job.
+ * A timer tells main when to check again. */
 #include "common/daemon/state_file.h"
 
 #include "common/base/clock.h"
@@ -24,11 +24,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Values of the sensor. */
+/* Values of the sensor 'state-status'. */
 enum { STATE_NONE, STATE_KEPT, STATE_IGNORED };
 static const char *const state_words[] = {"none", "kept", "ignored", NULL};
 
-#define MIN_INTERVAL_NS NS_PER_S         /* between two writes of a file, also where one failed */
+#define MIN_INTERVAL_NS NS_PER_S         /* between two writes of a file, also after a failure */
 #define BUSY_WAIT_NS    (20 * NS_PER_MS) /* until the writer is asked again */
 
 struct state_file {
@@ -38,24 +38,24 @@ struct state_file {
     void *arg;
     char *name;
     char *path;
-    bool changed;        /* and not given to the writer since */
-    int64_t due_ns;      /* not before */
-    _Atomic bool failed; /* by the writer, before it is no longer 'busy' */
+    bool changed;        /* true: changed since it was last given to the writer */
+    int64_t due_ns;      /* earliest time of the next write */
+    _Atomic bool failed; /* set by the writer before it clears 'busy' */
 };
 
 struct state_files {
     char *directory; /* NULL: nothing is kept */
-    int lock_fd;     /* of the directory, while it is ours; < 0: none */
+    int lock_fd;     /* descriptor of the directory while we lock it; < 0: none */
     struct sensor *status;
     struct ev_loop *loop;
     ev_timer timer;
     struct state_file *first;
-    struct inbox *jobs; /* of the writer: room for one */
+    struct inbox *jobs; /* inbox of the writer, with room for one */
     struct thread writer;
     bool started;
-    /* The job: the writer's from when it is pushed until it is no longer 'busy'. */
+    /* The job.  The writer owns the job from its push until the writer clears 'busy'. */
     struct state_file *job;
-    char *text; /* NULL: the file goes */
+    char *text; /* NULL: the file is removed */
     size_t text_bytes;
     _Atomic bool busy;
     struct log_limit failed_limit;
@@ -106,7 +106,7 @@ static void *run_writer(void *arg)
 
 /* ---- Main -------------------------------------------------------------------------------------------------------- */
 
-/* Makes the text of a file, and the job of it. */
+/* Makes the text of a file, and the job that writes it.  Returns 0 or -ENOMEM. */
 static int make_job(struct state_file *file)
 {
     struct state_files *files = file->files;
@@ -131,7 +131,7 @@ static int make_job(struct state_file *file)
     return 0;
 }
 
-/* The changed file that is due first, or NULL. */
+/* Returns the changed file that is due first, or NULL. */
 static struct state_file *next_file(const struct state_files *files)
 {
     struct state_file *next = NULL;
@@ -142,7 +142,7 @@ static struct state_file *next_file(const struct state_files *files)
     return next;
 }
 
-/* Files whose writing failed are to be written again. */
+/* Marks files whose writing failed as changed, so that they are written again. */
 static void take_back_failed(struct state_files *files)
 {
     for (struct state_file *file = files->first; file; file = file->next)
@@ -163,7 +163,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct state_files *files = timer->data;
     int64_t now_ns = clock_monotonic_ns(), look_ns = INT64_MAX;
-    bool busy = atomic_load(&files->busy); /* first: if not, it has said what failed */
+    bool busy = atomic_load(&files->busy); /* read first: an idle writer has already set 'failed' */
 
     take_back_failed(files);
     struct state_file *file = next_file(files);
@@ -178,7 +178,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int events)
         file = next_file(files);
     }
     if (busy)
-        look_ns = now_ns + MIN_INTERVAL_NS; /* whether it failed */
+        look_ns = now_ns + MIN_INTERVAL_NS; /* time to check whether it failed */
     if (file && file->due_ns < look_ns)
         look_ns = file->due_ns;
     if (look_ns < INT64_MAX)
@@ -198,7 +198,7 @@ void state_file_ignored(struct state_file *file)
     sensor_set_integer(file->files->status, clock_unix_ns(), SENSOR_ERROR, STATE_IGNORED);
 }
 
-/* No file of ours is empty. */
+/* Checks that a file may be used.  Returns 0 or negative errno, -ENODATA if it is empty: no file of ours is empty. */
 static int check_file(const struct state_file *file)
 {
     struct stat st;
@@ -218,7 +218,7 @@ const char *state_file_path(struct state_file *file)
     if (err == -ENOENT)
         return NULL;
     if (err != -EPERM && err != -ELOOP && err != -ENODATA)
-        return file->path; /* who reads it says what is wrong */
+        return file->path; /* the reader reports the fault */
     log_warning("%s: %s; the file is ignored", file->path,
                 err == -ENODATA ? "it is empty"
                 : err == -ELOOP ? "it is a symbolic link"
@@ -227,9 +227,9 @@ const char *state_file_path(struct state_file *file)
     return NULL;
 }
 
-/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
-/* As systemd gives it: the first of a list with colons. */
+/* Returns the configured directory, else systemd's: the first of a list with colons. */
 static char *directory_of(const struct config_state *config)
 {
     const char *given = getenv("STATE_DIRECTORY");
@@ -249,7 +249,7 @@ static int start_writer(struct state_files *files)
     return err;
 }
 
-/* Takes the directory for this process: two that wrote there would take each other's files for their own. */
+/* Locks the directory for this process.  Two processes there would take each other's files for their own. */
 static int lock_directory(struct state_files *files, char *why, size_t why_bytes)
 {
     files->lock_fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -326,7 +326,7 @@ static bool is_plain(char c)
            c == '_' || c == '@';
 }
 
-/* 'name' with %2F for a slash, and for a point at the beginning, which hides files. */
+/* Returns 'name' with %2F for a slash.  A point at the beginning, which would hide the file, is escaped, too. */
 static char *escape(const char *name)
 {
     char *escaped = malloc(3 * strlen(name) + 1), *out = escaped;
@@ -368,7 +368,7 @@ void state_files_close(struct state_files *files)
         return;
     ev_timer_stop(files->loop, &files->timer);
     if (files->started) {
-        inbox_stop(files->jobs); /* what it has been given is still carried out */
+        inbox_stop(files->jobs); /* the writer still finishes its job */
         thread_join(&files->writer);
         take_back_failed(files);
         while ((file = next_file(files)) && make_job(file) == 0)

@@ -1,12 +1,12 @@
 /* cpu.c - the device that is this computer: a stream is a thread that runs a ring of operations in order.
  *
- * Events: a stream counts the operations that it has been given and those that it has done.  An event is a stream and
- *         the count it had been given at the record, and has passed once that many are done.  So recording enqueues
- *         nothing, and recording again leaves alone whoever waits for the earlier record.
- * Progress: a wait is for operations enqueued before it, so among all that are not done the one enqueued first never
- *         waits, and some stream can always go on; so a full ring also gets room again.
+ * Events: a stream counts the operations that it has been given and the operations that it has done.  An event holds a
+ *         stream and the count of given operations at the record.  The event has passed once the stream has done that
+ *         many.  So recording enqueues nothing, and a new record does not affect a wait for an earlier record.
+ * Progress: a wait is for operations that were enqueued before the wait.  So the first enqueued of all unfinished
+ *         operations never waits, and some stream can always continue.  A full ring therefore gets room again.
  * Lifetime: a mark may outlive its stream.  A destroyed stream therefore keeps its counts until the device is closed,
- *         and gives up only its thread and its ring. */
+ *         and frees only its thread and its ring. */
 #include "common/device/device.h"
 
 #include "common/device/cpu_direct.h"
@@ -27,7 +27,7 @@
 #define DEVICE_ALIGN_BYTES 64   /* a cache line, and the widest vector register */
 #define PINNED_ALIGN_BYTES 4096 /* a page */
 
-/* A point in a stream: passed once 'n_operations' of it are done.  Without a stream it has passed already. */
+/* A point in a stream, passed once 'n_operations' of the stream are done.  Without a stream the mark has passed. */
 struct mark {
     struct cpu_stream *stream;
     uint64_t n_operations;
@@ -67,8 +67,8 @@ struct operation {
 
 struct cpu_device {
     struct device base;
-    int n_threads;              /* [const] of a kernel or an FFT */
-    struct cpu_stream *streams; /* [creating thread] all that ever were, linked by 'next' */
+    int n_threads;              /* [const] threads of a kernel or an FFT */
+    struct cpu_stream *streams; /* [creating thread] all streams ever created, linked by 'next' */
 };
 
 struct cpu_stream {
@@ -86,17 +86,17 @@ struct cpu_stream {
 
 struct cpu_event {
     struct device_event base;
-    struct lock lock;         /* two streams of the event may belong to two threads */
+    struct lock lock;         /* the event's two streams may belong to two threads */
     struct mark mark GUARDED; /* [lock] the last record */
 };
 
 struct cpu_fft {
     struct device_fft base;
     size_t n, batch;   /* [const] */
-    kiss_fft_cfg kiss; /* [const] only read by kiss_fft(), so all threads share it; NULL for n == 1 */
+    kiss_fft_cfg kiss; /* [const] shared by all threads, as kiss_fft() only reads it; NULL for n == 1 */
 };
 
-/* Set in a stream's thread, where kernels and callbacks run: they must not call the device. */
+/* True in a stream's thread, where kernels and callbacks run: they must not call the device. */
 static _Thread_local bool on_stream_thread;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
@@ -105,11 +105,11 @@ static void *alloc_aligned(size_t align_bytes, size_t bytes)
 {
     void *memory;
 
-    /* Nothing is larger than that; a sanitizer would end the process here instead of saying so. */
+    /* No object is larger than PTRDIFF_MAX; a sanitizer would end the process here instead of returning an error. */
     if (bytes > PTRDIFF_MAX || posix_memalign(&memory, align_bytes, bytes ? bytes : align_bytes))
         return NULL;
 #ifdef CBF_SANITIZE
-    /* So that what reads memory before writing it gets neither zeros nor the answer of the last run. */
+    /* Code that reads memory before writing it then gets neither zeros nor the result of the last run. */
     memset(memory, 0xA5, bytes);
 #endif
     return memory;
@@ -120,9 +120,9 @@ static void *cpu_alloc(struct device *device, size_t bytes)
     return alloc_aligned(DEVICE_ALIGN_BYTES, bytes);
 }
 
-/* Packets land in this memory, so it is there from the start: no page is first touched by a packet, unless the kernel
- * is older than 5.14 or the memory smaller than a huge page.  Huge pages where there are any, for 512 times fewer
- * translations. */
+/* Allocates memory that packets are written to.  All pages are populated at once (before Linux 5.14 by memset()), so
+ * that no packet is the first to touch a page.  Memory smaller than a huge page is not populated.  Huge pages, if the
+ * kernel grants them, need 512 times fewer translations. */
 static void *cpu_alloc_pinned(struct device *device, size_t bytes)
 {
     if (bytes < MEMORY_HUGE_PAGE_BYTES)
@@ -130,10 +130,10 @@ static void *cpu_alloc_pinned(struct device *device, size_t bytes)
     void *memory = alloc_aligned(MEMORY_HUGE_PAGE_BYTES, bytes);
     if (!memory)
         return NULL;
-    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a hint */
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return memory;
-    if (errno != EINVAL) { /* which a kernel before 5.14 says */
+    if (errno != EINVAL) { /* EINVAL: a kernel before 5.14 */
         free(memory);
         return NULL;
     }
@@ -187,13 +187,14 @@ static void run_operation(const struct operation *op, int n_threads)
     }
 }
 
-/* Computing takes as long as it takes, on a computer that may be too slow for it. */
+/* Returns whether an operation computes.  Computing may take long on a slow computer, so the watchdog must wait. */
 static bool computes(const struct operation *op)
 {
     return op->kind == OP_FFT || op->kind == OP_LAUNCH;
 }
 
-/* Waits for an operation and returns it, or NULL at the end.  It stays in the ring until finish_operation(). */
+/* Waits for an operation and returns it, or NULL at the end.  The operation stays in the ring until
+ * finish_operation(). */
 static const struct operation *next_operation(struct cpu_stream *stream)
 {
     const struct operation *op = NULL;
@@ -340,7 +341,7 @@ static void cpu_stream_wait_event(struct device_stream *stream, struct device_ev
     lock_take(&self->lock);
     op.wait = self->mark;
     lock_give(&self->lock);
-    /* A stream's own past needs no waiting. */
+    /* A stream's own earlier operations need no wait. */
     if (op.wait.stream && &op.wait.stream->base != stream)
         enqueue(stream, &op);
 }

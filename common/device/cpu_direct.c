@@ -1,4 +1,4 @@
-/* cpu_direct.c - files in memory, mapped once or twice. */
+/* cpu_direct.c - memory files, mapped once or twice. */
 #include "common/device/cpu_direct.h"
 
 #include "common/base/memory.h"
@@ -9,14 +9,14 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* device_check_memory() has all of it. */
+/* Sets no limit, because device_check_memory() counts all host memory. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes)
 {
     *memory = (struct memory){UINT64_MAX, UINT64_MAX};
     return 0;
 }
 
-/* Returns the file, or negative errno. */
+/* Makes a memory file of 'bytes' bytes.  Returns its descriptor, or negative errno. */
 static int make_file(const char *name, size_t bytes)
 {
     int fd = bytes > PTRDIFF_MAX ? -1 : memfd_create(name, MFD_CLOEXEC);
@@ -30,7 +30,7 @@ static int make_file(const char *name, size_t bytes)
     return err;
 }
 
-/* All of it is there from the start, as pinned memory is. */
+/* Maps the file with all pages populated, like pinned memory. */
 static void *map_file(int fd, size_t bytes, int protection)
 {
     void *memory = mmap(NULL, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
@@ -43,7 +43,8 @@ static int explain(int err, size_t bytes, const char *what, char *why, size_t wh
     return why_fail(err, why, why_bytes, "%zu bytes of memory cannot be %s: %s", bytes, what, strerror(-err));
 }
 
-/* So that what reads memory before writing it gets neither zeros nor the answer of the last run, as device/cpu.c does. */
+/* Code that reads memory before writing it then gets neither zeros nor the result of the last run, as in
+ * device/cpu.c. */
 static void poison(void *memory, size_t bytes)
 {
 #ifdef CBF_SANITIZE
@@ -86,9 +87,9 @@ int device_cpu_check_exported(struct device *device, char *why, size_t why_bytes
     return why_fail(-ENODEV, why, why_bytes, "the network card cannot write to GPU memory: this is the cpu device");
 }
 
-/* A mapping is aligned to a page, so more than is needed is mapped, without access, and the file has what is used of
- * it.  The cards' addresses are behind that: a processor that goes there as if it were the host's memory gets no
- * further. */
+/* Makes a file, aligned to DEVICE_PAGE_BYTES.  mmap() aligns to a page of the host only, so more address space is
+ * reserved, without access, and the file is mapped inside.  The NIC's addresses follow the file's mapping.  A CPU that
+ * uses these addresses as host memory therefore faults. */
 int device_cpu_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                               size_t why_bytes)
 {

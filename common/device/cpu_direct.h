@@ -1,13 +1,13 @@
 /* cpu_direct.h - direct and exported memory of the cpu device: files in memory.
  *
- * Direct memory has two addresses, so that whoever takes one for the other is found out; and the host's is mapped for
- * writing only.  Processors of this kind let it be read all the same, so tests/fakes/direct_guard/ is what notices. */
+ * Direct memory has two addresses, so that code that confuses the two fails.  The host's address is mapped for writing
+ * only.  CPUs of this kind allow reads all the same; tests/fakes/direct_guard/ detects these reads. */
 #ifndef COMMON_DEVICE_CPU_DIRECT_H
 #define COMMON_DEVICE_CPU_DIRECT_H
 
 #include "common/device/device.h"
 
-/* For the vtable of device/cpu.c. */
+/* Operations for the vtable of device/cpu.c. */
 int device_cpu_direct_memory(struct device *device, struct memory *memory, char *why, size_t why_bytes);
 int device_cpu_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why,
                             size_t why_bytes);

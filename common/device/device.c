@@ -1,4 +1,4 @@
-/* device.c - which device runs the pipelines, and the way to its operations.  See device.h. */
+/* device.c - chooses the device for the pipelines, and calls its operations.  See device.h. */
 #include "common/device/device.h"
 
 #include "common/base/why.h"
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sets the members that all implementations share, once the device is open.  No operation can have failed before: there
- * are no streams. */
+/* Sets the members that all implementations share, once the device is open.  No operation can have failed before,
+ * because there are no streams. */
 static int device_opened(const struct device_config *config, int err, struct device **device)
 {
     if (!err) {
@@ -28,7 +28,7 @@ static bool names_gpu(const struct device_config *config)
     return config->gpu && config->gpu[0] && strcmp(config->gpu, "auto") != 0;
 }
 
-/* Which key of the configuration is to blame where CUDA cannot be had: the one that asked for it. */
+/* Opens the cuda device.  After a failure, 'why' begins with the configuration key that asked for CUDA. */
 static int open_cuda(const struct device_config *config, struct device **device, char *why, size_t why_bytes)
 {
     char reason[512] = "";
@@ -60,8 +60,8 @@ int device_open(const struct device_config *config, struct device **device, char
     if (config->kind == DEVICE_CPU)
         return device_opened(config, open_cpu(config, device, "as configured", why, why_bytes), device);
     int err = open_cuda(config, device, why, why_bytes);
-    /* Where there is no GPU that will do, 'auto' does without; where there is one but it cannot be had now, a restart
-     * may do better than a daemon that is too slow for its data. */
+    /* If there is no suitable GPU, 'auto' takes the cpu device.  If a suitable GPU cannot be used now, a restart may do
+     * better than a daemon that is too slow for its data. */
     if (err == -ENODEV && config->kind == DEVICE_AUTO && !names_gpu(config)) {
         const char *cause = strchr(why, ' ') + 1;
         snprintf(reason, sizeof(reason), "as %.*s", (int)strcspn(cause, ";"), cause); /* without advice */

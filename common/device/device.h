@@ -1,22 +1,22 @@
-/* device.h - where the work runs: memory, streams, events, copies, FFT plans, kernel launches.
+/* device.h - the devices that compute: memory, streams, events, copies, FFT plans, kernel launches.
  *
- * Two devices, 'cpu' and 'cuda', behind one vtable; the pipelines are written once.  A stream runs its operations in
- * order; two streams are ordered by events only.  A stream of the cpu device is a thread, so a missing event is a data
- * race that a thread sanitizer finds without a GPU.
+ * Two devices, 'cpu' and 'cuda', share one vtable, so the pipelines are written once.  A stream runs its operations in
+ * order; only events order two streams.  A stream of the cpu device is a thread.  So a missing event is a data race,
+ * which a thread sanitizer finds without a GPU.
  *
  * Threads:   create and destroy from one thread; operations on a stream from one thread at a time.
  * Blocking:  nothing waits for the device except device_stream_wait() (shutdown and tests).  A stream holds
  *            DEVICE_STREAM_DEPTH operations; enqueueing more waits for room, as CUDA's own queues do.
  * Allocation: all create and alloc functions before READY; operations allocate nothing.
- * Errors:    creation returns negative errno.  A failed operation, when or after it is enqueued, is the device's end.
- *            The device logs one sentence, then calls 'on_failure' of the configuration, which begins to stop the
- *            process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and operations
- *            do nothing.  Callbacks are still run, so that threads waiting for a callback can end.  Host memory that
- *            the device was to copy to has undefined contents: a consumer asks device_ok() before it passes them on.
- *            (Operations of the cpu device cannot fail.)
+ * Errors:    creation returns negative errno.  An operation that fails, during or after its enqueueing, ends the
+ *            device.  The device logs one sentence, then calls 'on_failure' of the configuration, which begins to stop
+ *            the process with an exit code of 1.  From then on device_ok() is false, creation returns -EIO, and
+ *            operations do nothing.  Callbacks still run, so that threads waiting for a callback can end.  Host memory
+ *            that the device was to copy to has undefined contents, so a consumer calls device_ok() before it uses
+ *            them.  (Operations of the cpu device cannot fail.)
  * Callbacks: device_then(stream, fn, arg) runs fn(arg) when all earlier operations of the stream have ended, in any
- *            thread, after a failure even before device_then() returns.  It may only push onto an inbox (buffer_ref_put
- *            does); it must not call the device. */
+ *            thread.  After a failure, fn may run even before device_then() returns.  fn may only push onto an inbox
+ *            (buffer_ref_put does), and must not call the device. */
 #ifndef COMMON_DEVICE_DEVICE_H
 #define COMMON_DEVICE_DEVICE_H
 
@@ -40,17 +40,17 @@ enum device_kind { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
 struct device_config {
     enum device_kind kind;
     int n_threads;            /* cpu: OpenMP threads per kernel; 0: one per core */
-    const char *gpu;          /* cuda: index, UUID or PCI address; NULL or "auto": the first that will do */
+    const char *gpu;          /* cuda: index, UUID or PCI address; NULL or "auto": the first suitable GPU */
     const char *kernel_cache; /* cuda: directory of compiled kernels; NULL or "": the user's or the service's */
-    /* Called once, by any thread, when an operation has failed; it must not call the device.  NULL: _exit(1). */
+    /* Called once, on any thread, when an operation has failed.  Must not call the device.  NULL: _exit(1). */
     void (*on_failure)(void *arg);
     void *failure_arg;
 };
 
-/* A kernel: what device_launch() runs.  One constant per stem, defined in kernels/<stem>.c. */
+/* A kernel for device_launch().  One constant per stem, defined in kernels/<stem>.c. */
 struct kernel {
     const char *name;                             /* the stem: kernels/<name>.{h,cu,c} */
-    size_t args_bytes;                            /* size of its POD struct of arguments, <= KERNEL_ARGS_MAX */
+    size_t args_bytes;                            /* size of the POD struct of arguments, <= KERNEL_ARGS_MAX */
     void (*cpu)(const void *args, int n_threads); /* the plain C twin; NULL: there is only a CUDA variant */
     const char *cuda_text;                        /* source of the CUDA variant; NULL: the file kernels/<name>.cu */
 };
@@ -61,66 +61,67 @@ struct kernel_constant {
     long value;
 };
 
-/* Shape of a launch of the CUDA variant; the twin has no use for it. */
+/* Shape of a launch of the CUDA variant; the twin ignores it. */
 struct kernel_grid {
     uint32_t blocks[3];
     uint32_t threads;      /* per block */
     uint32_t shared_bytes; /* dynamic shared memory per block */
 };
 
-/* Bytes in device memory along three axes, the innermost first, of which a kernel fetches a box at a time into shared
- * memory.  It begins at a multiple of 16 along the innermost axis, anywhere along the others, and goes to a multiple of
- * 128 bytes; what of it is not within the extent is 0.  Axes may overlap (so an H200 with driver 580 has it). */
+/* Bytes in device memory along three axes, the innermost first.  A kernel fetches one box at a time into shared memory,
+ * to an address that is a multiple of 128 bytes.  A box begins at a multiple of 16 along the innermost axis, and
+ * anywhere along the others.  Bytes of a box outside the extent are 0.  Axes may overlap (observed on an H200 with
+ * driver 580). */
 struct device_tensor {
-    const uint8_t *base; /* a multiple of 16 bytes, as the pitches are */
+    const uint8_t *base; /* a multiple of 16 bytes, like the pitches */
     uint64_t extent[3];
-    uint64_t pitch[2]; /* bytes from one to the next along the second and the third axis */
+    uint64_t pitch[2]; /* bytes between neighbours along the second and the third axis */
     uint32_t box[3];   /* <= 256 each; box[0] a multiple of 16 */
 };
 
-/* Opens the device; DEVICE_AUTO takes CUDA where there is a GPU that will do, and must if 'gpu' names one.  Says in the
- * log which and why.  Returns 0 or negative errno with one sentence in 'why', which begins with a key of the section
- * "device": -ENODEV where a restart cures nothing. */
+/* Opens the device, and logs the choice and its reason.  DEVICE_AUTO takes CUDA if there is a suitable GPU, and must
+ * take CUDA if 'gpu' names one.  Returns 0 or negative errno with one sentence in 'why', which begins with a key of the
+ * section "device".  -ENODEV: a restart does not help. */
 int device_open(const struct device_config *config, struct device **device, char *why, size_t why_bytes);
 void device_close(struct device *device);
 const char *device_name(const struct device *device);
-/* False once an operation has failed.  Any thread. */
+/* Returns false once an operation has failed.  Any thread. */
 static inline bool device_ok(const struct device *device);
 /* Checks, before anything is allocated, that this host and its device have so much memory (UINT64_MAX: more than can be
- * counted).  Errors as those of memory_check() (memory.h), which says what 'key' and 'advice' are. */
+ * counted).  Errors, 'key' and 'advice' are the same as for memory_check() (memory.h). */
 int device_check_memory(struct device *device, uint64_t host_bytes, uint64_t device_bytes, const char *key,
                         const char *advice, char *why, size_t why_bytes);
-/* Whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
+/* Returns whether kernels run as their CUDA variants, which need sizes when made and grids when launched. */
 bool device_compiles(const struct device *device);
-/* Shared memory that a block of a kernel may have, where they run as CUDA variants; else 0. */
+/* Returns the most shared memory of a kernel's block if kernels run as CUDA variants, else 0. */
 size_t device_shared_bytes(const struct device *device);
-/* On which blocks of such kernels run side by side; at least 1. */
+/* Returns the number of multiprocessors, on which blocks of such kernels run side by side; at least 1. */
 unsigned device_multiprocessors(const struct device *device);
-/* Directory of what is kept for this device from start to start, such as compiled kernels; it may not be there yet.
- * NULL: there is none. */
+/* Returns the directory of files that are kept for this device from start to start, such as compiled kernels.  The
+ * directory may not exist yet.  NULL: there is none. */
 const char *device_cache_directory(const struct device *device);
-/* Text of the properties that decide the speed of kernels: "NVIDIA H200, compute capability 9.0". */
+/* Returns the properties that decide the speed of kernels: "NVIDIA H200, compute capability 9.0". */
 const char *device_model(const struct device *device);
 
-/* Whether kernels may use PTX's wgmma: compute capability 9.0. */
+/* Returns whether kernels may use PTX's wgmma: compute capability 9.0. */
 bool device_has_wgmma(const struct device *device);
-/* Threads of this host that the kernels of one stream run on, its own included; 0 of a GPU. */
+/* Returns the number of host threads that run the kernels of one stream, its own included; 0 for a GPU. */
 size_t device_n_threads(const struct device *device);
 
-/* Device memory, 64-byte aligned or better; contents undefined.  NULL if there is not enough.  NULL can be freed, of
- * all kinds of memory. */
+/* Allocates device memory, 64-byte aligned or better, with undefined contents.  Returns NULL if there is not enough.
+ * The free functions of all kinds of memory accept NULL. */
 void *device_alloc(struct device *device, size_t bytes);
 void device_free(struct device *device, void *memory);
 
-/* Host memory that the device copies from and to at full speed, aligned to a page; contents undefined.  NULL if there is
- * not enough. */
+/* Allocates host memory that the device copies to and from at full speed, aligned to a page, with undefined contents.
+ * Returns NULL if there is not enough. */
 void *device_alloc_pinned(struct device *device, size_t bytes);
 void device_free_pinned(struct device *device, void *memory);
-/* Host bytes that device_alloc_pinned() takes for 'bytes', for sums before the start.  With 'on_gpu', 2 MiB and more
- * are rounded up to whole huge pages. */
+/* Returns the host bytes that device_alloc_pinned() takes for 'bytes', for sums before the start.  With 'on_gpu', sizes
+ * of 2 MiB and more are rounded up to whole huge pages. */
 uint64_t device_pinned_bytes(uint64_t bytes, bool on_gpu);
 
-#define DEVICE_PAGE_BYTES ((size_t)65536) /* of a GPU: what direct and exported memory consists of */
+#define DEVICE_PAGE_BYTES ((size_t)65536) /* a GPU's page: unit of direct and exported memory */
 
 /* Device memory that the host writes to as if it were host memory: two addresses of the same bytes.  The host must not
  * read this memory: a read goes over the bus, uncached, and takes far longer than a write.  Writes past the cache are
@@ -130,18 +131,20 @@ struct device_direct {
     uint8_t *host;
     uint8_t *device;
     size_t bytes;
-    void *owned; /* the device's own */
+    void *owned; /* private to the device */
 };
 
-/* Checks, before any is taken, that so much of it can be had; device_check_memory() counts it among the device's memory.
- * Returns 0, or negative errno with one sentence in 'why', as device_check_memory(); -ENODEV where there is none. */
+/* Checks, before any is allocated, that so much direct memory is available; device_check_memory() counts it as device
+ * memory.  Returns 0, or negative errno with one sentence in 'why', like device_check_memory().  -ENODEV: the device
+ * has no direct memory. */
 int device_check_direct(struct device *device, uint64_t bytes, const char *key, const char *advice, char *why,
                         size_t why_bytes);
-/* 4096-byte aligned; contents undefined.  Returns 0, or negative errno with a sentence in 'why'. */
+/* Allocates direct memory, 4096-byte aligned, with undefined contents.  Returns 0, or negative errno with a sentence in
+ * 'why'. */
 int device_alloc_direct(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
-/* Bytes of the device's memory that device_alloc_direct() takes for 'bytes'. */
+/* Returns the bytes of the device's memory that device_alloc_direct() takes for 'bytes'. */
 uint64_t device_direct_bytes(uint64_t bytes);
-/* All zeros are accepted. */
+/* Frees direct memory.  A struct of zeros is accepted. */
 void device_free_direct(struct device *device, const struct device_direct *direct);
 
 /* Device memory that NICs write to and read from.  A NIC is given a file descriptor (dma-buf) of the 'bytes' of memory.
@@ -150,81 +153,81 @@ void device_free_direct(struct device *device, const struct device_direct *direc
  * read sees all results of operations before the callback, or before an event that the callback's stream waited for. */
 struct device_exported {
     uint8_t *device;
-    uint8_t *nic; /* the same bytes by addresses for cards alone; of the cpu device nothing is there for others */
+    uint8_t *nic; /* the same bytes at addresses for NICs only; on the cpu device a CPU faults there */
     size_t bytes;
-    int fd;      /* open until it is freed; a card keeps the memory that it has been given by itself */
-    void *owned; /* the device's own */
+    int fd;      /* open until the memory is freed; a NIC holds a reference of its own */
+    void *owned; /* private to the device */
 };
 
-/* Checks, before anything is made, that network cards can write to the device's memory and that it can tell what they have
- * written.  Returns 0, or -ENODEV with one sentence in 'why' that begins with 'key'. */
+/* Checks, before anything is made, that NICs can write to the device's memory, and that the device can see their
+ * finished writes.  Returns 0, or -ENODEV with one sentence in 'why' that begins with 'key'. */
 int device_check_exported(struct device *device, const char *key, char *why, size_t why_bytes);
-/* Aligned to a page, and as many bytes as asked for, or more; contents undefined.  Returns 0, or negative errno with a
- * sentence in 'why'; -ENODEV where the device cannot. */
+/* Allocates exported memory, aligned to a page, of at least 'bytes' bytes, with undefined contents.  Returns 0, or
+ * negative errno with a sentence in 'why'.  -ENODEV: the device has no exported memory. */
 int device_alloc_exported(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
-/* All zeros are accepted. */
+/* Frees exported memory.  A struct of zeros is accepted. */
 void device_free_exported(struct device *device, const struct device_exported *exported);
-/* Upper bound of the bytes of device memory that device_alloc_exported() takes for 'bytes'. */
+/* Returns an upper bound of the bytes of device memory that device_alloc_exported() takes for 'bytes'. */
 uint64_t device_exported_bytes(uint64_t bytes);
-/* Any thread.  Costs nothing where the device sees to it itself. */
+/* Flushes NICs' writes (see struct device_exported).  Any thread.  Costs nothing if the device orders the writes. */
 void device_flush_exported(struct device *device);
 
-/* 'name' appears as the thread's name and in profiles. */
+/* Creates a stream.  'name' appears as the thread's name and in profiles. */
 int device_stream_create(struct device *device, const char *name, struct device_stream **stream);
-/* Runs what is queued, then destroys.  NULL is accepted. */
+/* Runs all queued operations, then destroys the stream.  NULL is accepted. */
 void device_stream_destroy(struct device_stream *stream);
-/* Waits until everything queued so far has run.  Shutdown and tests only. */
+/* Waits until all operations queued so far have run.  Shutdown and tests only. */
 void device_stream_wait(struct device_stream *stream);
 
 /* An event marks a point in a stream.  Before its first record it counts as passed. */
 int device_event_create(struct device *device, struct device_event **event);
 void device_event_destroy(struct device_event *event);
 void device_event_record(struct device_event *event, struct device_stream *stream);
-/* Later operations of 'stream' wait for the last record of 'event' that was enqueued before this call. */
+/* Makes later operations of 'stream' wait for the last record of 'event' that was enqueued before this call. */
 void device_stream_wait_event(struct device_stream *stream, struct device_event *event);
 
 /* Copies in stream order; between pinned host and device memory, or within the device. */
 void device_copy(struct device_stream *stream, void *dst, const void *src, size_t bytes);
 /* Copies pinned host memory to the device and waits, on a stream of its own.  Returns 0 or negative errno. */
 int device_upload(struct device *device, void *dst, const void *src, size_t bytes);
-/* 'n_rows' rows of 'row_bytes', with their starts 'dst_pitch' and 'src_pitch' bytes apart. */
+/* Copies 'n_rows' rows of 'row_bytes', with their starts 'dst_pitch' and 'src_pitch' bytes apart. */
 void device_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
                     size_t row_bytes, size_t n_rows);
 void device_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
 
-/* Batched forward complex-to-complex float FFT of 'n' points, unnormalised, e^{-2 pi i jk/n}: in and out are
- * [batch][n] complex float and do not overlap.  'n' a power of two >= 1.  Scratch memory belongs to the plan, so one
- * stream at a time. */
+/* Batched forward complex-to-complex float FFT of 'n' points, unnormalised, e^{-2 pi i jk/n}.  in and out are
+ * [batch][n] complex float and do not overlap.  'n' is a power of two >= 1.  A plan has its own scratch memory, so a
+ * plan runs on one stream at a time. */
 int device_fft_create(struct device *device, size_t n, size_t batch, struct device_fft **fft);
 void device_fft_destroy(struct device_fft *fft);
 void device_fft_run(struct device_stream *stream, struct device_fft *fft, const void *in, void *out);
 
-/* Makes a kernel ready to launch with these sizes: on cuda it is compiled, or taken from the cache; on the cpu there is
- * nothing to do.  'kernel' must live as long; 'constants' only until this returns. */
+/* Makes a kernel ready to launch with these sizes.  On cuda the kernel is compiled, or taken from the cache; on the cpu
+ * nothing is done.  'kernel' must live as long as the result; 'constants' only until this function returns. */
 int device_kernel_create(struct device *device, const struct kernel *kernel, const struct kernel_constant *constants,
                          size_t n_constants, struct device_kernel **made);
 void device_kernel_destroy(struct device_kernel *kernel);
 
-/* Makes a kernel's argument of a tensor; for GPUs from compute capability 9.0 on.  Fails as operations do. */
+/* Makes a kernel's argument from a tensor, for GPUs from compute capability 9.0 on.  Fails as operations do. */
 void device_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
-/* Runs 'kernel' with a copy of 'args' (args_bytes of them).  'grid' may be NULL on the cpu device. */
+/* Runs 'kernel' with a copy of 'args' (args_bytes bytes).  'grid' may be NULL on the cpu device. */
 void device_launch(struct device_stream *stream, struct device_kernel *kernel, const struct kernel_grid *grid,
                    const void *args);
 
-/* See Callbacks above. */
+/* Enqueues a callback; see Callbacks above. */
 void device_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
 
 /* The vtable, for device implementations only. */
 struct device_ops {
     void (*close)(struct device *device);
-    void (*memory)(struct device *device, struct memory *memory); /* NULL: the host's */
+    void (*memory)(struct device *device, struct memory *memory); /* NULL: the host's memory */
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*alloc_pinned)(struct device *device, size_t bytes);
     void (*free_pinned)(struct device *device, void *memory);
-    /* Size of the direct memory, with a sentence if there is none; UINT64_MAX: as large as the other memory. */
+    /* Finds the size of the direct memory; UINT64_MAX: as large as the other memory.  'why' says if there is none. */
     int (*direct_memory)(struct device *device, struct memory *memory, char *why, size_t why_bytes);
     int (*alloc_direct)(struct device *device, size_t bytes, struct device_direct *direct, char *why, size_t why_bytes);
     void (*free_direct)(struct device *device, const struct device_direct *direct);
@@ -232,7 +235,7 @@ struct device_ops {
     int (*alloc_exported)(struct device *device, size_t bytes, struct device_exported *exported, char *why,
                           size_t why_bytes);
     void (*free_exported)(struct device *device, const struct device_exported *exported);
-    void (*flush_exported)(struct device *device); /* NULL: nothing is to be done */
+    void (*flush_exported)(struct device *device); /* NULL: no flush is needed */
     int (*stream_create)(struct device *device, const char *name, struct device_stream **stream);
     void (*stream_destroy)(struct device_stream *stream);
     void (*stream_wait)(struct device_stream *stream);
@@ -260,11 +263,11 @@ struct device {
     const struct device_ops *ops;
     const char *name;
     size_t n_threads;
-    bool failed;                   /* atomic; no _Atomic, as the emulator reads this as C++ */
+    bool failed;                   /* accessed atomically; not _Atomic, because the emulator reads this as C++ */
     void (*on_failure)(void *arg); /* set by device_open() */
     void *failure_arg;
     bool compiles;               /* runs the CUDA variants of kernels, made with sizes and launched with grids */
-    size_t shared_bytes;         /* of a block, at most */
+    size_t shared_bytes;         /* most shared memory of a block */
     unsigned n_multiprocessors;  /* 0: not known */
     const char *cache_directory; /* NULL: none */
     char model[128];

@@ -23,7 +23,7 @@ const struct config_key config_device_keys[] = {
 };
 #undef KEYS_OF
 
-/* Checks the form alone; the start finds whether there is such a GPU. */
+/* Checks the form only; the start checks whether the GPU exists. */
 static bool is_gpu_name(const char *gpu)
 {
     static const char *const formats[] = {"%*x:%*x:%*x.%*x%n", "%*x:%*x:%*x%n", "%*x:%*x.%*x%n", "%*x:%*x%n"};

@@ -25,7 +25,7 @@ static const struct device_host host = {
     .fail = device_fail,
 };
 
-/* The directory of the executable, or ".". */
+/* Finds the directory of the executable, or ".". */
 static void find_own_directory(char *directory, size_t bytes)
 {
     ssize_t n = readlink("/proc/self/exe", directory, bytes - 1);
@@ -38,7 +38,7 @@ static void find_own_directory(char *directory, size_t bytes)
         snprintf(directory, bytes, ".");
 }
 
-/* Returns false where there is no such file. */
+/* Finds the plugin's file.  Returns false if there is no such file. */
 static bool find_plugin(char *path, size_t bytes)
 {
     const char *given = getenv("CBF_CUDA_DEVICE");

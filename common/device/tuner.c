@@ -1,4 +1,4 @@
-/* tuner.c - measures candidates, keeps the fastest in a file, and reads that file with care. */
+/* tuner.c - measures candidates, saves the fastest in a file, and reads that file with care. */
 #include "common/device/tuner.h"
 
 #include "common/base/clock.h"
@@ -21,17 +21,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LIMIT_NS     (60 * NS_PER_S)  /* of a job: no new candidate after so long */
-#define RUN_NS       (20 * NS_PER_MS) /* of a run, at least; shorter ones do not count */
+#define LIMIT_NS     (60 * NS_PER_S)  /* of a job: afterwards no new candidate is begun */
+#define RUN_NS       (20 * NS_PER_MS) /* shortest run that counts */
 #define N_RUNS       5                /* runs of a candidate; odd */
 #define HOPELESS     1.5              /* times the fastest: two runs are enough */
-#define BETTER       0.995            /* of the fastest so far; less is noise */
+#define BETTER       0.995            /* times the fastest so far; a smaller gain is noise */
 #define RANDOM_BYTES (1 << 20)        /* made on the host, and copied to all places */
 #define FILE_BYTES   2048
 
 /* ---- Measuring --------------------------------------------------------------------------------------------------- */
 
-/* Sign and mantissa of numbers are random, the exponent is that of 1/2.  Random: Marsaglia's xorshift64 (2003). */
+/* Fills memory with random bits, or with numbers of random sign and mantissa and the exponent of 1/2.
+ * Random numbers: Marsaglia's xorshift64 (2003). */
 static void fill_random(struct tuner_bed *bed, uint8_t *memory, size_t bytes, enum tuner_fill fill)
 {
     static const uint64_t keep[] = {UINT64_MAX, UINT64_C(0x807fffff807fffff), UINT64_C(0x83ff83ff83ff83ff)};
@@ -66,7 +67,7 @@ void *tuner_alloc(struct tuner_bed *bed, size_t bytes, enum tuner_fill fill)
     return memory;
 }
 
-/* The median time of one launch. */
+/* Returns the median time of one launch, in nanoseconds. */
 static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *kernel, void *work, double hopeless_ns)
 {
     double runs[N_RUNS]; /* in ascending order */
@@ -78,7 +79,7 @@ static double median_ns(const struct tuner_bed *bed, const struct tuner_kernel *
             kernel->queue(work, bed->stream);
         device_stream_wait(bed->stream);
         int64_t run_ns = clock_monotonic_ns() - start_ns;
-        if (run_ns < RUN_NS) { /* the wait for its end takes too much of it */
+        if (run_ns < RUN_NS) { /* the wait for the run's end takes too large a part of the run */
             n *= 2;
             n_runs = 0;
             continue;
@@ -129,8 +130,9 @@ struct kept {
     char name[NAME_MAX + 1], text[FILE_BYTES];
 };
 
-/* The name has the GPU and the sizes, but not the kernels' texts: a new version's choice takes the place of the old one's.
- * In the text every kernel's text counts: which of them decides the speed is hard to tell. */
+/* Writes name and text of the file.  The name has the GPU and the sizes, but not the kernels' texts, so that a new
+ * version's choice replaces the old one.  The text has a hash of all kernels' texts, because any of them may decide the
+ * speed. */
 static void describe(const struct device *device, const struct tuner_job *job, const void *shape, struct kept *kept)
 {
     char sizes[TUNER_TEXT_BYTES], numbers[TUNER_TEXT_BYTES];
@@ -195,7 +197,7 @@ static void log_candidate(const struct tuner_job *job, const void *shape, double
     log_info("%s: %s: %s %.4g us: %s", job->output, job->kernel->name, what, ns / 1e3, text);
 }
 
-/* Measures 'n' shapes.  Returns 0 with the fastest, or negative errno. */
+/* Measures 'n' shapes.  Returns 0 with the fastest in *best, or negative errno. */
 static int choose(struct device *device, const struct tuner_job *job, const uint32_t *shapes, size_t n,
                   const uint32_t **best)
 {
@@ -257,7 +259,7 @@ static int run_job(struct device *device, const struct tuner_job *job, char *why
     return 0;
 }
 
-/* The first job that is the same as the j-th but for the output. */
+/* Returns the index of the first job that differs from the j-th only in its output. */
 static size_t first_like(const struct device *device, const struct tuner_job *jobs, size_t j)
 {
     static const uint32_t any_shape[TUNER_MAX_NUMBERS];
@@ -279,7 +281,7 @@ int tuner_run(struct device *device, const struct tuner_job *jobs, size_t n_jobs
         log_info("there is nothing to tune on the %s device", device_name(device));
         return 0;
     }
-    /* Checked before minutes are spent on a choice that cannot be kept. */
+    /* Checked first, so that no minutes are spent on a choice that cannot be saved. */
     int err = !directory ? -ENOENT : access(directory, W_OK | X_OK) != 0 ? -errno : 0;
     if (err)
         snprintf(why, why_bytes, "device.kernel_cache: %s cannot be written: %s",

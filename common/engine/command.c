@@ -1,4 +1,4 @@
-/* command.c - the way of a command from the control thread to the worker and back. */
+/* command.c - the path of a command from the control thread to the worker and back. */
 #include "common/engine/command.h"
 
 #include "common/base/inbox.h"
@@ -17,12 +17,12 @@ struct command_channel {
     size_t slot_bytes;    /* [const] */
     struct command *free;
     size_t n_free;
-    struct inbox *answers; /* the control thread's */
+    struct inbox *answers; /* inbox of the control thread */
     ev_async wake;
     void (*answered)(void *arg, struct command *command);
     void (*woken)(void *arg);
     void *arg;
-    _Atomic int64_t steady_samples; /* the worker's; the inbox of answers orders it */
+    _Atomic int64_t steady_samples; /* written by the worker; the inbox of answers orders it */
 };
 
 static void give_slot(struct command_channel *c, struct command *slot)

@@ -1,4 +1,4 @@
-/* delay_request.c - what ?delays and ?beam-delays have in common. */
+/* delay_request.c - the common part of ?delays and ?beam-delays. */
 #include "common/engine/delay_request.h"
 
 #include "common/katcp/python_number.h"
@@ -10,7 +10,7 @@
 
 #define MAX_PART_BYTES 400
 
-/* "a,b" or "a,b,c", where the third is 0 unless there is one. */
+/* Parses "a,b" or "a,b,c".  *numbers[2] keeps its value if the text has only two numbers. */
 static bool parse_part(const char *text, size_t n_bytes, double *numbers[3])
 {
     char part[MAX_PART_BYTES], *rest = part, *field;

@@ -1,4 +1,4 @@
-/* delay_request.h - delay models and start times as requests have them.
+/* delay_request.h - delay models and start times in the form of requests.
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]      s, s/s, s/s^2; rad, rad/s, rad/s^2
  *
@@ -20,11 +20,11 @@ enum delay_number { DELAY_S, DELAY_RATE, DELAY_PHASE, DELAY_PHASE_RATE, DELAY_AC
 /* Limit of rates in requests, in s/s.  The sky needs 3e-9; a larger rate is a typing error. */
 #define DELAY_MAX_REQUEST_RATE 1e-3
 
-/* Reads a request's text; what is not given is 0.  Returns NULL or what is wrong. */
+/* Reads the text of a request; numbers that the text lacks are 0.  Returns NULL, or a sentence about the fault. */
 const char *delay_request_parse(const char *text, double numbers[DELAY_N_NUMBERS]);
 
-/* Argument 'i', UNIX seconds, to the nearest sample: exactly where there are no more decimals than nanoseconds have.
- * Returns false having failed the call. */
+/* Converts argument 'i', UNIX seconds, to the nearest sample.  Exact if the text has no decimals below a nanosecond.
+ * Returns false after it has failed the call. */
 bool delay_request_start(struct katcp_call *call, int i, const struct timebase *timebase, int64_t *start_samples);
 
 #endif

@@ -34,7 +34,7 @@ int engine_dither_seed(int64_t configured, uint64_t *seed)
     *seed = (uint64_t)configured;
     if (configured < 0 && getrandom(seed, sizeof(*seed), 0) != sizeof(*seed))
         return -EIO;
-    *seed &= INT64_MAX >> 10; /* a whole number of a double */
+    *seed &= INT64_MAX >> 10; /* so that a double holds the seed exactly */
     return 0;
 }
 
@@ -60,7 +60,7 @@ static void add_chunk(struct engine *e, struct chunk *chunk)
     matcher_add(lane->matcher, member, chunk);
 }
 
-/* After a device failure there may be anything in the buffer. */
+/* After a device failure the buffer's content is undefined. */
 static void take_downloaded(struct engine *e, struct outbuf *buffer)
 {
     assert(e->n_downloading > 0);
@@ -93,12 +93,12 @@ static void handle(struct engine *e, const struct inbox_item *item)
     }
 }
 
-/* Goes on as far as possible.  Returns true when nothing is left to do. */
+/* Advances a lane as far as possible.  Returns true when the lane has nothing left to do. */
 static bool advance(struct engine *e, struct lane *lane, bool may_wait)
 {
     for (;;) {
         if (!lane->busy && !e->ops->begin(lane, e->draining))
-            return lane->n_free > 0; /* else there may be more sets */
+            return lane->n_free > 0; /* otherwise more sets may follow */
         lane->busy = true;
         if (!e->ops->process(lane, may_wait))
             return false;
@@ -107,7 +107,7 @@ static bool advance(struct engine *e, struct lane *lane, bool may_wait)
     }
 }
 
-/* Advances all lanes.  While draining: returns true once nothing is left to compute or to download. */
+/* Advances all lanes.  While draining, returns true once nothing is left to compute or to download. */
 static bool advance_lanes(struct engine *e)
 {
     bool idle = true, may_wait = e->draining || receiver_set_can_wait(e->receivers);
@@ -139,7 +139,7 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+/* ---- Creation and destruction ------------------------------------------------------------------------------------ */
 
 int engine_init(struct engine *e, const struct engine_ops *ops, const struct daemon_context *context,
                 struct engine_sizes sizes)
@@ -180,7 +180,7 @@ int engine_start(void *engine)
         return err;
     e->started = true;
     err = receiver_set_start(e->receivers);
-    /* Each lane's stream has its own threads for kernels, from the first kernel on, and ends the process if not. */
+    /* Each lane's stream starts threads of its own at the first kernel.  If this fails, the process ends. */
     return err ? err : threads_probe(e->n_lanes * device_n_threads(e->c.device));
 }
 

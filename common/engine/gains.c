@@ -1,4 +1,4 @@
-/* gains.c - between text and the gains of channels. */
+/* gains.c - converts text to gains of channels, and gains to text. */
 #include "common/engine/gains.h"
 
 #include "common/config/table_file.h"
@@ -36,7 +36,7 @@ float *gains_of_call(struct katcp_call *call, int first, size_t n, const struct 
     return gains;
 }
 
-/* "*", "17" or "300-310". */
+/* Parses "*", "17" or "300-310". */
 static bool parse_channels(const char *text, int64_t n_chan, int64_t *first, int64_t *last)
 {
     int end = 0;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The labels in the text that are given, up to 'max' of them, as copies.  Returns how many there are, or -ENOMEM. */
+/* Copies the first 'max' labels of the text to labels[].  Returns the number of labels in the text, or -ENOMEM. */
 static long split(const char *text, char **labels, size_t max)
 {
     char *copy = strdup(text), *rest = NULL;
@@ -24,7 +24,7 @@ static long split(const char *text, char **labels, size_t max)
     return n;
 }
 
-/* Names as the text has them; where it is empty, name(i) of each. */
+/* Fills names[] from the text, or with name(labels, i) if 'text' is NULL.  Returns 0 or -ENOMEM. */
 static int fill(const char *text, char **names, size_t n, char *(*name)(const struct labels *labels, size_t i),
                 const struct labels *labels)
 {
@@ -68,7 +68,7 @@ static char *stem_of(const char *label1, const char *label2)
     return strndup(label1, n);
 }
 
-/* Calls antennas by what their labels begin with, if that tells them apart.  Returns 0 or -ENOMEM. */
+/* Names antennas by the common beginnings of their labels, if these beginnings differ.  Returns 0 or -ENOMEM. */
 static int name_by_labels(struct labels *labels)
 {
     size_t n = labels->n / N_POLS;
@@ -179,7 +179,7 @@ static int compare_labels(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* How one of the two lists is spoken of. */
+/* Words for one of the two lists in messages. */
 struct name_list {
     const char *key, *each, *one, *two;
 };

@@ -1,4 +1,4 @@
-/* lane.c - the turns of device inputs between a matcher and the kernels. */
+/* lane.c - the rotation of device inputs between a matcher and the kernels. */
 #include "common/engine/lane.h"
 
 #include "common/device/device.h"

@@ -1,10 +1,10 @@
-/* lane.h - members whose chunks belong together on the device: in fgpu an antenna's polarisations, in xbgpu all F-engines.
+/* lane.h - members whose chunks are processed together: an antenna's polarisations in fgpu, all F-engines in xbgpu.
  *
  * Flow:      full chunk --matcher--> set of chunks --upload--> device input --compute--> output buffers
- * Inputs:    device inputs take turns: one is read, one keeps the history of the next, one is uploaded.
- * Ownership: a lane is a struct of the daemon that begins with a struct lane; so is a device input with its struct.  A
- *            device input belongs to the worker from take to return, and then to the device until it comes back as
- *            {ENGINE_INPUT_FREE, 0, input}.
+ * Inputs:    three device inputs alternate: one is read, one keeps the history of the next, one is uploaded.
+ * Ownership: a lane is a struct of the daemon that begins with a struct lane.  A device input is a struct of the daemon
+ *            that begins with a struct device_input.  A device input belongs to the worker from take to return, and
+ *            then to the device until it comes back as {ENGINE_INPUT_FREE, 0, input}.
  * Threads:   the worker, except init and fini (main).
  * Blocking:  never; nothing allocates after init. */
 #ifndef COMMON_ENGINE_LANE_H
@@ -26,15 +26,15 @@ struct engine;
 
 struct device_input {
     struct lane *lane;             /* [const] */
-    struct buffer_ref ref;         /* its readers; home: the worker's inbox */
+    struct buffer_ref ref;         /* its readers; returns to the worker's inbox */
     struct device_event *uploaded; /* [const] */
 };
 
 struct lane {
     struct engine *engine; /* [const] */
-    unsigned n_members;    /* [const] of each lane the same */
+    unsigned n_members;    /* [const] the same for each lane */
     struct matcher *matcher;
-    struct device_stream *compute; /* the kernels' */
+    struct device_stream *compute; /* stream of the kernels */
     struct device_kernel *gather;  /* for chunk_gather() with gpudirect; else NULL */
     struct device_input *free[LANE_N_INPUTS];
     size_t n_free;
@@ -42,27 +42,27 @@ struct lane {
     struct counter late_chunks;
 };
 
-/* Makes a lane of zeros one of the engine's, which matches 'matcher'.n_members; 'late_chunks' of that is the lane's.
- * 'name' is the compute stream's.  Returns 0 or negative errno. */
+/* Adds a zeroed lane to the engine.  The lane matches chunks of 'matcher'.n_members members, with its own
+ * 'late_chunks'.  'name' is the name of the compute stream.  Returns 0 or negative errno. */
 int lane_init(struct lane *lane, struct engine *engine, const struct matcher_config *matcher, const char *name,
               bool gathers);
 
-/* Adds a device input of zeros; LANE_N_INPUTS times.  Returns 0 or negative errno. */
+/* Adds a zeroed device input.  Call LANE_N_INPUTS times.  Returns 0 or negative errno. */
 int lane_add_input(struct lane *lane, struct device_input *input);
 
-/* A free device input, or NULL. */
+/* Returns a free device input, or NULL. */
 struct device_input *lane_take_input(struct lane *lane);
 
-/* The input has come back. */
+/* Adds an input that has come back to the free inputs. */
 void lane_give_input(struct device_input *input);
 
-/* Call when all data for the input's kernels have been queued for upload.  Kernels then wait for the upload. */
+/* Makes the kernels wait for the upload.  Call when all data for the input's kernels have been queued for upload. */
 void lane_uploaded(struct device_input *input);
 
-/* All that reads the input has been queued on the compute stream. */
+/* Lets the input come back.  Call when all its readers have been queued on the compute stream. */
 void lane_return_input(struct device_input *input);
 
-/* The device must be idle.  A lane of zeros, and an input of zeros, are accepted. */
+/* Free a lane and a device input, while the device is idle.  A zeroed lane and a zeroed input are accepted. */
 void lane_fini(struct lane *lane);
 void lane_fini_input(struct device_input *input);
 

@@ -1,4 +1,4 @@
-/* outbuf.c - what output buffers of both engines go through. */
+/* outbuf.c - the life of an output buffer in both engines. */
 #include "common/engine/outbuf.h"
 
 #include "common/daemon/service.h"

@@ -1,8 +1,8 @@
-/* stream_info.h - sensors that say what a stream is, and never change.
+/* stream_info.h - constant sensors that describe a stream.
  *
- * Flow:      stream_info_init, for each stream: 'stream' set, then its sensors added; stream_info_fini
- * Ownership: the sensors live until stream_info_fini(); nobody may read the set any more by then.
- * Errors:    the first one stays in 'err'; nothing is added after it.
+ * Flow:      stream_info_init; for each stream, set 'stream' and add its sensors; stream_info_fini
+ * Ownership: the sensors live until stream_info_fini(); nobody may read the set after that call.
+ * Errors:    the first error stays in 'err'; after it nothing is added.
  * Threads:   main. */
 #ifndef COMMON_ENGINE_STREAM_INFO_H
 #define COMMON_ENGINE_STREAM_INFO_H
@@ -15,14 +15,14 @@
 
 struct stream_info {
     struct sensors *set;  /* [const] */
-    struct sensor *items; /* [n] of [max] */
+    struct sensor *items; /* [n] used of [max] */
     size_t n, max;
-    const char *stream; /* what names begin with */
+    const char *stream; /* prefix of the sensors' names */
     int64_t now_ns;     /* [const] */
     int err;
 };
 
-/* Makes room for 'max' sensors; -ENOMEM is in 'err'. */
+/* Makes room for 'max' sensors.  Sets 'err' to -ENOMEM if there is no memory. */
 void stream_info_init(struct stream_info *info, size_t max, struct sensors *set);
 
 /* A struct of zeros is accepted. */
@@ -32,10 +32,10 @@ void stream_info_integer(struct stream_info *info, const char *name, int64_t val
 void stream_info_real(struct stream_info *info, const char *name, const char *units, double value,
                       const char *description);
 
-/* 'text' NULL: it is too long to be told. */
+/* Adds a text.  'text' NULL: the sensor is inactive, because its text is too long. */
 void stream_info_text(struct stream_info *info, const char *name, const char *text, const char *description);
 
-/* The same of what write(arg, out) writes. */
+/* Adds the text that write(arg, out) writes. */
 void stream_info_written(struct stream_info *info, const char *name, void (*write)(const void *arg, FILE *out),
                          const void *arg, const char *description);
 

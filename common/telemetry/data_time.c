@@ -1,5 +1,5 @@
-/* data_time.c - see data_time.h.  Everything here runs once for each chunk or for packets that the window would move
- * for, never for each packet. */
+/* data_time.c - see data_time.h.  All functions run once per chunk, or for packets that would move the window, never
+ * for each packet. */
 #include "common/telemetry/data_time.h"
 
 #include "common/base/clock.h"
@@ -12,12 +12,12 @@
 #include <stdio.h>
 
 #define PERIOD_NS     (30 * NS_PER_S)
-#define DRIFT_DIVISOR 4096 /* two clocks that are free of each other drift apart by less than 244 ppm */
+#define DRIFT_DIVISOR 4096 /* two independent clocks drift apart by less than 244 ppm */
 #define WIRE_PERIOD   (INT64_C(1) << TIMESTAMP_WIRE_BITS)
-/* A stream whose own epoch is half a period off stays where it was put while it drifts. */
+/* A stream whose own epoch is off by half a period keeps its place while it drifts. */
 #define HYSTERESIS (INT64_C(1) << (TIMESTAMP_WIRE_BITS - 4))
 
-/* Says once in the life of a process that timestamps are placed by a clock that may be wrong. */
+/* Warns, once in the life of a process, that timestamps are placed by a clock that may be wrong. */
 static void warn_of_clock(const struct timebase *timebase)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;

@@ -1,15 +1,16 @@
-/* data_time.h - when a member's data are due, by the time that passes, and whether the host's clock agrees with them.
+/* data_time.h - the time at which a member's data are due, and the agreement of the data with the host's clock.
  *
- * Two opinions, for an assembler that hears timestamps which nobody vouches for:
+ * An assembler cannot trust the timestamps of packets.  Two sources judge them:
  *
- * Arrivals.  The lead of a timestamp is the timestamp less the samples since the monotonic clock's zero at its arrival.
- *            Delay on the way makes a lead smaller; nothing makes it larger.  The largest lead of the last 30 to 60 s
- *            says which timestamps are due by now.  A lead counts only when it is confirmed: one source has brought half
- *            of a chunk's heaps.  So a stranger who would move the lead must send as much as the source itself.
- * The clock. 'timebase: clock' says which timestamps belong to now.  The clock speaks only while the kernel says that
- *            the clock is synchronised (clock_state.h).
+ * Arrivals.  The lead of a timestamp is the timestamp minus the samples since the monotonic clock's zero at its
+ *            arrival.  Delay on the way makes a lead smaller; nothing makes a lead larger.  The largest lead of the
+ *            last 30 to 60 s tells which timestamps are due by now.  A lead counts only after confirmation: one source
+ *            has brought half of a chunk's heaps.  So a false source must send as much as the true source to move the
+ *            lead.
+ * The clock. With 'timebase: clock' the host's clock tells which timestamps belong to now.  The clock counts only while
+ *            the kernel calls the clock synchronised (clock_state.h).
  *
- * Recordings have neither: their packets arrive as fast as they are read.
+ * Recordings have neither source: their packets arrive as fast as they are read.
  *
  * Threads: the assembler's thread.   Blocking and allocation: none. */
 #ifndef COMMON_TELEMETRY_DATA_TIME_H
@@ -22,12 +23,12 @@
 
 struct data_time {
     const struct timebase *timebase; /* [const] */
-    int64_t margin_samples;          /* [const] by which a due timestamp may lead; half a chunk */
-    int64_t tolerance_ns;            /* [const] of the clock's opinion; 0: the clock is not asked */
-    int64_t leads[2];                /* the largest confirmed, of this period and of the one before */
-    int64_t period_ns;               /* when this period began */
-    int64_t confirmed_ns;            /* the last arrival that confirmed a lead; the drift since then widens the margin */
-    bool known;                      /* there is a lead */
+    int64_t margin_samples;          /* [const] margin by which a due timestamp may lead: half a chunk */
+    int64_t tolerance_ns;            /* [const] tolerance of the clock; 0: the clock is not asked */
+    int64_t leads[2];                /* largest confirmed leads of this period and of the period before */
+    int64_t period_ns;               /* monotonic start of this period */
+    int64_t confirmed_ns;            /* last arrival that confirmed a lead; drift since then widens the margin */
+    bool known;                      /* a lead is known */
 };
 
 void data_time_init(struct data_time *time, const struct timebase *timebase, int64_t chunk_samples,
@@ -37,23 +38,23 @@ void data_time_init(struct data_time *time, const struct timebase *timebase, int
  * gauge. */
 void data_time_metrics(const char *program, bool from_packets);
 
-/* The timestamps begin afresh, so the leads of before say nothing. */
+/* Forgets the leads, because the timestamps begin anew. */
 void data_time_forget(struct data_time *time);
 
-/* Half of the chunk that is centred on 'timestamp' has arrived. */
+/* Confirms a lead: half of the chunk that is centred on 'timestamp' has arrived. */
 void data_time_confirm(struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* The newest timestamp that may have arrived by 'arrival_ns', without any margin.  Ask only while time->known. */
+/* Returns the newest timestamp that may have arrived by 'arrival_ns', without margin.  Call only while time->known. */
 int64_t data_time_at(const struct data_time *time, int64_t arrival_ns);
 
-/* Whether data of that time may have arrived by now.  Ask only while time->known. */
+/* Returns whether data of 'timestamp' may have arrived by 'arrival_ns'.  Call only while time->known. */
 bool data_time_is_due(const struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Whether the synchronised clock contradicts 'claim' and agrees with 'window': then the claim is not to be believed. */
+/* Returns true if the synchronised clock contradicts 'claim' and agrees with 'window': the claim must be refused. */
 bool data_time_clock_refuses(const struct data_time *time, int64_t claim, int64_t window);
 
-/* By how many periods of 2^48 samples 'timestamp' was unwrapped too high, by the synchronised clock; 0: it is right, or
- * nobody can tell. */
+/* Returns the number of periods of 2^48 samples by which 'timestamp' was unwrapped too high, by the synchronised clock.
+ * Returns 0 if the timestamp is right, or if the clock is not synchronised. */
 int64_t data_time_wrong_periods(const struct data_time *time, int64_t timestamp);
 
 #endif

@@ -1,4 +1,4 @@
-/* sensor.c - readings behind a sequence lock, and the set of those that clients may ask for. */
+/* sensor.c - readings behind a sequence lock, and the set of sensors that clients may read. */
 #include "common/telemetry/sensor.h"
 
 #include "common/base/clock.h"
@@ -28,8 +28,8 @@ const char *sensor_status_name(enum sensor_status status)
 
 /* ---- One reading ------------------------------------------------------------------------------------------------- */
 
-/* The order of loads and stores is by acquire and release of each of them, not by fences, which the thread sanitizer
- * does not know: a reader that sees a new atom also sees the odd sequence of before it. */
+/* Sets a reading.  Acquire and release on each atom order the loads and stores, because the thread sanitizer does not
+ * know fences.  A reader that sees a new atom also sees the odd sequence number that was written before it. */
 void sensor_set(struct sensor *sensor, struct sensor_reading reading)
 {
     uint32_t sequence = atomic_load_explicit(&sensor->sequence, memory_order_relaxed);
@@ -55,7 +55,7 @@ void sensor_set_real(struct sensor *sensor, int64_t unix_ns, enum sensor_status 
     sensor_set(sensor, (struct sensor_reading){unix_ns, status, {.real = value}});
 }
 
-/* Also when it was set, and the sequence number of that. */
+/* Returns the reading, the monotonic time at which it was set, and its sequence number. */
 static struct sensor_reading read_all(const struct sensor *sensor, int64_t *set_ns, uint32_t *sequence)
 {
     uint64_t atoms[SENSOR_N_ATOMS];
@@ -108,14 +108,14 @@ void sensors_destroy(struct sensors *sensors)
 {
     if (!sensors)
         return;
-    /* The sensors themselves may be gone: those of a pipeline that could not be made are. */
+    /* The sensors themselves may be gone, for example those of a pipeline that could not be created. */
     for (size_t i = 0; i < sensors->n; i++)
         free_entry(sensors->entries[i]);
     free(sensors->entries);
     free(sensors);
 }
 
-/* Where the name stands, or would. */
+/* Returns the index of the name, or the index at which the name would be inserted. */
 static size_t place_of(const struct sensors *sensors, const char *name)
 {
     size_t from = 0, to = sensors->n;
@@ -215,9 +215,9 @@ int sensors_set_text(struct sensors *sensors, struct sensor *sensor, int64_t uni
     return 0;
 }
 
-/* ---- Looking ----------------------------------------------------------------------------------------------------- */
+/* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
-/* Lets the time-out change a reading that was set at 'set_ns'; returns whether it has come. */
+/* Applies the time-out to a reading that was set at 'set_ns'.  Returns whether the time-out changed the reading. */
 static bool time_out(const struct sensor_desc *about, int64_t set_ns, struct sensor_reading *reading)
 {
     int64_t overdue_ns = about->timeout_ns > 0 ? clock_monotonic_ns() - set_ns - about->timeout_ns : -1;
@@ -252,7 +252,7 @@ static bool is_worse(enum sensor_status status)
     return status >= SENSOR_WARN && status <= SENSOR_UNREACHABLE;
 }
 
-/* Sets an aggregate if it is not as its sensors are. */
+/* Computes an aggregate from its sensors, and sets the aggregate if it has changed. */
 static void aggregate(const struct sensors *sensors, const struct sensor_entry *entry)
 {
     bool degraded = false;
@@ -278,7 +278,7 @@ struct sensor_reading sensors_read(const struct sensors *sensors, const struct s
     return read_entry(entry, version ? version : &unused);
 }
 
-/* The shortest decimal form that reads as the same number. */
+/* Writes the shortest decimal form that reads back as the same number. */
 static void format_real(double value, char text[SENSOR_TEXT_BYTES])
 {
     char shortest[40];

@@ -1,18 +1,18 @@
-/* sensor.h - what an operator can ask of a program over KATCP: readings that the data path sets and the main thread
- * gives out.
+/* sensor.h - readings for operators over KATCP: the data path sets them, and the main thread serves them.
  *
- * Flow:      worker, receivers, senders --sensor_set_*()--> struct sensor --katcp_server.c--> clients
- * Ownership: a sensor lies in the struct of what it is about, which lives until the set is closed; the set has
- *            pointers.  Names, descriptions and units are copied.
- * Threads:   sensors_add() before READY, from main.  A sensor has one writer at a time, any thread: setting takes no
- *            lock, allocates nothing and makes no system call (a sequence lock of atomics; readers try again).  It may
- *            be set before it is added, or without ever being.  Text is main's alone: sensors_set_text() is for
- *            readings that come from requests or the configuration, while one that the data path sets is numbers, with
- *            a function that writes them out.  All else that has 'sensors' in its name is main's.
- * Time:      a reading's is the UNIX time of the data that it speaks of, not that of the call.
+ * Flow:      worker, receivers, senders --sensor_set_*()--> struct sensor --katcp/server.c--> clients
+ * Ownership: a sensor is a member of the struct that it describes, which lives until the set is closed.  The set has
+ *            pointers to sensors.  Names, descriptions and units are copied.
+ * Threads:   sensors_add() before READY, on main.  A sensor has one writer at a time, on any thread.  Setting takes no
+ *            lock, allocates nothing and makes no system call (a sequence lock of atomics; readers try again).  A
+ *            sensor may be set before it is added, or without ever being added.  Only main sets text:
+ *            sensors_set_text() is for readings from requests or the configuration.  The data path sets text as
+ *            numbers, with a function that writes them out.  Only main calls other functions with 'sensors' in their
+ *            names.
+ * Time:      a reading's time is the UNIX time of its data, not of the call.
  *
- * A reading is (time, status, value); KATCP 5.1 says what each status means, and that the value holds for nominal, warn
- * and error only. */
+ * A reading is (time, status, value).  KATCP 5.1 defines the meaning of each status.  The value is valid for nominal,
+ * warn and error only. */
 #ifndef COMMON_TELEMETRY_SENSOR_H
 #define COMMON_TELEMETRY_SENSOR_H
 
@@ -40,7 +40,7 @@ enum sensor_status {
     SENSOR_INACTIVE
 };
 
-#define SENSOR_N_NUMBERS 7 /* of a text that the data path sets */
+#define SENSOR_N_NUMBERS 7 /* numbers of a text that the data path sets */
 
 union sensor_value {
     int64_t integer; /* SENSOR_INTEGER, _BOOLEAN, _DISCRETE */
@@ -58,18 +58,20 @@ struct sensor_reading {
 struct sensor_desc {
     const char *name; /* letters, digits, '.', '-', '_' */
     const char *description;
-    const char *units; /* "" where there are none */
+    const char *units; /* "" if there are none */
     enum sensor_type type;
-    const char *const *words; /* SENSOR_DISCRETE: NULL at the end; static */
-    /* SENSOR_STRING of numbers: writes them as text into 'text'; NULL: the text is main's. */
+    const char *const *words; /* SENSOR_DISCRETE: ends with NULL; static */
+    /* SENSOR_STRING of numbers: writes the numbers into 'text'; NULL: main sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* 'auto' is event-rate with this shortest interval, for readings that change with each chunk; 0: every reading. */
+    /* Shortest interval if the strategy 'auto' is event-rate, for readings that change with each chunk.  0: 'auto'
+     * reports every reading. */
     double auto_shortest_s;
-    /* An aggregate, SENSOR_DISCRETE of sensor_aggregate_words: nobody sets it; it is degraded (warn) while any sensor
-     * that 'includes' names, and that is no aggregate itself, is worse than nominal (warn to unreachable). */
+    /* Marks an aggregate, a SENSOR_DISCRETE of sensor_aggregate_words that is computed, never set.  Returns whether the
+     * aggregate includes a sensor; aggregates are never included.  The aggregate is degraded (warn) while an included
+     * sensor is worse than nominal (warn to unreachable). */
     bool (*includes)(const char *name);
-    /* A reading set longer ago than this becomes SENSOR_ERROR by itself, or, with 'recovers', one of warn to failure
-     * SENSOR_NOMINAL; 0: never. */
+    /* Age at which a reading becomes SENSOR_ERROR by itself; 0: never.  With 'recovers', a reading of warn to failure
+     * becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;
 };
@@ -80,8 +82,8 @@ extern const char *const sensor_aggregate_words[];
 #define SENSOR_N_ATOMS (3 + SENSOR_N_NUMBERS)
 
 struct sensor {
-    _Atomic uint32_t sequence;              /* odd while it is written */
-    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time, monotonic time when it was set, status, value */
+    _Atomic uint32_t sequence;              /* odd during a write */
+    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time, monotonic time of setting, status, value */
     struct sensor_entry *entry;             /* [main] NULL: not added */
 };
 
@@ -89,9 +91,9 @@ struct sensor {
 struct sensor_entry {
     struct sensor_desc about; /* [const] */
     struct sensor *sensor;    /* [const] */
-    size_t index;             /* [const] once all are added: its place in the order of names */
-    char *text;               /* [main] of a SENSOR_STRING without 'format' */
-    uint64_t text_version;    /* of 'text': goes on when it changes */
+    size_t index;             /* [const] place in the order of names, once all are added */
+    char *text;               /* [main] text of a SENSOR_STRING without 'format' */
+    uint64_t text_version;    /* increases when 'text' changes */
     /* [katcp/sampling.c] */
     uint64_t looked_version;
     int64_t due_ns;
@@ -109,8 +111,8 @@ int sensors_create(struct sensors **sensors);
 /* NULL is accepted. */
 void sensors_destroy(struct sensors *sensors);
 
-/* Adds one; its first reading is 'first', where the type is no text of main's.  A name twice, or with other characters,
- * is a broken contract.  Returns 0 or -ENOMEM. */
+/* Adds a sensor, whose first reading is 'first' (except text that main sets).  A name that is already there, or has
+ * other characters, is a broken contract.  Returns 0 or -ENOMEM. */
 int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
                 struct sensor_reading first);
 
@@ -118,24 +120,24 @@ void sensor_set(struct sensor *sensor, struct sensor_reading reading);
 void sensor_set_integer(struct sensor *sensor, int64_t unix_ns, enum sensor_status status, int64_t value);
 void sensor_set_real(struct sensor *sensor, int64_t unix_ns, enum sensor_status status, double value);
 
-/* [main] Sets a sensor's text; a copy is made, of up to some MiB.  It has been added.  Returns 0 or -ENOMEM. */
+/* [main] Sets the text of an added sensor.  Copies the text, which may have some MiB.  Returns 0 or -ENOMEM. */
 int sensors_set_text(struct sensors *sensors, struct sensor *sensor, int64_t unix_ns, enum sensor_status status,
                      const char *text);
 
-/* A reading that belongs together; from any thread.  Without regard to time-outs. */
+/* Returns a consistent reading, without regard to time-outs.  Any thread. */
 struct sensor_reading sensor_read(const struct sensor *sensor);
 
-/* ---- Looking at a set [main] ------------------------------------------------------------------------------------- */
+/* ---- Reading a set [main] ---------------------------------------------------------------------------------------- */
 
-/* NULL where there is none of this name. */
+/* Returns NULL if there is no sensor of this name. */
 struct sensor_entry *sensors_find(const struct sensors *sensors, const char *name);
 
-/* The reading as clients see it: an aggregate is computed now, and a time-out that has come is applied.  'version',
- * which may be NULL, changes whenever the sensor has been set or has timed out.  Any thread may read a sensor that is
- * no aggregate. */
+/* Returns the reading as clients see it: computes an aggregate, and applies a time-out that has passed.  'version' (may
+ * be NULL) changes whenever the sensor has been set or has timed out.  Any thread may read a sensor that is no
+ * aggregate. */
 struct sensor_reading sensors_read(const struct sensors *sensors, const struct sensor_entry *entry, uint64_t *version);
 
-/* The value as KATCP writes it, not escaped; in 'text', or main's own. */
+/* Returns the value as KATCP writes it, not escaped, in 'text' or in main's own memory. */
 #define SENSOR_TEXT_BYTES 512
 const char *sensor_entry_text(const struct sensor_entry *entry, const struct sensor_reading *reading,
                               char text[SENSOR_TEXT_BYTES]);

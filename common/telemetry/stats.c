@@ -1,4 +1,4 @@
-/* stats.c - between the counters of the data path and /metrics: who is registered, and how it is written down.
+/* stats.c - the registry between the counters of the data path and /metrics, and the text of /metrics.
  *
  * Counters themselves are atomics in the structs of their owners; the lock guards only the lists. */
 #include "common/telemetry/stats.h"
@@ -22,27 +22,27 @@ struct sample {
     char *labels; /* NULL: none */
     const struct counter *counter;
     const struct gauge *gauge;
-    int64_t (*read)(const void *arg); /* instead of a gauge; else NULL */
+    int64_t (*read)(const void *arg); /* replaces a gauge; else NULL */
     const void *read_arg;
-    uint64_t factor; /* what one of the counter counts */
+    uint64_t factor; /* multiplies the counter's value */
     uint64_t before; /* value of the counter when rates were last made */
     double per_s;    /* NAN: not known */
 };
 
-/* All samples of one name, which the text format wants together. */
+/* All samples of one name, which stand together in the text format. */
 struct family {
     struct family *next;
     int64_t created_ns; /* UNIX time */
-    char *name;         /* with _total, for a counter */
+    char *name;         /* with _total for a counter */
     char *help;
     bool is_counter;
-    double scale; /* of a gauge; 1: shown as the integer that it is */
+    double scale; /* of a gauge; 1: shown as an integer */
     struct sample *first, **last;
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families; /* [registry_lock] in order of registration */
-static int64_t rates_ns;        /* [registry_lock] monotonic time of the last rates; 0: none were made */
+static int64_t rates_ns;        /* [registry_lock] monotonic time of the last rates; 0: none yet */
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"
 
@@ -65,7 +65,7 @@ static void family_free(struct family *family)
     free(family);
 }
 
-/* The family called 'name', made at the end of the list if there is none yet; NULL if out of memory. */
+/* Finds the family called 'name', or appends a new one to the list.  Returns NULL if out of memory. */
 static struct family *find_family(const char *name, const char *help, bool is_counter, double scale)
 {
     struct family **at = &families, *family;
@@ -119,7 +119,7 @@ static int add_sample(struct family *family, const char *labels, const struct sa
     return 0;
 }
 
-/* A metric that cannot be registered is missed on the page, but no reason not to observe. */
+/* Registers a sample.  A metric that cannot be registered is missing on the page, but the observation continues. */
 static void add(const char *name, const char *help, const char *labels, const struct sample *what, double scale)
 {
     assert(is_metric_name(name));
@@ -233,7 +233,7 @@ static void put_head(FILE *out, const char *name, size_t name_bytes, const char 
     fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
 }
 
-/* Since when a counter counts, as a family of its own. */
+/* Writes the time since which a counter counts, as a family of its own. */
 static void put_created(FILE *out, const struct family *family)
 {
     size_t name_bytes = strlen(family->name) - strlen("_total");

@@ -1,6 +1,6 @@
 /* stats.h - the registry of counters and gauges (counter.h), which /metrics and /status.json read.
  *
- * Threads: any thread reads.  Registering allocates, so it happens before READY; the registry lives as long as the
+ * Threads: any thread reads.  Registering allocates, so it happens before READY.  The registry lives as long as the
  * process. */
 #ifndef COMMON_TELEMETRY_STATS_H
 #define COMMON_TELEMETRY_STATS_H
@@ -13,52 +13,52 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Makes a counter public as 'name'_total{labels}.  'labels' is Prometheus text without braces ("pol=\"0\""; values
- * escaped by stats_label) or NULL.  'help' of the first registration of a name is the one shown.  Strings are copied. */
+/* Publishes a counter as 'name'_total{labels}.  'labels' is Prometheus text without braces ("pol=\"0\""; values escaped
+ * by stats_label) or NULL.  The first registration of a name gives the 'help' that is shown.  Strings are copied. */
 void stats_counter(const char *name, const char *help, const char *labels, const struct counter *counter);
 
-/* A counter that shows value * factor, e.g. samples of what counts heaps. */
+/* Publishes a counter as value * factor, for example samples from a counter of heaps. */
 void stats_counter_times(const char *name, const char *help, const char *labels, const struct counter *counter,
                          uint64_t factor);
 
 void stats_gauge(const char *name, const char *help, const char *labels, const struct gauge *gauge);
 
-/* A gauge that is asked for when somebody looks, on the thread that shows it: 'read' is called with 'arg'. */
+/* Publishes a gauge that is read on demand: the thread that shows the gauge calls read(arg). */
 void stats_gauge_read(const char *name, const char *help, const char *labels, int64_t (*read)(const void *arg),
                       const void *arg);
 
-/* A gauge that shows value * scale, e.g. nanoseconds as seconds. */
+/* Publishes a gauge as value * scale, for example nanoseconds as seconds. */
 void stats_gauge_scaled(const char *name, const char *help, const char *labels, const struct gauge *gauge,
                         double scale);
 
-/* Appends name="value" (escaped) to the label text in 'labels', with a comma where needed; returns 'labels'. */
+/* Appends name="value" (escaped) to the label text in 'labels', with a comma if needed.  Returns 'labels'. */
 char *stats_label(char *labels, size_t labels_bytes, const char *name, const char *value);
 
-/* Writes all metrics as Prometheus text exposition 0.0.4, grouped by name in order of registration; each counter's family
- * is followed by one that says since when it counts. */
+/* Writes all metrics as Prometheus text exposition 0.0.4, grouped by name in order of registration.  A second family
+ * after each counter's family gives the time since which the counter counts. */
 void stats_write(FILE *out);
 
-/* Rates belong to the time between two calls of stats_make_rates() at least the one and at most the other apart. */
+/* Shortest and longest time between two calls of stats_make_rates() that give a rate. */
 #define STATS_RATES_MIN_NS (900 * NS_PER_MS)
 #define STATS_RATES_MAX_NS (60 * NS_PER_S)
 
-/* Makes the rates of all counters anew, unless that was just done; 'now_ns' is monotonic. */
+/* Computes the rates of all counters, unless that was done less than STATS_RATES_MIN_NS ago; 'now_ns' is monotonic. */
 void stats_make_rates(int64_t now_ns);
 
-/* One counter or gauge, as stats_each() finds it. */
+/* One counter or gauge, as stats_each() passes it. */
 struct stats_value {
-    const char *name;   /* with _total, of a counter */
-    const char *labels; /* Prometheus text without braces; "" where there are none */
+    const char *name;   /* with _total for a counter */
+    const char *labels; /* Prometheus text without braces; "" if there are none */
     bool is_counter;
-    uint64_t total; /* of a counter */
-    double gauge;   /* of a gauge, scaled */
-    double per_s;   /* of a counter: its last rate; NAN where that is not known */
+    uint64_t total; /* counter only */
+    double gauge;   /* gauge only, scaled */
+    double per_s;   /* counter only: last rate; NAN: not known */
 };
 
-/* Calls 'visit' for each, in the order of stats_write(); it must not register any. */
+/* Calls 'visit' for each counter and gauge, in the order of stats_write().  'visit' must not register any. */
 void stats_each(void (*visit)(void *arg, const struct stats_value *value), void *arg);
 
-/* Forgets everything registered, before its owners go. */
+/* Forgets all registrations, before their owners are freed. */
 void stats_reset(void);
 
 #endif

@@ -36,7 +36,7 @@ static int read_file(const char *path, int *state, int64_t *esterror_us, int64_t
     fclose(file);
     if (n != 4 || *state < TIME_OK || *state > TIME_ERROR)
         return -EINVAL;
-    /* One of the future is from before the clock was set back. */
+    /* A file from the future was written before the clock was set back. */
     int64_t now_s = clock_unix_ns() / NS_PER_S;
     return written_s < now_s - KEPT_S || written_s > now_s + KEPT_S ? -ESTALE : 0;
 }

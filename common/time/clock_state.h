@@ -1,8 +1,8 @@
-/* clock_state.h - how right the kernel says its clock is.
+/* clock_state.h - the kernel's statement about the accuracy of its clock.
  *
- * Asking the kernel (adjtimex) is the call that also sets the clock, so a service that may not set it may not ask
- * either (ProtectClock=).  gpucbf-clock.service may ask, and leaves the answer in a file, which is read where the
- * kernel refuses.
+ * adjtimex(2) both reads this statement and sets the clock.  So a service that may not set the clock may not ask either
+ * (ProtectClock=).  gpucbf-clock.service may ask, and leaves the answer in a file.  Other services read this file if
+ * the kernel refuses to answer.
  *
  * Threads: any. */
 #ifndef COMMON_TIME_CLOCK_STATE_H
@@ -16,21 +16,22 @@
 struct clock_state {
     int state;         /* TIME_OK to TIME_ERROR of adjtimex(2) */
     double esterror_s; /* estimate of the clock's error */
-    double maxerror_s; /* bound of it */
+    double maxerror_s; /* bound of the clock's error */
 };
 
-/* Asks the kernel, or else reads 'path', if that was written in the last 4 CLOCK_STATE_PERIOD_S.  Returns 0; or
- * negative errno with TIME_ERROR and no errors. */
+/* Asks the kernel, or else reads 'path' if the file is at most 4 * CLOCK_STATE_PERIOD_S seconds old.  Returns 0, or
+ * negative errno with TIME_ERROR and both errors 0. */
 int clock_state_get(const char *path, struct clock_state *state);
 
-/* Looks at the clock's state, for clock_state_is_synchronised().  The main thread calls this once a second (service.c),
- * because the answer may lie in a file. */
+/* Reads the clock's state, for clock_state_is_synchronised().  The main thread calls this function once a second
+ * (service.c), because the answer may lie in a file. */
 void clock_state_read(void);
 
-/* Whether the clock was synchronised at the last look; false before the first.  Any thread, without a system call. */
+/* Returns whether the clock was synchronised at the last clock_state_read(), or false before the first one.  Any
+ * thread; makes no system call. */
 bool clock_state_is_synchronised(void);
 
-/* Asks the kernel and replaces 'path' by the answer.  Returns 0 or negative errno. */
+/* Asks the kernel and replaces the file 'path' by the answer.  Returns 0 or negative errno. */
 int clock_state_write(const char *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* timebase.c - exact conversions between ADC samples and UNIX time: the receiver unwraps timestamps with it, the worker
- * and the control side label data with it.
+/* timebase.c - exact conversions between ADC samples and UNIX time.  The receiver unwraps timestamps with them.  The
+ * worker and the control side label data with them.
  *
  * With a rate of R 10^-b Hz, one second is 10^9 ns and R 10^-b samples, so samples = ns R / 10^(9+b).  R < 2^62 and
  * 10^(9+b) <= 10^15 < 2^50, so twice the product of either with a 64-bit number fits into a signed 128-bit one. */
@@ -22,7 +22,7 @@
 
 /* ---- Decimal numbers --------------------------------------------------------------------------------------------- */
 
-/* value * 10^n, or false if that leaves 64 bits. */
+/* Multiplies *value by 10^n.  Returns false if the product exceeds 64 bits. */
 static bool shift_left(int64_t *value, int n)
 {
     for (; n > 0 && *value != 0; n--)
@@ -31,8 +31,8 @@ static bool shift_left(int64_t *value, int n)
     return true;
 }
 
-/* Digits as mantissa * 10^exponent.  Zeros wait until another digit follows, so that zeros at the end, on which side of
- * the point they may be, never use up the mantissa. */
+/* Digits as mantissa * 10^exponent.  Zeros are held back until another digit follows.  So trailing zeros, on either
+ * side of the point, never use up the mantissa. */
 struct digits {
     int64_t mantissa;
     int exponent;
@@ -57,10 +57,10 @@ static const char *read_digits(const char *text, bool fraction, struct digits *d
     return text;
 }
 
-/* Reads "e+12"; leaves 'text' where it is if that is not what is there. */
+/* Reads an exponent like "e+12".  Returns the text after the exponent, or 'text' if there is none. */
 static const char *read_exponent(const char *text, int *exponent)
 {
-    const int far_out = 1000000; /* beyond any number that we can keep, and far from overflowing an int */
+    const int far_out = 1000000; /* beyond any number that fits, and far from overflowing an int */
     const char *digit = text + 1;
 
     if (*text != 'e' && *text != 'E')
@@ -134,7 +134,7 @@ static int64_t divide_down(__int128 value, int64_t divisor)
     return (int64_t)(value % divisor < 0 ? quotient - 1 : quotient);
 }
 
-/* To nearest; a tie goes up, also for negative values. */
+/* Divides and rounds to nearest; a tie goes up, also for negative values. */
 static int64_t divide_nearest(__int128 value, int64_t divisor)
 {
     __int128 doubled = 2 * value + divisor;

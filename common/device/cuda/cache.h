@@ -1,26 +1,27 @@
-/* cache.h - blobs kept in files of a directory, by several processes and users of it at once.
+/* cache.h - blobs in files of a directory, which several processes and users share.
  *
- * An entry is written to a file of another name and then renamed, so it is there wholly or not at all; what a crash or
- * a full disk damages all the same is noticed by its checksum and counts as absent.  The key is all that decides what
- * is in an entry, so two who write the same key write the same, and it does not matter who wins.  Nothing is ever
- * deleted: an entry is some tens of kilobytes, and the directory may be emptied at any time.
+ * An entry is written to a file with another name, which is then renamed.  So an entry exists wholly or not at all.  If
+ * a crash or a full disk damages an entry all the same, its checksum fails, and the entry counts as absent.  The key
+ * covers everything that decides an entry's content.  So two processes that write the same key write the same content,
+ * in any order.  Nothing is ever deleted: an entry is some tens of kilobytes, and the directory may be emptied at any
+ * time.
  *
- * The checksum finds damage, not malice, and an entry runs on the GPU: a directory or an entry that other users may
- * change (trust.h) is not used. */
+ * The checksum detects damage, not malice, and an entry runs on the GPU.  So a directory or an entry that other users
+ * may change (trust.h) is not used. */
 #ifndef COMMON_DEVICE_CUDA_CACHE_H
 #define COMMON_DEVICE_CUDA_CACHE_H
 
 #include "common/base/hash.h"
 
-/* Returns 0 with memory to free(), -ENOENT where there is none that is whole, -EPERM or -ELOOP where it is not trusted,
- * or other negative errno. */
+/* Reads an entry.  Returns 0 with memory to free(), -ENOENT if there is no intact entry, -EPERM or -ELOOP if the entry
+ * is not trusted, or other negative errno. */
 int cache_read(const char *directory, struct hash key, void **data, size_t *bytes);
 
-/* The same of an entry that is open, whoever may change it. */
+/* Reads an open entry in the same way, without a check of trust. */
 int cache_read_entry(int fd, struct hash key, void **data, size_t *bytes);
 
-/* Makes the directory, too, below a parent that must be there.  Returns 0, -EPERM where the directory is not trusted, or
- * other negative errno. */
+/* Writes an entry, and makes the directory if it is missing, below an existing parent.  Returns 0, -EPERM if the
+ * directory is not trusted, or other negative errno. */
 int cache_write(const char *directory, struct hash key, const void *data, size_t bytes);
 
 #endif

@@ -1,13 +1,14 @@
-/* cuda.h - what the files of the cuda device share.  Only the shared object includes it.
+/* cuda.h - declarations that the files of the cuda device share.  Only the shared object includes this file.
  *
- * Flow:      device.c opens and closes; gpu.c chooses; memory.c; direct.c (vulkan.h); exported.c; stream.c: streams,
- *            events, copies, callbacks; fft.c; kernel.c: image.h (cache, NVRTC) -> library -> launches; tensor.c: an
- *            argument of these; failure.c: what happens when a call fails.
- * Threads:   every entry point makes the GPU its thread's current one (cuda_enter), so any thread may call.
- *            One thread of our own, "cuda-watch", sees errors that no call reports (failure.c).
- * Linking:   the CUDA runtime is linked statically.  It is small, has no dependency but libc, finds the driver when it
- *            is first called, and so nothing but the driver must be installed for the object to load; and there is no
- *            file to look for at start.  NVRTC is loaded when the device opens, cuFFT when it is needed (library.h). */
+ * Flow:      device.c opens and closes the device; gpu.c chooses the GPU; memory.c, direct.c (vulkan.h) and exported.c
+ *            allocate memory; stream.c has streams, events, copies and callbacks; fft.c has FFT plans; kernel.c:
+ *            image.h (cache, NVRTC) -> library -> launches; tensor.c makes arguments of kernels; failure.c handles
+ *            failed calls.
+ * Threads:   every entry point makes the GPU current on its thread (cuda_enter), so any thread may call.  The device
+ *            has one thread, "cuda-watch", which detects errors that no call reports (failure.c).
+ * Linking:   the CUDA runtime is linked statically.  The runtime is small, depends only on libc, and finds the driver
+ *            at its first call.  So the object needs only the driver to load, and no file is searched at start.  NVRTC
+ *            is loaded when the device opens, and cuFFT when it is needed (library.h). */
 #ifndef COMMON_DEVICE_CUDA_CUDA_H
 #define COMMON_DEVICE_CUDA_CUDA_H
 
@@ -28,21 +29,21 @@ struct vulkan;
 struct cuda_device {
     struct device base;
     const struct device_host *host;                  /* [const] */
-    int index;                                       /* [const] of the GPU, as the CUDA runtime counts */
+    int index;                                       /* [const] the GPU's index in the CUDA runtime */
     int major, minor;                                /* [const] compute capability */
-    size_t max_pitch_bytes;                          /* [const] of a 2D copy */
-    int numa_node;                                   /* [const] of the host; < 0: none */
+    size_t max_pitch_bytes;                          /* [const] largest pitch of a 2D copy */
+    int numa_node;                                   /* [const] host node of the GPU; < 0: none */
     char *kernel_cache;                              /* [const] directory; NULL: none */
     uint8_t uuid[16];                                /* [const] */
-    bool orders_writes;                              /* [const] those of network cards, and the work that comes after */
-    bool flushes_writes;                             /* [const] for who calls, where it does not order them */
-    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has none */
+    bool orders_writes;                              /* [const] the GPU orders NICs' writes before later work */
+    bool flushes_writes;                             /* [const] the GPU can flush NICs' writes on request */
+    PFN_cuTensorMapEncodeTiled_v12000 encode_tensor; /* [const] NULL: the driver has no such function */
     struct vulkan *vulkan;                           /* [creating thread] opened when it is first needed */
     struct lock lock;
     struct cuda_stream *streams GUARDED;  /* [lock] linked by 'next' */
     struct pinned_memory *pinned GUARDED; /* [lock] */
     struct thread watch;
-    int watch_stop; /* [const] eventfd: the watch ends */
+    int watch_stop; /* [const] eventfd that ends the watch */
 };
 
 struct pending_then {
@@ -55,14 +56,14 @@ struct cuda_stream {
     struct cuda_stream *next;   /* [device lock] */
     cudaStream_t handle;        /* [const] */
     char name[32];              /* [const] */
-    const char *_Atomic newest; /* what was last enqueued, for the sentence of a failure */
+    const char *_Atomic newest; /* name of the operation enqueued last, for messages about failures */
     struct lock lock;
     pthread_cond_t room;                            /* 'n_run' changed */
     struct pending_then thens[DEVICE_STREAM_DEPTH]; /* [lock] callback k is thens[k % DEVICE_STREAM_DEPTH] */
     uint64_t n_given GUARDED;                       /* [lock] callbacks since creation */
     uint64_t n_run GUARDED;                         /* [lock] callbacks that were taken to be run */
-    uint64_t n_run_seen;                            /* [watch] */
-    unsigned n_looks;                               /* [watch] since then callbacks wait, and none was run */
+    uint64_t n_run_seen;                            /* [watch] n_run at the last check */
+    unsigned n_looks;                               /* [watch] successive checks with waiting callbacks, but none run */
 };
 
 struct cuda_event {
@@ -77,32 +78,32 @@ static inline struct cuda_device *cuda_device_of(struct device *device)
 
 /* ---- tensor.c ---- */
 
-/* Only the runtime is linked: a function of the driver into *'function', a pointer to one; false, and it is as it was, if
- * there is none. */
+/* Finds a function of the driver, because only the runtime is linked.  'function' is a pointer to a function pointer.
+ * Returns false, and leaves *'function' unchanged, if the driver has no such function. */
 bool cuda_find_in_driver(const char *name, void *function);
 void cuda_map_tensor(struct device_stream *stream, const struct device_tensor *tensor, struct device_tensor_map *map);
 
 /* ---- device.c ---- */
 
-/* Makes the device's GPU the current one of this thread.  Every entry point begins so; a callback must not. */
+/* Makes the device's GPU current on this thread.  Every entry point begins with this call; a callback must not. */
 void cuda_enter(struct cuda_device *device);
-/* Whether this thread runs a callback; set around them. */
+/* True while this thread runs a callback. */
 extern _Thread_local bool cuda_in_callback;
 
 /* ---- gpu.c ---- */
 
-/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and says in 'text' which it is.
- * Returns 0, or negative errno with a sentence in 'why'. */
+/* Chooses the GPU that 'wanted' (NULL, "auto", index, UUID, PCI address) names, and describes it in 'text'.  Returns 0,
+ * or negative errno with a sentence in 'why'. */
 int cuda_choose_gpu(const char *wanted, int *index, char *text, size_t text_bytes, char *why, size_t why_bytes);
 
 /* ---- failure.c ---- */
 
-/* "call: text (NAME)" of an error into 'why'; returns the errno that fits it. */
+/* Writes "call failed: text (NAME)" about an error to 'why'.  Returns the errno that fits the error. */
 int cuda_explain(cudaError_t error, const char *call, char *why, size_t why_bytes);
-/* The same for what creates things: the device has failed, unless memory is short, which the caller reports with its
+/* Reports a failed creation.  The device has failed, unless memory is short; the caller reports short memory with the
  * sizes.  Returns the errno. */
 int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char *call);
-/* After each call that enqueues: if 'error' is one, the device has failed.  Returns true if all is well. */
+/* Checks each call that enqueues.  If 'error' is an error, the device has failed.  Returns true if all is well. */
 bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call);
 int cuda_watch_start(struct cuda_device *device);
 void cuda_watch_stop(struct cuda_device *device);
@@ -142,8 +143,8 @@ void cuda_copy_2d(struct device_stream *stream, void *dst, size_t dst_pitch, con
                   size_t row_bytes, size_t n_rows);
 void cuda_fill(struct device_stream *stream, void *dst, uint8_t value, size_t bytes);
 void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg);
-/* Begins an operation, 'what', whose name outlives the stream: false if the device has failed, and there is nothing to
- * do. */
+/* Begins the operation 'what', a name that outlives the stream.  Returns false if the device has failed; the operation
+ * must then do nothing. */
 bool cuda_begin(struct cuda_stream *stream, const char *what);
 /* Runs all callbacks that have not run yet, after a failure. */
 void cuda_stream_run_pending(struct cuda_stream *stream);

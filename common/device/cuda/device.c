@@ -1,4 +1,5 @@
-/* device.c - the cuda device: opened on one GPU, and closed.  The daemon's common/device/device.c calls what it exports. */
+/* device.c - opens the cuda device on one GPU, and closes it.  The daemon's common/device/device.c calls the open
+ * function. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
@@ -16,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_BYTES 2048 /* as log.c cuts them */
+#define MESSAGE_BYTES 2048 /* the length at which log.c cuts messages */
 
 _Thread_local bool cuda_in_callback;
 
-/* The daemon's; set by every open to the same. */
+/* The daemon's functions.  Every open sets the same pointer. */
 static const struct device_host *the_host;
 
 /* The files of common/ in this shared object call log_message().  The message goes to the daemon's log. */
@@ -51,7 +52,7 @@ static void cuda_close(struct device *device)
     cuda_watch_stop(self);
     vulkan_close(self->vulkan);
     lock_take(&self->lock);
-    assert(!self->streams && !self->pinned); /* destroyed, freed */
+    assert(!self->streams && !self->pinned); /* all streams are destroyed, and all memory is freed */
     lock_give(&self->lock);
     lock_fini(&self->lock);
     free(self->kernel_cache);
@@ -98,7 +99,7 @@ static int attribute(const struct cuda_device *device, enum cudaDeviceAttr which
     return cudaDeviceGetAttribute(&value, which, device->index) == cudaSuccess ? value : otherwise;
 }
 
-/* Makes the context, which is what takes time; threads that wait for the GPU sleep. */
+/* Makes the context, which takes most of the time.  Threads that wait for the GPU sleep. */
 static int init_gpu(struct cuda_device *device, char *why, size_t why_bytes)
 {
     struct cudaDeviceProp properties;
@@ -144,8 +145,8 @@ static void log_opened(const struct cuda_device *device, const char *gpu)
              device->kernel_cache ? device->kernel_cache : "no place");
 }
 
-/* The directory of compiled kernels and of tuned shapes; NULL where there is none, or where others than this user and
- * root may put something there. */
+/* Returns the directory of compiled kernels and of tuned shapes.  Returns NULL if there is none, or if users other than
+ * this one and root may write there. */
 static char *usable_cache(const char *configured)
 {
     char *directory = image_cache_directory(configured);

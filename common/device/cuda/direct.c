@@ -1,4 +1,4 @@
-/* direct.c - direct memory: Vulkan's, imported into CUDA. */
+/* direct.c - direct memory: allocated by Vulkan, imported into CUDA. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/vulkan.h"
 #include "common/base/memory.h"
@@ -24,7 +24,7 @@ int cuda_direct_memory(struct device *device, struct memory *memory, char *why, 
     return 0;
 }
 
-/* CUDA has the file descriptor once it has imported it.  Leaves what it got for direct_free() where it fails. */
+/* Imports the memory.  CUDA then owns the file descriptor.  After a failure, direct_free() frees the imported part. */
 static int import(struct direct_memory *memory, void **address, char *why, size_t why_bytes)
 {
     const struct cudaExternalMemoryHandleDesc handle = {

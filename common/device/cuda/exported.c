@@ -1,4 +1,4 @@
-/* exported.c - device memory that network cards reach: cudaMalloc()'s, of which the driver makes a dma-buf. */
+/* exported.c - device memory that NICs can access: allocated by cudaMalloc(), exported by the driver as a dma-buf. */
 #include "common/base/why.h"
 #include "common/device/cuda/cuda.h"
 
@@ -87,7 +87,7 @@ void cuda_free_exported(struct device *device, const struct device_exported *exp
     cudaFree(exported->owned);
 }
 
-/* Most GPUs keep the order of what a card writes and the work that they are given afterwards. */
+/* Does nothing on most GPUs, which order a NIC's writes before the work that they are given afterwards. */
 void cuda_flush_exported(struct device *device)
 {
     struct cuda_device *self = cuda_device_of(device);

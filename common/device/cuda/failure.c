@@ -1,4 +1,4 @@
-/* failure.c - from a CUDA error to a sentence, and to the end of the device.
+/* failure.c - turns a CUDA error into a sentence, and ends the device.
  *
  * The next CUDA call after a failed kernel returns the error.  There may be no next call, because all threads wait for
  * a callback that CUDA will never run; so the watch thread polls every WATCH_INTERVAL_MS.  The first thread that gets
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define WATCH_INTERVAL_MS 100
-#define HANGS_LOOKS       30 /* 3 s: more than any chunk takes that comes in real time */
+#define HANGS_LOOKS       30 /* 3 s: longer than any chunk takes in real time */
 
 static int errno_of(cudaError_t error)
 {
@@ -46,7 +46,7 @@ int cuda_create_failed(struct cuda_device *device, cudaError_t error, const char
     char why[256], sentence[300];
     int err = cuda_explain(error, call, why, sizeof(why));
 
-    cudaGetLastError(); /* else the next launch would be blamed for it */
+    cudaGetLastError(); /* otherwise the next launch would report this error */
     snprintf(sentence, sizeof(sentence), "cuda: %s", why);
     if (err != -ENOMEM)
         device->host->fail(&device->base, sentence);
@@ -74,8 +74,8 @@ static void fail(struct cuda_device *device, const char *stream, const char *wha
     snprintf(sentence, sizeof(sentence), "cuda: %s: %s; newest operation of each stream: %s", what, why, streams);
     device->host->fail(&device->base, sentence);
     lock_take(&device->lock);
-    /* If only a call was refused the GPU works on, and nobody may have a buffer back that it still reads or writes.  If
-     * it is the GPU that failed, these return at once. */
+    /* If CUDA only refused a call, the GPU still works, and a buffer that the GPU still uses must not be returned.  If
+     * the GPU failed, these calls return at once. */
     for (struct cuda_stream *s = device->streams; s; s = s->next)
         cudaStreamSynchronize(s->handle);
     for (struct cuda_stream *s = device->streams; s; s = s->next)
@@ -91,7 +91,7 @@ bool cuda_check(struct cuda_stream *stream, cudaError_t error, const char *call)
     return false;
 }
 
-/* An error of the GPU shows on all streams of its context, so one will do. */
+/* Asks one stream for an error, because an error of the GPU shows on all streams of its context. */
 static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
 {
     cudaError_t error = cudaSuccess;
@@ -105,7 +105,7 @@ static cudaError_t ask(struct cuda_device *device, char *stream, size_t bytes)
     return error == cudaErrorNotReady ? cudaSuccess : error;
 }
 
-/* Whether callbacks wait and none has been run for too long; says so once. */
+/* Returns whether callbacks wait and none has run for too long.  Logs a hang once. */
 static bool stream_hangs(struct cuda_device *device, struct cuda_stream *stream)
 {
     lock_take(&stream->lock);

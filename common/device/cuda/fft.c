@@ -1,6 +1,6 @@
-/* fft.c - plans of cuFFT, which is loaded with the first of them.
+/* fft.c - plans of cuFFT, which is loaded with the first plan.
  *
- * A plan's work area is its own: cuFFT needs none for most sizes, and the kernels that replace it need none at all. */
+ * Each plan has its own work area.  cuFFT needs none for most sizes, and the kernels that replace cuFFT need none. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/library.h"
 #include "common/base/log.h"
@@ -15,7 +15,7 @@ struct cuda_fft {
     size_t n, batch;  /* [const] */
     cufftHandle plan; /* none for n == 1 */
     void *work;
-    const struct cuda_stream *bound; /* the stream that the plan was last told of */
+    const struct cuda_stream *bound; /* stream that was last set on the plan */
 };
 
 static struct {

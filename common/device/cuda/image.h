@@ -1,9 +1,9 @@
 /* image.h - a kernel's code for one GPU, from the cache or from the compiler.
  *
- * The key of an entry is a hash of everything that decides what the compiler makes: all embedded texts, the kernel's
- * own, its constants, the options, the target, and which build of NVRTC.  Knowing that last one means loading NVRTC at
- * every start: 7 ms where its file is in memory (measured; what is slow is compiling).  In return an upgrade of it takes
- * effect at once, and a cache shared between hosts is never wrong. */
+ * The key of an entry is a hash of everything that decides the compiler's result: all embedded texts, the kernel's own
+ * text, its constants, the options, the target, and the build of NVRTC.  To know the build, every start loads NVRTC: 7
+ * ms if its file is in memory (measured; compiling is the slow part).  In return an upgrade of NVRTC takes effect at
+ * once, and a cache shared between hosts is never wrong. */
 #ifndef COMMON_DEVICE_CUDA_IMAGE_H
 #define COMMON_DEVICE_CUDA_IMAGE_H
 
@@ -19,19 +19,20 @@ struct image_request {
 struct image {
     void *data;
     size_t bytes;
-    bool compiled; /* not from the cache */
+    bool compiled; /* true: not from the cache */
 };
 
-/* The directory that 'configured' names, or where that is NULL or empty the service's ($CACHE_DIRECTORY), or else the
- * user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  NULL: there is none.  To free(). */
+/* Returns the directory that 'configured' names.  If that is NULL or empty, returns the service's directory
+ * ($CACHE_DIRECTORY), or else the user's ($XDG_CACHE_HOME/cbf, ~/.cache/cbf).  Returns NULL if there is none.  The
+ * caller frees the text. */
 char *image_cache_directory(const char *configured);
 
-/* Whether kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENOTSUP with one sentence in 'why':
- * there is a GPU, so nobody computes on the CPU instead. */
+/* Checks whether kernels can be compiled for a GPU of this compute capability.  Returns 0, or -ENOTSUP with one
+ * sentence in 'why'.  The error is not -ENODEV: there is a GPU, so the CPU must not compute instead. */
 int image_check(int major, int minor, char *why, size_t why_bytes);
 
-/* 'cache' may be NULL.  A cache that cannot be written, or that other users may change, is a warning, once.  Returns 0, or negative errno after a
- * sentence in the log. */
+/* Gets a kernel's code.  'cache' may be NULL.  Warns once if the cache cannot be written, or if other users may change
+ * it.  Returns 0, or negative errno after a sentence in the log. */
 int image_get(const struct image_request *request, const char *cache, struct image *image);
 void image_free(struct image *image);
 

@@ -1,4 +1,4 @@
-/* kernel.c - kernels made ready, and launched. */
+/* kernel.c - makes kernels ready, and launches them. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/cuda/image.h"
 #include "common/base/log.h"
@@ -22,7 +22,7 @@ static int make_failed(const struct cuda_kernel *kernel, cudaError_t error, cons
     return cuda_create_failed(cuda_device_of(kernel->base.device), error, of);
 }
 
-/* Loads it into the GPU now, not at the first launch, and lets launches ask for all shared memory that there is. */
+/* Loads a kernel into the GPU now, not at the first launch, and lets launches use all of a block's shared memory. */
 static int make_ready(const struct cuda_device *device, const struct cuda_kernel *kernel)
 {
     struct cudaFuncAttributes has;

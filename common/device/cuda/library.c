@@ -1,4 +1,4 @@
-/* library.c - dlopen() by several names. */
+/* library.c - dlopen() with several names. */
 #include "common/device/cuda/library.h"
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Keeps the first reason in 'why', but for that the library is not there, which is less than any other. */
+/* Loads a library.  'why' keeps the first reason for a failure, but any other reason replaces a missing file. */
 static void *try(const char *name, char *why, size_t why_bytes)
 {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);

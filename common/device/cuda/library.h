@@ -10,9 +10,9 @@ struct library_symbol {
     void *function;
 };
 
-/* Loads the first of 'names' that there is, where the dynamic linker looks or else in the toolkit that was built with,
- * and finds 'symbols'; both lists end with NULL.  'path' (may be NULL) gets the file's name.  It stays loaded.
- * Returns 0, or -ENODEV with a sentence in 'why'. */
+/* Loads the first library of 'names' that is found, and finds 'symbols' in it; both lists end with NULL.  Searches the
+ * places of the dynamic linker, then the toolkit of this build.  'path' (may be NULL) gets the file's name.  The
+ * library stays loaded.  Returns 0, or -ENODEV with a sentence in 'why'. */
 int library_open(const char *const *names, const struct library_symbol *symbols, const char **path, char *why,
                  size_t why_bytes);
 

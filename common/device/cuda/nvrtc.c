@@ -1,4 +1,4 @@
-/* nvrtc.c - the calls of NVRTC, and the small headers that kernels see instead of the host's. */
+/* nvrtc.c - the calls of NVRTC, and the small headers that kernels see in place of the host's. */
 #include "common/device/cuda/nvrtc.h"
 
 #include "common/device/cuda/library.h"
@@ -14,7 +14,7 @@
 #define MAX_ARCHITECTURES 64
 #define OPTION_BYTES      128
 
-/* As nvrtc.h of the toolkit has them since its version 11; so this file compiles without the toolkit. */
+/* As in the toolkit's nvrtc.h since version 11, so that this file compiles without the toolkit. */
 typedef struct _nvrtcProgram *program_handle;
 
 static struct {
@@ -102,8 +102,8 @@ void nvrtc_identity(char *text, size_t text_bytes)
     snprintf(text, text_bytes, "%d.%d, %lld bytes", major, minor, (long long)st.st_size);
 }
 
-/* The architecture that code for 'wanted' can be made for: itself, or an older one.  Code of one major version runs on
- * all later minor ones. */
+/* Returns the newest architecture of NVRTC that is not newer than 'wanted', or 0.  Code of one major version runs on
+ * all later minor versions. */
 static int best_architecture(int wanted)
 {
     int list[MAX_ARCHITECTURES], n = 0, best = 0;
@@ -130,7 +130,7 @@ int nvrtc_choose_target(int major, int minor, struct nvrtc_target *target, char 
         return -ENODEV;
     }
     target->ptx = best / 10 != major;
-    /* 9.0 has instructions, among them its matrix products, that no other architecture has: sm_90a. */
+    /* Compute capability 9.0 has instructions that no other has, among them its matrix products: sm_90a. */
     snprintf(target->option, sizeof(target->option), "--gpu-architecture=%s_%d%s", target->ptx ? "compute" : "sm", best,
              wanted == 90 && best == 90 ? "a" : "");
     return 0;
@@ -175,7 +175,7 @@ static int create_program(const struct kernel *kernel, program_handle *program)
     return result == 0 ? 0 : -EIO;
 }
 
-/* The compiler's words, to free(), or NULL. */
+/* Returns the compiler's messages, which the caller frees, or NULL. */
 static char *words_of(program_handle program)
 {
     size_t bytes = 0;
@@ -199,7 +199,7 @@ static void log_words(program_handle program)
     free(words);
 }
 
-/* 'more' is one more option, or NULL. */
+/* Compiles a program.  'more' is one more option, or NULL.  Returns NVRTC's result, or -1 if there is no memory. */
 static int compile(program_handle program, const struct kernel_constant *constants, size_t n_constants,
                    const struct nvrtc_target *target, const char *more)
 {
@@ -243,7 +243,7 @@ static int take_code(program_handle program, bool ptx, void **code, size_t *byte
     return 0;
 }
 
-/* Creates and compiles a program, which is then to be destroyed; or says why not. */
+/* Creates and compiles a program, which the caller destroys.  Logs the reason for a failure. */
 static int make_program(const struct kernel *kernel, const struct kernel_constant *constants, size_t n_constants,
                         const struct nvrtc_target *target, const char *more, program_handle *program)
 {

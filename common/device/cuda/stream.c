@@ -1,8 +1,8 @@
 /* stream.c - streams, events, copies and callbacks.
  *
- * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps those that it owes, in order.
- *            CUDA's call means "the oldest"; after a failure whoever noticed it runs the rest.  Each runs exactly
- *            once. */
+ * Callbacks: CUDA does not call back once the GPU has failed, so each stream keeps its pending callbacks, in order.
+ *            CUDA's call runs the oldest one.  After a failure, the thread that noticed the failure runs the rest.
+ *            Each callback runs exactly once. */
 #include "common/device/cuda/cuda.h"
 
 #include <errno.h>
@@ -72,7 +72,7 @@ void cuda_stream_destroy(struct device_stream *stream)
         ;
     *place = self->next;
     lock_give(&device->lock);
-    /* After a failure CUDA may yet be working, and call back; the lock waits for a call that is on its way out. */
+    /* After a failure CUDA may still work, and call back.  The lock waits for a call that is about to return. */
     cudaStreamSynchronize(self->handle);
     cudaStreamDestroy(self->handle);
     lock_take(&self->lock);
@@ -203,13 +203,13 @@ static void CUDART_CB called_back(void *stream)
     run_oldest(stream);
 }
 
-/* Returns false if the device has failed: then nobody will run it but the caller. */
+/* Returns false if the device has failed; then the caller must run the callback. */
 static bool push_then(struct cuda_stream *stream, const struct pending_then *then)
 {
     lock_take(&stream->lock);
     while (stream->n_given - stream->n_run == DEVICE_STREAM_DEPTH && device_ok(stream->base.device))
         pthread_cond_wait(&stream->room, &stream->lock.mutex);
-    /* Under the lock, so that it is either seen by cuda_stream_run_pending(), or sees the failure here. */
+    /* Checked under the lock: either cuda_stream_run_pending() sees the callback, or this check sees the failure. */
     bool ok = device_ok(stream->base.device);
     if (ok)
         stream->thens[stream->n_given++ % DEVICE_STREAM_DEPTH] = *then;
@@ -226,7 +226,7 @@ void cuda_then(struct device_stream *stream, void (*fn)(void *arg), void *arg)
     if (push_then(self, &then)) {
         cuda_check(self, cudaLaunchHostFunc(self->handle, called_back, self), "cudaLaunchHostFunc");
     } else {
-        cudaStreamSynchronize(self->handle); /* as in failure.c: what was queued before may yet be running */
+        cudaStreamSynchronize(self->handle); /* as in failure.c: earlier operations may still be running */
         run(&then);
     }
 }

@@ -1,11 +1,11 @@
-/* tensor.c - functions of the driver that the runtime does not have, and tensors, which are described by one of them. */
+/* tensor.c - functions of the driver that the runtime does not have, and tensor maps, which one of them makes. */
 #include "common/device/cuda/cuda.h"
 #include "common/device/tensor_map.h"
 
 #include <cuda.h>
 #include <string.h>
 
-#define DRIVER_VERSION 12000 /* whose functions are meant */
+#define DRIVER_VERSION 12000 /* version of the driver's functions */
 
 bool cuda_find_in_driver(const char *name, void *function)
 {
