@@ -20,7 +20,7 @@ struct config_recv {
     char *pcap_file;       /* NULL: the network */
     char *from;            /* networks that may send; NULL: any sender */
     struct access senders; /* the networks of 'from', parsed by the check */
-    bool crc;              /* true: packets without a CRC are */
+    bool crc;              /* true: packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
     int64_t comp_vector; /* number of the NIC's interrupt; < 0: the thread polls */

@@ -36,7 +36,7 @@ struct placement {
 
 struct receiver {
     struct receiver_config config;    /* [const] */
-    char name[32];                    /* [const] thread name; config.thread_name */
+    char name[32];                    /* [const] thread name; config.thread_name points here */
     struct assembler_config *members; /* [const] [n_assemblers] */
     struct assembler **assemblers;    /* [const] [n_assemblers] */
     struct predictor predictor;
@@ -49,7 +49,7 @@ struct receiver {
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct placement placements[PACKET_BATCH_MAX];
 
-    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's length, within */
+    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's length, within bounds */
     int64_t ticked_ns;
     struct spead_shape shape; /* shape of the last good packet */
     size_t header_bytes;      /* header of the last good packet: the size offered to the next one */
@@ -57,7 +57,7 @@ struct receiver {
     size_t n_placed;          /* packets of this batch */
 
     struct receiver_stats stats;
-    uint32_t named; /* bits of the reasons logged in */
+    uint32_t named; /* bits of the reasons logged in this batch */
     struct log_limit limits[N_REJECTS];
 };
 

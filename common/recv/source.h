@@ -59,7 +59,7 @@ struct packet_slot {
 struct recv_source;
 
 struct recv_source_config {
-    const struct endpoint_list *endpoints; /* endpoints to receive; multicast groups */
+    const struct endpoint_list *endpoints; /* endpoints to receive; multicast groups are joined */
     const char *interface;                 /* name or address, for multicast; NULL: the kernel's choice */
     size_t buffer_bytes;                   /* requested socket buffer, sum of all endpoints; 0: the kernel's default */
     int transport;                         /* enum transport */
@@ -88,11 +88,11 @@ struct packet_ring {
     size_t max_frame_bytes; /* longest frame */
     size_t frame_bytes;     /* bytes of each frame in host memory: the whole frame, or its head */
     size_t rest_bytes;      /* bytes of each frame in device memory; 0: none */
-    size_t n_posted;        /* frames posted to the NIC, unless its queue is */
+    size_t n_posted;        /* frames posted to the NIC, unless its queue is smaller */
     size_t n_frames;        /* posted frames, and frames kept meanwhile */
 };
 
-#define PACKET_MTU_MAX 9216 /* MTU assumed if none */
+#define PACKET_MTU_MAX 9216 /* MTU assumed if none is known */
 
 /* Computes the ring of a source that is opened with these arguments.  'n_kept' > 0 means that there is a device.  'mtu'
  * is 0 if the MTU is not known; the ring is then as large as it can be. */

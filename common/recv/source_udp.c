@@ -35,7 +35,7 @@
 #define SINGLES_MAX 64 /* successive messages of one packet, after which the kernel seems to join no more */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-#define JOINED_MESSAGES 4 /* messages received at a time: their */
+#define JOINED_MESSAGES 4 /* messages received at a time: their buffers stay in the second-level cache */
 
 struct udp_socket {
     int fd;
@@ -58,7 +58,7 @@ struct udp_source {
     int n_ready;
     int next_ready;
     int n_turns_left;         /* turns before epoll is asked again; one for each ready socket */
-    int64_t alone_timeout_ns; /* time-out of the only socket, as set */
+    int64_t alone_timeout_ns; /* time-out of the only socket, as last set */
     bool alone_dry;           /* true if the only socket was empty */
     bool may_coalesce;        /* true if the buffers have the room and the thread may sleep */
     int64_t busy_ns;          /* time of polling before a wait */
@@ -79,7 +79,7 @@ static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_
 {
     bool several = segment_bytes < n_bytes;
 
-    if (n_bytes == 0) /* a message that the filter emptied says */
+    if (n_bytes == 0) /* a message that the filter emptied says nothing of the others */
         return;
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
@@ -399,7 +399,7 @@ static void set_buffer(struct opening *opening, int fd)
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles the size, for its own */
+    granted /= 2; /* the kernel doubles the size, for its own book-keeping */
     if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
         opening->may_coalesce = false;
     static bool warned; /* once for all sockets; main thread */

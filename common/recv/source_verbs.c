@@ -34,7 +34,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFETCH_AHEAD 4 /* frames whose headers are prefetched while */
+#define PREFETCH_AHEAD 4 /* headers to prefetch ahead of the current frame */
 
 /* ---- Death ------------------------------------------------------------------------------------------------------- */
 
@@ -188,7 +188,7 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     if (frame_parse_udp(frame, completion->byte_len, !ip_is_right, &datagram))
         return false;
     size_t n_before = (size_t)(datagram.bytes - frame);
-    if (source->device && n_before > PACKET_HEAD_BYTES) /* real frames have fewer tags; the */
+    if (source->device && n_before > PACKET_HEAD_BYTES) /* real frames have fewer tags; the rest is in device memory */
         return false;
     int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)

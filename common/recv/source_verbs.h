@@ -19,7 +19,7 @@ struct recv_source_verbs {
     struct verbs_port port;
     const struct endpoint_list *config_endpoints;
     struct recv_endpoints endpoints; /* table of these endpoints, for look-ups */
-    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or */
+    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or their heads */
     size_t max_frame_bytes;          /* longest frame */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
@@ -34,10 +34,10 @@ struct recv_source_verbs {
     struct ibv_recv_wr *requests; /* [n_frames] */
     struct ibv_sge *parts;        /* [n_frames][head, rest] */
     struct ibv_comp_channel *channel;
-    struct ibv_cq *cq, *send_cq; /* a queue pair needs both, although nothing */
+    struct ibv_cq *cq, *send_cq; /* a queue pair needs both, although nothing is sent */
     struct ibv_qp *qp;
     size_t n_flows;
-    struct ibv_flow **flows; /* one rule for each endpoint, or for each */
+    struct ibv_flow **flows; /* one rule for each endpoint, or for each of its senders */
     size_t n_sockets;
     int *sockets; /* [n_endpoints] */
     int drops_fd; /* -1: the NIC has no such counter */

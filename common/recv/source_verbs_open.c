@@ -244,7 +244,7 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
                 return failed;
         }
         err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
-        if (!err || err == EADDRINUSE) /* another port of a group that was already */
+        if (!err || err == EADDRINUSE) /* another port of a group that was already joined */
             return 0;
     }
     return fail_at(opening, endpoint, err, "join the multicast group", "");
