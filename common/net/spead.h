@@ -43,7 +43,7 @@ enum spead_item_id {
     SPEAD_BEAM_ANTS = 0x5004,
     SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */
     SPEAD_BEAM_CENTRE = 0x5011,    /* ours: centre of the first window, in samples after the timestamp */
-    SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of present data, */
+    SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of the data that was present, per window */
     SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: of powers of 8 bits */
     SPEAD_BEAM_SCALES = 0x5014,    /* ours: of powers of 8 bits */
     SPEAD_BEAM_MASK = 0x5080,      /* ours: bitmap of the antennas, with `steering.antenna_mask` */

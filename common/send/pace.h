@@ -16,7 +16,7 @@ struct pace {
     double ns_per_byte; /* 0: unpaced */
     int64_t start_ns;
     double n_bytes;           /* bytes departed since start_ns; descriptors may count by a fraction */
-    double quick_ns_per_byte; /* time of an undisturbed hand-over; 0: not known yet */
+    double quick_ns_per_byte; /* time per byte of an undisturbed hand-over; 0: not known yet */
     size_t piece_bytes;       /* size of the last piece; 0: first piece, which may have been delayed */
     int64_t clear_ns;         /* time when the last piece is out of the way */
 };

@@ -102,7 +102,7 @@ struct send_stream_config {
     size_t packet_payload_bytes;  /* a multiple of 8 */
     bool crc;                     /* the last item of data and descriptor packets is a CRC (spead.h) */
     size_t heap_bytes, n_items;   /* size and items of each heap; 0: unknown, packets are assumed full */
-    size_t run_packets;           /* largest number of one heap's packets in a row */
+    size_t run_packets;           /* most packets of one heap in a row; 0: as many as the sink can join */
     double rate_bytes_per_s;      /* 0: unpaced */
     uint64_t heap_cnt_start;
     uint64_t heap_cnt_step;

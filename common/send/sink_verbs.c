@@ -186,7 +186,7 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
 static void take_completion(struct verbs_sink *sink, const struct ibv_wc *completion)
 {
     assert(completion->wr_id < sink->n_posted);
-    if (completion->wr_id < sink->n_gone) /* void: from before a reset */
+    if (completion->wr_id < sink->n_gone) /* ignored: from before a reset */
         return;
     if (completion->status == IBV_WC_SUCCESS) {
         release_completed(sink, completion->wr_id + 1);
