@@ -48,7 +48,7 @@ struct chunk {
     size_t n_times;            /* heaps of each source: all, or those up to the end of the stream */
     int64_t last_arrival_ns;   /* monotonic time of the last packet placed, for the latency sensor */
     /* The assembler's own bookkeeping while the chunk is open. */
-    uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived; CHUNK_HEAP_MAPPED */
+    uint64_t *filled;    /* [n_heaps][filled_words] one bit for each 8 bytes that have arrived, if CHUNK_HEAP_MAPPED */
     size_t filled_words; /* [const] words of 'filled' per heap */
     /* [n_heaps] number of bytes that have arrived.  These are the first bytes, or with CHUNK_HEAP_MAPPED the bytes of
      * 'filled'. */

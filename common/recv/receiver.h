@@ -52,7 +52,7 @@ struct receiver_config {
     const void *context;
     const struct assembler_config *assemblers; /* copied; the receiver sets may_wait, from the source */
     size_t n_assemblers;
-    bool direct;          /* chunks are direct (chunk.h): payloads are not received in place */
+    bool direct;          /* chunks are direct: nothing is received in place, as misplaced payloads would be read */
     bool needs_crc;       /* packets without a CRC item are refused */
     struct inbox *worker; /* receives {end_kind, 0, NULL} after the final flush: a file ended or the source died */
     int end_kind;

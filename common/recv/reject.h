@@ -20,7 +20,7 @@ enum reject {
     REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
     REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */
-    REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrong cabling or addresses */
+    REJECT_BAD_FREQUENCY, /* first channel not this engine's: wrong wiring */
     REJECT_CRC,           /* the CRC item does not match the packet, or is missing (recv.crc) */
     REJECT_TOO_OLD,       /* behind the window */
     REJECT_JUMP,          /* far from the window, or ahead of its time, and not (yet) believed */
