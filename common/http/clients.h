@@ -4,8 +4,8 @@
  *            http_clients_close_late() now and then.
  * Deadlines: the request's header must be complete HTTP_REQUEST_NS after the connection began.  The client must have
  *            read the answer HTTP_ANSWER_NS later.  Single bytes extend neither time.
- * Room:      if HTTP_CLIENTS_MAX are open, a new connection takes the place of another: among the connections of the
- *            host with the most, the one with the next deadline.  So a newcomer is always served, and no number of
+ * Room:      if HTTP_CLIENTS_MAX are open, a new connection takes the place of another.  The host with the most
+ *            connections gives up the one with the next deadline.  So a newcomer is always served, and no number of
  *            connections from few addresses keeps another host out.  127.0.0.0/8 is one host.
  * Closing:   the socket is shut down here.  Its owner then reads the end of the stream, closes the socket, and removes
  *            the connection.

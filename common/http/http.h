@@ -1,6 +1,6 @@
 /* http.h - serves GET requests with libmicrohttpd on a separate thread: /metrics, /healthz and, in daemons,
- * /status.json and its page.  http/clients.h limits the time of connections.  http/names.h has the names that are
- * served. */
+ * /status.json and its page.  Two other headers limit the time of connections (http/clients.h) and check the names in
+ * requests (http/names.h). */
 #ifndef COMMON_HTTP_HTTP_H
 #define COMMON_HTTP_HTTP_H
 

@@ -1,7 +1,7 @@
 /* internal.h - types and functions shared by the files of the KATCP server.  Only the main thread uses them.
  *
- * A dropped client stays in the list, without its socket, until nothing uses the client any more: the loop's callback
- * has ended, and the client's request is answered. */
+ * A dropped client stays in the list, without its socket, until nothing uses the client any more.  By then the loop's
+ * callback has ended, and the client's request is answered. */
 #ifndef COMMON_KATCP_INTERNAL_H
 #define COMMON_KATCP_INTERNAL_H
 

@@ -130,7 +130,7 @@ static void parse_group(struct parser *p)
     p->at++;
 }
 
-/* Parses one character, list, anchor or group.  Returns true if it may be repeated. */
+/* Parses one character, list, anchor or group.  Returns true if a repetition of the item is permitted. */
 static bool parse_item(struct parser *p)
 {
     unsigned char c = (unsigned char)*p->at++;

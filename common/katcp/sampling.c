@@ -77,7 +77,7 @@ static bool has_changed_by(const struct katcp_sampling *sampling, const struct s
 }
 
 /* Returns true if a change may be sent now, 'shortest_s' after the last reading.  Otherwise sets 'due_ns' to the time
- * of the next look. */
+ * of the next check. */
 static bool after(const struct katcp_sampling *sampling, double shortest_s, int64_t now_ns, int64_t *due_ns)
 {
     int64_t from_ns = sampling->sent_ns + to_ns(shortest_s);
@@ -200,7 +200,7 @@ static bool send_inform(struct katcp_server *server, struct sensor_entry *entry,
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
         if (!katcp_client_inform(client, &server->line)) {
-            entry->due_ns = seen->now_ns; /* the next look tries again */
+            entry->due_ns = seen->now_ns; /* the next poll tries again */
             continue;
         }
         note_sent(sampling, seen);

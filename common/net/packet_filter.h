@@ -1,5 +1,5 @@
-/* packet_filter.h - selects the packets that a socket delivers whole, in the kernel: packets of certain senders, and a
- * share of the packets of a group that several threads have joined.
+/* packet_filter.h - lets the kernel select the packets that a socket delivers whole: packets of certain senders, and a
+ * thread's share of the packets of a group.
  *
  * Other packets come as empty messages: their bytes are neither copied nor kept.  The socket does not count them as
  * drops, unlike packets that a filter refuses.  So the receiver can count them. */

@@ -480,8 +480,8 @@ static enum reject judge_claim(const struct assembler *a, const struct assemble_
     return REJECT_NONE;
 }
 
-/* Returns true if a source with a long enough claim leads the others: it is ahead by less than a window, and was not
- * heard in the window for a window's time.  Its data take less time on the way.  The window then moves up, and the
+/* Returns true if a source with a long enough claim leads the others.  A leader is ahead by less than a window, and was
+ * not heard in the window for a window's time.  Its data take less time on the way.  The window then moves up, and the
  * other sources stay within the window. */
 static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
@@ -626,8 +626,8 @@ void assembler_flush(struct assembler *assembler)
 
 /* ---- Passing of time --------------------------------------------------------------------------------------------- */
 
-/* Hands on the open chunks during a silence: once the other members are so far ahead that these chunks would soon be
- * too late, or once no packet has come for long.  Later packets of these chunks are too old. */
+/* Hands on the open chunks during a silence.  The other members must be so far ahead that these chunks would soon be
+ * too late, or no packet has come for long.  Later packets of these chunks are too old. */
 static void end_silence(struct assembler *a, int64_t now_ns)
 {
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;

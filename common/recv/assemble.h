@@ -23,8 +23,8 @@
  *   ahead of the newest, and due             the window moves up to it; the oldest chunks leave, in order
  *   any other                                a jump: REJECT_JUMP until believed
  *
- * Due: a live timestamp is due if it may have arrived by now (data_time.h), or if it belongs to the next heap but one
- * of its source.  So a real gap costs only the absent data, and no source moves the window ahead of its time.  In
+ * Due: a live timestamp is due if it may have arrived by now (data_time.h).  A source's next heap, or next heap but
+ * one, is due, too.  So a real gap costs only the absent data, and no source moves the window ahead of its time.  In
  * recordings, and until the first half of a chunk confirms when data arrive, timestamps up to 'window_chunks' ahead are
  * due.
  *
@@ -43,13 +43,14 @@
  * Recordings: packets come as fast as they are read, so only their order counts.  The packets of a claim are held, and
  * placed once the claim is believed.  So no data behind a gap in a recording are lost.
  *
- * Silence: a live member may hand on its open chunks once all its sources have been silent for a window's time.  It
- * does so when another member of its group is so far ahead that the chunks would soon be too late ('patience_chunks'),
- * or after a second (assembler_pass_time()).  All heaps of such a chunk were expected, including those after the newest
- * heap.
+ * Silence: a live member may hand on its open chunks once all its sources have been silent for a window's time
+ * (assembler_pass_time()).  The member does so when another member of its group is so far ahead that the chunks would
+ * soon be too late ('patience_chunks').  Otherwise the member does so after a second.  All heaps of these chunks were
+ * expected, including heaps after the newest one.
  *
  * Half periods: with 'timebase: clock' the clock places the first timestamp.  If the clock was wrong by more than half
- * a period of 2^48 samples, the stream is corrected some three seconds after the kernel calls the clock synchronised.
+ * a period of 2^48 samples, the stream is corrected.  The correction comes some three seconds after the kernel calls
+ * the clock synchronised.
  *
  * Heaps are expected from every source, without a gap, from the first heap on: the earliest in the window's first
  * chunk.  Heaps are expected whether or not a chunk is free for them.  Heaps are expected in a gap, too, and again from

@@ -74,8 +74,8 @@ struct chunk_shape {
 int chunk_pool_create(struct device *device, const struct chunk_shape *shape, unsigned member, struct inbox *return_to,
                       int kind, struct chunk_pool **pool, char *why, size_t why_bytes);
 
-/* Notes that the payload with destination 'place' (in the chunk's payload) lies in a frame: 'n_first' bytes at 'first'
- * in pinned memory, the others at 'rest' in device memory.  The chunk must have room (chunk_has_room). */
+/* Notes that the payload with destination 'place' (in the chunk's payload) lies in a frame.  'n_first' bytes are at
+ * 'first' in pinned memory, the others at 'rest' in device memory.  The chunk must have room (chunk_has_room). */
 void chunk_add_frame(struct chunk *chunk, uint32_t frame, uint8_t *place, const uint8_t *first, size_t n_first,
                      const uint8_t *rest, size_t n_rest);
 static inline bool chunk_has_room(const struct chunk *chunk)

@@ -5,11 +5,11 @@
  * claim.
  *
  * A claim is believed when more sources make the claim than were heard inside or near the window meanwhile.  In
- * addition, at least 'jump_sources' must make the claim, or no source was heard there.  "Meanwhile" covers the last one
- * to two times 'jump_heaps' heaps of the claim, and the last window's time.  So a member with few sources, or with only
- * one live source, recovers too.
+ * addition, at least 'jump_sources' must make the claim, or no source was heard there.  The word meanwhile covers the
+ * last window's time and the claim's last heaps: one to two times 'jump_heaps' of them.  So a member with few sources,
+ * or with only one live source, recovers too.
  *
- * The window's time protects against a source that was stopped and then sends its backlog in a burst.  Such a source is
+ * The window's time protects against a source that was stopped and then sends its backlog in a burst.  This source is
  * the only one heard, but not for long.  The window's time also applies to the claimant itself: a source that was heard
  * near the window within a window's time is not believed.  So bursts of a stranger beside a continuing stream move
  * nothing.

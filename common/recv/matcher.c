@@ -94,9 +94,9 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Returns whether to follow 'claimant', whose newest chunk is far.  Another member agrees if its newest chunk, of any
- * age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after 'since', the
- * claimant's chunk before. */
+/* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  Another member agrees if its newest
+ * chunk, of any age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after
+ * 'since', the claimant's chunk before. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;

@@ -6,8 +6,8 @@
  * Threads:   the worker only.   Blocking: never.   Allocation: none after create.  Ready sets wait for matcher_next()
  * as long as necessary, so a slow worker makes no member late.
  *
- * A set is ready when each member either has its chunk or will not bring it any more.  A member will not bring the
- * chunk if it has brought a later one, if it has ended, or if another member is 'wait_chunks' chunks ahead.  Absent
+ * A set is ready when each member either has its chunk or will not bring it any more.  Three events exclude the chunk:
+ * the member has brought a later one, the member has ended, or another member is 'wait_chunks' chunks ahead.  Absent
  * members are NULL.  A chunk not later than the last set is late and is given back at once.
  *
  * Jumps: a chunk is far if it lies more than 'wait_chunks' + 'window_chunks' chunks ahead of the last set, or more than

@@ -90,8 +90,8 @@ void receiver_flush_oldest(struct receiver *receiver)
     assembler_flush_oldest(oldest_assembler(receiver));
 }
 
-/* Hands on the open chunks of all members in order of time.  If a member handed on all of its chunks at once, it would
- * seem far ahead of the other members, and the matcher would not wait for their last chunks. */
+/* Hands on the open chunks of all members in order of time.  A member that handed on all of its chunks at once would
+ * seem far ahead of the others.  The matcher would then not wait for the others' last chunks. */
 static void flush(struct receiver *r)
 {
     while (receiver_oldest_samples(r) != INT64_MAX)

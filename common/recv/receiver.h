@@ -11,7 +11,7 @@
  * the source are copied once, past the cache.  If chunks are direct, all packets are copied in this way.
  *
  * CRC: a packet with a CRC item (spead.h) is refused if the CRC does not match, even if the payload was received in
- * place: bytes of refused packets are never marked as arrived.  Payloads that a NIC wrote to device memory are not
+ * place.  Bytes of refused packets are never marked as arrived.  Payloads that a NIC wrote to device memory are not
  * checked.
  *
  * Files: the order in which members' chunks reach the worker is exact only if one receiver reads the whole file. */

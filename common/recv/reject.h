@@ -16,7 +16,7 @@ enum reject {
     REJECT_STOP,          /* a stop heap: part of any stream */
     REJECT_OTHER_THREAD,  /* the packet of a source that another receive thread assembles; no error */
     REJECT_NO_ITEMS,      /* lacks an item that our heaps have, and is not a descriptor */
-    REJECT_HEAP_SIZE,     /* heap length is not what the configuration says */
+    REJECT_HEAP_SIZE,     /* heap length differs from the configuration's */
     REJECT_ALIGNMENT,     /* payload offset or length not a multiple of 8, or no payload */
     REJECT_BAD_TIMESTAMP, /* timestamp not a multiple of the heap's length */
     REJECT_BAD_SOURCE,    /* polarisation or feng_id not one of ours */

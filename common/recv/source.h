@@ -9,10 +9,10 @@
  * Sockets give recvmmsg three iovecs a slot.  A file source copies.
  * Zero-copy: if packets come joined, or the NIC chooses the addresses, a source returns packets in its own memory
  *            instead.  Such a packet is contiguous, or has two parts of which the second lies in device memory.
- * Senders:   if an endpoint has a list of permitted senders, the source keeps other senders away as early as possible:
- *            the kernel joins the group for these sources only, a socket's filter cuts packets of other senders to
- *            empty messages, a NIC has flow rules.  Every packet names its sender, and the receiver checks the list
- *            again.
+ * Senders:   an endpoint may have a list of permitted senders.  The source keeps other senders away as early as
+ *            possible.  The kernel joins the group for these sources only.  A socket's filter cuts packets of other
+ *            senders to empty messages.  A NIC has flow rules.  Every packet names its sender, and the receiver checks
+ *            the list again.
  * Threads:   one thread per source.   Blocking: recv waits up to its timeout.   Errors: negative errno.
  * Waiting:   a source that can wait (a file) never has to lose a packet: its reader may block on free memory. */
 #ifndef COMMON_RECV_SOURCE_H
@@ -83,7 +83,7 @@ void recv_source_close(struct recv_source *source);
  * thread that opened the source.  Errors as in recv_source_open(). */
 int recv_source_enable(struct recv_source *source, char *why, size_t why_bytes);
 
-/* The frames that a queue of a card receives into (ibverbs). */
+/* The frames of a NIC's receive queue (ibverbs). */
 struct packet_ring {
     size_t max_frame_bytes; /* longest frame */
     size_t frame_bytes;     /* bytes of each frame in host memory: the whole frame, or its head */
@@ -115,7 +115,7 @@ void recv_source_keep(struct recv_source *source, uint32_t frame);
 /* Returns 0, or the negative errno of a dead source. */
 int recv_source_release(struct recv_source *source, const uint32_t *frames, size_t n);
 
-/* Returns true if packets wait for their reader, who then waits for memory instead of dropping packets. */
+/* Returns true if packets wait for their reader.  The reader then waits for memory instead of dropping packets. */
 bool recv_source_can_wait(const struct recv_source *source);
 
 /* Returns the number of messages dropped since open.  Any thread.  With sockets the kernel dropped them because the

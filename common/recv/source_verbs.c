@@ -1,7 +1,7 @@
 /* source_verbs.c - receives frames from a raw packet queue.  Packets stay where the NIC wrote them (zero-copy).
  *
- * The NIC writes whole frames into a ring of registered memory, in the order in which their work requests were posted,
- * and reports each in a completion queue.  No system call and no copy is involved.  A frame is valid until the next
+ * The NIC writes whole frames into a ring of registered memory, in the order in which their work requests were posted.
+ * A completion queue reports each frame.  No system call and no copy is involved.  A frame is valid until the next
  * recv, which posts it again behind the others.  Landing slots are not posted to the NIC.  Its queue is deep, so after
  * one lost packet all later packets would be in each other's places.  The receiver copies each payload once, past the
  * cache, as it does with joined messages.

@@ -1,6 +1,7 @@
 /* source_verbs.h - types and functions shared by source_verbs*.c.
  *
- * Flow:      open (recv/source_verbs_open.c): port, ring, completions, queue, groups; begin: flows; recv; close
+ * Flow:      open (recv/source_verbs_open.c): port, ring, completions, queue, endpoints; enable: flow rules, groups;
+ *            recv; close
  * Threads:   open, enable and close run on one thread; recv runs on another thread after open. */
 #ifndef COMMON_RECV_SOURCE_VERBS_H
 #define COMMON_RECV_SOURCE_VERBS_H

@@ -59,9 +59,9 @@ static inline bool pace_finish_within(struct pace *pace, int64_t now_ns, uint64_
     return true;
 }
 
-/* Notes that a piece of 'n_bytes', counted as 'paced_bytes', was handed over from 'begun_ns' to 'ended_ns'.  All of the
- * piece may have left only at the end, whatever delayed the thread before.  The gap lets a port of 2.5 times the rate
- * pass the piece on before the next piece leaves.  A late stream still sends faster than its rate. */
+/* Notes that a piece of 'n_bytes', counted as 'paced_bytes', was handed over from 'begun_ns' to 'ended_ns'.  If the
+ * thread was delayed before, all of the piece may still have left only at the end.  With the gap a port of 2.5 times
+ * the rate passes the piece on before the next piece leaves.  A late stream still sends faster than its rate. */
 #define PACE_APART        0.4
 #define PACE_QUICK_GROWTH 1.0005
 static inline void pace_hand_over(struct pace *pace, int64_t begun_ns, int64_t ended_ns, size_t n_bytes,

@@ -97,7 +97,7 @@ static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_
     return sender->give_up_ns > now_ns && sender->give_up_ns < first_ns ? sender->give_up_ns : first_ns;
 }
 
-/* Returns the stream to serve now: the one that is due first among those that may be served.  Otherwise returns the
+/* Returns the stream to serve now: of the streams that may be served, the one that is due first.  Otherwise returns the
  * first stream that may be served later.  '*wake_ns' is its time. */
 static struct send_stream *find_next(const struct sender *sender, int64_t now_ns, int64_t *wake_ns)
 {

@@ -137,7 +137,7 @@ static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets,
         }
         send_sink_put_ref(&packets[i]);
     }
-    /* After a failed flush nobody knows which packets are in the file, so all count as failed. */
+    /* After a failed flush all packets count as failed, because it is unknown which packets are in the file. */
     int err = flush(sink->capture);
     for (; err && n_failed < n; n_failed++)
         send_sink_note_failed(base, err);

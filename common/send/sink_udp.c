@@ -1,7 +1,7 @@
 /* sink_udp.c - sends packets to the network, by sendmmsg from one socket.
  *
- * Packets of a batch for the same destination are joined for the kernel (UDP_SEGMENT), so all of them together cost as
- * much as one in the kernel.  On the wire they are the same as single packets.  Each destination's packets leave in
+ * Packets of a batch for the same destination are joined for the kernel (UDP_SEGMENT).  In the kernel all of them
+ * together cost as much as one.  On the wire they are the same as single packets.  Each destination's packets leave in
  * order, all packets of a batch at once.  If the kernel or the NIC refuses joined packets, each packet is sent alone.
  *
  * The kernel gathers headers and payloads from their places.  For small packets one more copy is cheaper than many
