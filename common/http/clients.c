@@ -1,11 +1,11 @@
-/* clients.c - beside libmicrohttpd, whose time-out starts again at each byte. */
+/* clients.c - deadlines of connections.  libmicrohttpd's own time-out starts again at each byte. */
 #include "common/http/clients.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* The address that stands for its host. */
+/* Returns the address that stands for a host: one for all of loopback. */
 static struct in_addr host_of(struct in_addr address)
 {
     bool loopback = ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
@@ -42,7 +42,7 @@ static size_t count_of_host(const struct http_clients *clients, struct in_addr h
     return n;
 }
 
-/* The connection that makes room: there is one. */
+/* Returns the connection that makes room for another.  There must be one. */
 static struct http_client *choose_victim(struct http_clients *clients)
 {
     struct http_client *victim = NULL;

@@ -1,14 +1,15 @@
-/* clients.h - the connections of HTTP: for how long each may last, and which one makes room for another.
+/* clients.h - the connections of HTTP: the time that each may last, and the choice of one that makes room for another.
  *
- * Flow:      accepted -> http_clients_add() -> a whole request has come: http_client_answering() -> http_client_remove().
+ * Flow:      accepted -> http_clients_add() -> request complete: http_client_answering() -> http_client_remove().
  *            http_clients_close_late() now and then.
- * Deadlines: the request's header must be whole HTTP_REQUEST_NS after the connection began, and the answer read
- *            HTTP_ANSWER_NS later.  Single bytes extend neither.
- * Room:      if HTTP_CLIENTS_MAX are open, another connection takes the place of the one whose deadline is next, among
- *            those of the host that has most.  So a newcomer is always served, and no number of connections from few
- *            addresses keeps another host out.  127.0.0.0/8 is one host.
- * Closing:   the socket is shut down here; its owner then reads its end, closes it, and removes the connection.
- * Threads:   HTTP's own.   Blocking and allocation: none. */
+ * Deadlines: the request's header must be complete HTTP_REQUEST_NS after the connection began.  The client must have
+ *            read the answer HTTP_ANSWER_NS later.  Single bytes extend neither time.
+ * Room:      if HTTP_CLIENTS_MAX are open, a new connection takes the place of another.  The host with the most
+ *            connections gives up the one with the next deadline.  So a newcomer is always served, and no number of
+ *            connections from few addresses keeps another host out.  127.0.0.0/8 is one host.
+ * Closing:   the socket is shut down here.  Its owner then reads the end of the stream, closes the socket, and removes
+ *            the connection.
+ * Threads:   the HTTP thread.   Blocking and allocation: none. */
 #ifndef COMMON_HTTP_CLIENTS_H
 #define COMMON_HTTP_CLIENTS_H
 
@@ -22,7 +23,7 @@
 #define HTTP_REQUEST_NS  (10 * NS_PER_S)
 #define HTTP_ANSWER_NS   (60 * NS_PER_S)
 
-/* As many again may be shut down and not removed yet. */
+/* As many connections again may be shut down but not removed yet. */
 #define HTTP_CLIENTS_SLOTS (2 * HTTP_CLIENTS_MAX)
 
 struct http_client {
@@ -36,7 +37,7 @@ struct http_clients {
     struct http_client slots[HTTP_CLIENTS_SLOTS];
 };
 
-/* Adds a connection, for which another one may be shut down.  There must be a slot. */
+/* Adds a connection.  Another connection may be shut down for it.  There must be a free slot. */
 struct http_client *http_clients_add(struct http_clients *clients, struct in_addr address, int fd, int64_t now_ns);
 
 void http_client_answering(struct http_client *client, int64_t now_ns);

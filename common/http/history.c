@@ -1,4 +1,4 @@
-/* history.c - between the counters and an operator who comes late. */
+/* history.c - remembers the troubles that counters show, for an operator who looks later. */
 #include "common/http/history.h"
 
 #include "common/base/lock.h"
@@ -11,16 +11,16 @@
 #include <string.h>
 
 #define N_SECONDS     60
-#define N_MINUTES     61 /* the one that has begun, and an hour before it */
+#define N_MINUTES     61 /* the current minute, and an hour before it */
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
 #define N_LISTED      3 /* antennas of a group that are named one by one */
-#define GAPS_TO_LEARN 3 /* before a gap can be too long */
+#define GAPS_TO_LEARN 3 /* moves before a gap can be too long */
 
 enum kind { LOSSES, FLOW, RANGE };
 
-/* Advice is said of where a row is. */
+/* Advice for the places of rows. */
 #define AT_FEED "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
 #define AT_SOCKET                                                                                                      \
     "the receive thread is too slow for its socket buffer: raise recv.threads, recv.buffer or net.core.rmem_max"
@@ -44,10 +44,10 @@ enum kind { LOSSES, FLOW, RANGE };
 #define AT_DELAY "light crosses the Earth in 0.043 s: correct the delay model (?delays), then ?resume"
 
 static const struct rule {
-    const char *metric; /* as registered, of a counter with _total */
+    const char *metric; /* registered name; a counter's ends with _total */
     enum kind kind;
     const char *level, *stage, *what, *advice;
-    double low, high; /* of RANGE; 0 of a gauge that nobody has set is within any */
+    double low, high; /* limits of RANGE; 0 of a gauge that was never set is within any range */
 } rules[] = {
     {"fgpu_input_heaps_total", FLOW, "warn", "digitiser to F-engine", "no packets", AT_FEED},
     {"fgpu_input_missing_heaps_total", LOSSES, "warn", "digitiser to F-engine", "packets missing", AT_FEED},
@@ -101,14 +101,14 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* of a group of F-engines: "0-3"; of one: its number, and its antenna */
-    uint64_t value;              /* of a counter, at the last look */
-    uint64_t total;              /* what was lost, or seconds of trouble, since the start */
-    uint32_t seconds[N_SECONDS], minutes[N_MINUTES]; /* the same of each; at most UINT32_MAX */
-    int64_t since_unix_ns, last_unix_ns;             /* of trouble; 0: never */
-    bool ongoing;                                    /* of flows and ranges */
+    char fengs[32], antenna[72]; /* F-engines of a group: "0-3"; of one F-engine: its number and antenna */
+    uint64_t value;              /* a counter's value at the last sample */
+    uint64_t total;              /* number of losses, or seconds of trouble, since the start */
+    uint32_t seconds[N_SECONDS], minutes[N_MINUTES]; /* losses or seconds in each; at most UINT32_MAX */
+    int64_t since_unix_ns, last_unix_ns;             /* times of trouble; 0: never */
+    bool ongoing;                                    /* for flows and ranges */
     /* For flows only. */
-    int64_t moved_ns, gap_ns; /* monotonic; the longest time between two moves that was no silence */
+    int64_t moved_ns, gap_ns; /* last move, monotonic; longest time between two moves that was no silence */
     int64_t moved_unix_ns;
     unsigned n_gaps;
 };
@@ -117,11 +117,11 @@ struct history {
     struct lock lock;
     struct row *rows; /* [n_rows], in the order of the registry */
     size_t n_rows, n_allocated;
-    size_t *row_of; /* [n_metrics] SIZE_MAX: no rule names it */
+    size_t *row_of; /* [n_metrics] row of each metric; SIZE_MAX: no rule names it */
     size_t n_metrics;
-    bool known;               /* the rows are there */
-    int64_t start_ns, second; /* of the last look, since the first */
-    int64_t n_passed;         /* seconds between the last two looks */
+    bool known;               /* true once the rows exist */
+    int64_t start_ns, second; /* time of the first sample, monotonic; second of the last sample since then */
+    int64_t n_passed;         /* seconds between the last two samples */
     int64_t unix_ns;
 };
 
@@ -135,7 +135,7 @@ static const struct rule *find_rule(const char *metric)
     return NULL;
 }
 
-/* The value of a label, or "" where there is none.  Values that need escapes are cut at the first. */
+/* Reads the value of a label, or "" if there is none.  A value that needs escapes is cut at the first escape. */
 static void read_label(const char *labels, const char *name, char *value, size_t value_bytes)
 {
     size_t n = strlen(name);
@@ -148,7 +148,7 @@ static void read_label(const char *labels, const char *name, char *value, size_t
         }
 }
 
-/* "m001 pol 0", "m001 wide", "vis", "F-engines 0-3", "recv0". */
+/* Writes the place of a row: "m001 pol 0", "m001 wide", "vis", "F-engines 0-3", "recv0". */
 static void name_place(const char *labels, char *where, size_t where_bytes)
 {
     char antenna[72], pol[8], stream[72], fengs[32], thread[32];
@@ -175,7 +175,8 @@ static const char *antenna_of(const struct history *h, long feng)
     return NULL;
 }
 
-/* A group of F-engines is called as its antennas, which rows of one F-engine each name: "m000, m001" or "m000 to m003". */
+/* Names a group of F-engines by its antennas, "m000, m001" or "m000 to m003".  Each row of a single F-engine has an
+ * antenna's name. */
 static void name_group(const struct history *h, struct row *row)
 {
     char *end;
@@ -200,7 +201,7 @@ static void name_groups(struct history *h)
             name_group(h, &h->rows[i]);
 }
 
-/* Makes a row for a metric that a rule names, while they are counted. */
+/* Adds a row for a metric that a rule names.  Called while the metrics are counted. */
 static void add_row(void *arg, const struct stats_value *value)
 {
     struct history *h = arg;
@@ -236,14 +237,14 @@ static void add_row(void *arg, const struct stats_value *value)
     h->row_of[h->n_metrics - 1] = h->n_rows++;
 }
 
-/* ---- Looking ----------------------------------------------------------------------------------------------------- */
+/* ---- Sampling ---------------------------------------------------------------------------------------------------- */
 
 static void add_to(uint32_t *slot, uint64_t n)
 {
     *slot = n > UINT32_MAX - *slot ? UINT32_MAX : *slot + (uint32_t)n;
 }
 
-/* Trouble now: 'n' lost, or so many seconds of it. */
+/* Notes trouble at this time: 'n' losses, or 'n' seconds of trouble. */
 static void note(const struct history *h, struct row *row, uint64_t n, int64_t since_unix_ns, int64_t unix_ns)
 {
     if (row->last_unix_ns == 0 || unix_ns - row->last_unix_ns > MINUTE_S * NS_PER_S)
@@ -254,7 +255,7 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* A flow moved after 'gap_ns'.  A silence teaches nothing, nor does a look that came late. */
+/* Learns from a flow that moved after 'gap_ns'.  A silence teaches nothing, nor does a late sample. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;
@@ -262,7 +263,7 @@ static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
         row->gap_ns = gap_ns;
 }
 
-/* A silence that has been found counts from the last move on. */
+/* Samples a flow.  A silence, once found, counts from the last move on. */
 static void look_at_flow(const struct history *h, struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
 {
     int64_t still_ns = now_ns - row->moved_ns;
@@ -316,7 +317,7 @@ static void look_at(void *arg, const struct stats_value *value)
         note(h, row, n, looking->unix_ns, looking->unix_ns);
 }
 
-/* The seconds, and minutes, that have begun since the look before are empty. */
+/* Empties the seconds and minutes that have begun since the last sample. */
 static void clear_slots(struct history *h, int64_t second)
 {
     int64_t n_seconds = second - h->second, n_minutes = second / MINUTE_S - h->second / MINUTE_S;
@@ -348,7 +349,7 @@ void history_sample(struct history *h, int64_t now_ns, int64_t unix_ns)
     lock_give(&h->lock);
 }
 
-/* ---- Telling ----------------------------------------------------------------------------------------------------- */
+/* ---- Reporting --------------------------------------------------------------------------------------------------- */
 
 static uint64_t sum_of(const uint32_t *slots, size_t n)
 {
@@ -364,7 +365,7 @@ static json_t *time_of(int64_t unix_ns)
     return unix_ns ? json_real((double)(unix_ns / NS_PER_US) / 1e6) : json_null();
 }
 
-/* Packets whose time is wrong come of the sender's time, however well the files agree. */
+/* Returns a row's advice.  Packets with a wrong time are caused by the sender's time, however well the files agree. */
 static const char *advice_of(const struct row *row)
 {
     bool is_time = !strcmp(row->reason, "jump") || !strcmp(row->reason, "clock");
@@ -392,16 +393,16 @@ static bool is_active(const struct row *row)
     return row->ongoing || sum_of(row->seconds, N_SECONDS) > 0;
 }
 
-/* Bad rows precede warn rows.  Rows of the last minute come next: losses and silences precede ranges, later rows precede
- * earlier rows.  In the same second a count of losses precedes the silence that caused the losses.  The registry's
- * order decides the rest. */
+/* Compares rows.  Bad rows precede warn rows.  Rows of the last minute come next: losses and silences precede ranges,
+ * later rows precede earlier rows.  In the same second a count of losses precedes the silence that caused the losses.
+ * The registry's order decides the rest. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;
     int level = strcmp(x->rule->level, y->rule->level);
 
     if (level != 0)
-        return level; /* "bad" is before "warn" */
+        return level; /* "bad" precedes "warn" */
     if (is_active(x) != is_active(y))
         return is_active(x) ? -1 : 1;
     if ((x->rule->kind == RANGE) != (y->rule->kind == RANGE))
@@ -434,7 +435,7 @@ json_t *history_describe(struct history *h)
     return all;
 }
 
-/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
+/* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
 int history_create(struct history **history)
 {

@@ -1,4 +1,5 @@
-/* http.c - the registry of stats.c, for Prometheus and for people: /metrics, /healthz, /status.json and the page. */
+/* http.c - serves the registry of stats.c to Prometheus and to people: /metrics, /healthz, /status.json and the
+ * page. */
 #include "common/http/http.h"
 
 #include "common/base/clock.h"
@@ -25,18 +26,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A connection on which no byte moves; http/clients.h bounds all others. */
+/* Time-out of a connection on which no byte moves.  http/clients.h limits all others. */
 #define CONNECTION_TIMEOUT_S 10
-#define SWEEP_MS             500 /* between looks at the deadlines of connections */
+#define SWEEP_MS             500 /* between checks of the deadlines of connections */
 
 struct http {
     struct access access;        /* [const] */
     const struct gauge *healthy; /* [const] */
-    struct status *status;       /* NULL: none */
-    char *names, *own_names;     /* [const] that a request's Host: may have */
+    struct status *status;       /* NULL: no status page */
+    char *names, *own_names;     /* [const] permitted names in a request's Host: */
     struct http_clients clients; /* [thread] */
     struct log_limit host_limit; /* [thread] */
-    struct MHD_Daemon *daemon;   /* [thread] while that runs */
+    struct MHD_Daemon *daemon;   /* [thread] valid while the thread runs */
     struct thread thread;
     int stop_fd;
     unsigned port;
@@ -44,7 +45,7 @@ struct http {
 
 #define REFUSED_HOST "the name in Host: is not one of this host's; http.names in the configuration adds names"
 
-/* Sends 'response' (NULL: out of memory, the connection is closed) and lets go of it. */
+/* Sends 'response' and releases it.  NULL stands for lack of memory, and closes the connection. */
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
                              struct MHD_Response *response)
 {
@@ -53,7 +54,7 @@ static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status,
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, content_type);
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    /* A page has what this server sends, and is nowhere but in a window of its own. */
+    /* A page may load only this server's content, and may not be embedded in another page. */
     MHD_add_response_header(response, "Content-Security-Policy",
                             "default-src 'none'; script-src 'self'; style-src 'self'; "
                             "connect-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'");
@@ -70,7 +71,7 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
                  MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT));
 }
 
-/* Sends 'text', which was made for it and is freed; NULL: out of memory. */
+/* Sends 'text' and frees it.  NULL stands for lack of memory. */
 static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
 {
     if (!text)
@@ -118,7 +119,7 @@ static enum MHD_Result reply_health(struct MHD_Connection *connection, const str
     return reply_text(connection, MHD_HTTP_OK, "ok\n");
 }
 
-/* The page's files.  MHD_NO where there is none of that name. */
+/* Sends a file of the page.  Returns MHD_NO if there is no file of this name. */
 static enum MHD_Result reply_page(struct MHD_Connection *connection, const char *url)
 {
     static const struct {
@@ -141,7 +142,7 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection, const char 
     return MHD_NO;
 }
 
-/* Only HTTP/1.0 may leave Host: out, which no browser does. */
+/* Checks the request's Host:.  Only HTTP/1.0 may omit Host:, and no browser does. */
 static bool is_host_accepted(struct http *http, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
@@ -149,7 +150,7 @@ static bool is_host_accepted(struct http *http, struct MHD_Connection *connectio
     if (!host || http_names_accept(http->own_names, http->names, host))
         return true;
     int n_plain =
-        (int)strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"); /* for a log */
+        (int)strspn(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:"); /* for the log */
     log_limited(&http->host_limit, LOG_LEVEL_WARNING, "HTTP: a request for \"%.*s\" was refused: " REFUSED_HOST,
                 n_plain < 100 ? n_plain : 100, host);
     return false;
@@ -160,7 +161,7 @@ static struct http_client *client_of(struct MHD_Connection *connection)
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-/* Called once the header is whole; the answer is queued at once, so there is no second call. */
+/* Answers a request.  Called once the header is complete.  The answer is queued at once, so there is no second call. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
@@ -184,7 +185,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
                                    : "not found; there are /metrics and /healthz\n");
 }
 
-/* Before anything is read from a client. */
+/* Checks a client's address before anything is read from the client. */
 static enum MHD_Result is_allowed(void *arg, const struct sockaddr *address, socklen_t address_bytes)
 {
     const struct http *http = arg;
@@ -208,7 +209,8 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
         http_clients_add(&http->clients, ((const struct sockaddr_in *)address)->sin_addr, fd, clock_monotonic_ns());
 }
 
-/* Not watched: a page that hangs is no reason to end an observation. */
+/* The HTTP thread.  The watchdog does not watch this thread, because a page that hangs is no reason to end an
+ * observation. */
 static void *run(void *arg)
 {
     struct http *http = arg;
@@ -227,8 +229,8 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* On a thread of ours, that can look at deadlines.  A connection that was shut down is still the daemon's for a moment,
- * so its own limit is that of the slots. */
+/* Starts the daemon for a thread of ours, which can check deadlines.  A connection that was shut down belongs to the
+ * daemon for a moment longer, so the daemon's own limit is the number of slots. */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -242,7 +244,7 @@ static int start_daemon(int fd, struct http *http)
     return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
 }
 
-/* Frees all but the listener, which the daemon closes where there is one. */
+/* Frees everything except the listener, which the daemon closes, if there is a daemon. */
 static void free_http(struct http *http)
 {
     if (http->daemon)
@@ -275,7 +277,7 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
         err = h->own_names && h->names ? 0 : -ENOMEM;
     }
     if (!err) {
-        fd = endpoint_listen(listen_at, 32, &h->port); /* our own: libmicrohttpd does not say why it fails */
+        fd = endpoint_listen(listen_at, 32, &h->port); /* our own listener: libmicrohttpd does not report causes */
         err = fd < 0 ? fd : start_daemon(fd, h);
     }
     if (!err) {

@@ -1,5 +1,6 @@
-/* http.h - GET over libmicrohttpd, on a thread of its own: /metrics, /healthz, and of the daemons /status.json and the
- * page that shows it.  http/clients.h says for how long a connection lasts, http/names.h which names are served. */
+/* http.h - serves GET requests with libmicrohttpd on a separate thread: /metrics, /healthz and, in daemons,
+ * /status.json and its page.  Two other headers limit the time of connections (http/clients.h) and check the names in
+ * requests (http/names.h). */
 #ifndef COMMON_HTTP_HTTP_H
 #define COMMON_HTTP_HTTP_H
 
@@ -11,17 +12,17 @@
 struct http;
 struct status;
 
-/* Serves on config->listen (port 0: any free port), to clients of config->allow's networks; others are cut off at
- * once.  A request whose Host: is neither an address, nor a name of this host, nor one of config->names is answered
- * with 421.  /healthz is 200 while 'healthy' is not 0, else 503; NULL: always 200.  'status' NULL: no page.  Returns 0 or
- * negative errno with one sentence in 'why'. */
+/* Serves on config->listen (port 0: any free port) to clients in config->allow's networks.  Other clients are cut off
+ * at once.  A request is answered with 421 if its Host: is neither an address, nor a name of this host, nor one of
+ * config->names.  /healthz is 200 while 'healthy' is not 0, else 503; NULL: always 200.  'status' NULL: no page.
+ * Returns 0 or negative errno with one sentence in 'why'. */
 int http_open(const struct config_http *config, const struct gauge *healthy, struct status *status, struct http **http,
               char *why, size_t why_bytes);
 
-/* The port that it listens on. */
+/* Returns the port of the listener. */
 unsigned http_port(const struct http *http);
 
-/* Closes; NULL is accepted. */
+/* Closes the server.  NULL is accepted. */
 void http_close(struct http *http);
 
 #endif

@@ -1,4 +1,4 @@
-/* keys.h - the section http of a configuration file. */
+/* keys.h - the section http of configuration files. */
 #ifndef COMMON_HTTP_KEYS_H
 #define COMMON_HTTP_KEYS_H
 
@@ -6,19 +6,19 @@
 #include "common/net/endpoint.h"
 
 struct config_http {
-    struct endpoint_list listen; /* none, or one */
+    struct endpoint_list listen; /* no endpoint, or one */
     char *allow;                 /* networks (net/access.h); NULL: all */
-    char *names;                 /* besides this host's own (http/names.h); NULL: none */
+    char *names;                 /* names besides this host's own (http/names.h); NULL: none */
 };
 
 #define CONFIG_N_HTTP_KEYS 3
 
 extern const struct config_key config_http_keys[CONFIG_N_HTTP_KEYS];
 
-/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+/* The row for a table of sections.  'type' is the struct of the whole file, with a member 'http'. */
 #define CONFIG_HTTP_SECTION(type) CONFIG_SECTION(type, http, config_http_keys, "Monitoring.", .optional = true)
 
-/* Every program's check of the http section. */
+/* Checks a program's section http. */
 void http_keys_check(const struct config_http *http, struct config *errors);
 
 #endif

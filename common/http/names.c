@@ -1,4 +1,4 @@
-/* names.c - names are compared without regard to case, as those of DNS. */
+/* names.c - compares names without regard to case, like DNS. */
 #include "common/http/names.h"
 
 #include "common/config/table_file.h"
@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define MAX_NAME_BYTES 254 /* of DNS, with its end */
+#define MAX_NAME_BYTES 254 /* longest DNS name, with NUL */
 
 static const char separators[] = ", \t\r\n";
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -43,14 +43,14 @@ int http_names_check(const char *names, char *why, size_t why_bytes)
     return 0;
 }
 
-/* ---- Own names --------------------------------------------------------------------------------------------------- */
+/* ---- This host's names ------------------------------------------------------------------------------------------- */
 
 struct own {
     const char *name;
     FILE *out;
 };
 
-/* An address and its names. */
+/* Adds the names in a row (an address and its names) if one of them is this host's. */
 static int add_names(const struct table_row *row, void *arg)
 {
     const struct own *own = arg;
@@ -74,14 +74,14 @@ char *http_names_own(const char *hosts_path)
     fputs("localhost", own.out);
     if (gethostname(name, sizeof(name) - 1) == 0 && name[0]) {
         fprintf(own.out, ",%s,%.*s", name, (int)strcspn(name, "."), name);
-        table_file_read(hosts_path, add_names, &own, why, sizeof(why)); /* a host may have none */
+        table_file_read(hosts_path, add_names, &own, why, sizeof(why)); /* the file may be absent */
     }
     return fclose(own.out) == 0 ? text : NULL;
 }
 
 /* ---- Host: ------------------------------------------------------------------------------------------------------- */
 
-/* Cuts 'host' at its port; what remains is in 'name'.  Returns false where it has another form. */
+/* Copies 'host' without its port to 'name'.  Returns false if 'host' has another form. */
 static bool cut_port(const char *host, char name[MAX_NAME_BYTES])
 {
     bool bracket = host[0] == '[';
@@ -95,7 +95,7 @@ static bool cut_port(const char *host, char name[MAX_NAME_BYTES])
     return !*host || (*host == ':' && host[1 + strspn(host + 1, "0123456789")] == '\0');
 }
 
-/* An IPv4 address, or an IPv6 one in brackets. */
+/* Returns true for an IPv4 address, or an IPv6 address in brackets. */
 static bool is_address(char *name)
 {
     struct in6_addr address;

@@ -1,4 +1,5 @@
-/* page.h - the files of common/http/page/, which make the status page, as this build embedded them; made by the Makefile. */
+/* page.h - the files of common/http/page/, the status page, as embedded in this build.  The Makefile generates the
+ * source. */
 #ifndef COMMON_HTTP_PAGE_H
 #define COMMON_HTTP_PAGE_H
 

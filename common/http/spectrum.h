@@ -1,7 +1,7 @@
-/* spectrum.h - spectra as the status page shows them: the channels of a band in about a thousand points.
+/* spectrum.h - spectra for the status page: reduces the channels of a band to about a thousand points.
  *
- * A point is a run of channels, all runs alike but for the last one, which may be shorter.  Values that are not known
- * are NAN, and null in JSON; a point of which some channels are known has the mean and the most of those. */
+ * A point is a run of channels.  All runs are equally long, except that the last may be shorter.  Unknown values are
+ * NAN, and null in JSON.  If only some channels of a point are known, the point has their mean and largest value. */
 #ifndef COMMON_HTTP_SPECTRUM_H
 #define COMMON_HTTP_SPECTRUM_H
 
@@ -20,21 +20,21 @@ struct spectrum_points {
  * ("256,511").  All channels are selected if 'text' is NULL or makes no sense. */
 struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, const char *text);
 
-/* Two numbers, "0,1" and nothing else.  Returns whether 'text', which may be NULL, is that. */
+/* Parses two numbers, "0,1" and nothing else.  Returns false if 'text' is NULL or has another form. */
 bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
 
-/* Reduces the values of the points' channels to mean and most [n].  The first channel's value is values[0], the next
- * channel's values[stride]. */
+/* Reduces the channels' values to the mean and largest value of each point [n].  The first channel's value is
+ * values[0], the next channel's values[stride]. */
 void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
                      float *most);
 
-/* Powers [n] as decibels relative to 'one'; no power is not known. */
+/* Returns powers [n] as decibels relative to 'one'.  A power of 0 is unknown. */
 json_t *spectrum_decibels(const float *powers, size_t n, double one);
 
-/* Numbers [n], rounded to so many decimals. */
+/* Returns numbers [n], rounded to 'n_decimals' decimals. */
 json_t *spectrum_numbers(const float *numbers, size_t n, int n_decimals);
 
-/* The frequency axis as JSON: numbers of points and channels, frequency of the first channel, channel spacing.
+/* Returns the frequency axis as JSON: numbers of points and channels, frequency of the first channel, channel spacing.
  * 'zero_hz' is the frequency of channel 0. */
 json_t *spectrum_axis(const struct spectrum_points *points, double zero_hz, double step_hz);
 

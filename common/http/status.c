@@ -1,4 +1,4 @@
-/* status.c - between the registry, the pipeline and /status.json. */
+/* status.c - builds /status.json from the registry and the pipeline. */
 #include "common/http/status.h"
 
 #include "common/base/clock.h"
@@ -25,19 +25,19 @@
 
 struct status {
     const char *program;         /* [const] */
-    char name[64];               /* [const] of the configuration, "fgpu0" */
+    char name[64];               /* [const] name of the configuration, "fgpu0" */
     const struct gauge *healthy; /* [const] */
     int64_t start_ns;            /* [const] monotonic */
     int64_t start_unix_ns;       /* [const] */
     _Atomic int state;           /* enum status_state */
     struct history *history;     /* [const] */
-    struct ev_loop *loop;        /* [main] NULL: it is not watched */
+    struct ev_loop *loop;        /* [main] NULL: counters are not sampled */
     ev_timer look;               /* [main] */
     struct lock lock;
-    const struct device *device GUARDED;   /* [lock] NULL: there is none */
+    const struct device *device GUARDED;   /* [lock] NULL: no device */
     status_describe describe GUARDED;      /* [lock] NULL: no pipeline yet */
     void *arg GUARDED;                     /* [lock] */
-    const struct sensors *sensors GUARDED; /* [lock] NULL: not all are there yet */
+    const struct sensors *sensors GUARDED; /* [lock] NULL: not all sensors exist yet */
 };
 
 static void set_name(struct status *s, const char *config_path)
@@ -148,15 +148,15 @@ json_t *status_endpoints(const struct endpoint_list *list)
     return json;
 }
 
-/* ---- The registry as JSON ------------------------------------------------------------------------------------------
- * */
+/* ---- The registry as JSON ---------------------------------------------------------------------------------------- */
 
 struct label {
     char name[32];
     char value[256];
 };
 
-/* Reads the next of a..="...",b="..." as stats_label() writes it.  Returns what is behind, or NULL where none is left. */
+/* Reads the next label of a..="...",b="...", as stats_label() writes it.  Returns the text after it, or NULL if no
+ * label is left. */
 static const char *next_label(const char *text, struct label *label)
 {
     size_t n_name = strcspn(text, "="), n = 0;
@@ -175,7 +175,7 @@ static const char *next_label(const char *text, struct label *label)
     return text + (*text == ',');
 }
 
-/* The labels of a metric, those that say whose it is apart from the others. */
+/* The labels of a metric.  'own' identify the object of the metric; 'rest' are the others. */
 struct labels {
     struct label own[MAX_LABELS], rest[MAX_LABELS];
     size_t n_own, n_rest;
@@ -221,7 +221,7 @@ static const char *section_of(const struct labels *labels)
     return labels->antenna ? "antennas" : "other";
 }
 
-/* fgpu_input_heaps_total is "heaps". */
+/* Writes a metric's short name: "heaps" for fgpu_input_heaps_total. */
 static void short_name(const char *program, const char *name, char *text, size_t text_bytes)
 {
     static const char *const prefixes[] = {"input_", "feng_", "output_x_", "output_b_", "output_", "gnss_"};
@@ -244,10 +244,10 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* section and own labels as text -> the object, which the root has */
+    json_t *found; /* objects by section and own labels as text, owned by the root */
 };
 
-/* The object that a metric with such labels belongs to; NULL if out of memory. */
+/* Returns the object of a metric with these labels; NULL if out of memory. */
 static json_t *find_object(struct gathering *g, const struct labels *labels)
 {
     char key[1024];
@@ -297,8 +297,7 @@ static void add_metric(void *arg, const struct stats_value *value)
         json_object_set_new(at, key, status_number(value->gauge));
 }
 
-/* ---- Sensors ------------------------------------------------------------------------------------------------------
- * */
+/* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
 static json_t *sensor_value(const struct sensor_entry *entry, const struct sensor_reading *reading)
 {
@@ -331,8 +330,7 @@ static json_t *describe_sensors(const struct sensors *sensors)
     return all;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------------------------------
- * */
+/* ---- The whole --------------------------------------------------------------------------------------------------- */
 
 static void add_process(struct status *status, json_t *root)
 {

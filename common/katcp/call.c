@@ -1,4 +1,4 @@
-/* call.c - a request from its line to its reply. */
+/* call.c - handles a request, from its line to its reply. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"

@@ -1,7 +1,8 @@
-/* client.c - one connection: bytes to lines, and answers to bytes.
+/* client.c - one connection: splits received bytes into lines, and sends answers.
  *
- * A client is served at once where nobody waits and there are steps left in this turn of the loop; else it waits in the
- * server's queue, whose first is served next, for a slice, and goes behind the others if it has more to do. */
+ * A client is served at once if no other client waits and steps are left in this turn of the loop.  Otherwise the
+ * client waits in the server's queue.  The queue's first client is served for a slice, and goes behind the others if it
+ * has more work. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -12,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Memory that stays allocated for a client that has nothing under way. */
+/* Memory that stays allocated for an idle client. */
 #define IDLE_BYTES (64u << 10)
 
 static const char too_long[] = "a line exceeds the limit of its request (64 KiB; 16 MiB for gains) and is ignored";
@@ -35,7 +36,7 @@ static bool line_at_hand(struct katcp_client *client)
     return false;
 }
 
-/* May its next line be handled? */
+/* Returns true if the client's next line may be handled. */
 static bool is_free(const struct katcp_client *client)
 {
     return client->fd >= 0 && !client->call.active && unsent(client) <= KATCP_ENOUGH_BYTES;
@@ -54,7 +55,8 @@ static void set_watching(struct ev_loop *loop, ev_io *watcher, bool on)
         ev_io_stop(loop, watcher);
 }
 
-/* Reads only when it can be of use; a client that sends on waits for its answers in the kernel. */
+/* Watches the socket for input only if the input can be used.  Otherwise the kernel holds the client's further
+ * bytes. */
 static void watch(struct katcp_client *client)
 {
     if (client->fd < 0)
@@ -68,7 +70,7 @@ void katcp_client_wake(struct katcp_client *client)
     struct katcp_server *server = client->server;
 
     if (server->served == client)
-        return; /* which looks for itself when its slice is over */
+        return; /* the client being served checks for more work when its slice is over */
     katcp_server_resume(server);
     if (client->waits || client->fd < 0)
         return;
@@ -81,7 +83,7 @@ void katcp_client_wake(struct katcp_client *client)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Counts what a client takes; where all take too much, the one that takes most is dropped. */
+/* Counts the client's memory.  If all clients exceed their common limit, drops the client with the most. */
 static void count_bytes(struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -100,7 +102,7 @@ static void count_bytes(struct katcp_client *client)
     }
 }
 
-/* ---- Out --------------------------------------------------------------------------------------------------------- */
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
 
 static void forget_sent(struct katcp_client *client)
 {
@@ -159,7 +161,7 @@ void katcp_client_answer(struct katcp_client *client, const struct katcp_text *l
     if (client->fd < 0)
         return;
     append(client, line);
-    client->answers_end = client->out.n; /* of a client that is dropped nobody asks */
+    client->answers_end = client->out.n; /* not used after the client was dropped */
 }
 
 bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line)
@@ -175,9 +177,9 @@ bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *l
     return client->fd >= 0;
 }
 
-/* ---- In ---------------------------------------------------------------------------------------------------------- */
+/* ---- Input ------------------------------------------------------------------------------------------------------- */
 
-/* How long the line that begins at 'in_at' may be, by the request that it begins with. */
+/* Returns the longest permitted length of the line at 'in_at', from its request. */
 static size_t line_limit(const struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -195,13 +197,13 @@ static size_t line_limit(const struct katcp_client *client)
     const struct katcp_request *request = katcp_find_request(server, name);
     if (!request || !request->has_long_lines)
         return KATCP_SHORT_LINE_BYTES;
-    if (request->changes_from == KATCP_CHANGES_NOTHING) /* it has all sensors' names at most */
+    if (request->changes_from == KATCP_CHANGES_NOTHING) /* such a line has at most all sensors' names */
         return KATCP_SHORT_LINE_BYTES + server->names_bytes;
     return client->read_only ? KATCP_SHORT_LINE_BYTES : KATCP_MAX_LINE_BYTES;
 }
 
-/* Whether a client that has not asked for anything yet sends no request: a browser, TLS, and the like.  Another line of
- * that, made by a page that somebody opened on this host, could be a request. */
+/* Returns true if a client without a request so far sends something other than requests: a browser, TLS or the like.  A
+ * later line from a web page, opened on this host, could look like a request. */
 static bool is_strange(const struct katcp_client *client, const char *why)
 {
     size_t at = client->in_at;
@@ -215,7 +217,7 @@ static bool is_strange(const struct katcp_client *client, const char *why)
     return at < client->in_searched && client->in.bytes[at] != '?';
 }
 
-/* Handles in[in_at .. in_searched), whose end is there. */
+/* Handles the line in[in_at .. in_searched), which is complete. */
 static void handle_line(struct katcp_client *client)
 {
     struct katcp_call *call = &client->call;
@@ -240,7 +242,7 @@ static void handle_line(struct katcp_client *client)
         katcp_call_begin(client);
 }
 
-/* A line that is too long already: what there is of it goes, and the rest as it comes. */
+/* Skips a line that is already too long: the part received so far, and the rest as it comes. */
 static void skip_line(struct katcp_client *client)
 {
     if (!client->skips)
@@ -265,7 +267,7 @@ static void forget_handled(struct katcp_client *client)
     }
 }
 
-/* Looks at a line that has no end yet, whose begin is at 0. */
+/* Checks an unfinished line, which begins at 0. */
 static void check_unfinished(struct katcp_client *client)
 {
     const char *why = client->in.n > 0 && client->in.n > line_limit(client) ? too_long : NULL;
@@ -313,7 +315,7 @@ bool katcp_call_may_resume(const struct katcp_call *call)
     return has_steps(CONTAINER_OF(call, const struct katcp_client, call));
 }
 
-/* Whether there is something to do for it that waits for nothing but its turn. */
+/* Returns true if the client has work that only waits for the client's turn. */
 static bool has_work(struct katcp_client *client)
 {
     bool goes_on = client->call.active && client->call.resume && unsent(client) <= KATCP_ENOUGH_BYTES;
@@ -321,7 +323,7 @@ static bool has_work(struct katcp_client *client)
     return goes_on || (is_free(client) && line_at_hand(client)) || (client->is_readable && can_read(client));
 }
 
-/* For a slice of this turn. */
+/* Serves the client for a slice of this turn. */
 static void serve(struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -369,7 +371,7 @@ void katcp_clients_serve(struct katcp_server *server)
         katcp_server_resume(server);
 }
 
-/* Nobody overtakes those that wait. */
+/* Serves the client at once, or lets it wait.  No client overtakes waiting clients. */
 static void serve_or_wait(struct katcp_client *client)
 {
     if (client->server->first_waiting || katcp_steps_left(client->server) <= 0)
@@ -391,7 +393,7 @@ static void on_writable(struct ev_loop *loop, ev_io *watcher, int events)
     serve_or_wait(CONTAINER_OF(watcher, struct katcp_client, writes));
 }
 
-/* ---- The connection's life --------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
 static void greet(struct katcp_client *client)
 {
@@ -458,7 +460,7 @@ void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why)
     if (unsent(client) < IDLE_BYTES) {
         katcp_text_add_inform(out, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
         if (send(client->fd, out->bytes + client->out_at, unsent(client), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            errno = 0; /* it is none the wiser */
+            errno = 0; /* the client does not get the reason */
     }
     katcp_client_drop(client);
 }

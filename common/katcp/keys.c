@@ -1,4 +1,4 @@
-/* keys.c - the keys of the section katcp, and their check. */
+/* keys.c - keys of the section katcp, and their check. */
 #include "common/katcp/keys.h"
 
 #include "common/net/access.h"
@@ -23,7 +23,7 @@ const struct config_key config_katcp_keys[] = {
 };
 #undef KEYS_OF
 
-/* Two listeners of one program on one port; an error at the second. */
+/* Reports an error at the second of two listeners of a program that share a port. */
 static void check_listeners(const struct endpoint_list *first, const struct endpoint_list *second,
                             struct config *errors)
 {

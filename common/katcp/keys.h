@@ -1,4 +1,4 @@
-/* keys.h - the section katcp of a configuration file. */
+/* keys.h - the section katcp of configuration files. */
 #ifndef COMMON_KATCP_KEYS_H
 #define COMMON_KATCP_KEYS_H
 
@@ -9,20 +9,20 @@
 #include <stdint.h>
 
 struct config_katcp {
-    struct endpoint_list listen, read_only_listen; /* none, or one */
+    struct endpoint_list listen, read_only_listen; /* no endpoint, or one */
     char *allow;                                   /* networks (net/access.h); NULL: all */
-    int64_t max_clients;                           /* of each of both */
-    bool halt_stays;                               /* ?halt from another host ends it for good */
+    int64_t max_clients;                           /* limit of each listener */
+    bool halt_stays;                               /* ?halt from another host ends the program for good */
 };
 
 #define CONFIG_N_KATCP_KEYS 5
 
 extern const struct config_key config_katcp_keys[CONFIG_N_KATCP_KEYS];
 
-/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name. */
+/* The row for a table of sections.  'type' is the struct of the whole file, with a member 'katcp'. */
 #define CONFIG_KATCP_SECTION(type) CONFIG_SECTION(type, katcp, config_katcp_keys, "Control.", .optional = true)
 
-/* A program's check of the katcp section, and of its ports against those where the program serves HTTP. */
+/* Checks a program's section katcp, and compares its ports with the program's HTTP port. */
 void katcp_keys_check(const struct config_katcp *katcp, const struct endpoint_list *http_listen, struct config *errors);
 
 #endif

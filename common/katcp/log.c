@@ -1,8 +1,8 @@
-/* log.c - what the program logs, for clients: #log.
+/* log.c - sends the program's log messages to clients: #log.
  *
  * Flow:    any thread --log_listen()--> [QUEUE_MESSAGES] --each 50 ms--> #log to all clients
- * Threads: whoever logs copies the message into the queue, under a lock that main holds for no longer than that; when
- *          it is full, the message is counted instead.  There is one queue, as there is one log. */
+ * Threads: the logging thread copies the message into the queue, under a lock that the main thread holds only for a
+ *          copy.  If the queue is full, the message is only counted.  There is one queue, because there is one log. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -26,9 +26,9 @@ static struct lock lock = {PTHREAD_MUTEX_INITIALIZER};
 static struct queued queue[QUEUE_MESSAGES] GUARDED;
 static size_t n_pushed GUARDED, n_popped GUARDED;
 static uint64_t n_left_out GUARDED;
-static struct katcp_server *listener GUARDED; /* NULL: nobody takes messages out */
+static struct katcp_server *listener GUARDED; /* NULL: no server reads the queue */
 
-/* KATCP's levels, and the most talkative of log.h's that they mean. */
+/* KATCP's levels, each with the most verbose level of log.h that it includes. */
 static const struct {
     const char *name;
     int max_level;
@@ -38,10 +38,10 @@ static const struct {
 };
 #define DEFAULT_LEVEL 4
 
-/* KATCP's names, by enum log_level. */
+/* KATCP's names of levels, by enum log_level. */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-/* [any thread] */
+/* Queues a message.  [any thread] */
 static void push(enum log_level level, int64_t unix_ns, const char *message)
 {
     lock_take(&lock);
@@ -58,7 +58,8 @@ static void push(enum log_level level, int64_t unix_ns, const char *message)
     lock_give(&lock);
 }
 
-/* Takes out the oldest message; once there is none, what was left out makes one.  Returns false if nothing was. */
+/* Removes the oldest message.  After the last one, returns a message with the number of lost messages, if there are
+ * any.  Returns false if there is no message. */
 static bool pop(struct queued *message)
 {
     bool there_is = true;
@@ -117,7 +118,7 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_start(loop, timer);
 }
 
-/* Not at once, so that a storm of messages is not one of packets as well. */
+/* Starts a pause before messages are sent, so that a storm of messages does not cause a storm of packets. */
 static void on_logged(struct ev_loop *loop, ev_async *watcher, int events)
 {
     struct katcp_server *server = CONTAINER_OF(watcher, struct katcp_server, logged);
@@ -133,7 +134,7 @@ static void set_level(struct katcp_server *server, size_t level)
     int max_level = levels[level].max_level;
 
     server->log_level = level;
-    /* The journal hears no less than it does without any client. */
+    /* The journal gets no fewer messages than without a client. */
     log_set_level(max_level > LOG_LEVEL_INFO ? (enum log_level)max_level : LOG_LEVEL_INFO);
     log_listen(push, max_level);
 }

@@ -1,4 +1,4 @@
-/* message.c - the first thing that an operator's bytes meet, and the last that an answer does. */
+/* message.c - parses an operator's lines into messages, and formats answers into lines. */
 #include "common/katcp/message.h"
 
 #include "common/base/units.h"
@@ -25,7 +25,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Parses "[123]" at 'at' of a line that ends at 'end'; moves 'at' behind it. */
+/* Parses "[123]" at 'at' in a line that ends at 'end'.  Moves 'at' behind the number. */
 static const char *parse_mid(const char **at, const char *end, int32_t *mid)
 {
     const char *c = *at + 1;
@@ -45,7 +45,7 @@ static const char *parse_mid(const char **at, const char *end, int32_t *mid)
     return NULL;
 }
 
-/* Parses "?name[mid]"; ends the name by NUL and stores where the arguments begin. */
+/* Parses "?name[mid]".  Ends the name by NUL and stores the start of the arguments. */
 static const char *parse_head(char *line, const char *end, struct katcp_message *message, const char **rest)
 {
     const char *c = line + 1;
@@ -69,7 +69,7 @@ static const char *parse_head(char *line, const char *end, struct katcp_message 
     message->type = line[0];
     message->name = line + 1;
     message->mid = mid;
-    /* The NUL may take the place of the blank, which is passed over for that. */
+    /* The NUL may replace the blank; the parser has already passed the blank. */
     *rest = c < end ? c + 1 : c;
     *end_of_name = '\0';
     return NULL;
@@ -88,7 +88,8 @@ static int unescape(char c)
     return c == '0' ? '\0' : c == '@' ? -1 : -2;
 }
 
-/* Unescapes the argument at 'c' in its place, 'to', and ends it by NUL; moves 'c' behind it. */
+/* Unescapes the argument at 'c' into 'to', in the same line, and ends the argument by NUL.  Moves 'c' behind the
+ * argument. */
 static const char *parse_arg(const char **c, const char *end, char *to, bool *has_nul)
 {
     const char *from = *c;
@@ -109,7 +110,7 @@ static const char *parse_arg(const char **c, const char *end, char *to, bool *ha
         from += 2;
     }
     *c = from < end ? from + 1 : from;
-    *to = '\0'; /* over the blank at the latest, or over the byte behind the line */
+    *to = '\0'; /* replaces at most the blank, or the byte after the line */
     return NULL;
 }
 
@@ -207,7 +208,7 @@ void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n)
     text->n += n;
 }
 
-/* The letter that stands for a character after a backslash; 0: it stands for itself. */
+/* Returns the letter that stands for a character after a backslash; 0: the character stands for itself. */
 static char escape(char c)
 {
     const char *found = strchr(special, c);

@@ -1,8 +1,8 @@
-/* message.h - the grammar of KATCP: one line to a message, and arguments to a line.  No I/O.
+/* message.h - the grammar of KATCP: parses a line into a message, and formats arguments into a line.  No I/O.
  *
- * Line:      "?name[mid] argument argument", with blanks or tabs between, in which a backslash escapes what would end
- *            an argument: \\ \_ (blank) \0 \n \r \e \t and \@ (nothing).  LF or CR ends it.
- * Ownership: a message's strings lie in the line that it was parsed from, which parsing changes.
+ * Line:      "?name[mid] argument argument", separated by blanks or tabs.  In an argument a backslash escapes special
+ *            characters: \\ \_ (blank) \0 \n \r \e \t and \@ (nothing).  LF or CR ends the line.
+ * Ownership: a message's strings lie in the parsed line, which parsing changes.
  * Errors:    one sentence, static. */
 #ifndef COMMON_KATCP_MESSAGE_H
 #define COMMON_KATCP_MESSAGE_H
@@ -17,20 +17,20 @@
 struct katcp_message {
     char type; /* '?', '!', '#' */
     const char *name;
-    int32_t mid;  /* 0: none */
-    bool has_nul; /* an argument does, and so ends before its end */
+    int32_t mid;  /* 0: no message id */
+    bool has_nul; /* true if an argument has a NUL, and so ends before its end */
     const char **args;
-    size_t n_args, n_args_allocated; /* the list is used again by the next message */
+    size_t n_args, n_args_allocated; /* the next message reuses the list */
 };
 
-/* Parses 'line', of n_bytes without its end, but with a byte more that may be written to.  A line with nothing but
- * blanks is no message: type is 0.  Returns NULL, or what is wrong with it; type, name and mid are then those of the
- * line as far as they are known (0, "", 0). */
+/* Parses 'line', of n_bytes without its end.  One more byte after the line must be writable.  A line of blanks is not a
+ * message: its type is 0.  Returns NULL, or the error; type, name and mid are then set as far as they are known
+ * (otherwise 0, "", 0). */
 const char *katcp_message_parse(char *line, size_t n_bytes, struct katcp_message *message);
 
 void katcp_message_fini(struct katcp_message *message);
 
-/* Text that grows.  Once there is no memory it stays as it is, and 'failed'. */
+/* Text that grows.  If memory runs out, the text stays unchanged and 'failed' is set. */
 struct katcp_text {
     char *bytes;
     size_t n, n_allocated;
@@ -39,18 +39,18 @@ struct katcp_text {
 
 void katcp_text_fini(struct katcp_text *text);
 
-/* Empties it for the next. */
+/* Empties the text for the next line. */
 void katcp_text_clear(struct katcp_text *text);
 
 void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n);
 
-/* A blank and an argument, escaped. */
+/* Appends a blank and an escaped argument. */
 void katcp_text_add_arg(struct katcp_text *text, const char *arg);
 
-/* Begins a line: "#name[mid]", without mid where it is 0. */
+/* Begins a line: "#name[mid]", or "#name" if mid is 0. */
 void katcp_text_begin(struct katcp_text *text, char type, const char *name, int32_t mid);
 
-/* " seconds.microseconds". */
+/* Appends " seconds.microseconds". */
 void katcp_text_add_time(struct katcp_text *text, int64_t unix_ns);
 
 void katcp_text_end(struct katcp_text *text);

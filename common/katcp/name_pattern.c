@@ -1,4 +1,5 @@
-/* name_pattern.c - what ?sensor-list and ?sensor-value search for, given by strangers and run on the main thread. */
+/* name_pattern.c - the expressions of ?sensor-list and ?sensor-value: strangers send them, and the main thread runs
+ * them. */
 #include "common/katcp/name_pattern.h"
 
 #include <assert.h>
@@ -11,7 +12,7 @@ enum { CODE_SET, CODE_CHOICE, CODE_JUMP, CODE_BEGIN, CODE_END, CODE_FOUND };
 struct parser {
     const char *at, *end;
     struct name_pattern *pattern;
-    const char *why; /* NULL: all right so far */
+    const char *why; /* NULL: no error so far */
 };
 
 static void refuse(struct parser *p, const char *why)
@@ -56,7 +57,7 @@ static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
     return &pattern->code[place];
 }
 
-/* Parses what follows a backslash into 'set'; returns the character, or -1 where it is a list of them. */
+/* Parses the characters after a backslash into 'set'.  Returns the character, or -1 for a list of characters. */
 static int parse_escaped(struct parser *p, uint64_t set[4])
 {
     if (p->at == p->end) {
@@ -81,7 +82,8 @@ static int parse_escaped(struct parser *p, uint64_t set[4])
     return c;
 }
 
-/* One end of a range, or a character alone: returns it, or -1 where a list of them went into 'set'. */
+/* Parses one end of a range, or a single character.  Returns the character, or -1 if a list of characters went into
+ * 'set'. */
 static int parse_listed(struct parser *p, uint64_t set[4])
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -94,7 +96,7 @@ static int parse_listed(struct parser *p, uint64_t set[4])
     return c;
 }
 
-/* Parses "^a-z]", the '[' being passed. */
+/* Parses "^a-z]", after the '['. */
 static void parse_list(struct parser *p, uint64_t set[4])
 {
     bool negated = more(p) && *p->at == '^';
@@ -128,7 +130,7 @@ static void parse_group(struct parser *p)
     p->at++;
 }
 
-/* Parses one character, list, anchor or group; returns whether it may be repeated. */
+/* Parses one character, list, anchor or group.  Returns true if a repetition of the item is permitted. */
 static bool parse_item(struct parser *p)
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -151,7 +153,7 @@ static bool parse_item(struct parser *p)
     return true;
 }
 
-/* Parses what repeats the code from 'place' on, if something does. */
+/* Parses a repetition, if there is one, of the code from 'place' on. */
 static void parse_repetition(struct parser *p, size_t place)
 {
     char c = more(p) ? *p->at : '\0';
@@ -207,7 +209,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
 
 /* ---- Searching --------------------------------------------------------------------------------------------------- */
 
-/* The sets that the next character is held against. */
+/* The states whose sets are compared with the next character. */
 struct states {
     size_t n;
     int16_t at[NAME_PATTERN_MAX_CODE];
@@ -215,7 +217,7 @@ struct states {
 
 struct search {
     const struct name_pattern *pattern;
-    bool at_begin, at_end; /* of the name */
+    bool at_begin, at_end; /* true at the name's begin, end */
     bool seen[NAME_PATTERN_MAX_CODE];
     int16_t stack[NAME_PATTERN_MAX_CODE];
     size_t n_stacked, n_steps;
@@ -228,7 +230,7 @@ static void push(struct search *search, int at)
     search->seen[at] = true;
 }
 
-/* Follows everything that needs no character from 'from' on; returns whether that is the end of the pattern. */
+/* Follows all instructions from 'from' on that need no character.  Returns true if the pattern's end is reached. */
 static bool follow(struct search *search, int from, struct states *states)
 {
     push(search, from);
@@ -272,7 +274,7 @@ bool name_pattern_matches(const struct name_pattern *pattern, const char *name, 
         for (size_t i = 0; i < now->n && !found; i++)
             if (pattern->code[now->at[i]].set[before / 64] >> before % 64 & 1)
                 found = follow(&search, now->at[i] + 1, next);
-        found = found || follow(&search, 0, next); /* it may begin at any place */
+        found = found || follow(&search, 0, next); /* the match may begin at any place */
         if (found || !c)
             break;
         struct states *swap = now;

@@ -1,4 +1,4 @@
-/* name_pattern.h - regular expressions that are searched for in sensors' names, in linear time.
+/* name_pattern.h - regular expressions that search sensors' names in linear time.
  *
  * Syntax:    a character stands for itself, but  . [ ] ( ) * + ? { | ^ $ \  have a meaning:
  *              .            any character
@@ -12,7 +12,7 @@
  *            An accepted expression finds the same names as in Python's re, of ASCII.
  * Algorithm: the expression becomes a program for a non-deterministic automaton (K. Thompson, "Regular Expression
  *            Search Algorithm", CACM 11, 1968).  All of its states are followed at once, each at most once for each
- *            place of the name.  So no expression takes more steps than (length of the name + 1) * (length of the program).
+ *            place of the name.  So no expression takes more than (length of name + 1) * (length of program) steps.
  * Errors:    one sentence, static. */
 #ifndef COMMON_KATCP_NAME_PATTERN_H
 #define COMMON_KATCP_NAME_PATTERN_H
@@ -26,8 +26,8 @@
 #define NAME_PATTERN_MAX_CODE (2 * NAME_PATTERN_MAX_BYTES + 1)
 
 struct name_pattern_code {
-    uint8_t kind;      /* of name_pattern.c */
-    int16_t to, or_to; /* distance to what comes next: of a jump 'to', of a choice either, else 1 */
+    uint8_t kind;      /* kinds of name_pattern.c */
+    int16_t to, or_to; /* distance to the next instruction: 'to' for a jump, either for a choice, else 1 */
     uint64_t set[4];   /* characters */
 };
 
@@ -36,10 +36,10 @@ struct name_pattern {
     struct name_pattern_code code[NAME_PATTERN_MAX_CODE];
 };
 
-/* Compiles the 'n_bytes' at 'text'.  Returns NULL, or why that is refused. */
+/* Compiles the 'n_bytes' at 'text'.  Returns NULL, or the reason of a refusal. */
 const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_pattern *pattern);
 
-/* Whether the pattern is found in 'name', at any place.  Adds to 'n_steps' how many instructions were looked at. */
+/* Returns true if the pattern is found anywhere in 'name'.  Adds the number of examined instructions to 'n_steps'. */
 bool name_pattern_matches(const struct name_pattern *pattern, const char *name, size_t *n_steps);
 
 #endif

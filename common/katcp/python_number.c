@@ -1,4 +1,4 @@
-/* python_number.c - between requests and sensors, which are text, and what they set and show. */
+/* python_number.c - converts between the text of requests and sensors, and numbers. */
 #include "common/katcp/python_number.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_TEXT_BYTES 512 /* of a number with its blanks; nobody means a longer one */
+#define MAX_TEXT_BYTES 512 /* a number with its blanks; nobody means a longer one */
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
@@ -21,8 +21,8 @@ static bool is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* Copies without blanks around it and without underscores that stand between digits.  Returns false where an underscore
- * is elsewhere, or the text is too long. */
+/* Copies the text without surrounding blanks and without underscores between digits.  Returns false if an underscore is
+ * elsewhere, or the text is too long. */
 static bool clean(const char *text, char cleaned[MAX_TEXT_BYTES])
 {
     size_t n;
@@ -43,7 +43,7 @@ static bool clean(const char *text, char cleaned[MAX_TEXT_BYTES])
     return true;
 }
 
-/* The end of the digits at 'text'. */
+/* Returns the end of the digits at 'text'. */
 static const char *skip_digits(const char *text)
 {
     while (is_digit(*text))
@@ -51,7 +51,7 @@ static const char *skip_digits(const char *text)
     return text;
 }
 
-/* The end of the number without a sign at 'text', or NULL. */
+/* Returns the end of the number without a sign at 'text', or NULL. */
 static const char *skip_unsigned(const char *text)
 {
     static const char *const words[] = {"infinity", "inf", "nan"};
@@ -75,7 +75,7 @@ static const char *skip_unsigned(const char *text)
     return is_digit(*exponent) ? skip_digits(exponent) : end;
 }
 
-/* Reads a number at 'text', which strtod() then takes for the same.  Returns its end, or NULL where there is none. */
+/* Reads a number at 'text' that strtod() reads in the same way.  Returns its end, or NULL if there is none. */
 static const char *read_number(const char *text, double *value)
 {
     const char *end = skip_unsigned(text + (*text == '+' || *text == '-'));
@@ -102,7 +102,7 @@ static bool is_j(const char *text)
     return (*text == 'j' || *text == 'J') && text[1] == '\0';
 }
 
-/* "+j", "-j", "j", or a number and j, and nothing behind it. */
+/* Reads "+j", "-j", "j", or a number and j, with nothing after it. */
 static bool read_imaginary(const char *text, bool needs_sign, double *value)
 {
     bool has_sign = *text == '+' || *text == '-';
@@ -141,7 +141,7 @@ bool python_number_complex(const char *text, double *real, double *imaginary)
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-/* The digits of the shortest form, without point, and the power of ten of the first. */
+/* Writes the digits of the shortest form, without a point.  Returns the power of ten of the first digit. */
 static int shortest_digits(double value, char digits[24])
 {
     char text[40];
@@ -183,7 +183,7 @@ char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES])
 
 char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES])
 {
-    if (isnan(real)) /* has no sign to show */
+    if (isnan(real)) /* NaN has no sign to show */
         real = fabs(real);
     if (isnan(imaginary))
         imaginary = fabs(imaginary);

@@ -1,5 +1,5 @@
-/* python_number.h - numbers as Python's float(), complex() and repr() have them, for requests and sensors that clients
- * written in Python read.
+/* python_number.h - numbers in the form of Python's float(), complex() and repr(), for requests and sensors that Python
+ * clients read.
  *
  * Threads: pure functions.   Blocking and allocation: none. */
 #ifndef COMMON_KATCP_PYTHON_NUMBER_H
@@ -10,18 +10,18 @@
 #define PYTHON_FLOAT_BYTES   48 /* room for any text that python_number_float_text() writes */
 #define PYTHON_COMPLEX_BYTES 64
 
-/* Parses what Python's float(text) accepts: decimal digits with a point, an exponent, single underscores between
- * digits, inf, infinity and nan, blanks around the number.  Returns false where Python would raise ValueError. */
+/* Parses every text that Python's float(text) accepts: decimal digits with a point, an exponent, single underscores
+ * between digits, inf, infinity and nan, blanks around the number.  Returns false if Python would raise ValueError. */
 bool python_number_float(const char *text, double *value);
 
-/* Parses what Python's complex(text) accepts: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false where Python would
- * raise ValueError. */
+/* Parses every text that Python's complex(text) accepts: "1", "2j", "1-2j", "-j", "(1e3+4j)".  Returns false if Python
+ * would raise ValueError. */
 bool python_number_complex(const char *text, double *real, double *imaginary);
 
-/* repr(value): the shortest decimal form that reads as the same number.  Returns 'text'. */
+/* Writes repr(value): the shortest decimal form that reads as the same number.  Returns 'text'. */
 char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES]);
 
-/* "real+imaginaryj" with 17 significant digits, and always both parts.  Returns 'text'. */
+/* Writes "real+imaginaryj" with 17 significant digits, and always both parts.  Returns 'text'. */
 char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES]);
 
 #endif

@@ -1,9 +1,9 @@
-/* sampling.c - which client wants to be told what of which sensor, and when.
+/* sampling.c - sends sensor readings to the clients that sample the sensors.
  *
- * All of it is a look at every sensor that anybody samples, each KATCP_LOOK_S.  It costs a few loads for a sensor that
- * has not been set since, and a line is written once for all clients that get it.  A look that has more to tell than a
- * turn of the loop allows goes on in the next one.  No strategy sees a value that changes and changes back
- * between two looks. */
+ * Each KATCP_LOOK_S a poll looks at every sensor that any client samples.  A sensor that has not been set since the
+ * last poll costs a few loads.  A line is written once for all clients that get it.  A poll with more readings than a
+ * turn of the loop allows continues in the next turn.  No strategy sees a value that changes and changes back between
+ * two polls. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -26,7 +26,7 @@ static const struct {
     [KATCP_DIFFERENTIAL_RATE] = {"differential-rate", 3},
 };
 
-/* Longer than any process lives, and short enough to be added to a time. */
+/* Longer than the life of any process, and short enough to be added to a time. */
 #define NEVER_S  1e9
 #define NEVER_NS INT64_MAX
 
@@ -35,9 +35,9 @@ static int64_t to_ns(double seconds)
     return (int64_t)((seconds < NEVER_S ? seconds : NEVER_S) * 1e9);
 }
 
-/* ---- What is due ------------------------------------------------------------------------------------------------- */
+/* ---- Due readings ------------------------------------------------------------------------------------------------ */
 
-/* A reading as all clients' samplings are held against. */
+/* A sensor's reading in this poll, to compare with all clients' samplings. */
 struct seen {
     const struct sensor_entry *entry;
     struct sensor_reading reading;
@@ -73,10 +73,11 @@ static bool has_changed_by(const struct katcp_sampling *sampling, const struct s
         return true;
     if (seen->entry->about.type == SENSOR_INTEGER)
         return fabs((double)new->integer - (double)old->integer) > sampling->difference;
-    return !(fabs(new->real - old->real) <= sampling->difference); /* so that NaN counts */
+    return !(fabs(new->real - old->real) <= sampling->difference); /* so that NaN counts as a change */
 }
 
-/* Whether a change that may be told from 'shortest' after the last on is told now; else 'due_ns' says when to look. */
+/* Returns true if a change may be sent now, 'shortest_s' after the last reading.  Otherwise sets 'due_ns' to the time
+ * of the next check. */
 static bool after(const struct katcp_sampling *sampling, double shortest_s, int64_t now_ns, int64_t *due_ns)
 {
     int64_t from_ns = sampling->sent_ns + to_ns(shortest_s);
@@ -87,7 +88,8 @@ static bool after(const struct katcp_sampling *sampling, double shortest_s, int6
     return false;
 }
 
-/* Is the client to be told?  Else, and if time alone may change that, lowers 'due_ns' to when. */
+/* Returns true if the client is to get the reading now.  Otherwise, if time alone may change this, lowers 'due_ns' to
+ * the time of the change. */
 static bool is_due(const struct katcp_sampling *sampling, const struct seen *seen, int64_t *due_ns)
 {
     double auto_shortest_s = seen->entry->about.auto_shortest_s;
@@ -112,7 +114,7 @@ static bool is_due(const struct katcp_sampling *sampling, const struct seen *see
     return after(sampling, sampling->longest_s, now_ns, due_ns);
 }
 
-/* When time alone makes the next reading due, after one has been told. */
+/* Returns the time when time alone makes the next reading due, after one has been sent. */
 static int64_t next_due_ns(const struct katcp_sampling *sampling)
 {
     switch (sampling->strategy) {
@@ -130,14 +132,14 @@ static void note_sent(struct katcp_sampling *sampling, const struct seen *seen)
     sampling->sent = seen->reading;
     sampling->sent_version = seen->version;
     sampling->sent_text_version = seen->entry->text_version;
-    /* Periods keep to their beat, unless one was missed altogether. */
+    /* Periods keep their schedule, unless a whole period was missed. */
     if (sampling->strategy == KATCP_PERIOD && seen->now_ns - sampling->sent_ns < 2 * period_ns)
         sampling->sent_ns += period_ns;
     else
         sampling->sent_ns = seen->now_ns;
 }
 
-/* ---- Telling ----------------------------------------------------------------------------------------------------- */
+/* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
 void katcp_sensor_line(struct katcp_text *line, const char *name, int32_t mid, const struct sensor_entry *entry,
                        const struct sensor_reading *reading)
@@ -162,7 +164,7 @@ static struct seen see(const struct katcp_server *server, const struct sensor_en
     return seen;
 }
 
-/* Lets the list of clients begin with 'first', so that nobody is always the last to be told. */
+/* Rotates the list of clients so that it begins with 'first', and no client is always the last. */
 static void rotate(struct katcp_server *server, struct katcp_client *first)
 {
     struct katcp_client **end = &server->clients;
@@ -177,8 +179,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
     *end = NULL;
 }
 
-/* Tells those clients of a sensor for whom it is due, and of them as many as the steps are for.  Returns whether all
- * have been. */
+/* Sends a sensor's reading to the clients for which it is due, as far as the steps allow.  Returns true if all of them
+ * have got it. */
 static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
                         int64_t end_steps)
 {
@@ -198,7 +200,7 @@ static bool send_inform(struct katcp_server *server, struct sensor_entry *entry,
             katcp_sensor_line(&server->line, "sensor-status", 0, entry, &seen->reading);
         has_line = true;
         if (!katcp_client_inform(client, &server->line)) {
-            entry->due_ns = seen->now_ns; /* the next look tries again */
+            entry->due_ns = seen->now_ns; /* the next poll tries again */
             continue;
         }
         note_sent(sampling, seen);
@@ -233,7 +235,7 @@ void katcp_sampling_poll(struct katcp_server *server)
 
 /* ---- ?sensor-sampling -------------------------------------------------------------------------------------------- */
 
-/* Counts in, or out with -1. */
+/* Counts a sampling of the sensor, or with -1 its end. */
 static void count(struct katcp_client *client, struct sensor_entry *entry, int n)
 {
     struct katcp_server *server = client->server;
@@ -267,7 +269,7 @@ static void set_sampling(struct katcp_client *client, struct sensor_entry *entry
     sampling->sent = seen.reading;
     sampling->sent_version = seen.version;
     sampling->sent_text_version = entry->text_version;
-    /* The next look finds out when it is due, and what has come in between for others. */
+    /* The next poll finds the time when the sensor is due, and changes in between for other clients. */
     entry->due_ns = seen.now_ns;
 }
 
@@ -289,7 +291,7 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* A number of seconds, or "inf" where that makes sense.  Returns false having failed the call. */
+/* Parses a number of seconds, or "inf" if that is permitted.  Returns false after failing the call. */
 static bool parse_seconds(struct katcp_call *call, int i, const char *what, bool may_be_endless, double *seconds)
 {
     if (may_be_endless && !strcmp(katcp_arg(call, i), "inf")) {
@@ -347,7 +349,7 @@ static bool parse_strategy(struct katcp_call *call, struct katcp_sampling *wante
     return false;
 }
 
-/* The sensors of "name,name,..."; 'marks' [sensors->n] is set to true for each.  Returns false having failed the
+/* Parses "name,name,..." and sets marks[] [sensors->n] to true for each named sensor.  Returns false after failing the
  * call. */
 static bool mark_named(struct katcp_call *call, const struct sensors *sensors, const struct katcp_sampling *wanted,
                        bool *marks)
@@ -376,7 +378,7 @@ static bool mark_named(struct katcp_call *call, const struct sensors *sensors, c
     }
 }
 
-/* "seconds" as it is read. */
+/* Writes a number in the shortest form that reads as the same number. */
 static const char *write_real(double value, char text[32])
 {
     int n_digits = 6;
@@ -387,7 +389,7 @@ static const char *write_real(double value, char text[32])
     return text;
 }
 
-/* !sensor-sampling ok names strategy params */
+/* Answers !sensor-sampling ok names strategy params. */
 static void answer_sampling(struct katcp_call *call, const struct katcp_sampling *sampling)
 {
     const char *args[5] = {katcp_arg(call, 0), strategies[sampling->strategy].name};
@@ -415,7 +417,7 @@ static void query(struct katcp_call *call, const struct sensors *sensors)
         answer_sampling(call, client->samplings ? &client->samplings[entry->index] : &none);
 }
 
-/* Sets those that are marked, as far as it goes in this turn. */
+/* Sets the marked sensors' sampling, as far as this turn allows. */
 static void resume_setting(struct katcp_call *call)
 {
     struct katcp_client *client = katcp_call_client(call);

@@ -1,4 +1,4 @@
-/* sensors.c - set on the main thread, by a timer and by requests. */
+/* sensors.c - sets the common sensors on the main thread, by a timer and by requests. */
 #include "common/katcp/sensors.h"
 
 #include "common/base/clock.h"
@@ -10,10 +10,10 @@
 
 #define PERIOD_S 10.
 
-/* TIME_OK to TIME_ERROR of adjtimex(2). */
+/* Names of TIME_OK to TIME_ERROR of adjtimex(2). */
 static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
 
-/* Seconds: below the first nominal, below the second still warn. */
+/* Limits in seconds.  Values below the first limit are nominal, values below the second are warn. */
 static const double esterror_limits_s[] = {1e-3, 5e-3};
 static const double maxerror_limits_s[] = {10e-3, 0.1};
 

@@ -1,4 +1,4 @@
-/* server.c - the listeners, and what all clients share. */
+/* server.c - the listeners, and the state that all clients share. */
 #include "common/base/why.h"
 #include "common/katcp/internal.h"
 
@@ -38,7 +38,7 @@ static const char *const refusal_labels[KATCP_N_REFUSALS] = {
     [KATCP_NO_MEMORY] = "no_memory",
 };
 
-/* They outlive the server, as the page does that shows them. */
+/* The counters outlive the server, because the page that shows them does. */
 static struct counter n_refused[KATCP_N_REFUSALS];
 
 static void count_refusals(void)
@@ -91,7 +91,7 @@ void katcp_server_resume(struct katcp_server *server)
     ev_timer_start(server->loop, &server->again);
 }
 
-/* A look that is not over goes on by itself. */
+/* Begins a poll of the sensors.  An unfinished poll continues by itself. */
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, look);
@@ -102,7 +102,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     katcp_sampling_poll(server);
 }
 
-/* Also begins to accept again, where there were no more files. */
+/* Does the work of each second.  Also accepts again, if there were no more file descriptors. */
 static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, housekeeping);
@@ -115,7 +115,7 @@ static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* ---- Accepting --------------------------------------------------------------------------------------------------- */
 
-/* Says why, and closes. */
+/* Sends the reason and closes the socket. */
 static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 {
     struct katcp_text line = {0};
@@ -123,7 +123,7 @@ static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 
     katcp_text_add_inform(&line, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        errno = 0; /* it is none the wiser */
+        errno = 0; /* the client does not get the reason */
     katcp_text_fini(&line);
     close(fd);
     katcp_count_refusal(why, endpoint_format(peer, where, sizeof(where)));
@@ -134,20 +134,21 @@ static void set_options(int fd)
     int on = 1, idle_s = 60, interval_s = 10, n_probes = 3;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    /* A client whose host has gone is noticed, and makes room. */
+    /* The server then notices that a client's host has gone, and frees the place. */
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n_probes, sizeof(n_probes));
 }
 
-/* All addresses of loopback are one host. */
+/* Returns true if the addresses belong to the same host.  All loopback addresses are one host. */
 static bool is_same_host(struct in_addr a, struct in_addr b)
 {
     return a.s_addr == b.s_addr || (access_is_local(a) && access_is_local(b));
 }
 
-/* Whether a listener has a place for one more: each has its own, so that readers never take those of operators. */
+/* Checks that a listener has a place for one more client.  Each listener has separate places, so that readers never
+ * take operators' places. */
 static enum katcp_refusal find_place(const struct katcp_listener *listener, struct in_addr host)
 {
     const struct katcp_server *server = listener->server;
@@ -208,7 +209,7 @@ static int open_listener(struct katcp_listener *listener, const struct endpoint_
     return 0;
 }
 
-/* ---- Life -------------------------------------------------------------------------------------------------------- */
+/* ---- Opening and closing ----------------------------------------------------------------------------------------- */
 
 static void init(struct katcp_server *server, struct ev_loop *loop, const struct katcp_device *device,
                  const struct config_katcp *config)
@@ -261,7 +262,7 @@ unsigned katcp_server_port(const struct katcp_server *server, bool read_only)
     return server->listeners[read_only].port;
 }
 
-/* Time for clients to take the last bytes, all together. */
+/* Time for all clients together to read the last bytes. */
 #define CLOSING_MS 500
 
 static void close_client(struct katcp_client *client, int *left_ms)

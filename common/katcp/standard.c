@@ -11,8 +11,8 @@
 
 /* ---- ?help, ?request-timeout-hint: all requests by name ---------------------------------------------------------- */
 
-/* All of them in the order of their names; calls each() for the one that is wanted, or for all where 'name' is NULL.
- * Returns how many. */
+/* Calls each() for the request 'name', or for all requests in order of name if 'name' is NULL.  Returns the number of
+ * calls. */
 static size_t each_request(const struct katcp_server *server, const char *name, struct katcp_call *call,
                            void (*each)(struct katcp_call *, const struct katcp_request *, bool one))
 {
@@ -117,7 +117,7 @@ static void watchdog(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* A stranger's request stops the program only until the restart. */
+/* Ends the program.  A request from another host stops the program only until the restart. */
 static void halt(struct katcp_call *call, void *arg)
 {
     static const char *const sentence[] = {"the program restarts because katcp.halt_stays is not set"};
@@ -152,7 +152,7 @@ static bool is_expression(const char *arg)
     return n >= 2 && arg[0] == '/' && arg[n - 1] == '/';
 }
 
-/* Answers with the sensors that the call's pattern finds, or all, as far as it goes in this turn. */
+/* Answers with the sensors that match the call's pattern, or all sensors, as far as this turn allows. */
 static void resume_sensors(struct katcp_call *call)
 {
     struct katcp_server *server = katcp_call_client(call)->server;
@@ -174,7 +174,7 @@ static void resume_sensors(struct katcp_call *call)
     } while (katcp_call_may_resume(call));
 }
 
-/* Compiles "/expression/" into the call's memory.  Returns false having failed the call. */
+/* Compiles "/expression/" into the call's memory.  Returns false after failing the call. */
 static bool compile(struct katcp_call *call, const char *arg)
 {
     struct name_pattern *pattern = malloc(sizeof(*pattern));
@@ -186,7 +186,7 @@ static bool compile(struct katcp_call *call, const char *arg)
     return !why;
 }
 
-/* Calls each() for the sensors that the argument names, or all, and answers with their number. */
+/* Calls each() for the sensors that the argument names, or all sensors.  Answers with their number. */
 static void each_sensor(struct katcp_call *call, const struct katcp_server *server,
                         void (*each)(struct katcp_call *, const struct sensor_entry *))
 {
@@ -244,7 +244,7 @@ static void sensor_value(struct katcp_call *call, void *server)
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* In the order of names, which katcp_find_request() relies on. */
+/* In order of name, because katcp_find_request() relies on the order. */
 const struct katcp_request katcp_standard_requests[] = {
     {"client-list", "Lists the connected clients.", .handle = client_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"halt",

@@ -1,4 +1,4 @@
-/* access.c - asked once for each connection, before anything is read from it. */
+/* access.c - checks of addresses, once for each connection before anything is read from it. */
 #include "common/net/access.h"
 
 #include "common/base/why.h"

@@ -1,4 +1,4 @@
-/* crc32c.c - beside spead.c: what a packet's CRC item says of its bytes, in the send and receive threads. */
+/* crc32c.c - computes the CRCs of packets, in the send and receive threads.  spead.c has the item. */
 #include "common/net/crc32c.h"
 
 #include <endian.h>
@@ -14,7 +14,7 @@
 #endif
 
 #define POLYNOMIAL  UINT32_C(0x82f63b78) /* 0x1edc6f41, its bits reversed */
-#define BLOCK_BYTES 512                  /* of each of the three streams */
+#define BLOCK_BYTES 512                  /* bytes of each of the three streams per block */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t tables[8][256]; /* tables[k][b]: byte b, followed by k bytes of zero */
@@ -96,7 +96,7 @@ static uint64_t word_at(const uint8_t *bytes)
     return word;
 }
 
-/* A CRC is linear: what comes before a block counts as its state passed through a block of zeros. */
+/* A CRC is linear.  The data before a block count as their state, passed through a block of zeros. */
 TARGET static uint32_t step_instruction(uint32_t state, const uint8_t *bytes, size_t n)
 {
     for (; n >= 3 * BLOCK_BYTES; n -= 3 * BLOCK_BYTES, bytes += 3 * BLOCK_BYTES) {

@@ -1,4 +1,4 @@
-/* endpoint.c - the addresses in a configuration file, before any socket is opened. */
+/* endpoint.c - parses the addresses in a configuration file, before any socket is opened. */
 #include "common/net/endpoint.h"
 
 #include "common/base/why.h"
@@ -14,25 +14,25 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* The longest item, "255.255.255.255+4095:65535", with room to show what is wrong with a longer one. */
+/* Size of the longest item, "255.255.255.255+4095:65535", with room to show the error of a longer one. */
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
-/* How an item may be written. */
+/* The permitted forms of an item. */
 struct form {
     const char *text;
     bool ranges;   /* '+n' */
-    uint16_t port; /* where none is given */
+    uint16_t port; /* default port */
 };
 
-/* One item of a list: 'n' addresses from 'first' on. */
+/* One item of a list: 'n' successive addresses, beginning with 'first'. */
 struct range {
     uint32_t first;
     size_t n;
     uint16_t port;
 };
 
-/* Reads a decimal number of at most 'max' that fills the whole of 'text'.  Returns false if it is none. */
+/* Reads a decimal number of at most 'max' that fills the whole of 'text'.  Returns false for other texts. */
 static bool parse_number(const char *text, unsigned long max, unsigned long *number)
 {
     if (!isdigit((unsigned char)text[0]))
@@ -43,7 +43,7 @@ static bool parse_number(const char *text, unsigned long max, unsigned long *num
     return !errno && *end == '\0' && *number <= max;
 }
 
-/* Says that 'whole', whose part in front of the port is 'address', is no address, and what to write instead. */
+/* Writes the error that 'whole' is not an address, with a remedy.  'address' is the part of 'whole' before the port. */
 static void explain_address(const struct form *form, const char *whole, const char *address, char *why,
                             size_t why_bytes)
 {
@@ -57,7 +57,7 @@ static void explain_address(const struct form *form, const char *whole, const ch
         snprintf(why + n, why_bytes - (size_t)n, "; write the address in numbers, not a name");
 }
 
-/* Parses one item; 'text' is cut into its parts. */
+/* Parses one item.  Cuts 'text' into its parts. */
 static int parse_item(const struct form *form, char *text, struct range *range, char *why, size_t why_bytes)
 {
     char whole[ITEM_TEXT_MAX];
@@ -241,13 +241,13 @@ bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
                                   b->address.s_addr == htonl(INADDR_ANY));
 }
 
-/* For an entry whose address is an IPv4 one. */
+/* Returns the address of an entry, which must be an IPv4 address. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
 }
 
-/* Picks the entry that 'name' means out of the system's list, one that has an IPv4 address if any has; NULL: none. */
+/* Returns the entry that 'name' means in the system's list, or NULL.  Prefers an entry with an IPv4 address. */
 static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const char *name)
 {
     struct in_addr wanted;
@@ -265,7 +265,7 @@ static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const cha
     return without_address;
 }
 
-/* "lo, eth0": the interfaces that have an IPv4 address; returns 'text'. */
+/* Writes the interfaces with an IPv4 address, "lo, eth0", into 'text'.  Returns 'text'. */
 static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -282,7 +282,7 @@ static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_
     return text;
 }
 
-/* Says why the interface cannot be used, if it cannot.  Returns 0, -ENODEV or -ENETDOWN. */
+/* Checks that the interface can be used, or writes the reason.  Returns 0, -ENODEV or -ENETDOWN. */
 static int check_interface(const struct ifaddrs *found, const struct ifaddrs *all, const char *name, char *why,
                            size_t why_bytes)
 {
@@ -301,7 +301,7 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
         snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
                  name);
-    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback does, and does not say so */
+    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback multicasts without this */
         snprintf(
             why, why_bytes,
             "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",

@@ -25,7 +25,8 @@ static void put_u16(uint8_t *out, unsigned value)
     out[1] = (uint8_t)value;
 }
 
-/* RFC 1071: the complement of the ones' complement sum of 16-bit words.  0 for a header whose checksum is right. */
+/* Returns the complement of the ones' complement sum of 16-bit words (RFC 1071).  The result is 0 for a header with a
+ * right checksum. */
 static unsigned ip_checksum(const uint8_t *header, size_t n_bytes)
 {
     uint32_t sum = 0;
@@ -84,7 +85,8 @@ void frame_put(uint8_t out[FRAME_HEADER_BYTES], const struct frame_addresses *fr
     put_udp(out + FRAME_ETHERNET_BYTES + FRAME_IP_BYTES, from, to, udp_bytes);
 }
 
-/* RFC 1624: the checksum's complement changes as the sum does, by the new length and the complement of the old. */
+/* The complement of the checksum changes as the sum does: by the new length and the complement of the old length (RFC
+ * 1624). */
 void frame_set_bytes(uint8_t frame[FRAME_HEADER_BYTES], size_t n_bytes)
 {
     uint8_t *ip = frame + FRAME_ETHERNET_BYTES, *udp = ip + FRAME_IP_BYTES;
@@ -141,7 +143,7 @@ int frame_parse_ip(const struct frame_rest *frame, struct frame_datagram *datagr
     size_t udp_bytes = get_u16(udp + 4);
     if (udp_bytes < FRAME_UDP_BYTES || udp_bytes > ip_bytes - header_bytes)
         return -EINVAL;
-    /* Padding of a short frame, or its checksum, follows. */
+    /* The padding of a short frame, or the frame's checksum, follows. */
     size_t n_captured = frame->n_captured - header_bytes - FRAME_UDP_BYTES;
     datagram->bytes = udp + FRAME_UDP_BYTES;
     datagram->n_bytes = udp_bytes - FRAME_UDP_BYTES;

@@ -1,7 +1,7 @@
-/* frame.h - Ethernet frames around UDP datagrams over IPv4: what captures and raw packet queues share.
+/* frame.h - Ethernet frames around UDP datagrams over IPv4, for captures and raw packet queues.
  *
- * Pure functions of bytes.  No options, no VLAN tags and no fragments are written; on reading, tags are skipped,
- * options too, and fragments refused. */
+ * Pure functions of bytes.  Written frames have no options, no VLAN tags and no fragments.  Read frames may have tags
+ * and options, which are skipped.  Fragments are refused. */
 #ifndef COMMON_NET_FRAME_H
 #define COMMON_NET_FRAME_H
 
@@ -14,8 +14,8 @@
 #define FRAME_ETHERNET_BYTES 14
 #define FRAME_IP_BYTES       20
 #define FRAME_UDP_BYTES      8
-#define FRAME_HEADER_BYTES   42 /* the three */
-#define FRAME_TAGS_BYTES     8  /* of two VLAN tags, which a frame that comes may have */
+#define FRAME_HEADER_BYTES   42 /* sum of the three headers */
+#define FRAME_TAGS_BYTES     8  /* two VLAN tags, which a received frame may have */
 #define FRAME_PAYLOAD_MAX    (UINT16_MAX - FRAME_IP_BYTES - FRAME_UDP_BYTES)
 
 struct frame_addresses {
@@ -25,42 +25,42 @@ struct frame_addresses {
     uint8_t ttl;
 };
 
-/* The address to which Ethernet sends what is for a multicast group (RFC 1112, 6.4). */
+/* Computes the Ethernet address of a multicast group (RFC 1112, 6.4). */
 void frame_group_mac(struct in_addr group, uint8_t mac[6]);
 
-/* Writes the headers of a datagram of 'n_bytes' (<= FRAME_PAYLOAD_MAX), with the IPv4 checksum and without one for UDP.
- * 'to_mac': NULL for the one that belongs to a multicast group. */
+/* Writes the headers of a datagram of 'n_bytes' (<= FRAME_PAYLOAD_MAX), with the IPv4 checksum and without a UDP
+ * checksum.  'to_mac' is NULL for the Ethernet address of a multicast group. */
 void frame_put(uint8_t out[FRAME_HEADER_BYTES], const struct frame_addresses *from, const struct endpoint *to,
                const uint8_t *to_mac, size_t n_bytes);
 
-/* Changes the size of the datagram of a frame whose header frame_put() wrote. */
+/* Changes the size of the datagram in a frame whose header frame_put() wrote. */
 void frame_set_bytes(uint8_t frame[FRAME_HEADER_BYTES], size_t n_bytes);
 
 struct frame_datagram {
     const uint8_t *bytes;
-    size_t n_bytes;    /* as the UDP header says */
-    size_t n_captured; /* of these, in the frame: fewer only where that was cut short */
-    uint32_t sender;   /* its address, network order */
+    size_t n_bytes;    /* length in the UDP header */
+    size_t n_captured; /* bytes in the frame; fewer only if the frame was cut short */
+    uint32_t sender;   /* the sender's address, network order */
     uint32_t address;  /* destination, network order */
     uint16_t port;     /* destination, host order */
 };
 
-/* Finds the datagram of an Ethernet frame that came whole.  Returns 0, or -EINVAL where there is none that can be used.
- * 'check_ip': also where the checksum of the IPv4 header is wrong. */
+/* Finds the datagram in a complete Ethernet frame.  Returns 0, or -EINVAL if there is no usable datagram.  With
+ * 'check_ip' a wrong checksum of the IPv4 header is -EINVAL, too. */
 int frame_parse_udp(const uint8_t *frame, size_t n_bytes, bool check_ip, struct frame_datagram *datagram);
 
 /* The rest of a frame after the layers parsed so far.  A capture may have cut the frame short. */
 struct frame_rest {
     const uint8_t *at;
     size_t n_captured;
-    size_t n_bytes; /* as it was on the wire: >= n_captured */
+    size_t n_bytes; /* length on the wire: >= n_captured */
 };
 
-/* Takes off a link header of 'n_bytes' with its protocol at 'type_at', and VLAN tags.  Returns 0, or -EINVAL where what
- * follows is not IPv4. */
+/* Removes VLAN tags and a link header of 'n_bytes' with its protocol at 'type_at'.  Returns 0, or -EINVAL if the next
+ * header is not IPv4. */
 int frame_parse_link(struct frame_rest *frame, size_t n_bytes, size_t type_at);
 
-/* Finds the datagram of what begins with an IPv4 header.  Returns 0 or -EINVAL.  Checksums are not looked at. */
+/* Finds the datagram in a frame that begins with an IPv4 header.  Returns 0 or -EINVAL.  Does not check checksums. */
 int frame_parse_ip(const struct frame_rest *frame, struct frame_datagram *datagram);
 
 #endif

@@ -1,7 +1,7 @@
-/* packet_filter.c - see packet_filter.h.  The program is classic BPF (Linux, Documentation/networking/filter.rst), which
- * has no loops: the look at an address or an item is there once for each.  Offsets are from the UDP header, but for
- * those of the network header, which have a range of their own.  A load from behind the packet's end would refuse it, so
- * lengths come first. */
+/* packet_filter.c - see packet_filter.h.  The program is classic BPF (Linux, Documentation/networking/filter.rst),
+ * which has no loops, so the code for an address or item is repeated for each.  Offsets are from the UDP header.
+ * Offsets of the network header have a separate range.  A load beyond the packet's end would refuse the packet, so
+ * lengths are checked first. */
 #include "common/net/packet_filter.h"
 
 #include "common/base/units.h"
@@ -13,14 +13,14 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#define SENDER_AT        (SKF_NET_OFF + 12) /* in the IPv4 header */
+#define SENDER_AT        (SKF_NET_OFF + 12) /* source address in the IPv4 header */
 #define UDP_HEADER_BYTES 8
 #define N_ITEMS_AT       (UDP_HEADER_BYTES + 6)
 #define ITEM_AT(i)       (UDP_HEADER_BYTES + 8 + 8 * (i))
 #define ITEMS_MAX        16
 #define IMMEDIATE        0x8000u
 
-/* Where the parts of a share's program begin, which comes last. */
+/* Offsets of the parts in a share's program, which comes last. */
 #define FIRST_LENGTH 3 /* instructions */
 #define ITEM_LENGTH  10
 #define NOT_FOUND_AT (FIRST_LENGTH + ITEMS_MAX * ITEM_LENGTH)
@@ -34,7 +34,7 @@
 struct program {
     struct sock_filter code[LENGTH + KATCP_MAX_NETWORKS * NETWORK_LENGTH + 1];
     size_t n;
-    size_t share_at; /* where the share's program begins */
+    size_t share_at; /* start of the share's program */
 };
 
 static void put(struct program *p, uint16_t code, uint32_t k)
@@ -43,7 +43,7 @@ static void put(struct program *p, uint16_t code, uint32_t k)
     p->code[p->n++] = (struct sock_filter)BPF_STMT(code, k);
 }
 
-/* A jump to the instructions at 'yes' and 'no', counted from the program's start. */
+/* Appends a jump to the instructions at 'yes' and 'no', counted from the program's start. */
 static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     size_t next = p->n + 1;
@@ -55,7 +55,7 @@ static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
-/* Packets of these networks go on to the share's program. */
+/* Appends the check of senders.  Packets of the networks in 'from' continue with the share's program. */
 static void check_sender(struct program *p, const struct access *from)
 {
     size_t begin = p->n;
@@ -70,14 +70,14 @@ static void check_sender(struct program *p, const struct access *from)
     assert(p->n == p->share_at);
 }
 
-/* ---- A share ----------------------------------------------------------------------------------------------------- */
+/* ---- Share of a group -------------------------------------------------------------------------------------------- */
 
 static size_t here(const struct program *p)
 {
     return p->n - p->share_at;
 }
 
-/* The same, counted from the start of the share's program. */
+/* Appends a jump to instructions counted from the start of the share's program. */
 static void put_jump(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     put_jump_to(p, comparison, k, p->share_at + yes, p->share_at + no);

@@ -1,4 +1,4 @@
-/* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after recv_source, before send_sink. */
+/* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after recv_source and before send_sink. */
 #include "common/net/spead.h"
 
 #include "common/net/crc32c.h"
@@ -70,7 +70,7 @@ size_t spead_header_bytes(const uint8_t *header)
     return SPEAD_WORD_BYTES * (1 + (size_t)(header[6] << 8 | header[7]));
 }
 
-/* Where a standard item's value belongs, or NULL for any other item. */
+/* Returns the field for a standard item's value, or NULL for any other item. */
 static uint64_t *standard_field(struct spead_packet *packet, unsigned id)
 {
     switch (id) {
@@ -135,7 +135,7 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
 
     const unsigned all_standard =
         1u << SPEAD_HEAP_CNT | 1u << SPEAD_HEAP_LENGTH | 1u << SPEAD_PAYLOAD_OFFSET | 1u << SPEAD_PAYLOAD_LENGTH;
-    /* A heap length of 0 is how some senders say that they do not know it. */
+    /* Some senders use a heap length of 0 for an unknown length. */
     if (standard_found != all_standard || packet->heap_length == 0)
         return SPEAD_NO_STANDARD;
     if (packet->payload_length > packet_bytes - total_bytes)
@@ -174,7 +174,7 @@ size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length,
 
 size_t spead_add_crc(uint8_t *header, size_t header_bytes, const uint8_t *payload, size_t payload_bytes)
 {
-    put_word(header, get_word(header) + 1); /* items */
+    put_word(header, get_word(header) + 1); /* increments the number of items */
     uint8_t *end = put_item(header + header_bytes, true, SPEAD_CRC, 0);
     uint32_t crc = crc32c(crc32c(0, header, (size_t)(end - header)), payload, payload_bytes);
 
@@ -204,11 +204,11 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 
 /* ---- Descriptors ------------------------------------------------------------------------------------------------- */
 
-#define FORMAT_BYTES    3 /* of one field: a letter and a 16-bit number of bits */
-#define DIMENSION_BYTES 7 /* a flag byte (1: variable) and a 48-bit length */
+#define FORMAT_BYTES    3 /* bytes of one field: a letter and a 16-bit number of bits */
+#define DIMENSION_BYTES 7 /* bytes of one dimension: a flag byte (1: variable) and a 48-bit length */
 #define DTYPE_TEXT_MAX  1024
 
-/* The header of a numpy file, as numpy's repr() spells the dictionary.  Returns its length. */
+/* Writes the header of a numpy file, spelled like numpy's repr() of the dictionary.  Returns its length. */
 static size_t format_dtype(const struct spead_descriptor *descriptor, char *text)
 {
     const char *quote = descriptor->dtype[0] == '[' ? "" : "'";
@@ -235,7 +235,7 @@ static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_
     size_t shape_bytes = DIMENSION_BYTES * descriptor->n_dims;
     size_t dtype_bytes = descriptor->dtype ? format_dtype(descriptor, dtype) : 0;
 
-    /* In the order in which their bytes follow in the payload, which is not that of the pointers. */
+    /* In the order of the bytes in the payload, which differs from the order of the pointers. */
     size_t description_at = name_bytes;
     size_t format_at = description_at + description_bytes;
     size_t shape_at = format_at + format_bytes;

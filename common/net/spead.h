@@ -1,8 +1,8 @@
 /* spead.h - SPEAD-64-48 packets in byte buffers: parse, build, descriptors, stop heaps.  No I/O, no allocation.
  *
- * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  Bytes as spead2 makes
- * them: the four standard items first, as immediates (heap count, heap length, payload offset, payload length), then
- * the application's in the order given, then the payload.  The parser accepts items in any order.
+ * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  The bytes are the
+ * same as spead2's.  First come the four standard items as immediates (heap count, heap length, payload offset, payload
+ * length), then the application's items in the given order, then the payload.  The parser accepts items in any order.
  * Source: the SPEAD protocol description ("SPEAD: Streaming Protocol for Exchanging Astronomical Data", 2010). */
 #ifndef COMMON_NET_SPEAD_H
 #define COMMON_NET_SPEAD_H
@@ -29,8 +29,8 @@ enum spead_item_id {
     SPEAD_TIMESTAMP = 0x1600,
     SPEAD_XENG_RAW = 0x1800,
     SPEAD_XENG_WEIGHTS = 0x1801,      /* ours: spectra per baseline, with `missing: weights` */
-    SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that a dump is of */
-    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: spectra that it took, per channel */
+    SPEAD_XENG_GATE = 0x1802,         /* ours: number of the gate that selected the dump's spectra */
+    SPEAD_XENG_GATE_SPECTRA = 0x1803, /* ours: spectra that the gate took, per channel */
     SPEAD_CRC = 0x1804,               /* ours: CRC32C of the packet, in which these 48 bits count as zeros */
     SPEAD_DIGITISER_ID = 0x3101,
     SPEAD_DIGITISER_STATUS = 0x3102,
@@ -43,7 +43,7 @@ enum spead_item_id {
     SPEAD_BEAM_ANTS = 0x5004,
     SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */
     SPEAD_BEAM_CENTRE = 0x5011,    /* ours: centre of the first window, in samples after the timestamp */
-    SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of the data that was there, per window */
+    SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: share of the data that was present, per window */
     SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: of powers of 8 bits */
     SPEAD_BEAM_SCALES = 0x5014,    /* ours: of powers of 8 bits */
     SPEAD_BEAM_MASK = 0x5080,      /* ours: bitmap of the antennas, with `steering.antenna_mask` */
@@ -55,14 +55,14 @@ enum spead_item_id {
 #define SPEAD_MAX_WANTED       8
 #define SPEAD_N_STANDARD_ITEMS 4
 
-/* Why a packet is not SPEAD; each is a counter of the receiver (names: spead_error_name). */
+/* Reasons why a packet is not SPEAD.  Each is a counter of the receiver (names: spead_error_name). */
 enum spead_error {
     SPEAD_OK = 0,
-    SPEAD_TRUNCATED,       /* shorter than its header, or than header + payload length says */
+    SPEAD_TRUNCATED,       /* shorter than its header, or than header and payload length together */
     SPEAD_BAD_MAGIC,       /* not 0x53, or version other than 4 */
     SPEAD_BAD_FLAVOUR,     /* widths other than 64-48 */
-    SPEAD_NO_STANDARD,     /* lacks heap count, heap length, payload offset or payload length, or has one as address */
-    SPEAD_BAD_LENGTH,      /* offset + payload length beyond the heap length, or bytes after the payload */
+    SPEAD_NO_STANDARD,     /* lacks heap count, heap length, payload offset or length; or one is not immediate */
+    SPEAD_BAD_LENGTH,      /* payload beyond the heap's length, or bytes after the payload */
     SPEAD_HEADER_TOO_LONG, /* more items than 'header_bytes' held */
     SPEAD_N_ERRORS
 };
@@ -74,16 +74,16 @@ struct spead_packet {
     uint64_t heap_length;
     uint64_t payload_offset;
     uint64_t payload_length;
-    size_t header_bytes;               /* word 0 and the pointers: where the payload starts */
+    size_t header_bytes;               /* word 0 and the pointers: the offset at which the payload starts */
     uint64_t wanted[SPEAD_MAX_WANTED]; /* value (immediate) or heap address of each wanted item found */
     uint32_t found;                    /* bit i: wanted[i] was in the packet */
-    uint32_t immediate;                /* bit i: and was immediate */
-    size_t crc_at;                     /* byte of the header at which its CRC item lies; 0: there is none */
+    uint32_t immediate;                /* bit i: wanted[i] was immediate */
+    size_t crc_at;                     /* offset of the CRC item in the header; 0: none */
     bool is_stop;                      /* carries stream control = stop */
     bool is_descriptor;                /* carries a descriptor item */
 };
 
-/* True if the packet has data, and the first 'n_wanted' of the wanted items as immediate values. */
+/* Returns true if the packet has data and the first 'n_wanted' of the wanted items as immediate values. */
 static inline bool spead_has_values(const struct spead_packet *packet, size_t n_wanted)
 {
     uint32_t all = (UINT32_C(1) << n_wanted) - 1;
@@ -91,13 +91,13 @@ static inline bool spead_has_values(const struct spead_packet *packet, size_t n_
     return !packet->is_descriptor && (packet->immediate & all) == all;
 }
 
-/* Parses the header of a packet of 'packet_bytes' of which the first 'header_bytes' are at 'header'; only those are
- * read.  Looks out for the items 'wanted_ids' (n_wanted <= SPEAD_MAX_WANTED); of a repeated one the last counts.
- * Returns SPEAD_OK or the first thing wrong; 'packet' is then unspecified.  Never reads out of bounds. */
+/* Parses the header of a packet of 'packet_bytes'.  Reads only the first 'header_bytes' bytes, at 'header'.  Stores the
+ * items 'wanted_ids' (n_wanted <= SPEAD_MAX_WANTED); the last of repeated items counts.  Returns SPEAD_OK or the first
+ * error; 'packet' is then unspecified.  Never reads out of bounds. */
 enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t packet_bytes,
                              const uint16_t *wanted_ids, size_t n_wanted, struct spead_packet *packet);
 
-/* Bytes of header that word 0 announces (8 + 8 per item), or 0 if 'header' (>= 8 bytes) is not SPEAD-64-48. */
+/* Returns the header length in word 0 (8 + 8 per item), or 0 if 'header' (>= 8 bytes) is not SPEAD-64-48. */
 size_t spead_header_bytes(const uint8_t *header);
 
 /* An application item of a heap that we send. */
@@ -112,14 +112,15 @@ static inline size_t spead_built_header_bytes(size_t n_items)
     return SPEAD_WORD_BYTES * (1 + SPEAD_N_STANDARD_ITEMS + n_items);
 }
 
-/* Writes a packet's header; returns its size, spead_built_header_bytes(n_items). */
+/* Writes a packet's header.  Returns its size, spead_built_header_bytes(n_items). */
 size_t spead_build_header(uint8_t *out, uint64_t heap_cnt, uint64_t heap_length, uint64_t payload_offset,
                           uint64_t payload_length, const struct spead_item *items, size_t n_items);
 
-/* Appends a CRC item to a header that is followed by 'payload'.  Returns the header's new size, one item more. */
+/* Appends a CRC item to a header that is followed by 'payload'.  Returns the header's new size. */
 size_t spead_add_crc(uint8_t *header, size_t header_bytes, const uint8_t *payload, size_t payload_bytes);
 
-/* The value of the CRC item at 'crc_at' of a header, which becomes 0: then the packet's CRC32C is to be that value. */
+/* Returns the value of the CRC item at 'crc_at' of a header, and sets the item to 0.  The packet's CRC32C must then
+ * equal this value. */
 uint64_t spead_take_crc(uint8_t *header, size_t crc_at);
 
 /* Describes one item for receivers that know nothing of us. */
@@ -127,8 +128,8 @@ struct spead_descriptor {
     uint16_t id;
     const char *name;
     const char *description;
-    const char *dtype; /* numpy type of an array item ("<i4"), or NULL: then type and bits */
-    char format_type;  /* 'u' or 'i', where dtype is NULL */
+    const char *dtype; /* numpy type of an array item ("<i4"); NULL: use format_type and format_bits */
+    char format_type;  /* 'u' or 'i', if dtype is NULL */
     int format_bits;
     size_t n_dims; /* <= 8; 0 for a scalar */
     int64_t shape[8];
@@ -140,8 +141,8 @@ struct spead_descriptor {
         .id = id_, .name = name_, .description = description_, .format_type = 'u', .format_bits = 48                   \
     }
 
-/* Writes the payload of a descriptor heap, one encoded descriptor after the other, and the items that point at them
- * ('items' has room for n_descriptors).  Returns the number of payload bytes, or 0 if 'out_bytes' is too small. */
+/* Writes the payload of a descriptor heap, encoded descriptors back to back, and the items that point to them ('items'
+ * has room for n_descriptors).  Returns the number of payload bytes, or 0 if 'out_bytes' is too small. */
 size_t spead_build_descriptors(const struct spead_descriptor *descriptors, size_t n_descriptors, uint8_t *out,
                                size_t out_bytes, struct spead_item *items);
 

@@ -15,7 +15,7 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* The bits of an item that are the same in headers alike, as in memory: id and flag. */
+/* Returns the bits of an item, as in memory, that are equal in similar headers: id and flag. */
 static uint64_t tag_mask(void)
 {
     return htobe64(~SPEAD_VALUE_MASK);
@@ -26,7 +26,7 @@ static uint64_t value_at(const uint8_t *header, size_t i)
     return be64toh(word_in_memory(header, i)) & SPEAD_VALUE_MASK;
 }
 
-/* The last of repeated items counts, as in spead_parse(). */
+/* Stores the position of an item.  The last of repeated items counts, as in spead_parse(). */
 static void learn_item(struct spead_shape *shape, unsigned at, unsigned id, const uint16_t *wanted_ids)
 {
     switch (id) {

@@ -44,7 +44,7 @@ static unsigned long long pinned_bytes(void)
     return kib << 10;
 }
 
-/* Whether 'n_bytes' more would be too much. */
+/* Returns true if 'n_bytes' more would exceed the limit. */
 static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -62,7 +62,7 @@ static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes)
 {
     if (err <= 0)
-        err = EIO; /* a provider that does not say why */
+        err = EIO; /* a provider that gives no reason */
     return fail(port->interface, err, what, err == EPERM || err == EACCES ? NEEDS_CAPABILITY : "", why, why_bytes);
 }
 
@@ -77,7 +77,7 @@ int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, c
     snprintf(cure, sizeof(cure), "this process may lock %llu KiB; allow more (LimitMEMLOCK=infinity, ulimit -l)",
              limit_bytes >> 10);
     fail(port->interface, err, what, cure, why, why_bytes);
-    return -E2BIG; /* which a restart does not cure */
+    return -E2BIG; /* an error that a restart does not cure */
 }
 
 /* ---- The interface ----------------------------------------------------------------------------------------------- */
@@ -104,7 +104,7 @@ static int ask_interface(struct verbs_port *port)
     return err;
 }
 
-/* Whether frames that the kernel sends through the interface get a tag, which ours would not have. */
+/* Returns true if the kernel adds a tag to frames through this interface.  Our frames would lack the tag. */
 static bool is_vlan(const char *interface)
 {
     struct vlan_ioctl_args request = {.cmd = GET_VLAN_REALDEV_NAME_CMD};
@@ -231,7 +231,7 @@ int verbs_memory_register(struct verbs_port *port, void *base, size_t n_bytes, b
 {
     char what[64];
 
-    /* The order of a frame's bytes does not matter, as its completion comes behind all of them. */
+    /* A frame's bytes may be written in any order, because the completion comes after all of them. */
     unsigned access = IBV_ACCESS_RELAXED_ORDERING | (writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     struct ibv_mr *mr = ibv_reg_mr(port->pd, base, n_bytes, access);
     if (!mr) {

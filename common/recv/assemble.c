@@ -1,7 +1,9 @@
-/* assemble.c - where a packet's payload belongs, and when a chunk is done: between the receiver and the worker's inbox.
+/* assemble.c - finds the place of a packet's payload, and closes complete chunks.  Its place in the flow: between the
+ * receiver and the worker's inbox.
  *
- * Reading order: placement (pure), chunks that come and go, packets, and assembler_admit(), which is the state machine.
- * Beside it: the bytes of heaps (chunk_heap.h), claims of another time (claims.h), and when data are due (data_time.h). */
+ * Reading order: placement (pure functions), opening and closing of chunks, packets, and assembler_admit(), the state
+ * machine.  Other files hold the bytes of heaps (chunk_heap.h), claims of another time (claims.h) and the time at which
+ * data are due (data_time.h). */
 #include "common/recv/assemble.h"
 
 #include "common/recv/chunk_heap.h"
@@ -17,27 +19,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* While there is no free chunk, ask for one (which takes a lock) once in so many packets. */
+/* Packets between two requests for a free chunk, while there is none.  A request takes a lock. */
 #define NO_CHUNK_RETRY_PACKETS 64
 
-/* After such a silence open chunks leave even where no other member has moved on. */
+/* Duration of a silence after which open chunks leave, even if no other member has moved on. */
 #define SILENCE_NS NS_PER_S
 
-/* How often timestamps are held against the clock, and how often in a row they must be wrong before they are moved. */
+/* Interval between comparisons of timestamps with the clock.  Number of successive wrong comparisons before the
+ * timestamps are corrected. */
 #define CLOCK_CHECK_NS NS_PER_S
 #define CLOCK_CHECKS   3
 
-/* Where a timestamp lies on the grids of heaps and of chunks.  All zero is right. */
+/* Position of a timestamp on the grids of heaps and chunks.  All zeros is a valid position. */
 struct grid_time {
     int64_t timestamp;
     int64_t time, chunk; /* as in struct assemble_place */
 };
 
-/* Which bytes had arrived. */
+/* The bytes that a refused duplicate repeats. */
 struct duplicate {
     struct chunk *chunk;
     size_t heap;
-    const uint8_t *first; /* NULL: only some had */
+    const uint8_t *first; /* first copy of these bytes; NULL: only some of them had arrived */
 };
 
 struct assembler {
@@ -45,32 +48,32 @@ struct assembler {
     int64_t chunk_samples;          /* [const] */
     int64_t window_samples;         /* [const] */
     int64_t window_ns;              /* [const] */
-    struct grid_time last;          /* of the last packet placed: most have the timestamp of the one before */
-    bool started;                   /* there is a window */
+    struct grid_time last;          /* of the last packet placed; most packets have the timestamp of the one before */
+    bool started;                   /* true if there is a window */
     int64_t oldest;                 /* chunk index of window[0] */
-    int64_t newest;                 /* newest chunk index for which there was a packet */
-    int64_t first_time, end_time;   /* heaps are expected from the first; so far they came up to before the end */
-    uint64_t n_missing;             /* heaps, since the last chunk was handed on */
-    unsigned retry_packets;         /* until a free chunk is asked for again */
-    int64_t *last_times;            /* [n_sources] of the last heap placed, on the grid of heaps */
+    int64_t newest;                 /* newest chunk index for which a packet came */
+    int64_t first_time, end_time;   /* time of the first expected heap, and time after the newest heap so far */
+    uint64_t n_missing;             /* heaps missing since the last chunk was handed on */
+    unsigned retry_packets;         /* packets until the next request for a free chunk */
+    int64_t *last_times;            /* [n_sources] time of the last heap placed, on the grid of heaps */
     struct chunk **window;          /* [window_chunks] NULL: no packet yet, or no free chunk */
     uint32_t *n_source_heaps;       /* [window_chunks][n_sources] complete heaps */
-    bool live;                      /* [const] time passes while packets come: no recording */
-    bool restarts;                  /* the next chunk handed on begins a stream */
-    struct data_time data_time;     /* of a live member */
+    bool live;                      /* [const] packets arrive in real time; false for a recording */
+    bool restarts;                  /* true if the next chunk handed on begins a stream */
+    struct data_time data_time;     /* used if the member is live */
     struct claims claims;
     int64_t clock_checked_ns;
-    unsigned n_wrong_checks;    /* in a row */
-    struct chunk *last_chunk;   /* of the last packet let in */
-    struct duplicate duplicate; /* the last packet refused as one */
+    unsigned n_wrong_checks;    /* successive wrong comparisons with the clock */
+    struct chunk *last_chunk;   /* chunk of the last packet admitted */
+    struct duplicate duplicate; /* the last packet refused as a duplicate */
     struct log_limit jump_limit, contest_limit;
     char name[64];
 };
 
 /* ---- Placement --------------------------------------------------------------------------------------------------- */
 
-/* Finds the time and chunk, without a division where 'known' has them.  Returns false if there is no heap at such a
- * time. */
+/* Finds the time and chunk.  Copies both from 'known' without a division if 'known' has the same timestamp.  Returns
+ * false if no heap begins at this timestamp. */
 static bool find_time(const struct assemble_layout *layout, int64_t timestamp, const struct grid_time *known,
                       struct assemble_place *place)
 {
@@ -79,7 +82,7 @@ static bool find_time(const struct assemble_layout *layout, int64_t timestamp, c
         place->chunk = known->chunk;
         return true;
     }
-    int64_t time = timestamp / layout->heap_samples; /* exact, so also for negative ones */
+    int64_t time = timestamp / layout->heap_samples; /* exact division, so negative timestamps are right too */
     if (time * layout->heap_samples != timestamp)
         return false;
     place->time = time;
@@ -116,9 +119,10 @@ enum reject assemble_place(const struct assemble_layout *layout, const struct as
     return find_place(layout, packet, &epoch, place);
 }
 
-/* ---- Chunks come and go ------------------------------------------------------------------------------------------ */
+/* ---- Opening and closing of chunks ------------------------------------------------------------------------------- */
 
-/* The open chunk for window[slot], taking a free one if it has none yet.  NULL if there is none to be had. */
+/* Returns the open chunk for window[slot].  Takes a free chunk if the slot has none yet.  Returns NULL if no chunk is
+ * free. */
 static struct chunk *open_chunk(struct assembler *a, size_t slot)
 {
     struct inbox_item item;
@@ -145,8 +149,8 @@ static struct chunk *open_chunk(struct assembler *a, size_t slot)
     return chunk;
 }
 
-/* How many times (heaps of each source) of a chunk there are: all, or if 'at_end', those up to the newest heap, with
- * which the stream ends. */
+/* Returns the number of times (heaps of each source) in a chunk.  The number is the full one or, if 'at_end', counts
+ * the times up to the newest heap, with which the stream ends. */
 static int64_t count_times(const struct assembler *a, int64_t index, bool at_end)
 {
     int64_t n_times = (int64_t)a->config.layout.n_heaps_per_source;
@@ -163,7 +167,8 @@ static void count_missing(struct assembler *a, uint64_t n)
     a->n_missing += n;
 }
 
-/* A chunk leaves in which 'n_expected' heaps of each source were expected; NULL: none of them came. */
+/* Counts a leaving chunk in the statistics of each source.  'n_expected' heaps of each source were expected. 'chunk' is
+ * NULL if no heap came. */
 static void count_sources(struct assembler *a, const struct chunk *chunk, uint64_t n_expected)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -184,7 +189,7 @@ static void count_sources(struct assembler *a, const struct chunk *chunk, uint64
     }
 }
 
-/* A packet of a source has been refused.  Its heap counts once, by its first packet. */
+/* Counts a refused packet.  A refused heap counts once, by its first packet. */
 static void count_refused(struct assembler *a, const struct assemble_packet *packet, enum reject reject)
 {
     counter_add(&a->config.stats->rejects[reject], 1);
@@ -194,7 +199,7 @@ static void count_refused(struct assembler *a, const struct assemble_packet *pac
     counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
 }
 
-/* window[slot] leaves: to the worker, or home if nothing in it is of use. */
+/* Closes window[slot].  The chunk goes to the worker, or to its free inbox if no heap in it is complete. */
 static void close_chunk(struct assembler *a, size_t slot, bool at_end)
 {
     const struct assemble_layout *layout = &a->config.layout;
@@ -202,12 +207,12 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     struct chunk *chunk = a->window[slot];
     int64_t index = a->oldest + (int64_t)slot;
     int64_t n_times = count_times(a, index, at_end);
-    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* the first heap: not expected */
+    int64_t n_before = a->first_time - index * (int64_t)layout->n_heaps_per_source; /* before the first heap */
     uint64_t n_expected_each = (uint64_t)(n_times - (n_before > 0 ? n_before : 0));
     uint64_t n_expected = n_expected_each * layout->n_sources;
 
     a->window[slot] = NULL;
-    /* Every heap let in lies in [first_time, end_time), and first_time in the first chunk of the window. */
+    /* Every admitted heap lies in [first_time, end_time), and first_time lies in the window's first chunk. */
     assert(n_before <= n_times && (!chunk || chunk->n_present <= n_expected));
     count_missing(a, n_expected - (chunk ? chunk->n_present : 0));
     count_sources(a, chunk, n_expected_each);
@@ -233,11 +238,11 @@ static void close_chunk(struct assembler *a, size_t slot, bool at_end)
     gauge_set(&stats->newest_timestamp, chunk->timestamp_samples);
     if (a->config.group_timestamp)
         gauge_set(a->config.group_timestamp, chunk->timestamp_samples);
-    copy_finish(); /* of the payloads in it */
+    copy_finish(); /* finishes the copies of the payloads in this chunk */
     inbox_push(a->config.worker, &(struct inbox_item){.kind = a->config.full_kind, .object = chunk});
 }
 
-/* The 'n_leave' oldest chunks have been closed: the window moves past them. */
+/* Moves the window past its 'n_leave' oldest chunks, which have been closed. */
 static void window_shift(struct assembler *a, size_t n_leave)
 {
     size_t n_left = a->config.window_chunks - n_leave, n_sources = a->config.layout.n_sources;
@@ -251,7 +256,7 @@ static void window_shift(struct assembler *a, size_t n_leave)
     a->retry_packets = 0;
 }
 
-/* The window moves up until 'chunk' is its newest. */
+/* Moves the window up until 'chunk' is its newest chunk. */
 static void window_advance(struct assembler *a, int64_t chunk)
 {
     unsigned n_chunks = a->config.window_chunks;
@@ -269,7 +274,7 @@ static void window_close(struct assembler *a, bool at_end)
         close_chunk(a, slot, at_end);
 }
 
-/* Starts a window: heaps are expected from 'first_time', in 'chunk'. */
+/* Starts a window at 'chunk'.  Heaps are expected from 'first_time', which lies in this chunk. */
 static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
 {
     a->started = true;
@@ -285,16 +290,16 @@ static void window_start(struct assembler *a, int64_t chunk, int64_t first_time)
     claims_restart(&a->claims);
 }
 
-/* The window starts again far away.
+/* Starts the window again at a place far away.
  *
- * A gap: heaps were expected in it and are missing, up to the chunk in which the stream goes on, and that from its
- * start.  Anything else ends one stream and begins another: a jump back, and a jump forward by more than the time that
- * passed. */
+ * A gap: the heaps in the gap were expected and are missing.  The gap ends at the start of the chunk in which the
+ * stream continues.  Any other jump ends one stream and begins another: a jump back, or a jump forward by more than the
+ * time that passed. */
 static void window_jump(struct assembler *a, const struct assemble_place *place, bool is_gap)
 {
     const struct assemble_layout *layout = &a->config.layout;
     int64_t n_times = (int64_t)layout->n_heaps_per_source;
-    int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* chunks; negative: a jump back */
+    int64_t n_left_out = place->chunk - (a->oldest + a->config.window_chunks); /* in chunks; negative for a jump back */
 
     log_limited(&a->jump_limit, LOG_LEVEL_WARNING,
                 is_gap ? "%s: a gap of %lld samples ends at timestamp %lld"
@@ -318,7 +323,7 @@ static void window_jump(struct assembler *a, const struct assemble_place *place,
 
 /* ---- Packets ----------------------------------------------------------------------------------------------------- */
 
-/* Where a chunk lies as seen from the window. */
+/* Position of a chunk relative to the window. */
 enum zone { ZONE_FAR, ZONE_LATE, ZONE_INSIDE, ZONE_AHEAD };
 
 static enum zone window_zone(const struct assembler *a, int64_t chunk)
@@ -333,8 +338,8 @@ static enum zone window_zone(const struct assembler *a, int64_t chunk)
     return distance < n_chunks ? ZONE_INSIDE : ZONE_AHEAD;
 }
 
-/* Whether a packet ahead of the window may move it without a claim: its time has come, or the packet is the next of its
- * source. */
+/* Returns true if a packet ahead of the window may move the window without a claim.  Either the packet's time has come,
+ * or the packet is the next one of its source. */
 static bool may_advance(const struct assembler *a, const struct assemble_packet *packet,
                         const struct assemble_place *place, int64_t arrival_ns)
 {
@@ -344,7 +349,7 @@ static bool may_advance(const struct assembler *a, const struct assemble_packet 
            (window_zone(a, place->chunk) == ZONE_AHEAD && place->time <= a->last_times[packet->source] + 2);
 }
 
-/* The packet's heap is one of the window's: the stream includes it, and its source is heard here. */
+/* Notes a heap that belongs to the window.  The stream now includes this heap. */
 static void note_placed(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     a->last_times[source] = place->time;
@@ -356,8 +361,8 @@ static void note_placed(struct assembler *a, unsigned source, const struct assem
         a->end_time = place->time + 1;
 }
 
-/* Makes the window hold the packet's chunk, or says why it does not: too old, or a jump.  'leads': the packet may take
- * the window ahead. */
+/* Moves the window to the packet's chunk if necessary.  Returns the reason if the window does not hold the chunk: too
+ * old, or a jump.  'leads' is true if the packet may move the window ahead of time. */
 static enum reject window_follow(struct assembler *a, const struct assemble_packet *packet,
                                  const struct assemble_place *place, int64_t arrival_ns, bool leads)
 {
@@ -378,7 +383,7 @@ static enum reject window_follow(struct assembler *a, const struct assemble_pack
     return REJECT_NONE;
 }
 
-/* One source has half of a chunk: then time has come as far as the chunk's middle. */
+/* Counts a complete heap.  Once a source has half of a chunk, the data's time has reached the chunk's middle. */
 static void note_complete(struct assembler *a, const struct chunk *chunk, unsigned source, size_t slot,
                           int64_t arrival_ns)
 {
@@ -388,7 +393,7 @@ static void note_complete(struct assembler *a, const struct chunk *chunk, unsign
         data_time_confirm(&a->data_time, chunk->timestamp_samples + a->chunk_samples / 2, arrival_ns);
 }
 
-/* Marks the packet's bytes as arrived, in the window that holds its chunk. */
+/* Marks the packet's bytes as arrived.  The window must hold the packet's chunk. */
 static enum reject fill(struct assembler *a, const struct assemble_packet *packet, const struct assemble_place *place,
                         int64_t arrival_ns, uint8_t **payload)
 {
@@ -418,9 +423,10 @@ static enum reject fill(struct assembler *a, const struct assemble_packet *packe
     return REJECT_NONE;
 }
 
-/* ---- Claims, and what was held for them -------------------------------------------------------------------------- */
+/* ---- Claims, and the packets held for them ----------------------------------------------------------------------- */
 
-/* Whether a held packet that was refused as a duplicate has the bytes of the first copy.  Direct memory is not read. */
+/* Returns true if a held packet, refused as a duplicate, has the bytes of the first copy.  Returns false for direct
+ * memory, which the host does not read. */
 static bool is_same_as_first(const struct assembler *a, const struct held_packet *held)
 {
     const struct duplicate *duplicate = &a->duplicate;
@@ -429,7 +435,7 @@ static bool is_same_as_first(const struct assembler *a, const struct held_packet
            memcmp(duplicate->first, held->payload, held->packet.n_bytes) == 0;
 }
 
-/* The window begins at the earliest packet that was held for the claim that has been believed, and takes them all. */
+/* Places all packets that were held for the believed claim.  The window already begins at the earliest of them. */
 static void place_held(struct assembler *a)
 {
     const struct held_packet *held;
@@ -451,7 +457,7 @@ static void place_held(struct assembler *a)
     }
 }
 
-/* A claim has been believed: the window jumps to it.  The packet that made it so is at 'place'. */
+/* Moves the window to a believed claim.  'place' belongs to the packet that completed the claim. */
 static void believe_claim(struct assembler *a, unsigned source, const struct assemble_place *place)
 {
     struct assemble_place first = *place;
@@ -465,7 +471,7 @@ static void believe_claim(struct assembler *a, unsigned source, const struct ass
     claims_release(&a->claims);
 }
 
-/* Whether the window may jump to a claim that is long enough.  The clock decides last. */
+/* Returns REJECT_NONE if the window may jump to a claim that is long enough.  The clock decides last. */
 static enum reject judge_claim(const struct assembler *a, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     if (!claims_are_enough(&a->claims, packet->source, arrival_ns))
@@ -475,8 +481,9 @@ static enum reject judge_claim(const struct assembler *a, const struct assemble_
     return REJECT_NONE;
 }
 
-/* Whether a source whose claim is long enough is ahead of the others by less than a window, and has been all the time:
- * data of its way take less time.  Then the window moves up, and the others stay within it. */
+/* Returns true if a source with a long enough claim leads the others.  A leader is ahead by less than a window, and was
+ * not heard in the window for a window's time.  Its data take less time on the way.  The window then moves up, and the
+ * other sources stay within the window. */
 static bool is_leader(const struct assembler *a, unsigned source, const struct assemble_place *place,
                       int64_t arrival_ns)
 {
@@ -484,8 +491,8 @@ static bool is_leader(const struct assembler *a, unsigned source, const struct a
            !claims_heard_lately(&a->claims, source, arrival_ns);
 }
 
-/* A packet that the window would have to jump for: its source claims so.  A recording's is held until the claim is
- * believed, or comes to nothing. */
+/* Adds a packet that the window would have to jump for to its source's claim.  A recording's packet is held until the
+ * claim is believed or dropped. */
 static enum reject consider_claim(struct assembler *a, const struct assemble_packet *packet,
                                   const struct assemble_place *place, int64_t arrival_ns, uint8_t **payload)
 {
@@ -588,7 +595,7 @@ int64_t assembler_unwrap(const struct assembler *assembler, uint64_t wire_timest
         int64_t newest_samples = assembler->newest * assembler->chunk_samples;
         int64_t timestamp = timebase_unwrap(wire_timestamp, newest_samples);
 
-        /* Anything well beyond the window and well within half a period would do as the limit here. */
+        /* The limit is not critical: any value well beyond the window and well within half a period would do. */
         if (timebase->from_packets || llabs(timestamp - newest_samples) <= 2 * assembler->window_samples)
             return timestamp;
         if (assembler->data_time.known)
@@ -618,10 +625,10 @@ void assembler_flush(struct assembler *assembler)
         assembler_flush_oldest(assembler);
 }
 
-/* ---- As time passes ---------------------------------------------------------------------------------------------- */
+/* ---- Passing of time --------------------------------------------------------------------------------------------- */
 
-/* Hands on the open chunks during a silence: once the other members are so far ahead that these chunks would soon be
- * too late, or once no packet has come for long.  Later packets of these chunks are too old. */
+/* Hands on the open chunks during a silence.  The other members must be so far ahead that these chunks would soon be
+ * too late, or no packet has come for long.  Later packets of these chunks are too old. */
 static void end_silence(struct assembler *a, int64_t now_ns)
 {
     int64_t silent_ns = now_ns - a->claims.near_ns, n_open = a->newest - a->oldest + 1;
@@ -635,11 +642,11 @@ static void end_silence(struct assembler *a, int64_t now_ns)
     for (size_t slot = 0; slot < (size_t)n_open; slot++)
         close_chunk(a, slot, false);
     window_shift(a, (size_t)n_open);
-    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* those heaps have been counted */
+    a->end_time = a->oldest * (int64_t)a->config.layout.n_heaps_per_source; /* these heaps have been counted */
 }
 
-/* Timestamps were unwrapped by a clock that was wrong, and has been put right: the stream begins again at the next
- * packet, which goes by the clock as it is now. */
+/* Detects timestamps that were unwrapped by a wrong clock, after the clock has been corrected.  The stream then begins
+ * again at the next packet, which is unwrapped by the correct clock. */
 static void check_clock(struct assembler *a)
 {
     int64_t n_periods = data_time_wrong_periods(&a->data_time, a->newest * a->chunk_samples);

@@ -1,4 +1,5 @@
-/* chunk.c - the chunks of one member: made before start, pushed to their home inbox, filled by the assembler. */
+/* chunk.c - creates the chunks of one member before the start and pushes them to their free inbox.  The assembler fills
+ * them. */
 #include "common/recv/chunk.h"
 
 #include "common/device/device.h"
@@ -76,7 +77,7 @@ static int alloc_payload(struct chunk *chunk, struct device *device, const struc
     return chunk->payload ? err : -ENOMEM;
 }
 
-/* Leaves what it got for chunk_fini() where it fails. */
+/* If it fails, leaves the memory allocated so far to chunk_fini(). */
 static int chunk_init(struct chunk *chunk, struct device *device, const struct chunk_shape *shape, unsigned member,
                       char *why, size_t why_bytes)
 {
@@ -163,7 +164,7 @@ void chunk_gather(const struct chunk *chunk, struct device_stream *stream, struc
     device_launch(stream, gather, &grid, &args);
 }
 
-/* ---- The end ----------------------------------------------------------------------------------------------------- */
+/* ---- Destruction and sizes --------------------------------------------------------------------------------------- */
 
 void chunk_pool_destroy(struct chunk_pool *pool)
 {

@@ -1,4 +1,4 @@
-/* claims.c - beside the assembler's window: what its sources claim of another time.  See claims.h. */
+/* claims.c - claims of the assembler's sources to another time than the window's.  See claims.h. */
 #include "common/recv/claims.h"
 
 #include "common/base/units.h"
@@ -6,18 +6,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Room for held packets of a heap, in addition to their payload. */
+/* Room for the held packets of one heap, in addition to their payloads. */
 #define HELD_OVERHEAD_BYTES 65536
 
 /* ---- Held packets ------------------------------------------------------------------------------------------------ */
 
-/* Bytes of a packet with its head; heads stay aligned. */
+/* Returns the bytes of a held packet with its header.  The size keeps headers aligned. */
 static size_t held_bytes(const struct assemble_packet *packet)
 {
     return sizeof(struct held_packet) + (size_t)round_up((int64_t)packet->n_bytes, sizeof(int64_t));
 }
 
-/* Room for 'n_bytes' of packets and what is noted of each.  Returns 0 or -ENOMEM. */
+/* Allocates 'n_bytes' for held packets and their headers.  Returns 0 or -ENOMEM. */
 static int held_init(struct held *held, size_t n_bytes)
 {
     *held = (struct held){.bytes = malloc(n_bytes), .n_bytes = n_bytes};
@@ -29,7 +29,7 @@ static void held_fini(struct held *held)
     free(held->bytes);
 }
 
-/* Keeps a packet whose payload the caller puts where this says; NULL where there is no room. */
+/* Holds a packet.  Returns the address to which the caller copies the payload, or NULL if there is no room. */
 static uint8_t *held_add(struct held *held, const struct assemble_packet *packet, int64_t arrival_ns)
 {
     size_t n_bytes = held_bytes(packet);
@@ -44,7 +44,8 @@ static uint8_t *held_add(struct held *held, const struct assemble_packet *packet
     return kept->payload;
 }
 
-/* The packet behind 'previous' (NULL: the first), in the order in which they came; NULL behind the last. */
+/* Returns the packet after 'previous' (NULL: the first packet), in order of arrival.  Returns NULL after the last
+ * packet. */
 static const struct held_packet *held_next(const struct held *held, const struct held_packet *previous)
 {
     size_t offset = previous ? (size_t)((const uint8_t *)previous - held->bytes) + held_bytes(&previous->packet) : 0;
@@ -52,7 +53,7 @@ static const struct held_packet *held_next(const struct held *held, const struct
     return offset < held->used_bytes ? (const struct held_packet *)(held->bytes + offset) : NULL;
 }
 
-/* Lets all go.  Returns how many there were. */
+/* Drops all held packets.  Returns their number. */
 static size_t held_clear(struct held *held)
 {
     size_t n_packets = held->n_packets;
@@ -89,7 +90,7 @@ void claims_restart(struct claims *claims)
         claims->sources[i].n_heaps = 0;
 }
 
-/* The claim of a source has come to nothing, and so have the packets that were held for it. */
+/* Ends the claim of a source and refuses the packets that were held for the claim. */
 static void drop(struct claims *claims, unsigned i)
 {
     struct claim_source *source = &claims->sources[i];
@@ -137,7 +138,7 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
         source->since = claims->n_packets;
         source->renewed = claims->n_packets;
     } else if (ahead <= 0) {
-        return false; /* another packet of that heap, or one that was overtaken */
+        return false; /* another packet of the same heap, or an overtaken one */
     }
     source->samples = packet->timestamp;
     source->n_heaps++;
@@ -148,7 +149,7 @@ bool claims_extend(struct claims *claims, const struct assemble_packet *packet)
     return source->n_heaps >= claims->config.jump_heaps;
 }
 
-/* Whether a source that makes no claim speaks against this one, whose next heap arrives now. */
+/* Returns true if a source without a claim contradicts this claim, whose next heap arrives now. */
 static bool contradicts_jump(const struct claims *claims, unsigned i, const struct claim_source *claimant,
                              int64_t arrival_ns)
 {
@@ -201,7 +202,7 @@ void claims_believe(struct claims *claims, unsigned claimant)
     }
 }
 
-/* The source that has the earliest packet not yet returned; NULL: none has any. */
+/* Returns the source with the earliest packet not yet returned; NULL if no packet is left. */
 static struct claim_source *earliest(const struct claims *claims)
 {
     struct claim_source *found = NULL;

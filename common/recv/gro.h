@@ -1,10 +1,10 @@
-/* gro.h - messages that the kernel coalesced from several packets (UDP_GRO), and the packets that are lent from them.
+/* gro.h - messages that the kernel coalesced from several packets (UDP_GRO), and zero-copy packets cut from them.
  *
- * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add() ... gro_next_packets() --> slots
- * Order:     packets are lent in the order of the messages, and within a message in that of its bytes.  Every packet has
+ * Flow:      source_udp.c --message, control messages--> gro_segment_bytes() --> gro_add()
+ *            ... gro_next_packets() --> slots
+ * Order:     packets are returned in the order of the messages and, within a message, of its bytes.  Every packet has
  *            segment_bytes, except a shorter last one.
- * Ownership: the bytes are the caller's; they stay as they are until all packets of their message have been lent and
- *            used.
+ * Ownership: the bytes belong to the caller.  They stay unchanged until all packets of the message have been used.
  * Threads:   one.   Blocking: never. */
 #ifndef COMMON_RECV_GRO_H
 #define COMMON_RECV_GRO_H
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* A message, or the rest of one, whose packets are still to be lent. */
+/* A message, or its remainder, whose packets have not all been returned. */
 struct gro_message {
     uint8_t *bytes;
     size_t n_bytes;
@@ -34,8 +34,8 @@ struct gro_queue {
     size_t n, next;
 };
 
-/* Size of the packets that the kernel coalesced to a message of 'n_bytes', as its control messages say; 'n_bytes' if it
- * is one packet. */
+/* Returns the size of the packets that the kernel coalesced into a message of 'n_bytes', from the control messages.
+ * Returns 'n_bytes' if the message is one packet. */
 static inline size_t gro_segment_bytes(struct msghdr *message, size_t n_bytes)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -54,14 +54,14 @@ static inline bool gro_is_empty(const struct gro_queue *queue)
     return queue->n == 0;
 }
 
-/* At most PACKET_BATCH_MAX messages at a time. */
+/* Adds a message.  The queue holds at most PACKET_BATCH_MAX messages. */
 static inline void gro_add(struct gro_queue *queue, const struct gro_message *message)
 {
     assert(queue->n < PACKET_BATCH_MAX);
     queue->messages[queue->n++] = *message;
 }
 
-/* Fills up to 'n_slots' slots with the next packets.  Returns how many. */
+/* Fills up to 'n_slots' slots with the next packets.  Returns the number of filled slots. */
 static inline size_t gro_next_packets(struct gro_queue *queue, struct packet_slot *slots, size_t n_slots)
 {
     size_t n_filled = 0;

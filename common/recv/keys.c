@@ -1,4 +1,4 @@
-/* keys.c - checks of keys that recv sections have. */
+/* keys.c - checks of the keys in recv sections. */
 #include "common/recv/keys.h"
 
 #include "common/device/keys.h"

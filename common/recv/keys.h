@@ -1,4 +1,4 @@
-/* keys.h - keys of the recv sections of a configuration file, each program's own, that several programs have. */
+/* keys.h - keys of the recv sections of configuration files that several programs share. */
 #ifndef COMMON_RECV_KEYS_H
 #define COMMON_RECV_KEYS_H
 
@@ -18,19 +18,19 @@ struct recv_source_config;
 struct config_recv {
     char *interface;       /* NULL: the kernel's choice */
     char *pcap_file;       /* NULL: the network */
-    char *from;            /* networks that may send; NULL: anybody */
-    struct access senders; /* of these, by the check */
-    bool crc;              /* packets without a CRC are refused */
+    char *from;            /* networks that may send; NULL: any sender */
+    struct access senders; /* the networks of 'from', parsed by the check */
+    bool crc;              /* true: packets without a CRC are refused */
     int64_t buffer_bytes;
     int transport;       /* enum transport */
-    int64_t comp_vector; /* < 0: polls */
+    int64_t comp_vector; /* number of the NIC's interrupt; < 0: the thread polls */
     int64_t window_chunks;
-    int64_t n_chunks;  /* buffers of an input, or of a receive thread */
+    int64_t n_chunks;  /* chunks of an input, or of a receive thread */
     int64_t n_threads; /* 0: one per input */
     struct config_int_list affinity;
-    int64_t busy_poll_us; /* 0: sleep */
-    bool direct;          /* chunks lie in device memory that the host writes to: nothing is audited */
-    bool gpudirect;       /* packets lie in device memory that the NIC writes to: nothing is audited */
+    int64_t busy_poll_us; /* time of polling before the thread sleeps; 0: no polling */
+    bool direct;          /* chunks lie in device memory that the host writes to; no audit */
+    bool gpudirect;       /* packets lie in device memory that the NIC writes to; no audit */
 };
 
 /* Rows of a program's recv section, whose struct is KEYS_OF. */
@@ -53,7 +53,7 @@ struct config_recv {
             "With ibverbs: number of the NIC's interrupt that wakes the first receive thread; other threads use the "  \
             "next interrupts. -1: the threads never sleep and take a core each.")
 
-/* Those of the daemons. */
+/* Rows of the daemons. */
 #define CONFIG_PCAP_FILE_ROW                                                                                           \
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,                                                               \
                "Replay this capture instead of listening to the network; a slow replay loses nothing.")
@@ -77,19 +77,21 @@ struct config_recv {
              "With transport ibverbs: the network card writes payloads directly to GPU memory, by dma-buf "            \
              "(docs/operation.md).")
 
-/* The check of these keys against each other, with their own errors.  'device' is NULL where a program has none, and no
+/* Checks these keys against each other and reports errors.  'device' is NULL if a program has no device and lacks the
  * keys direct and gpudirect. */
 void recv_keys_check(struct config_recv *recv, const struct config_device *device, struct config *errors);
 
-/* The source of receive thread 't' for the endpoints; 'device' is where packets lie with gpudirect. */
+/* Returns the source configuration of receive thread 't' for the endpoints.  With gpudirect, packets lie in the memory
+ * of 'device'. */
 struct recv_source_config recv_keys_source(const struct config_recv *recv, const struct endpoint_list *endpoints,
                                            size_t t, struct device *device);
 
-/* Who may send: 'from' as given, and as parsed.  Endpoints refer to that, so it must outlive them. */
+/* Parses 'from', the networks that may send, into 'senders'.  Endpoints point to 'senders', so 'senders' must outlive
+ * them. */
 void recv_keys_check_from(char *const *from, struct access *senders, struct config *errors);
 void recv_keys_set_senders(struct endpoint_list *list, const struct access *senders);
 
-/* An endpoint that is given twice would bring each of its packets twice; an error at 'list' if there is one. */
+/* Reports an error at 'list' if an endpoint is given twice.  Each packet of such an endpoint would come twice. */
 void recv_keys_check_sources(const struct endpoint_list *list, struct config *errors);
 
 #endif

@@ -1,8 +1,8 @@
-/* matcher.c - sets of chunks of the same time, between the worker's inbox and its pipeline.
+/* matcher.c - makes sets of chunks of the same time, between the worker's inbox and its pipeline.
  *
- * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest of
- * each; the horizon keeps out of that what lies far ahead and is not (yet) believed.  Sets wait in a ring of their own,
- * so that what is held says who waits for whom and nothing of how busy the worker is. */
+ * Each member has a short queue of chunks in order of time.  After every change make_sets() looks at the oldest chunk
+ * of each member.  The horizon excludes chunks that lie far ahead and are not (yet) believed.  Ready sets wait in a
+ * separate ring.  So the held chunks show which member waits for which, and do not depend on how busy the worker is. */
 #include "common/recv/matcher.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@ struct member {
     struct chunk **held; /* [depth] in order of time */
     unsigned n_held;     /* 0 <= n_held <= depth */
     bool ended;
-    int64_t said_samples; /* timestamp of the chunk that it brought last, whatever became of it */
-    uint64_t said_at;     /* n_added by then; 0: none yet */
-    unsigned n_claims;    /* so many in a row were far, each near the one before, with nobody against it */
+    int64_t said_samples; /* timestamp of the member's last chunk, even if it was given back */
+    uint64_t said_at;     /* n_added when this chunk came; 0: none came yet */
+    unsigned n_claims;    /* successive far chunks, each near the one before, that no member contradicts */
 };
 
 struct matcher {
@@ -24,15 +24,15 @@ struct matcher {
     unsigned depth;               /* [const] */
     int64_t chunk_samples;        /* [const] */
     int64_t wait_samples;         /* [const] */
-    int64_t far_samples;          /* [const] further than this behind the last set is far */
-    int64_t far_ahead_samples;    /* [const] further than this ahead of it is far */
-    bool started;                 /* there was a set, and no jump back since */
+    int64_t far_samples;          /* [const] a chunk further behind the last set is far */
+    int64_t far_ahead_samples;    /* [const] a chunk further ahead of the last set is far */
+    bool started;                 /* there was a set, and no jump back came after this set */
     int64_t last_samples;         /* timestamp of the last set */
     int64_t horizon_samples;      /* chunks up to this timestamp may become a set */
-    uint64_t n_added;             /* the time by which claims are compared */
+    uint64_t n_added;             /* number of adds: the clock by which claims are compared */
     unsigned n_alive;             /* members that have not ended */
     struct chunk **sets;          /* [max_chunks][n_members] ring of sets that are ready */
-    int64_t *set_samples;         /* [max_chunks] their timestamps */
+    int64_t *set_samples;         /* [max_chunks] timestamps of the sets */
     size_t first_set, n_sets;
     struct member members[]; /* [n_members] */
 };
@@ -42,7 +42,7 @@ unsigned matcher_depth(const struct matcher_config *config)
     return config->wait_chunks + 1;
 }
 
-/* ---- What is held ------------------------------------------------------------------------------------------------ */
+/* ---- Held chunks ------------------------------------------------------------------------------------------------- */
 
 static void give_back(struct matcher *matcher, struct chunk *chunk)
 {
@@ -94,9 +94,9 @@ static bool is_far(const struct matcher *matcher, int64_t timestamp)
            (timestamp < matcher->last_samples - matcher->far_samples || timestamp > matcher->horizon_samples);
 }
 
-/* Returns whether to follow 'claimant', whose newest chunk is far.  Another member agrees if its newest chunk, of any
- * age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after 'since', the
- * claimant's chunk before. */
+/* Returns true if the matcher should follow 'claimant', whose newest chunk is far.  Another member agrees if its newest
+ * chunk, of any age, is near the claimant's.  A member contradicts only by a chunk that is not far and came after
+ * 'since', the claimant's chunk before. */
 static bool believe(struct matcher *matcher, struct member *claimant, uint64_t since)
 {
     unsigned n_agree = 0, n_against = 0;
@@ -120,7 +120,7 @@ static bool believe(struct matcher *matcher, struct member *claimant, uint64_t s
            claimant->n_claims >= matcher->config.window_chunks;
 }
 
-/* The member's newest chunk is far and believed. */
+/* Moves the matcher to a member's newest chunk, which is far and believed. */
 static void jump(struct matcher *matcher, int64_t timestamp)
 {
     if (timestamp > matcher->last_samples) {
@@ -133,7 +133,7 @@ static void jump(struct matcher *matcher, int64_t timestamp)
 
 static void make_sets(struct matcher *matcher);
 
-/* ---- In and out -------------------------------------------------------------------------------------------------- */
+/* ---- Adding chunks and making sets ------------------------------------------------------------------------------- */
 
 void matcher_add(struct matcher *matcher, unsigned member, struct chunk *chunk)
 {
@@ -166,13 +166,13 @@ void matcher_end(struct matcher *matcher, unsigned member)
         return;
     matcher->members[member].ended = true;
     matcher->n_alive--;
-    /* With nobody left to contradict, what is held is all that there will be. */
+    /* No member is left that could contradict, and no more chunks will come. */
     if (matcher->n_alive == 0)
         matcher->horizon_samples = INT64_MAX;
     make_sets(matcher);
 }
 
-/* The oldest chunk on this side of the horizon, if there is one. */
+/* Finds the timestamp of the oldest chunk up to the horizon.  Returns false if there is no such chunk. */
 static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
 {
     bool found = false;
@@ -189,7 +189,7 @@ static bool oldest_of_all(const struct matcher *matcher, int64_t *timestamp)
     return found;
 }
 
-/* Whether a member has a chunk for which 'timestamp' waits no more, on this side of the horizon. */
+/* Returns true if a member has a chunk, up to the horizon, that ends the wait for the set at 'timestamp'. */
 static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++) {
@@ -205,7 +205,7 @@ static bool any_member_past(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Whether a member may still bring its chunk of the oldest time there is. */
+/* Returns true if a member may still bring its chunk at 'timestamp', the oldest time. */
 static bool must_wait(const struct matcher *matcher, int64_t timestamp)
 {
     for (unsigned i = 0; i < matcher->config.n_members; i++)
@@ -214,7 +214,7 @@ static bool must_wait(const struct matcher *matcher, int64_t timestamp)
     return false;
 }
 
-/* Takes the oldest chunks as a set, if it is ready. */
+/* Makes a set of the oldest chunks if the set is ready. */
 static bool make_set(struct matcher *matcher)
 {
     int64_t timestamp;
@@ -272,7 +272,7 @@ int matcher_create(const struct matcher_config *config, struct matcher **matcher
     m->chunk_samples = config->chunk_samples;
     m->wait_samples = config->chunk_samples * config->wait_chunks;
     m->far_samples = config->chunk_samples * 2 * config->window_chunks;
-    /* So much may be held since the last set, and an assembler leaves out less than a window without calling it a jump. */
+    /* Up to 'wait_chunks' may be held since the last set, and an assembler skips less than a window without a jump. */
     m->far_ahead_samples = config->chunk_samples * (config->wait_chunks + config->window_chunks);
     m->horizon_samples = INT64_MAX;
     m->n_alive = config->n_members;

@@ -1,4 +1,4 @@
-/* predict.c - the sequence of each source's packets, and the turns of the sources.  See predict.h. */
+/* predict.c - the sequence of each source's packets, and the order in which sources alternate.  See predict.h. */
 #include "common/recv/predict.h"
 
 #include "common/net/spead.h"
@@ -96,7 +96,7 @@ void predictor_count(struct predictor *predictor, bool holds)
     predictor->n_holding += holds;
 }
 
-/* Where most predictions fail, a failure costs two copies and a success saves one: better not to predict for a while. */
+/* Pauses prediction if most predictions fail: a failure costs two copies, and a success saves only one. */
 void predictor_judge(struct predictor *predictor)
 {
     if (predictor->n_counted < JUDGED_PACKETS)

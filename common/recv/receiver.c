@@ -1,5 +1,5 @@
-/* receiver.c - the receive thread: from recv_source to the assemblers, batch by batch.  receiver_packets.c deals with the
- * packets of a batch. */
+/* receiver.c - the receive thread: passes packets from recv_source to the assemblers, batch by batch.
+ * receiver_packets.c handles the packets of a batch. */
 #include "common/recv/receiver_internal.h"
 
 #include "common/base/clock.h"
@@ -14,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* how long a stop may take to be noticed */
-#define TICK_MIN_NS     (5 * NS_PER_MS)   /* how often assemblers hear that time passes, where chunks are shorter */
+#define RECV_TIMEOUT_NS (100 * NS_PER_MS) /* longest wait for packets, and so for a stop */
+#define TICK_MIN_NS     (5 * NS_PER_MS)   /* shortest interval of assembler_pass_time() */
 
 #define SLOT_BYTES (HEADER_BYTES + 2 * (size_t)PACKET_BYTES_MAX) /* header, own payload, spill */
 
-#define RING_REQUEST_BYTES 69 /* of an ibverbs source's lists of its frames, for each of them */
+#define RING_REQUEST_BYTES 69 /* bytes per frame of an ibverbs source's lists */
 
-/* Slots offered at least; else twice as many as the last batch had packets, because a prediction that no packet follows
- * is wasted. */
+/* Least number of offered slots.  Otherwise twice as many slots are offered as the last batch had packets, because a
+ * prediction that no packet follows is wasted. */
 #define OFFERED_MIN 8
 
 /* ---- The thread -------------------------------------------------------------------------------------------------- */
@@ -36,7 +36,7 @@ static void pass_time(struct receiver *r, int64_t now_ns)
         assembler_pass_time(r->assemblers[i], now_ns);
 }
 
-/* Receives and handles what there is, or waits for it.  Returns 0, or what recv_source_recv() says of the end. */
+/* Receives and handles a batch, or waits for one.  Returns 0, or the error with which recv_source_recv() ended. */
 static int handle_batch(struct receiver *r)
 {
     bool is_zero_copy = recv_source_is_zero_copy(r->source);
@@ -57,7 +57,7 @@ static int handle_batch(struct receiver *r)
         receiver_handle_zero_copy(r, (size_t)n_packets, now_ns);
     else
         receiver_handle_landed(r, (size_t)n_packets, now_ns);
-    /* At last: who sees them counted finds what came of them, too. */
+    /* Counted last: a reader of this counter then finds the other counters of these packets updated, too. */
     counter_add(&r->stats.packets, (size_t)n_packets);
     pass_time(r, now_ns);
     if (zero_copy)
@@ -90,8 +90,8 @@ void receiver_flush_oldest(struct receiver *receiver)
     assembler_flush_oldest(oldest_assembler(receiver));
 }
 
-/* The open chunks of all members leave in order of time: a member that handed on all of its own at once would look far
- * ahead of the others, whose last chunks the matcher would then not wait for. */
+/* Hands on the open chunks of all members in order of time.  A member that handed on all of its chunks at once would
+ * seem far ahead of the others.  The matcher would then not wait for the others' last chunks. */
 static void flush(struct receiver *r)
 {
     while (receiver_oldest_samples(r) != INT64_MAX)
@@ -109,7 +109,7 @@ static void *run(void *arg)
     }
     copy_finish();
     if (!err)
-        return NULL; /* stopped; what is open is flushed from outside */
+        return NULL; /* stopped; the caller of receiver_halt() flushes open chunks */
     flush(r);
     if (err != -ENODATA) {
         r->error = err;

@@ -1,7 +1,7 @@
-/* receiver_internal.h - what the files of a receiver share.
+/* receiver_internal.h - types and functions shared by the files of a receiver.
  *
- * Files: receiver.c makes a receiver and runs its thread.  receiver_packets.c offers slots to the source and deals with the
- * packets that came in them. */
+ * Files: receiver.c creates a receiver and runs its thread.  receiver_packets.c offers slots to the source and handles
+ * the packets that came in them. */
 #ifndef COMMON_RECV_RECEIVER_INTERNAL_H
 #define COMMON_RECV_RECEIVER_INTERNAL_H
 
@@ -13,63 +13,65 @@
 
 #include <stdatomic.h>
 
-/* Header buffer of a slot; our headers have 72 bytes.  Longer ones, with items that others may add, are gathered. */
+/* Size of a slot's header buffer.  Our headers have 72 bytes.  A longer header, with items that others may add, is
+ * gathered. */
 #define HEADER_BYTES 256
 
-/* A slot's buffers, and its packet. */
+/* The buffers of a slot, and the slot's packet. */
 struct placement {
     uint8_t *header; /* [const] [HEADER_BYTES] */
-    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads that are not predicted or fell on a wrong place */
+    uint8_t *own;    /* [const] [PACKET_BYTES_MAX] for payloads not predicted or received at a wrong place */
     uint8_t *spill;  /* [const] [PACKET_BYTES_MAX] */
 
-    struct prediction predicted; /* the payload was offered a place in a chunk if its 'flow' is set */
-    uint64_t n_jumps;            /* of the member's window, when that place was looked up */
+    struct prediction predicted; /* the slot offers a place in a chunk if 'flow' is set */
+    uint64_t n_jumps;            /* jumps of the member's window when this place was looked up */
 
-    /* The packet that came. */
+    /* The received packet. */
     struct spead_packet packet;
     struct receiver_identity identity;
     enum reject reject;
-    enum spead_error error; /* of one that is malformed */
+    enum spead_error error; /* error of a malformed packet */
     bool as_predicted;
 };
 
 struct receiver {
     struct receiver_config config;    /* [const] */
-    char name[32];                    /* [const] the thread's; config.thread_name points here */
+    char name[32];                    /* [const] thread name; config.thread_name points here */
     struct assembler_config *members; /* [const] [n_assemblers] */
     struct assembler **assemblers;    /* [const] [n_assemblers] */
     struct predictor predictor;
     struct recv_source *source;
     struct thread thread;
-    bool running; /* there is a thread to join */
+    bool running; /* true if there is a thread to join */
     atomic_bool stop;
-    _Atomic int error; /* why the source died; written by the thread before it tells of its end */
+    _Atomic int error; /* errno of the dead source; the thread writes it before it reports its end */
     uint8_t *buffers;
     struct packet_slot slots[PACKET_BATCH_MAX];
     struct placement placements[PACKET_BATCH_MAX];
 
-    int64_t tick_ns; /* [const] a chunk's length, within bounds */
+    int64_t tick_ns; /* [const] interval of assembler_pass_time(): a chunk's length, within bounds */
     int64_t ticked_ns;
-    struct spead_shape shape; /* of the last good packet */
-    size_t header_bytes;      /* of the last good packet: what is offered to the next */
-    size_t n_offered;         /* slots of this batch */
-    size_t n_placed;          /* packets of it */
+    struct spead_shape shape; /* shape of the last good packet */
+    size_t header_bytes;      /* header of the last good packet: the size offered to the next one */
+    size_t n_offered;         /* slots offered for this batch */
+    size_t n_placed;          /* packets of this batch */
 
     struct receiver_stats stats;
-    uint32_t named; /* reasons of rejection named in this batch */
+    uint32_t named; /* bits of the reasons logged in this batch */
     struct log_limit limits[N_REJECTS];
 };
 
-/* Prepares the slots of the next batch, with the places that are predicted for its packets. */
+/* Prepares the slots of the next batch, with the predicted places of its packets. */
 void receiver_offer_slots(struct receiver *r);
 
-/* Deals with a batch in slots that were offered. */
+/* Handles a batch in the offered slots. */
 void receiver_handle_landed(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* Deals with a batch that the source lends: its packets lie on nobody's place, so each can be dealt with at once. */
+/* Handles a batch of zero-copy packets.  No packet occupies another packet's place, so each is handled at once. */
 void receiver_handle_zero_copy(struct receiver *r, size_t n_packets, int64_t arrival_ns);
 
-/* An assembler_config's 'recycle': a chunk begins again, so what the device had to read of its last life has been read. */
+/* Releases a chunk's frames before its reuse: 'recycle' of assembler_config.  The device has read the chunk's last
+ * contents. */
 void receiver_release_frames(void *receiver, const struct chunk *chunk);
 
 #endif

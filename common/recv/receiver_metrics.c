@@ -18,8 +18,8 @@ static void add(const char *prefix, const char *name, const char *help, const ch
     stats_counter(full, help, labels, counter);
 }
 
-/* Reasons that the reference counts, in heaps, under a name of their own; the others are rejected_packets{reason=...}, or
- * where they are harmless ignored_packets{reason=...}. */
+/* Reasons that the reference counts, in heaps, under separate names.  The other reasons are
+ * rejected_packets{reason=...}, or ignored_packets{reason=...} if they are harmless. */
 static const struct own_name {
     enum reject reject;
     const char *name, *why;
@@ -38,8 +38,8 @@ static void add_own_name(const char *prefix, const struct own_name *own, const c
     add(prefix, own->name, help, labels, counter);
 }
 
-/* Packets are counted here, so the names are true only where a heap is one packet: in fgpu's input, which knows no
- * feng_id.  (For xbgpu's see add_refused_heaps().) */
+/* Returns the separate name of a reason, or NULL.  These counters count packets, so a name that counts heaps is right
+ * only if a heap is one packet: in fgpu's input, which has no feng_id.  add_refused_heaps() has xbgpu's names. */
 static const struct own_name *own_name(const char *prefix, enum reject reject)
 {
     for (size_t i = 0; strcmp(prefix, "fgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)
@@ -89,8 +89,8 @@ void receiver_metrics_add_assembler(const char *prefix, const char *labels, cons
     stats_gauge(full, "Timestamp of the newest chunk, in ADC samples.", labels, &stats->newest_timestamp);
 }
 
-/* Where heaps have several packets, those that are refused are told by their first one, for the reasons that the reference
- * counts. */
+/* Adds counters of refused heaps, if heaps have several packets.  A refused heap is counted by its first packet, for
+ * the reasons that the reference counts. */
 static void add_refused_heaps(const char *prefix, const char *labels, const struct counter *heaps)
 {
     for (size_t i = 0; strcmp(prefix, "xbgpu_input") == 0 && i < ARRAY_LEN(own_names); i++)

@@ -1,9 +1,9 @@
-/* receiver_packets.c - a batch of packets, from slots to the assemblers.  See receiver.h.
+/* receiver_packets.c - passes the packets of a batch from slots to the assemblers.  See receiver.h.
  *
- * A batch that landed goes in two passes.  inspect() parses every packet and takes those that fell on a place in a
- * chunk which is not theirs out of there; only then admit() gives them to the assemblers in order and copies what is not
- * in place.  So no copy can overwrite a packet of the same batch that has not been dealt with.  Packets that the source
- * lends lie on nobody's place and are dealt with one by one. */
+ * A batch received into offered slots is handled in two passes.  First inspect() parses every packet and moves
+ * misplaced payloads out of the chunks.  Then admit() gives the packets to the assemblers in order, and copies the
+ * payloads that are not in place.  So no copy can overwrite an unhandled packet of the same batch.  Zero-copy packets
+ * occupy no place in a chunk and are handled one by one. */
 #include "common/recv/receiver_internal.h"
 
 #include "common/base/copy.h"
@@ -19,7 +19,7 @@
 
 /* ---- Prediction -------------------------------------------------------------------------------------------------- */
 
-/* Offers 'slot' the place in an open chunk, if there is one, at which the predictor expects the next packet. */
+/* Offers 'slot' the place of the next predicted packet, if this place is in an open chunk. */
 static void predict(struct receiver *r, struct packet_slot *slot, struct placement *placement)
 {
     struct prediction next;
@@ -55,16 +55,16 @@ void receiver_offer_slots(struct receiver *r)
     }
 }
 
-/* ---- First pass: what came, and where did it fall? --------------------------------------------------------------- */
+/* ---- First pass: inspect the packets ----------------------------------------------------------------------------- */
 
-/* A header unlike the one before, of which 'n_bytes' are in one piece. */
+/* Parses a header unlike the previous header.  Its first 'n_bytes' bytes are contiguous. */
 static enum spead_error parse_new_header(struct receiver *r, const struct packet_slot *slot, size_t n_bytes,
                                          struct spead_packet *packet)
 {
     uint8_t gathered[GATHERED_HEADER_BYTES];
     const uint8_t *header = slot->header;
 
-    if (n_bytes > GATHERED_HEADER_BYTES) /* of a packet that is lent, which is no reason to take longer headers */
+    if (n_bytes > GATHERED_HEADER_BYTES) /* a zero-copy packet may have more; the limit for headers is the same */
         n_bytes = GATHERED_HEADER_BYTES;
     size_t wanted_bytes = n_bytes >= SPEAD_WORD_BYTES ? spead_header_bytes(header) : 0;
     /* If the host has only part of the header, its end cannot be found. */
@@ -103,7 +103,7 @@ static bool is_as_predicted(const struct packet_slot *slot, const struct placeme
                             placement->packet.payload_offset);
 }
 
-/* The list is asked here, whatever the source did to keep others away. */
+/* Checks the sender against the endpoint's list, even if the source has already kept other senders away. */
 static bool may_send(const struct receiver *r, const struct packet_slot *slot)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
@@ -112,7 +112,8 @@ static bool may_send(const struct receiver *r, const struct packet_slot *slot)
     return !from || access_allows(from, (struct in_addr){slot->sender});
 }
 
-/* Whether the packet is as its CRC item says.  Its header has GATHERED_HEADER_BYTES at most: parse() reads no more. */
+/* Returns true if the packet's CRC item matches.  The header has at most GATHERED_HEADER_BYTES, because parse() reads
+ * no more. */
 static bool crc_agrees(const struct packet_slot *slot, const struct spead_packet *packet)
 {
     uint8_t header[GATHERED_HEADER_BYTES];
@@ -171,8 +172,8 @@ static enum reject inspect(struct receiver *r, const struct packet_slot *slot, s
 
 /* ---- A second copy ----------------------------------------------------------------------------------------------- */
 
-/* A payload is about to be copied to where later packets of the batch may lie, as predicted: they leave first.  They
- * will be found duplicates, and then compared. */
+/* Moves later packets of the batch away from a place to which a payload will be copied, if they lie there as predicted.
+ * These packets will be found to be duplicates, and then compared. */
 static void make_way(struct receiver *r, const struct placement *placement, const uint8_t *place)
 {
     const uint8_t *end = place + placement->packet.payload_length;
@@ -188,7 +189,8 @@ static void make_way(struct receiver *r, const struct placement *placement, cons
     }
 }
 
-/* Whether the packet's payload is the same as the first copy, where the host may read that. */
+/* Returns true if the packet's payload is the same as the first copy.  Returns false if the host may not read the first
+ * copy. */
 static bool is_same(const struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                     const uint8_t *first)
 {
@@ -204,10 +206,10 @@ static bool is_same(const struct receiver *r, const struct packet_slot *slot, co
     return memcmp(first, placement->spill, packet->payload_length) == 0;
 }
 
-/* ---- Second pass: each to its place ------------------------------------------------------------------------------ */
+/* ---- Second pass: place the payloads ----------------------------------------------------------------------------- */
 
-/* Counts the heap if this is its first packet; names a packet of each reason once per batch, which log_limited() makes
- * rarer still. */
+/* Counts the heap if this is its first packet.  Logs one packet of each reason per batch; log_limited() limits the rate
+ * further. */
 static void note_reject(struct receiver *r, const struct packet_slot *slot, const struct placement *placement)
 {
     const struct endpoint_list *endpoints = r->config.source.endpoints;
@@ -271,7 +273,7 @@ static void copy_landed(struct receiver *r, const struct packet_slot *slot, cons
         recv_packet_copy(slot, packet->header_bytes, packet->payload_length, place);
 }
 
-/* The payload stays in the card's frame until the device gathers the chunk. */
+/* Leaves the payload in the NIC's frame until the device gathers the chunk. */
 static void keep_frame(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                        uint8_t *place)
 {
@@ -289,10 +291,10 @@ void receiver_release_frames(void *context, const struct chunk *chunk)
 {
     struct receiver *r = context;
 
-    recv_source_release(r->source, chunk->frames, chunk->n_frames); /* a source that died says so again */
+    recv_source_release(r->source, chunk->frames, chunk->n_frames); /* a dead source reports its error again */
 }
 
-/* Brings the payload of an admitted packet to where it belongs, if it is not there. */
+/* Copies the payload of an admitted packet to its place, unless it was received there. */
 static void place_payload(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                           uint8_t *place)
 {
@@ -323,7 +325,7 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
     struct assembler_stats *stats = r->members[identity->member].stats;
     uint8_t *place;
 
-    /* If the window jumped since, the chunk in which the packet lies may already serve another time. */
+    /* If the window jumped after the prediction, the packet's chunk may already hold another time. */
     if (placement->as_predicted && placement->n_jumps != counter_get(&stats->jumps)) {
         counter_add(&stats->rejects[REJECT_JUMP], 1);
         return REJECT_JUMP;

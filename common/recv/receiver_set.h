@@ -9,7 +9,7 @@
 
 struct receiver_set {
     struct receiver **receivers; /* [n] */
-    size_t n;                    /* made so far */
+    size_t n;                    /* number of receivers created so far */
 };
 
 int receiver_set_init(struct receiver_set *set, size_t max_receivers);
@@ -21,16 +21,17 @@ int receiver_set_add(struct receiver_set *set, const struct receiver_config *con
 
 int receiver_set_start(struct receiver_set *set);
 
-/* receiver_enable() of all.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Calls receiver_enable() of all receivers.  Returns 0 or negative errno with one sentence in 'why'. */
 int receiver_set_enable(struct receiver_set *set, char *why, size_t why_bytes);
 
-/* Once a receiver has told of its end: true if any ended because its source died, not its file. */
+/* Returns true if any receiver ended because its source died, not because its file ended.  Call after a receiver has
+ * reported its end. */
 bool receiver_set_failed(const struct receiver_set *set);
 
-/* True where packets come from a file, which waits for us. */
+/* Returns true if packets come from a file, which waits for the reader. */
 bool receiver_set_can_wait(const struct receiver_set *set);
 
-/* As receiver_stop(), with the last chunks of all in order of time.  Idempotent. */
+/* Stops all receivers.  The last chunks of all receivers leave in order of time.  Idempotent. */
 void receiver_set_stop(struct receiver_set *set);
 
 /* Destroys the receivers.  A zeroed set is accepted. */

@@ -1,4 +1,4 @@
-/* source.c - the way in: which implementation serves a source, and where the bytes of a packet fell. */
+/* source.c - selects the implementation of a source, and finds the bytes of a packet in a slot's parts. */
 #include "common/recv/source.h"
 
 #include "common/base/clock.h"
@@ -25,8 +25,8 @@ int recv_source_open(const struct recv_source_config *config, struct recv_source
     return recv_source_udp_open(config, source, why, why_bytes);
 }
 
-#define RING_ALIGN_BYTES 64                     /* a line of the cache: no two frames share one */
-#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* some are lent, others wait to be */
+#define RING_ALIGN_BYTES 64                     /* a cache line: no two frames share a line */
+#define RING_POSTED_MIN  (4 * PACKET_BATCH_MAX) /* some are in use, others are complete */
 
 static size_t round_to_lines(size_t bytes)
 {
@@ -135,7 +135,7 @@ int recv_source_join(int fd, const struct endpoint *endpoint, const struct inter
         err = join_source(fd, endpoint, interface->index, endpoint->from->networks[i].address);
     if (n_senders > 0 && !err)
         return 0;
-    if (err) /* the first of them may have been joined */
+    if (err) /* some senders may have been joined */
         setsockopt(fd, IPPROTO_IP, IP_DROP_MEMBERSHIP, &membership, sizeof(membership));
     return setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership, sizeof(membership)) ? errno : 0;
 }

@@ -1,11 +1,10 @@
-/* source_pcap.c - packets from a capture file into landing slots: the network, replayed exactly.
+/* source_pcap.c - reads packets from a capture file into landing slots, as an exact replay of the network.
  *
- * Each frame is peeled (link layer, VLAN tags, IPv4, UDP) down to the datagram; what is not for one of our endpoints is
- * skipped, as the kernel would.  The times in the capture do not matter: the packets keep until they are asked for.
+ * Each frame is parsed (link layer, VLAN tags, IPv4, UDP) down to the datagram.  Datagrams for other endpoints are
+ * skipped, as the kernel would do.  The times in the capture do not matter: packets wait until they are read.
  *
- * A FIFO works, too.  Its writer may come and write when it likes: nothing waits for it but recv(), up to its
- * time-out, or until a frame that has begun is whole.
- * So the head of a FIFO is read, and may be refused, in recv(). */
+ * A FIFO works, too.  Its writer may come and write at any time.  Only recv() waits for the writer, up to its time-out
+ * or until a frame that has begun is complete.  So recv() reads the head of a FIFO, and may refuse it. */
 #include "common/base/file.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -25,13 +24,13 @@
 struct pcap_source {
     struct recv_source base;
     char *path;
-    FILE *file;      /* before 'capture' has it; then NULL */
-    int fd;          /* of the file */
-    bool is_fifo;    /* not buffered, so that poll() tells whether there is more */
-    pcap_t *capture; /* NULL: a FIFO of which nothing has come */
+    FILE *file;      /* NULL once 'capture' owns the file */
+    int fd;          /* descriptor of the file */
+    bool is_fifo;    /* not buffered, so that poll() shows whether more data wait */
+    pcap_t *capture; /* NULL: a FIFO without data so far */
     int link_type;
-    int end;        /* 0, or what recv answers from now on: -ENODATA at the end of the file, -EIO where it is damaged */
-    uint64_t n_cut; /* captured shorter than they were */
+    int end;        /* 0, or the result of all later recv: -ENODATA at the end of the file, -EIO after damage */
+    uint64_t n_cut; /* number of packets that the capture cut short */
     struct recv_endpoints endpoints;
 };
 
@@ -45,11 +44,11 @@ static int parse_loopback(struct frame_rest *frame)
         return -EINVAL;
     memcpy(&family, frame->at, sizeof(family));
     *frame = (struct frame_rest){frame->at + 4, frame->n_captured - 4, frame->n_bytes - 4};
-    /* In the byte order of whoever captured it. */
+    /* In the byte order of the capturing host. */
     return family == FAMILY_IPV4 || family == (uint32_t)FAMILY_IPV4 << 24 ? 0 : -EINVAL;
 }
 
-/* Leaves what begins with an IPv4 header.  Returns 0 or -EINVAL. */
+/* Removes the link layer, so that the frame begins with an IPv4 header.  Returns 0 or -EINVAL. */
 static int parse_link(const struct pcap_source *source, struct frame_rest *frame)
 {
     switch (source->link_type) {
@@ -70,7 +69,7 @@ static bool link_type_known(int link_type)
 
 /* ---- Receiving --------------------------------------------------------------------------------------------------- */
 
-/* Begins to read the capture.  Returns 0, -EINVAL or -ENOMEM, with a sentence in 'why'. */
+/* Opens the capture in the file.  Returns 0, or -EINVAL or -ENOMEM with a sentence in 'why'. */
 static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes)
 {
     char pcap_why[PCAP_ERRBUF_SIZE];
@@ -93,7 +92,7 @@ static int begin_capture(struct pcap_source *source, char *why, size_t why_bytes
     return 0;
 }
 
-/* Whether a read returns at once; waits for that up to 'timeout_ns'.  A file can always be read. */
+/* Returns true if a read returns at once.  Waits up to 'timeout_ns' for a FIFO.  A file can always be read. */
 static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
 {
     struct pollfd file = {.fd = source->fd, .events = POLLIN};
@@ -101,17 +100,17 @@ static bool is_readable(const struct pcap_source *source, int64_t timeout_ns)
     return !source->is_fifo || poll(&file, 1, (int)(timeout_ns / NS_PER_MS)) > 0;
 }
 
-/* Sets source->end. */
+/* Sets source->end after the last packet. */
 static void end_capture(struct pcap_source *source, int status)
 {
-    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* BREAK is how it says end of file */
+    source->end = status == PCAP_ERROR_BREAK ? -ENODATA : -EIO; /* libpcap reports the end of a file as BREAK */
     if (source->end == -EIO)
         log_error("%s cannot be read beyond this point: %s", source->path, pcap_geterr(source->capture));
     if (source->n_cut > 1)
         log_warning("%s had %llu packets cut short", source->path, (unsigned long long)source->n_cut);
 }
 
-/* Puts a frame into the slot.  Returns whether it is a packet for one of our endpoints. */
+/* Copies a frame's packet into the slot.  Returns true if the packet is for one of our endpoints. */
 static bool take_frame(struct pcap_source *source, const struct pcap_pkthdr *header, const uint8_t *bytes,
                        struct packet_slot *slot)
 {
@@ -141,7 +140,7 @@ static int pcap_source_recv(struct recv_source *base, struct packet_slot *slots,
     const uint8_t *bytes;
     size_t n_filled = 0;
     char why[512];
-    /* A FIFO hands over what there is, or returns nothing after 'n_slots' frames of others. */
+    /* A FIFO returns the packets that have come, or nothing after 'n_slots' frames for others. */
     for (size_t n_read = 0; n_filled < n_slots && !source->end && (!source->is_fifo || n_read < n_slots); n_read++) {
         if (!is_readable(source, n_read == 0 ? timeout_ns : 0))
             break;
@@ -163,7 +162,7 @@ static void pcap_source_close(struct recv_source *base)
 {
     struct pcap_source *source = CONTAINER_OF(base, struct pcap_source, base);
     if (source->capture)
-        pcap_close(source->capture); /* with the file */
+        pcap_close(source->capture); /* closes the file, too */
     if (source->file)
         fclose(source->file);
     recv_endpoints_fini(&source->endpoints);

@@ -1,14 +1,15 @@
-/* source_udp.c - packets from the network into landing slots.
+/* source_udp.c - receives packets from the network into landing slots.
  *
- * One socket per endpoint, because the kernel grants a socket 20 memberships only, and because a socket that is bound
- * to its group gets nobody else's packets.  epoll tells which sockets are ready; those take turns until they are dry,
- * and after one turn of each it is asked again: a busy group cannot starve the others, and after the thread was held up the
- * groups of one stream stay together, so that none becomes too old.  Nothing is allocated after open.
+ * Each endpoint has a socket, because the kernel grants a socket 20 memberships only, and because a socket that is
+ * bound to its group gets no other packets.  epoll tells which sockets are ready.  The ready sockets are served
+ * alternately until they are empty.  After one turn of each, epoll is asked again.  So a busy group cannot starve the
+ * others.  After the thread was held up, the groups of one stream stay together, so that none becomes too old.  Nothing
+ * is allocated after open.
  *
- * Where the kernel joins packets into a message (UDP_GRO), their way through it costs once for all of them.  Such
- * messages are received into a few buffers that stay in the cache, and their packets are lent from there: to let the
- * kernel scatter them over their places instead costs more than it saves, because it writes by way of the cache
- * (docs/decisions/receive-copy-past-cache.md). */
+ * If the kernel joins packets into a message (UDP_GRO), all packets of the message together cost as much as one.  Such
+ * messages are received into a few buffers that stay in the cache, and their packets are zero-copy.  To let the kernel
+ * scatter the packets over their places instead would cost more than it saves, because the kernel writes through the
+ * cache (docs/decisions/receive-copy-past-cache.md). */
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/why.h"
@@ -29,17 +30,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PARTS_MAX   4  /* those of a slot, and what does not fit into them */
-#define READY_MAX   64 /* sockets asked for at a time; the kernel's list turns, so the others come next */
-#define SINGLES_MAX 64 /* messages of one packet in a row, after which the kernel seems to join no more */
+#define PARTS_MAX   4  /* the parts of a slot, and a part for the excess */
+#define READY_MAX   64 /* ready sockets per epoll_wait; the kernel's list rotates, so the others come next */
+#define SINGLES_MAX 64 /* successive messages of one packet, after which the kernel seems to join no more */
 #define MESSAGE_MAX PACKET_BYTES_MAX
 
-#define JOINED_MESSAGES 4 /* received at a time: their buffers stay in the second-level cache */
+#define JOINED_MESSAGES 4 /* messages received at a time: their buffers stay in the second-level cache */
 
 struct udp_socket {
     int fd;
-    bool joined;       /* the kernel joins packets */
-    unsigned n_single; /* messages of one packet since the last of several */
+    bool joined;       /* true if the kernel joins packets */
+    unsigned n_single; /* messages of one packet since the last joined message */
 };
 
 /* Control message of a coalesced message (UDP_GRO): the size of its packets. */
@@ -56,29 +57,29 @@ struct udp_source {
     struct epoll_event ready[READY_MAX];
     int n_ready;
     int next_ready;
-    int n_turns_left;         /* until it is asked again which are ready: one of each, as others may be by now */
-    int64_t alone_timeout_ns; /* what the only socket waits, as set last */
-    bool alone_dry;           /* the only socket had no more */
-    bool may_coalesce;        /* the sockets have the room, and the thread is to sleep at all */
-    int64_t busy_ns;          /* to poll for before a wait */
-    size_t next_busy;         /* socket that is polled next */
+    int n_turns_left;         /* turns before epoll is asked again; one for each ready socket */
+    int64_t alone_timeout_ns; /* time-out of the only socket, as last set */
+    bool alone_dry;           /* true if the only socket was empty */
+    bool may_coalesce;        /* true if the buffers have the room and the thread may sleep */
+    int64_t busy_ns;          /* time of polling before a wait */
+    size_t next_busy;         /* socket to poll next */
     int64_t waiting_since_ns; /* when the last wait began */
     struct mmsghdr messages[PACKET_BATCH_MAX];
     struct iovec iovecs[PACKET_BATCH_MAX][PARTS_MAX];
     union control controls[PACKET_BATCH_MAX];
     struct sockaddr_in senders[PACKET_BATCH_MAX];
     uint8_t *buffer;            /* [PACKET_BATCH_MAX][MESSAGE_MAX] */
-    struct gro_queue coalesced; /* of messages in the buffer */
+    struct gro_queue coalesced; /* joined messages in the buffer */
 };
 
 /* ---- Messages of one packet each --------------------------------------------------------------------------------- */
 
-/* Learns from a message how those to come may be. */
+/* Learns from a message whether the socket's next messages are joined. */
 static void learn(struct udp_socket *udp_socket, size_t n_bytes, size_t segment_bytes)
 {
     bool several = segment_bytes < n_bytes;
 
-    if (n_bytes == 0) /* what the filter cut says nothing of the others */
+    if (n_bytes == 0) /* a message that the filter emptied says nothing of the others */
         return;
     udp_socket->n_single = several ? 0 : udp_socket->n_single + 1;
     udp_socket->joined = several || (udp_socket->joined && udp_socket->n_single < SINGLES_MAX);
@@ -101,8 +102,8 @@ static size_t slot_room(const struct packet_slot *slot)
     return slot->header_bytes + slot->payload_bytes + slot->spill_bytes;
 }
 
-/* A message of several packets may be larger than the slot, so the rest goes to the buffer, where it would lie if the
- * whole message were there. */
+/* Points message 'i' at a slot.  A joined message may be larger than the slot.  The excess goes to the buffer, at the
+ * offset where it would lie if the whole message were there. */
 static void point_at_slot(struct udp_source *source, size_t i, const struct packet_slot *slot)
 {
     struct iovec *iovecs = source->iovecs[i];
@@ -115,7 +116,7 @@ static void point_at_slot(struct udp_source *source, size_t i, const struct pack
     source->messages[i].msg_hdr = message_of(source, i, room < MESSAGE_MAX ? 4 : 3);
 }
 
-/* Moves message 'i', of several packets, from the slot where it fell to the buffer. */
+/* Moves the joined message 'i' from its slot to the buffer. */
 static void take_joined(struct udp_source *source, size_t i, const struct packet_slot *slot, size_t segment_bytes)
 {
     size_t room = slot_room(slot);
@@ -129,8 +130,8 @@ static void take_joined(struct udp_source *source, size_t i, const struct packet
                                                       .sender = slot->sender});
 }
 
-/* Takes up to 'n_slots' messages, a slot for each.  Where the kernel has begun to join packets, those messages go to
- * the buffer.  Returns the number of messages, and in 'n_filled' that of slots filled; or negative errno. */
+/* Receives up to 'n_slots' messages, one per slot.  Once the kernel joins packets, the messages go to the buffer.
+ * Returns the number of messages, and in 'n_filled' the number of filled slots; or negative errno. */
 static int recv_single(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots,
                        size_t n_slots, size_t *n_filled)
 {
@@ -148,7 +149,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
         slots[i].endpoint = endpoint;
         slots[i].sender = source->senders[i].sin_addr.s_addr;
         learn(udp_socket, n_bytes, segment_bytes);
-        /* Behind a message in the buffer, all go there: the order is kept. */
+        /* After a message in the buffer, all later messages go to the buffer, too, so that the order is kept. */
         if (segment_bytes < n_bytes || !gro_is_empty(&source->coalesced))
             take_joined(source, (size_t)i, &slots[i], segment_bytes);
         else
@@ -159,7 +160,7 @@ static int recv_single(struct udp_source *source, unsigned endpoint, int flags, 
 
 /* ---- Messages of several packets --------------------------------------------------------------------------------- */
 
-/* Takes up to JOINED_MESSAGES messages into the buffer.  Returns how many, or negative errno. */
+/* Receives up to JOINED_MESSAGES messages into the buffer.  Returns their number, or negative errno. */
 static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
 {
     struct udp_socket *udp_socket = &source->sockets[endpoint];
@@ -183,10 +184,10 @@ static int recv_joined(struct udp_source *source, unsigned endpoint, int flags)
     return n;
 }
 
-/* ---- Turns ------------------------------------------------------------------------------------------------------- */
+/* ---- Alternation of sockets -------------------------------------------------------------------------------------- */
 
-/* Takes what an endpoint has; 'flags' say whether to wait for it.  Returns 0 if it is likely to have more, 1 if it is
- * dry, or negative errno where it is dead. */
+/* Receives packets from an endpoint's socket.  'flags' say whether to wait.  Returns 0 if the socket probably has more
+ * packets, 1 if the socket is empty, or negative errno if the socket is dead. */
 static int recv_from(struct udp_source *source, unsigned endpoint, int flags, struct packet_slot *slots, size_t n_slots,
                      size_t *n_filled)
 {
@@ -201,9 +202,9 @@ static int recv_from(struct udp_source *source, unsigned endpoint, int flags, st
     return n < (joined ? JOINED_MESSAGES : (int)n_slots);
 }
 
-/* Polls the sockets in turn for up to 'busy_ns', before a wait, but each once at least: a thread that is held up for that
- * long does not thereby serve a socket twice.  To receive from a socket also polls its queue of the network card, where
- * the kernel was told to (SO_BUSY_POLL).  Returns how many slots were filled, or negative errno. */
+/* Polls the sockets alternately for up to 'busy_ns' before a wait, but at least once each.  So a thread that is held up
+ * for this time serves no socket twice.  A receive call also polls the socket's queue of the NIC, if the kernel was
+ * told to (SO_BUSY_POLL).  Returns the number of filled slots, or negative errno. */
 static int recv_busily(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t busy_ns)
 {
     int64_t end_ns = clock_monotonic_ns() + busy_ns;
@@ -219,13 +220,13 @@ static int recv_busily(struct udp_source *source, struct packet_slot *slots, siz
     return 0;
 }
 
-/* The only socket waits for itself: one call instead of two. */
+/* Receives from the only socket, whose call also waits: one system call instead of two. */
 static int recv_alone(struct udp_source *source, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     size_t n_filled = 0;
 
     if (timeout_ns > 0 && timeout_ns != source->alone_timeout_ns) {
-        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* 0 would be for ever */
+        int64_t timeout_us = (timeout_ns + NS_PER_US - 1) / NS_PER_US; /* 0 would mean no time-out */
         struct timeval timeout = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
         if (setsockopt(source->sockets[0].fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)))
             return -errno;
@@ -238,7 +239,7 @@ static int recv_alone(struct udp_source *source, struct packet_slot *slots, size
     return dry < 0 ? dry : (int)n_filled;
 }
 
-/* Asks which sockets are ready, waiting up to 'timeout_ns'.  Returns 0 or negative errno. */
+/* Finds the ready sockets, and waits for one up to 'timeout_ns'.  Returns 0 or negative errno. */
 static int find_ready(struct udp_source *source, int64_t timeout_ns)
 {
     if (timeout_ns > 0) {
@@ -257,13 +258,13 @@ static int find_ready(struct udp_source *source, int64_t timeout_ns)
     return errno == EINTR ? 0 : -errno;
 }
 
-/* Whether it is to be asked again which sockets are ready.  Where all are, none can have been left out. */
+/* Returns true if epoll is to be asked again for ready sockets.  If all sockets are ready, none can be missing. */
 static bool turns_are_over(struct udp_source *source)
 {
     return (size_t)source->n_ready < source->n_sockets && source->n_turns_left <= 0;
 }
 
-/* Gives the socket whose turn it is the slots.  Returns 0, or negative errno where it is dead. */
+/* Receives into the slots from the socket whose turn it is.  Returns 0, or negative errno if the socket is dead. */
 static int serve_next(struct udp_source *source, struct packet_slot *slots, size_t n_slots, size_t *n_filled)
 {
     int dry = recv_from(source, source->ready[source->next_ready].data.u32, MSG_DONTWAIT, slots, n_slots, n_filled);
@@ -273,14 +274,14 @@ static int serve_next(struct udp_source *source, struct packet_slot *slots, size
         source->next_ready = (source->next_ready + 1) % source->n_ready;
         return 0;
     }
-    /* The last of the list takes its place. */
+    /* The list's last socket takes the empty socket's place. */
     source->ready[source->next_ready] = source->ready[--source->n_ready];
     if (source->next_ready == source->n_ready)
         source->next_ready = 0;
     return dry < 0 ? dry : 0;
 }
 
-/* True if the socket that is served next joins packets. */
+/* Returns true if the socket that is served next joins packets. */
 static bool next_is_joined(const struct udp_source *source)
 {
     return source->sockets[source->ready[source->next_ready].data.u32].joined;
@@ -324,21 +325,21 @@ static int udp_recv(struct recv_source *base, struct packet_slot *slots, size_t 
             if (timeout_ns > 0)
                 recv_source_coalesce(source->may_coalesce, &source->waiting_since_ns);
             err = find_ready(source, timeout_ns);
-            timeout_ns = 0; /* if what made a socket ready turns out to be no packet */
+            timeout_ns = 0; /* a socket may be ready without a packet */
         } else if (turns_are_over(source)) {
             err = find_ready(source, 0);
         }
         if (!err && (source->n_ready == 0 || (is_zero_copy && !next_is_joined(source))))
-            return 0; /* nothing, or nothing to lend, but only that was promised */
+            return 0; /* nothing, or packets that would not be zero-copy as promised */
         if (!err)
             err = serve_next(source, slots, n_slots, &n_filled);
         if (err)
-            return err; /* a dead socket says so again */
+            return err; /* a dead socket reports its error again */
     }
     return (int)n_filled;
 }
 
-/* Asked for, because to be told with every packet (SO_RXQ_OVFL) costs every packet something. */
+/* Asks the kernel, because a report with every packet (SO_RXQ_OVFL) costs time for every packet. */
 static uint64_t udp_kernel_drops(const struct recv_source *base)
 {
     const struct udp_source *source = CONTAINER_OF(base, const struct udp_source, base);
@@ -368,12 +369,12 @@ static void udp_close(struct recv_source *base)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Arguments of opening the sockets, and where to put the error message. */
+/* Arguments for opening the sockets, and the buffer for the error message. */
 struct opening {
     const struct recv_source_config *config;
     struct interface interface; /* INADDR_ANY and 0: the kernel's choice */
-    size_t buffer_bytes;        /* of each socket */
-    bool may_coalesce;          /* no socket has less than RECV_SOURCE_COALESCE_BUFFER_MIN, and none is polled */
+    size_t buffer_bytes;        /* socket buffer of each socket */
+    bool may_coalesce;          /* all have RECV_SOURCE_COALESCE_BUFFER_MIN, and none is polled */
     char *why;
     size_t why_bytes;
 };
@@ -391,14 +392,14 @@ static void set_buffer(struct opening *opening, int fd)
         return;
     }
     int asked = opening->buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)opening->buffer_bytes;
-    /* The first needs CAP_NET_ADMIN and is not bound by rmem_max. */
+    /* SO_RCVBUFFORCE needs CAP_NET_ADMIN and is not limited by rmem_max. */
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &asked, sizeof(asked));
     int granted = 0;
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &length))
         return;
-    granted /= 2; /* the kernel doubles it, for its own book-keeping */
+    granted /= 2; /* the kernel doubles the size, for its own book-keeping */
     if (granted < RECV_SOURCE_COALESCE_BUFFER_MIN)
         opening->may_coalesce = false;
     static bool warned; /* once for all sockets; main thread */
@@ -410,8 +411,8 @@ static void set_buffer(struct opening *opening, int fd)
     }
 }
 
-/* A receive then polls the card's queue that the socket's packets last came from.  Without the right to ask for it a
- * socket has what the sysctl says. */
+/* Lets a receive call poll the NIC's queue from which the socket's last packets came.  Without permission the socket
+ * keeps the sysctl's setting. */
 static void set_busy_poll(const struct opening *opening, int fd)
 {
     int asked_us = (int)(opening->config->busy_poll_ns / NS_PER_US);
@@ -419,7 +420,7 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
     if (asked_us == 0)
         return;
-    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* less by interrupts, where it may */
+    setsockopt(fd, SOL_SOCKET, SO_PREFER_BUSY_POLL, &on, sizeof(on)); /* fewer interrupts, if permitted */
     if (setsockopt(fd, SOL_SOCKET, SO_BUSY_POLL, &asked_us, sizeof(asked_us)) == 0)
         return;
     static bool warned; /* once for all sockets; main thread */
@@ -432,14 +433,14 @@ static void set_busy_poll(const struct opening *opening, int fd)
 
 static int join_group(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Without this a socket also gets groups that other sockets of the host have joined. */
+    /* Otherwise the socket also gets groups that other sockets of the host have joined. */
     const int off = 0;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_ALL, &off, sizeof(off)))
         return fail(opening, endpoint, errno, "keep other groups away", "");
     int err = recv_source_join(fd, endpoint, &opening->interface);
     if (!err)
         return 0;
-    /* Without an interface the kernel looks for a route to the group, which may yet come. */
+    /* Without an interface the kernel looks for a route to the group.  The route may come later. */
     if (err == ENODEV && !opening->config->interface)
         return fail(opening, endpoint, ENETUNREACH, "join the multicast group",
                     "name the recv.interface to receive on");
@@ -449,8 +450,8 @@ static int join_group(struct opening *opening, const struct endpoint *endpoint, 
 
 static int bind_endpoint(struct opening *opening, const struct endpoint *endpoint, int fd)
 {
-    /* Several receivers of a group on a host each get a copy, so they share the port.  (SO_REUSEPORT would deal the
-     * packets among them.)  A unicast packet goes to one socket only: there, sharing would hide a mistake. */
+    /* Several receivers of a group on a host share the port, and each gets a copy.  (SO_REUSEPORT would distribute the
+     * packets among them.)  A unicast packet goes to one socket only, so sharing would hide a mistake. */
     const int on = 1;
     if (endpoint_is_multicast(endpoint) && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)))
         return fail(opening, endpoint, errno, "share the port", "");
@@ -471,7 +472,7 @@ static int bind_endpoint(struct opening *opening, const struct endpoint *endpoin
     return fail(opening, endpoint, errno, "receive there", hint);
 }
 
-/* Returns a socket that receives what is sent to 'endpoint', or negative errno. */
+/* Returns a socket that receives the packets sent to 'endpoint', or negative errno. */
 static int open_socket(struct opening *opening, const struct endpoint *endpoint)
 {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -481,10 +482,10 @@ static int open_socket(struct opening *opening, const struct endpoint *endpoint)
     set_buffer(opening, fd);
     set_busy_poll(opening, fd);
     const int on = 1;
-    /* No reason to fail: without it every packet comes alone. */
+    /* Not fatal: without UDP_GRO every packet comes alone. */
     setsockopt(fd, SOL_UDP, UDP_GRO, &on, sizeof(on));
     int err = bind_endpoint(opening, endpoint, fd);
-    /* No reason to fail either: the receiver knows which packets are not its own, and who may send. */
+    /* Not fatal either: the receiver recognises the packets of other threads and forbidden senders. */
     const struct packet_fanout *share = endpoint_is_multicast(endpoint) ? opening->config->share : NULL;
     if (!err && (share || endpoint->from))
         packet_filter_attach(fd, endpoint->from, share);

@@ -1,20 +1,21 @@
-/* source_verbs.c - frames from a raw packet queue, lent where the card put them.
+/* source_verbs.c - receives frames from a raw packet queue.  Packets stay where the NIC wrote them (zero-copy).
  *
- * The card writes whole frames into a ring of registered memory, in the order in which their work requests were posted,
- * and tells of each in a completion queue; no system call and no copy lies between.  A frame is lent until the next
- * recv, which posts it again behind the others.  Landing slots are not offered to the card: its queue is deep, so one
- * packet that is lost would shift all that follow into each other's places.  The receiver copies each payload once,
- * past the cache, as it does with joined messages.
+ * The NIC writes whole frames into a ring of registered memory, in the order in which their work requests were posted.
+ * A completion queue reports each frame.  No system call and no copy is involved.  A frame is valid until the next
+ * recv, which posts it again behind the others.  Landing slots are not posted to the NIC.  Its queue is deep, so after
+ * one lost packet all later packets would be in each other's places.  The receiver copies each payload once, past the
+ * cache, as it does with joined messages.
  *
- * Groups are joined by ordinary sockets that are never read, for the switches' sake; flow rules steer what is sent to
- * our endpoints to the queue, once there is a thread that receives.  Whatever else comes by them (fragments, another
- * group with the same address of Ethernet) is ignored.  Several sources may have rules for the same group: each gets
- * all of its frames, so with a share of a group the others' packets come whole, and the receiver knows them.  Where
- * single addresses may send to an endpoint, each has a rule; where networks may, the receiver alone looks at senders.
+ * Ordinary sockets join the groups, for the sake of the switches, and are never read.  Flow rules steer packets for our
+ * endpoints to the queue, once a thread receives.  Other frames that match the rules (fragments, another group with the
+ * same Ethernet address) are ignored.  Several sources may have rules for the same group: each source gets all frames
+ * of the group.  With a share of a group, the packets of the other threads therefore come whole, and the receiver
+ * recognises them.  If single addresses may send to an endpoint, each address has a rule.  If networks may send, the
+ * receiver alone checks senders.
  *
- * With a device, frames are scattered: their heads to pinned memory, which the host reads and the device can, and the
- * rest to exported memory of the device.  A frame whose packet is kept (recv_source_keep) is posted again once it has
- * been released; there are enough of them that the card's queue is full all the same. */
+ * With a device, frames are scattered.  Their heads go to pinned memory, which the host reads and the device can read.
+ * The rest goes to exported memory of the device.  A frame with a kept packet (recv_source_keep) is posted again after
+ * its release.  There are enough frames to keep the NIC's queue full all the same. */
 #include "common/base/clock.h"
 #include "common/device/device.h"
 #include "common/net/frame.h"
@@ -33,7 +34,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PREFETCH_AHEAD 4 /* frames whose headers are on their way while one is looked at */
+#define PREFETCH_AHEAD 4 /* headers to prefetch ahead of the current frame */
 
 /* ---- Death ------------------------------------------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ static int bury(struct recv_source_verbs *source, const char *why)
     return source->err;
 }
 
-/* Whether an event is of a queue by which packets leave: a sink copes with that. */
+/* Returns true for an event of a sending queue.  The sink handles such events. */
 static bool is_of_a_sink(const struct ibv_async_event *event)
 {
     switch (event->event_type) {
@@ -115,7 +116,8 @@ int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *fra
     return ibv_post_recv(source->qp, &source->requests[frames[0]], &refused);
 }
 
-/* Posts as many of the frames as there is room for, and has the others in reserve.  Returns 0 or negative errno. */
+/* Posts as many of the frames as the queue has room for.  The other frames become spare.  Returns 0 or negative
+ * errno. */
 static int give_back(struct recv_source_verbs *source, const uint32_t *frames, size_t n)
 {
     size_t room = source->max_posted - source->n_posted, n_now = n < room ? n : room;
@@ -126,7 +128,7 @@ static int give_back(struct recv_source_verbs *source, const uint32_t *frames, s
     return err ? die(source, "a work request was refused: %s", strerror(err)) : 0;
 }
 
-/* The packets of the last recv have been dealt with: what is not kept comes back, and what is, is replaced. */
+/* Posts the frames of the last recv again.  Spare frames replace kept ones.  Returns 0 or negative errno. */
 static int post_used(struct recv_source_verbs *source)
 {
     size_t n = 0;
@@ -155,7 +157,7 @@ static int verbs_release(struct recv_source *base, const uint32_t *frames, size_
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
     size_t enable = 0;
 
-    /* Those of the last recv come back with it. */
+    /* Frames of the last recv are posted again with the others of this recv. */
     for (size_t i = 0; i < n; i++) {
         if (source->kept[frames[i]] == KEPT_NOW) {
             give_back(source, frames + enable, i - enable);
@@ -175,7 +177,7 @@ static void prefetch_headers(const uint8_t *frame)
     __builtin_prefetch(frame + 64);
 }
 
-/* Lends the frame's packet.  Returns whether there is one for us in it. */
+/* Fills the slot with the frame's packet, zero-copy.  Returns true if the frame has a packet for us. */
 static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *completion, struct packet_slot *slot)
 {
     uint8_t *frame = verbs_source_frame(source, completion->wr_id);
@@ -186,7 +188,7 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     if (frame_parse_udp(frame, completion->byte_len, !ip_is_right, &datagram))
         return false;
     size_t n_before = (size_t)(datagram.bytes - frame);
-    if (source->device && n_before > PACKET_HEAD_BYTES) /* nobody stacks so many tags, and the rest is elsewhere */
+    if (source->device && n_before > PACKET_HEAD_BYTES) /* real frames have fewer tags; the rest is in device memory */
         return false;
     int endpoint = recv_endpoints_find(&source->endpoints, datagram.address, datagram.port);
     if (endpoint < 0)
@@ -208,8 +210,8 @@ static bool next_packet(struct recv_source_verbs *source, const struct ibv_wc *c
     return true;
 }
 
-/* Takes what has come.  Returns how many packets there were for us among it, or negative errno; what came before an
- * error is lent first. */
+/* Takes the completed frames.  Returns the number of packets for us, or negative errno.  If an error follows packets,
+ * returns the packets first. */
 static int take_completions(struct recv_source_verbs *source, struct packet_slot *slots, size_t n_slots)
 {
     const struct ibv_wc *completions = source->completions;
@@ -240,7 +242,7 @@ static int take_completions(struct recv_source_verbs *source, struct packet_slot
 
 /* ---- Waiting ----------------------------------------------------------------------------------------------------- */
 
-/* A completion made an event: the next one will not until it is asked for again. */
+/* Reads the event of a completion.  The next completion makes an event only after another request. */
 static int read_completion_event(struct recv_source_verbs *source)
 {
     struct ibv_cq *cq;
@@ -265,7 +267,7 @@ static int sleep_for_event(struct recv_source_verbs *source, int64_t timeout_ns)
     int err = 0;
 
     if (ppoll(fds, N, &timeout, NULL) <= 0)
-        return 0; /* time is over, or a signal came */
+        return 0; /* time-out or signal */
     if (fds[ASYNC].revents & POLLIN)
         err = read_events(source);
     if (!err && fds[COMPLETION].revents & POLLIN)
@@ -290,7 +292,7 @@ static int await_completion(struct recv_source_verbs *source, int64_t timeout_ns
     return 0;
 }
 
-/* Returns 0 at once if only frames came that are not for this source: a flood of these must not keep the caller. */
+/* Receives packets.  Returns 0 at once if only frames for others came: a flood of these must not keep the caller. */
 static int verbs_recv(struct recv_source *base, struct packet_slot *slots, size_t n_slots, int64_t timeout_ns)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
@@ -333,7 +335,7 @@ static uint64_t read_drops(const struct recv_source_verbs *source)
     return strtoull(text, NULL, 10);
 }
 
-/* Drops of the card's port because no frame was posted, those of other queues included. */
+/* Returns the drops of the NIC's port because no frame was posted, including the drops of other queues. */
 static uint64_t verbs_kernel_drops(const struct recv_source *base)
 {
     const struct recv_source_verbs *source = CONTAINER_OF(base, const struct recv_source_verbs, base);

@@ -1,7 +1,8 @@
-/* source_verbs.h - what the parts of packet_source_verbs*.c share.
+/* source_verbs.h - types and functions shared by source_verbs*.c.
  *
- * Flow:      open (recv/source_verbs_open.c): port, ring, completions, queue, groups; begin: flows; recv; close
- * Threads:   open, begin and close from one, recv from one other after open. */
+ * Flow:      open (recv/source_verbs_open.c): port, ring, completions, queue, endpoints; enable: flow rules, groups;
+ *            recv; close
+ * Threads:   open, enable and close run on one thread; recv runs on another thread after open. */
 #ifndef COMMON_RECV_SOURCE_VERBS_H
 #define COMMON_RECV_SOURCE_VERBS_H
 
@@ -11,46 +12,46 @@
 
 #include <infiniband/verbs.h>
 
-/* Whether a frame is kept: since before the last recv, so that it is in no list. */
+/* State of a frame.  KEPT_LONG: kept since before the last recv, so the frame is in no list. */
 enum kept { NOT_KEPT, KEPT_NOW, KEPT_LONG };
 
 struct recv_source_verbs {
     struct recv_source base;
     struct verbs_port port;
     const struct endpoint_list *config_endpoints;
-    struct recv_endpoints endpoints; /* the same, to look up */
-    uint8_t *ring;                   /* [n_frames][frame_bytes] frames, or their heads */
-    size_t max_frame_bytes;          /* of what may come */
+    struct recv_endpoints endpoints; /* table of these endpoints, for look-ups */
+    uint8_t *ring;                   /* [n_frames][frame_bytes] whole frames, or their heads */
+    size_t max_frame_bytes;          /* longest frame */
     size_t ring_bytes, frame_bytes, n_frames;
     struct verbs_memory memory;
-    struct device *device;        /* NULL: none */
+    struct device *device;        /* NULL: frames lie in host memory */
     struct device_exported rests; /* [n_frames][rest_bytes] */
     size_t rest_bytes;
     struct verbs_memory rest_memory;
     uint8_t *kept;   /* [n_frames] enum kept */
-    uint32_t *spare; /* [n_frames] neither kept nor posted */
+    uint32_t *spare; /* [n_frames] frames neither kept nor posted */
     size_t n_spare;
     size_t n_posted, max_posted;
     struct ibv_recv_wr *requests; /* [n_frames] */
     struct ibv_sge *parts;        /* [n_frames][head, rest] */
     struct ibv_comp_channel *channel;
-    struct ibv_cq *cq, *send_cq; /* a queue pair has both, though nothing is sent */
+    struct ibv_cq *cq, *send_cq; /* a queue pair needs both, although nothing is sent */
     struct ibv_qp *qp;
     size_t n_flows;
-    struct ibv_flow **flows; /* one for each endpoint, or for each of its senders */
+    struct ibv_flow **flows; /* one rule for each endpoint, or for each of its senders */
     size_t n_sockets;
     int *sockets; /* [n_endpoints] */
-    int drops_fd; /* -1: the card does not tell */
+    int drops_fd; /* -1: the NIC has no such counter */
     uint64_t n_drops_before;
 
     uint32_t used[PACKET_BATCH_MAX]; /* frames of the last recv */
     size_t n_used;
     struct ibv_wc completions[PACKET_BATCH_MAX];
-    bool armed;        /* the next completion makes an event */
-    bool may_coalesce; /* the ring has the room, and the thread is to sleep at all */
+    bool armed;        /* true if the next completion makes an event */
+    bool may_coalesce; /* true if the ring has the room and the thread may sleep */
     int64_t waiting_since_ns;
-    int64_t busy_ns; /* to poll for before it sleeps */
-    int err;         /* what the source died of */
+    int64_t busy_ns; /* time of polling before the thread sleeps */
+    int err;         /* negative errno of a dead source */
 };
 
 static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source, uint64_t i)
@@ -61,13 +62,13 @@ static inline uint8_t *verbs_source_frame(const struct recv_source_verbs *source
 /* The vtable of an open source. */
 extern const struct recv_source_ops verbs_source_ops;
 
-/* Has the card steer what is sent to the endpoints to the queue. */
+/* Installs flow rules, by which the NIC steers packets for the endpoints to the queue. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes);
 
-/* Gives the card 'n' > 0 frames of the list to write to, in order.  Returns 0 or a positive errno. */
+/* Posts the list's 'n' > 0 frames to the NIC, in order.  Returns 0 or a positive errno. */
 int recv_source_verbs_post(struct recv_source_verbs *source, const uint32_t *frames, size_t n);
 
-/* Begins to count what the card drops; closes a source, also one that was not opened to the end. */
+/* Begins to count the NIC's drops.  recv_source_verbs_close() closes a source, even one that is only partly open. */
 void recv_source_verbs_open_drops(struct recv_source_verbs *source);
 void recv_source_verbs_close(struct recv_source *base);
 

@@ -1,4 +1,4 @@
-/* source_verbs_none.c - instead of the verbs files, where the program was built without libibverbs and librdmacm. */
+/* source_verbs_none.c - replaces the verbs files if the program was built without libibverbs and librdmacm. */
 #include "common/recv/source.h"
 #include "common/net/verbs.h"
 

@@ -1,5 +1,5 @@
-/* source_verbs_open.c - the start of a source: what it needs of the card and the host, step by step, and why it
- * cannot be had. */
+/* source_verbs_open.c - opens a source step by step: the resources of the NIC and the host, with an error message for
+ * each. */
 #include "common/base/why.h"
 #include "common/net/frame.h"
 #include "common/base/log.h"
@@ -17,7 +17,7 @@
 
 /* ---- The queue --------------------------------------------------------------------------------------------------- */
 
-/* Arguments of opening a source, and where to put the error message. */
+/* Arguments for opening a source, and the buffer for the error message. */
 struct opening {
     const struct recv_source_config *config;
     struct recv_source_verbs *source;
@@ -47,7 +47,7 @@ static int open_port(struct opening *opening)
     return why_about(err, "recv.interface", opening->why, opening->why_bytes);
 }
 
-/* The ring that was planned, or less where the card takes fewer. */
+/* Computes the sizes of the planned ring, or of a smaller one if the NIC takes fewer frames. */
 static void count_frames(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
@@ -194,7 +194,7 @@ static void make_requests(struct recv_source_verbs *source)
     }
 }
 
-/* Posts as many frames as the card takes, and lets the queue receive. */
+/* Posts as many frames as the NIC takes, and starts the queue. */
 static int start_queue(struct opening *opening)
 {
     struct recv_source_verbs *source = opening->source;
@@ -209,7 +209,7 @@ static int start_queue(struct opening *opening)
     return err ? fail(opening, err, "cannot start its queue") : 0;
 }
 
-/* ---- What is to come --------------------------------------------------------------------------------------------- */
+/* ---- Groups and flow rules --------------------------------------------------------------------------------------- */
 
 /* "antennas[0].pol0: 239.1.0.1:7148: cannot ...: reason; cure" */
 static int fail_at(const struct opening *opening, const struct endpoint *endpoint, int err, const char *what,
@@ -229,8 +229,8 @@ static int open_socket(const struct opening *opening, const struct endpoint *end
     return 0;
 }
 
-/* The kernel grants a socket some memberships only: those of the last one first, then those of a new one.  It is bound
- * to no port, so nothing comes to it. */
+/* Joins the endpoint's group.  The kernel grants a socket a limited number of memberships: the last socket is used
+ * first, then a new one.  The socket is bound to no port, so it receives no packets. */
 static int join_group(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -244,13 +244,13 @@ static int join_group(const struct opening *opening, const struct endpoint *endp
                 return failed;
         }
         err = recv_source_join(source->sockets[source->n_sockets - 1], endpoint, &interface);
-        if (!err || err == EADDRINUSE) /* another port of a group that has been joined */
+        if (!err || err == EADDRINUSE) /* another port of a group that was already joined */
             return 0;
     }
     return fail_at(opening, endpoint, err, "join the multicast group", "");
 }
 
-/* Holds the port of an address of this host, so that the kernel answers nobody that it is closed. */
+/* Binds the port of an address of this host, so that the kernel does not answer that the port is closed. */
 static int hold_port(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -273,8 +273,8 @@ static int hold_port(const struct opening *opening, const struct endpoint *endpo
     return fail_at(opening, endpoint, errno, "receive there", hint);
 }
 
-/* Makes a rule by which the card gives us what is sent to the endpoint, by 'sender' alone unless that is NULL.  Returns
- * 0 or a positive errno. */
+/* Makes a flow rule that steers packets for the endpoint to our queue.  Packets of other senders than 'sender' are
+ * excluded unless 'sender' is NULL.  Returns 0 or a positive errno. */
 static int add_rule(struct recv_source_verbs *source, const struct endpoint *endpoint, const uint32_t *sender)
 {
     struct {
@@ -297,7 +297,7 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
                 .val.dst_port = htons(endpoint->port),
                 .mask.dst_port = UINT16_MAX},
     };
-    /* The specifications lie one right behind the other. */
+    /* The specifications lie back to back. */
     static_assert(sizeof(rule) == sizeof(rule.attr) + sizeof(rule.ethernet) + sizeof(rule.ip) + sizeof(rule.udp),
                   "padding");
 
@@ -314,7 +314,8 @@ static int add_rule(struct recv_source_verbs *source, const struct endpoint *end
     return 0;
 }
 
-/* Rules for such senders alone, where the card takes them.  The receiver asks in any case who may send. */
+/* Makes rules for the endpoint's single senders.  Returns false if the endpoint has none, or if the NIC refuses a rule.
+ * The receiver checks senders in any case. */
 static bool steer_senders(struct recv_source_verbs *source, const struct endpoint *endpoint)
 {
     size_t n_flows = source->n_flows, n_senders = recv_source_n_senders(endpoint);
@@ -329,7 +330,7 @@ static bool steer_senders(struct recv_source_verbs *source, const struct endpoin
     return false;
 }
 
-/* Has the card give us what is sent to the endpoint. */
+/* Steers packets for the endpoint to our queue. */
 static int steer(const struct opening *opening, const struct endpoint *endpoint)
 {
     struct recv_source_verbs *source = opening->source;
@@ -372,7 +373,8 @@ static int open_endpoints(struct opening *opening)
     return err;
 }
 
-/* Groups are joined only now, too: what comes and is not steered here is the kernel's to throw away. */
+/* Installs the flow rules and joins the groups.  Groups are joined only now, because the kernel would drop packets that
+ * no rule steers here. */
 int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_bytes)
 {
     struct recv_source_verbs *source = CONTAINER_OF(base, struct recv_source_verbs, base);
@@ -389,7 +391,7 @@ int recv_source_verbs_enable(struct recv_source *base, char *why, size_t why_byt
     return err;
 }
 
-/* ---- All of it --------------------------------------------------------------------------------------------------- */
+/* ---- The whole source -------------------------------------------------------------------------------------------- */
 
 int recv_source_verbs_open(const struct recv_source_config *config, struct recv_source **out, char *why,
                            size_t why_bytes)

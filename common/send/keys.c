@@ -1,4 +1,4 @@
-/* keys.c - the keys of the section send, and their checks. */
+/* keys.c - keys of the section send, and checks of these keys. */
 #include "common/send/keys.h"
 
 #include "common/device/keys.h"

@@ -1,4 +1,4 @@
-/* keys.h - the section send of a configuration file, of which programs have more or fewer keys. */
+/* keys.h - the section send of configuration files.  Some programs have only the first keys. */
 #ifndef COMMON_SEND_KEYS_H
 #define COMMON_SEND_KEYS_H
 
@@ -22,30 +22,30 @@ struct config_send {
     struct config_int_list affinity;
     bool crc; /* packets carry a CRC item; daemons only */
     /* fgpu only. */
-    int64_t array_size; /* stride of heap counts, and of descriptors in time */
-    bool gpudirect;     /* the card reads heaps from device memory */
+    int64_t array_size; /* step of heap counts; factor of the descriptors' interval */
+    bool gpudirect;     /* the NIC reads heaps from device memory */
 };
 
-#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last ones, the daemons' and fgpu's own */
+#define CONFIG_N_FSIM_SEND_KEYS 9 /* without the last keys, which are the daemons' and fgpu's own */
 #define CONFIG_N_SEND_KEYS      (CONFIG_N_FSIM_SEND_KEYS + 1)
 #define CONFIG_N_FGPU_SEND_KEYS (CONFIG_N_SEND_KEYS + 2)
 
 extern const struct config_key config_send_keys[CONFIG_N_FGPU_SEND_KEYS];
 
-/* The row of a table of sections; 'type' is the struct of the whole file, which has this one by the section's name,
- * and 'n' one of the numbers above. */
+/* The row for a table of sections.  'type' is the struct of the whole file, with a member 'send'.  'n' is one of the
+ * numbers above. */
 #define CONFIG_SEND_SECTION(type, what, n) CONFIG_SECTION_PART(type, send, config_send_keys, n, what, .optional = true)
 
-/* A program's check of the send section against its device (NULL: it has none, and no key gpudirect), and the capture that
- * is read (NULL: none). */
+/* Checks the send section against the device and the capture that is read.  'device' is NULL if the program has no
+ * device and lacks the key gpudirect.  'recv_pcap_file' is NULL if no capture is read. */
 void send_keys_check(const struct config_send *send, const struct config_device *device, const char *recv_pcap_file,
                      struct config *errors);
 
-/* Where the section says ibverbs, an error at 'destinations' if one is not multicast. */
+/* Reports an error at 'destinations' if the transport is ibverbs and a destination is not multicast. */
 void send_keys_check_destinations(const struct config_send *send, const struct endpoint_list *destinations,
                                   struct config *errors);
 
-/* True if one of 'destinations' is one of 'inputs', which is an error at 'destinations': the output would come back. */
+/* Returns true, and reports an error at 'destinations', if one of them is in 'inputs': the output would come back. */
 bool send_keys_check_loop(const struct endpoint_list *inputs, const struct endpoint_list *destinations,
                           struct config *errors);
 

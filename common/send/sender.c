@@ -1,7 +1,7 @@
-/* sender.c - the thread between the worker's full output buffers and a send_sink.  See sender.h.
+/* sender.c - the send thread, between the worker's full output buffers and a send_sink.  See sender.h.
  *
  * The loop: take the new jobs, find the stream that is due first, send a batch of its packets or sleep until it is due.
- * send/stream*.c decides which packets a stream sends, and when. */
+ * send/stream*.c decides which packets a stream sends, and at which time. */
 #include "common/send/sender.h"
 
 #include "common/base/clock.h"
@@ -14,18 +14,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STOP_HEAPS_MAX_NS (5 * NS_PER_S) /* after the time to give up */
+#define STOP_HEAPS_MAX_NS (5 * NS_PER_S) /* after the deadline */
 
 struct sender {
     char *thread_name;
     int cpu;
-    struct inbox *inbox; /* items: value = index of the stream, object = job; once, to hurry: when to give up, NULL */
+    struct inbox *inbox; /* items: value = index of the stream, object = job; once: value = deadline, object = NULL */
     size_t max_streams;
     size_t n_streams;
     struct send_stream **streams;
     size_t max_jobs;
     size_t n_jobs_promised; /* sum of the streams' max_jobs */
-    int64_t give_up_ns;     /* [thread] */
+    int64_t give_up_ns;     /* [thread] deadline, monotonic */
     struct thread thread;
     bool running; /* [caller of start and stop] */
 };
@@ -60,7 +60,7 @@ static void accept_item(struct sender *sender, const struct inbox_item *item)
     }
 }
 
-/* Takes all jobs that have come.  Returns false once no more will come. */
+/* Takes all new jobs.  Returns false once no more will come. */
 static bool take_jobs(struct sender *sender)
 {
     struct inbox_item item;
@@ -70,7 +70,7 @@ static bool take_jobs(struct sender *sender)
     return err != -EPIPE;
 }
 
-/* Takes note of what has left.  Returns whether anything is in flight still. */
+/* Polls all sinks for sent packets.  Returns true if packets are still in flight. */
 static bool reap_streams(struct sender *sender)
 {
     size_t n_in_flight = 0;
@@ -79,7 +79,7 @@ static bool reap_streams(struct sender *sender)
     return n_in_flight > 0;
 }
 
-/* Waits for a job or for the time when a stream is due. */
+/* Waits for a job or until the time when a stream is due. */
 static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_come)
 {
     struct inbox_item item;
@@ -90,15 +90,15 @@ static void wait_until(struct sender *sender, int64_t deadline_ns, bool more_to_
         accept_item(sender, &item);
 }
 
-/* Time of the next wake-up: the first of a stream that is due, a poll of completions, and the deadline if it has not
- * passed. */
+/* Returns the time of the next wake-up: a stream is due, a poll of completions is due, or the deadline comes. */
 static int64_t next_look_ns(const struct sender *sender, int64_t wake_ns, int64_t reap_ns, int64_t now_ns)
 {
     int64_t first_ns = reap_ns < wake_ns ? reap_ns : wake_ns;
     return sender->give_up_ns > now_ns && sender->give_up_ns < first_ns ? sender->give_up_ns : first_ns;
 }
 
-/* The stream to serve now, that which is due first of those that may be; or the first that will be.  And when. */
+/* Returns the stream to serve now: of the streams that may be served, the one that is due first.  Otherwise returns the
+ * first stream that may be served later.  '*wake_ns' is its time. */
 static struct send_stream *find_next(const struct sender *sender, int64_t now_ns, int64_t *wake_ns)
 {
     struct send_stream *next = sender->streams[0];
@@ -125,7 +125,7 @@ static bool any_work(const struct sender *sender)
     return false;
 }
 
-/* Sends what says that there is no more, and waits until all has left.  No stream waits for another. */
+/* Sends the stop heaps and waits until all packets have left.  No stream waits for another stream. */
 static void stop_streams(struct sender *sender)
 {
     for (bool done = false; !done; clock_sleep_until(clock_monotonic_ns() + PACKET_SINK_ROOM_NS)) {
@@ -142,8 +142,8 @@ static void *run(void *arg)
     struct sender *sender = arg;
     bool more_to_come = true;
     thread_wake_promptly();
-    int64_t reap_ns = clock_monotonic_ns(); /* when to look again for what has left */
-    bool in_flight = false;                 /* at the last look */
+    int64_t reap_ns = clock_monotonic_ns(); /* time of the next poll for sent packets */
+    bool in_flight = false;                 /* result of the last poll */
     for (size_t i = 0; i < sender->n_streams; i++)
         send_stream_start(sender->streams[i]);
     for (;;) {
@@ -167,13 +167,13 @@ static void *run(void *arg)
         else
             wait_until(sender, next_look_ns(sender, wake_ns, in_flight ? reap_ns : NEVER_NS, now_ns), more_to_come);
     }
-    if (clock_monotonic_ns() >= sender->give_up_ns) /* a network that is only slow has room by then */
+    if (clock_monotonic_ns() >= sender->give_up_ns) /* a network that is only slow has room again by then */
         give_sinks_until(sender, clock_monotonic_ns() + STOP_HEAPS_MAX_NS);
     stop_streams(sender);
     return NULL;
 }
 
-/* ---- Making and ending ------------------------------------------------------------------------------------------- */
+/* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
 int sender_create(const char *thread_name, int cpu, size_t max_streams, size_t max_jobs, struct sender **sender)
 {
@@ -242,7 +242,7 @@ void sender_push(struct send_stream *stream, struct send_job *job)
 void sender_set_deadline(struct sender *sender, int64_t give_up_ns)
 {
     assert(sender->running);
-    give_sinks_until(sender, give_up_ns); /* from here: the thread may be waiting for room in one of them */
+    give_sinks_until(sender, give_up_ns); /* set here, because the thread may be waiting for room in a sink */
     inbox_push(sender->inbox, &(struct inbox_item){.value = give_up_ns});
 }
 
@@ -279,7 +279,7 @@ void sender_destroy(struct sender *sender)
     if (!sender)
         return;
     sender_stop(sender);
-    /* Jobs that came to a sender which never started, or after it had ended. */
+    /* Puts jobs that came to a sender which never started, or came after the sender's end. */
     struct inbox_item item;
     while (sender->inbox && inbox_try_pop(sender->inbox, &item) == 0)
         if (item.object)

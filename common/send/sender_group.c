@@ -1,4 +1,4 @@
-/* sender_group.c - the last stage's threads: streams are dealt to senders in turn. */
+/* sender_group.c - the send threads of a daemon: distributes streams among senders. */
 #include "common/send/sender_group.h"
 
 #include <errno.h>
@@ -7,8 +7,8 @@
 
 struct sender_group {
     bool to_capture;
-    size_t n_senders; /* made */
-    size_t n_streams; /* added */
+    size_t n_senders; /* senders created so far */
+    size_t n_streams; /* streams added so far */
     struct sender *senders[];
 };
 

@@ -1,9 +1,9 @@
-/* sink_pcap.c - packets to a capture file, framed as they would be on the wire, stamped when they leave.
+/* sink_pcap.c - writes packets to a capture file, framed as on the wire, with their departure times.
  *
- * Opening a sink shows that the file can be written, but what is in it stays until the first packet comes, and a file
- * that was not there is removed if none does: a start that fails elsewhere must not cost an old capture.
+ * Opening a sink proves that the file can be written, but keeps the old contents until the first packet comes.  A new
+ * file is removed if no packet comes.  So a start that fails elsewhere does not cost an old capture.
  *
- * All sinks of a process that name the same file share it, as streams share a wire. */
+ * All sinks of a process that name the same file share the file, as streams share a wire. */
 #include "common/base/clock.h"
 #include "common/net/frame.h"
 #include "common/send/sink.h"
@@ -24,16 +24,16 @@
 #define FRAME_BYTES_MAX (FRAME_HEADER_BYTES + FRAME_PAYLOAD_MAX)
 #define UNICAST_TTL     64
 
-/* A file being written, by one sink or more. */
+/* An open capture file of one or more sinks. */
 struct capture {
     struct capture *next;
     size_t n_sinks;
     char *path;
     pcap_t *format;
-    int fd;              /* until the first packet; then -1 */
-    bool created;        /* the file was not there */
-    pcap_dumper_t *file; /* from the first packet on */
-    int err; /* the first of writing, positive: the file may end inside a packet, so nothing more is written */
+    int fd;              /* descriptor until the first packet; then -1 */
+    bool created;        /* true if the file is new */
+    pcap_dumper_t *file; /* NULL before the first packet */
+    int err; /* first error of writing, positive.  The file may end inside a packet, so nothing more is written */
 };
 
 /* Guards the list and every file in it. */
@@ -50,7 +50,7 @@ struct pcap_sink {
     uint8_t frame[FRAME_BYTES_MAX];
 };
 
-/* A host's address is not asked for: a locally administered one must do. */
+/* Writes the frame's header.  A locally administered address stands for the receiving host's. */
 static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t n_bytes)
 {
     static const uint8_t host_mac[6] = {0x02, 0, 0, 0, 0, 2};
@@ -65,10 +65,10 @@ static void put_header(struct pcap_sink *sink, const struct endpoint *to, size_t
     frame_put(sink->frame, &from, to, is_group ? NULL : host_mac, n_bytes);
 }
 
-/* The first packet: empties the file and begins it anew. */
+/* Empties the file and begins the capture, for the first packet. */
 static void begin_file(struct capture *capture)
 {
-    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* a pipe cannot be, and need not */
+    if (ftruncate(capture->fd, 0) != 0 && errno != EINVAL) { /* a pipe cannot be emptied, and need not be */
         capture->err = errno;
         return;
     }
@@ -78,7 +78,7 @@ static void begin_file(struct capture *capture)
         return;
     capture->fd = -1;
     errno = 0;
-    capture->file = pcap_dump_fopen(capture->format, file); /* closes it where that fails */
+    capture->file = pcap_dump_fopen(capture->format, file); /* closes the file on failure */
     if (!capture->file)
         capture->err = errno ? errno : EIO;
 }
@@ -102,7 +102,7 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
         memcpy(at + packet->header_bytes, packet->payload, packet->payload_bytes);
 
     const struct pcap_pkthdr header = {
-        /* The capture is of nanosecond precision: libpcap then keeps nanoseconds in tv_usec. */
+        /* The capture has nanosecond precision, so libpcap takes nanoseconds in tv_usec. */
         .ts = {.tv_sec = now_ns / NS_PER_S, .tv_usec = now_ns % NS_PER_S},
         .caplen = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
         .len = (bpf_u_int32)(FRAME_HEADER_BYTES + payload_bytes),
@@ -114,7 +114,8 @@ static int write_packet(struct pcap_sink *sink, const struct packet_out *packet,
     return capture->err;
 }
 
-/* So that a full disk is noticed, and a killed program leaves what it sent.  Returns 0 or a positive errno. */
+/* Flushes the file, so that a full disk is noticed and a killed program leaves its packets.  Returns 0 or a positive
+ * errno. */
 static int flush(struct capture *capture)
 {
     errno = 0;
@@ -136,7 +137,7 @@ static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets,
         }
         send_sink_put_ref(&packets[i]);
     }
-    /* Which of the packets are in the file is not known then. */
+    /* After a failed flush all packets count as failed, because it is unknown which packets are in the file. */
     int err = flush(sink->capture);
     for (; err && n_failed < n; n_failed++)
         send_sink_note_failed(base, err);
@@ -144,7 +145,7 @@ static size_t pcap_sink_send(struct send_sink *base, struct packet_out *packets,
     return n - n_failed;
 }
 
-/* With the lock.  NULL is accepted. */
+/* Caller holds the lock.  NULL is accepted. */
 static void destroy_capture(struct capture *capture)
 {
     if (!capture)
@@ -187,20 +188,20 @@ static void pcap_sink_close(struct send_sink *base)
 
 static const struct send_sink_ops pcap_sink_ops = {.send = pcap_sink_send, .close = pcap_sink_close};
 
-/* Opens the file for writing as it is, or makes it.  Does not wait for the reader of a FIFO. */
+/* Opens the file for writing without a change, or creates it.  Does not wait for the reader of a FIFO. */
 static int open_file(struct capture *capture)
 {
     capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     capture->created = capture->fd >= 0;
     if (capture->fd < 0 && errno == EEXIST)
         capture->fd = open(capture->path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK,
-                           0666); /* O_CREAT: it may be a loose link */
+                           0666); /* O_CREAT: the path may be a dangling link */
     if (capture->fd < 0 || fcntl(capture->fd, F_SETFL, 0))
         return -errno;
     return 0;
 }
 
-/* With the lock. */
+/* Caller holds the lock. */
 static int create_capture(const char *path, struct capture **out, char *why, size_t why_bytes)
 {
     struct capture *capture = calloc(1, sizeof(*capture));
@@ -258,10 +259,10 @@ int send_sink_pcap_open(const struct send_sink_config *config, struct send_sink 
     sink->n_destinations = endpoints->n;
     sink->destinations = destinations;
     sink->multicast_ttl = config->ttl;
-    /* A file needs no interface; where the one named exists, its address makes a truer packet. */
+    /* A file needs no interface.  If the named interface exists, packets have its address as their source. */
     sink->from.s_addr = htonl(INADDR_LOOPBACK);
     struct interface interface;
-    char ignored[400]; /* 'why' is of a start that fails */
+    char ignored[400]; /* 'why' is only for a failed start */
     if (config->interface && endpoint_find_interface(config->interface, &interface, ignored, sizeof(ignored)) == 0)
         sink->from = interface.address;
     int err = get_capture(config->pcap_file, &sink->capture, why, why_bytes);

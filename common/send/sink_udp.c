@@ -1,11 +1,11 @@
-/* sink_udp.c - packets to the network, by sendmmsg from one socket.
+/* sink_udp.c - sends packets to the network, by sendmmsg from one socket.
  *
- * Packets of a batch that go to the same place are handed to the kernel joined (UDP_SEGMENT), so their way through it
- * costs once for all of them; on the wire they are what they would be alone.  Each destination's packets leave in
- * order, all of a batch at once.  Where the kernel or the network card refuses, each packet goes alone.
+ * Packets of a batch for the same destination are joined for the kernel (UDP_SEGMENT).  In the kernel all of them
+ * together cost as much as one.  On the wire they are the same as single packets.  Each destination's packets leave in
+ * order, all packets of a batch at once.  If the kernel or the NIC refuses joined packets, each packet is sent alone.
  *
- * The kernel gathers headers and payloads from where they lie, but where packets are small, one copy more is cheaper
- * than that many parts: those are gathered here. */
+ * The kernel gathers headers and payloads from their places.  For small packets one more copy is cheaper than many
+ * parts, so small packets are gathered here. */
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/send/sink.h"
@@ -23,21 +23,21 @@
 #include <unistd.h>
 
 #define PARTS_PER_PACKET 2
-#define DATAGRAM_MAX     65507 /* a joined message may not be longer either */
+#define DATAGRAM_MAX     65507 /* the limit of a joined message, too */
 #define NO_MESSAGE       UINT_MAX
-#define GATHERED_MAX     1280 /* bytes of a packet with its header (docs/decisions/send-gather-small.md) */
-/* How long to leave a queue that is full below the socket, where poll() cannot wait for it: about a packet's time. */
+#define GATHERED_MAX     1280 /* largest packet gathered here, with header (docs/decisions/send-gather-small.md) */
+/* Pause after a full queue below the socket, where poll() cannot wait: about a packet's time. */
 #define FULL_QUEUE_PAUSE_NS (50 * NS_PER_US)
 #define POLL_TIMEOUT_MS     100
 
-/* Packets for one destination, of one size but for a shorter last one. */
+/* Packets for one destination.  All have the same size, except a shorter last one. */
 struct udp_message {
     unsigned destination;
-    size_t segment_bytes; /* of the first */
+    size_t segment_bytes; /* size of the first packet */
     size_t n_bytes;
     size_t n_packets;
-    bool closed;   /* the last is shorter */
-    bool gathered; /* in one part, not two for each packet */
+    bool closed;   /* the last packet is shorter: no more packets */
+    bool gathered; /* one part for all packets, not two for each packet */
 };
 
 struct udp_sink {
@@ -45,27 +45,28 @@ struct udp_sink {
     int fd;
     bool joins;
     struct sockaddr_in *destinations;
-    unsigned *open_message; /* [n_destinations] the message that takes its next packet, or NO_MESSAGE */
+    unsigned *open_message; /* [n_destinations] index of the message that takes its next packet, or NO_MESSAGE */
     struct udp_message plan[PACKET_SINK_BATCH_MAX];
     struct mmsghdr messages[PACKET_SINK_BATCH_MAX];
-    struct iovec iovecs[PACKET_SINK_BATCH_MAX][PARTS_PER_PACKET]; /* message by message */
+    struct iovec iovecs[PACKET_SINK_BATCH_MAX][PARTS_PER_PACKET]; /* parts of all messages, in order */
     union {
         struct cmsghdr header;
         char bytes[CMSG_SPACE(sizeof(uint16_t))];
     } controls[PACKET_SINK_BATCH_MAX];
-    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* message by message */
+    uint8_t gathered[PACKET_SINK_BATCH_MAX * GATHERED_MAX]; /* parts of all messages, in order */
 };
 
-/* ---- Which packets go together ----------------------------------------------------------------------------------- */
+/* ---- Joining packets to messages --------------------------------------------------------------------------------- */
 
-/* An empty packet would leave no trace in a message. */
+/* Returns true if the message has room for a packet.  An empty packet does not fit, because it would vanish in a
+ * message. */
 static bool fits(const struct udp_message *message, size_t n_bytes)
 {
     return !message->closed && n_bytes > 0 && n_bytes <= message->segment_bytes &&
            message->n_bytes + n_bytes <= DATAGRAM_MAX;
 }
 
-/* Deals the packets to messages: message_of[i] is that of packet i.  Returns the number of messages. */
+/* Distributes the packets among messages: packet i goes to message_of[i].  Returns the number of messages. */
 static size_t plan_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n, unsigned *message_of)
 {
     unsigned n_messages = 0;
@@ -117,7 +118,7 @@ static void append_packet(struct msghdr *header, bool gathered, const struct pac
     header->msg_iov->iov_len += packet->header_bytes + packet->payload_bytes;
 }
 
-/* Makes the messages of a batch.  Returns how many. */
+/* Makes the messages of a batch.  Returns the number of messages. */
 static size_t make_messages(struct udp_sink *sink, const struct packet_out *packets, size_t n)
 {
     unsigned message_of[PACKET_SINK_BATCH_MAX];
@@ -149,7 +150,7 @@ static size_t make_messages(struct udp_sink *sink, const struct packet_out *pack
 
 /* ---- Sending ----------------------------------------------------------------------------------------------------- */
 
-/* True if the message may be tried again at once; waits for room where there was none. */
+/* Returns true if the message may be tried again at once.  Waits for room if there was none. */
 static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
 {
     if ((err == EAGAIN || err == ENOBUFS) && send_sink_deadline_passed(&sink->base))
@@ -158,7 +159,7 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     case EINTR: return true;
     case EAGAIN: {
         struct pollfd writable = {.fd = sink->fd, .events = POLLOUT};
-        thread_beat(); /* a network that takes nothing is no fault of this thread's */
+        thread_beat(); /* the thread is alive: a network that takes nothing is no fault of the thread */
         poll(&writable, 1, POLL_TIMEOUT_MS);
         return true;
     }
@@ -172,11 +173,12 @@ static bool worth_retrying(struct udp_sink *sink, int err, bool *refused)
     }
 }
 
-/* Sends messages until one fails that is not worth another try.  Returns how many left; '*err' says why not more. */
+/* Sends messages until one fails that is not worth another try.  Returns the number of messages that left.  '*err' is
+ * the error of the failed one. */
 static size_t send_messages(struct udp_sink *sink, struct mmsghdr *messages, size_t n, int *err)
 {
     size_t n_gone = 0;
-    bool refused = false; /* the message at n_gone, once */
+    bool refused = false; /* true if the message at n_gone was refused once */
 
     while (n_gone < n) {
         int n_sent = sendmmsg(sink->fd, messages + n_gone, (unsigned)(n - n_gone), MSG_DONTWAIT);
@@ -197,7 +199,7 @@ static bool refuses_joined(int err)
     return err == EINVAL || err == EMSGSIZE || err == EIO || err == EOPNOTSUPP;
 }
 
-/* Sends the packets of a message one by one.  Returns how many failed. */
+/* Sends the packets of a message one by one.  Returns the number of packets that failed. */
 static size_t send_apart(struct udp_sink *sink, size_t m)
 {
     const struct udp_message *message = &sink->plan[m];
@@ -225,7 +227,7 @@ static size_t send_apart(struct udp_sink *sink, size_t m)
     return n_failed;
 }
 
-/* Sends all messages.  Returns how many packets failed. */
+/* Sends all messages.  Returns the number of packets that failed. */
 static size_t send_all(struct udp_sink *sink, size_t n_messages)
 {
     size_t n_failed = 0;
@@ -254,7 +256,8 @@ static size_t udp_send(struct send_sink *base, struct packet_out *packets, size_
     struct udp_sink *sink = CONTAINER_OF(base, struct udp_sink, base);
     size_t n_failed = send_all(sink, make_messages(sink, packets, n));
 
-    /* Only now: packets leave in another order than that of the list, and the last of a buffer carries its loan. */
+    /* References are put only now.  Packets leave in another order than the list's, and the last packet of a buffer
+     * carries the buffer's reference. */
     for (size_t i = 0; i < n; i++)
         send_sink_put_ref(&packets[i]);
     return n - n_failed;
@@ -279,14 +282,14 @@ static void set_buffer(int fd, size_t buffer_bytes)
     if (buffer_bytes == 0)
         return;
     int asked = buffer_bytes > INT_MAX / 2 ? INT_MAX / 2 : (int)buffer_bytes;
-    /* The first needs CAP_NET_ADMIN and is not bound by wmem_max. */
+    /* SO_SNDBUFFORCE needs CAP_NET_ADMIN and is not limited by wmem_max. */
     if (setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &asked, sizeof(asked)))
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &asked, sizeof(asked));
     int granted = 0;
     socklen_t length = sizeof(granted);
     if (getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &granted, &length))
         return;
-    granted /= 2;       /* the kernel doubles it, for its own book-keeping */
+    granted /= 2;       /* the kernel doubles the size, for its own book-keeping */
     static bool warned; /* once for all sockets; main thread */
     if (granted < asked && !warned) {
         log_warning("send.buffer: the kernel grants %d of %d bytes to each stream; "
@@ -311,7 +314,7 @@ static int set_multicast(int fd, const struct send_sink_config *config, const st
     return 0;
 }
 
-/* Asks the kernel for the way to each destination, by a connect of a socket that sends nothing. */
+/* Checks that the kernel has a route to each destination, by connecting a socket that sends nothing. */
 static int check_routes(const struct send_sink_config *config, const struct interface *interface, char *why,
                         size_t why_bytes)
 {

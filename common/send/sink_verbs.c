@@ -1,4 +1,5 @@
-/* sink_verbs.c - packets to the network by a raw packet queue (verbs.h).  The NIC reads each packet from its own place.
+/* sink_verbs.c - sends packets to the network by a raw packet queue (verbs.h).  The NIC reads each packet from its own
+ * place.
  *
  * Queue:     a batch is one list of work requests, each {frame and SPEAD header from a slot of ours | payload}.  One
  *            doorbell hands the batch to the NIC.  Only the last packet has a completion, which stands for the whole
@@ -7,12 +8,12 @@
  *            'copies', with space for one batch; the next batch that needs this space waits.  Device memory must have
  *            been added, as the processor cannot copy it.  The driver copies the first bytes of a frame, from a slot.
  * Failures:  a queue that fails, or makes no progress for a second, is reset and made ready again.  A reset ends the
- *            NIC's reads; packets in the queue count as failed, as on a socket that refuses.  A reset is allowed in any
- *            state, needs no permission and discards the queue's completions.  A completion that came all the same
- *            would have the number of a packet that is gone.  If even the reset fails, the NIC is lost: on_lost() of
+ *            NIC's reads.  Packets in the queue count as failed, as on a socket that refuses.  A reset is allowed in
+ *            any state, needs no permission and discards the queue's completions.  A later completion would have the
+ *            number of a packet that is gone, and is ignored.  If even the reset fails, the NIC is lost: on_lost() of
  *            the configuration is called, once.
- * Checksums: the IPv4 checksum is computed here, with two additions.  A NIC that computes IPv4's also computes UDP's,
- *            and is asked to for that.  Else there is no UDP checksum. */
+ * Checksums: the IPv4 checksum is computed here, with two additions.  A NIC that can compute the IPv4 checksum also
+ *            computes UDP's, so it is asked to compute both.  Other NICs send packets without a UDP checksum. */
 #include "common/base/clock.h"
 #include "common/base/why.h"
 #include "common/net/frame.h"
@@ -30,18 +31,19 @@
 
 #define N_SLOTS_MAX   1024
 #define N_PARTS       2
-#define N_COMPLETIONS 16 /* taken at once */
+#define N_COMPLETIONS 16 /* completions polled at once */
 #define IP_UDP_BYTES  (FRAME_HEADER_BYTES - 14)
-/* In a slot the frame's header ends at a cache line, and the SPEAD header begins there. */
+/* Layout of a slot.  The frame's header ends at a cache line, and the SPEAD header begins there. */
 #define SLOT_FRAME  (64 - FRAME_HEADER_BYTES)
 #define SLOT_HEADER 64
 #define SLOT_BYTES  (SLOT_HEADER + PACKET_SINK_HEADER_MAX)
 
 #define STALL_NS NS_PER_S
-/* The card's pace is this much above ours, which decides; below the least, it would be slower than STALL_NS allows. */
+/* The NIC's rate is above ours by this factor, so that our pace decides.  Below the least rate the NIC would be slower
+ * than STALL_NS allows. */
 #define RATE_MARGIN      1.05
 #define RATE_MIN_BYTES_S 10e6
-#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* of a packet besides: preamble, check sequence, gap */
+#define WIRE_BYTES       (FRAME_HEADER_BYTES + 24) /* overhead of a packet: headers, preamble, check sequence, gap */
 
 struct verbs_sink {
     struct send_sink base;
@@ -49,38 +51,38 @@ struct verbs_sink {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
     bool is_ready;           /* false: lost, and nothing is in flight */
-    double rate_bytes_per_s; /* of the card; 0: none */
-    double wire_per_byte;    /* what it has to send for each byte of ours */
-    size_t packet_bytes;     /* of the largest */
+    double rate_bytes_per_s; /* rate limit of the NIC; 0: no limit */
+    double wire_per_byte;    /* bytes on the wire for each byte of ours */
+    size_t packet_bytes;     /* largest packet */
     void (*on_lost)(void *arg);
     void *on_lost_arg;
-    int port_fd; /* a socket that is never read: its port is ours */
+    int port_fd; /* a socket that is never read; the source port is ours */
     char first_destination[32];
 
     size_t n_destinations;
     struct destination {
-        uint8_t frame[FRAME_HEADER_BYTES]; /* header of a datagram to there... */
-        size_t n_bytes;                    /* ...of this size, that of the last one */
+        uint8_t frame[FRAME_HEADER_BYTES]; /* header of a datagram to this destination, for n_bytes */
+        size_t n_bytes;                    /* size of the last datagram */
     } * destinations;                      /* [n_destinations] */
 
     size_t n_slots;    /* packets that may be in flight; a power of two */
     uint8_t *slots;    /* [n_slots][SLOT_BYTES], then [PACKET_SINK_BATCH_MAX][packet_bytes] for copies */
-    uint8_t *copies;   /* these */
-    uint64_t n_copied; /* up to this packet some were copied */
+    uint8_t *copies;   /* second part of 'slots' */
+    uint64_t n_copied; /* number after the last packet with a copied payload */
     struct verbs_memory slot_memory;
 
-    struct verbs_memory *memories; /* [n_memories] that were added */
+    struct verbs_memory *memories; /* [n_memories] added memories */
     size_t n_memories, last_memory;
 
-    uint64_t n_posted, n_gone; /* packets: handed to the card, and of these left or failed */
-    int64_t moved_ns;          /* when the first of those in flight became it */
+    uint64_t n_posted, n_gone; /* packets handed to the NIC; packets that left or failed */
+    int64_t moved_ns;          /* time of the last progress, or of the first packet in flight */
     struct pending {
-        uint64_t packet; /* the last of the buffer */
+        uint64_t packet; /* number of the buffer's last packet */
         struct buffer_ref *ref;
-    } * pending; /* a ring, [n_slots] */
+    } * pending; /* ring of [n_slots] buffers in flight */
     uint64_t n_pending, n_put;
 
-    struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each with the next */
+    struct ibv_send_wr requests[PACKET_SINK_BATCH_MAX]; /* each linked to the next */
     struct ibv_sge parts[PACKET_SINK_BATCH_MAX][N_PARTS];
     struct log_limit failed_limit;
 };
@@ -109,7 +111,7 @@ static uint32_t card_rate(const struct verbs_sink *sink)
     return (uint32_t)(bits_s / 1000);
 }
 
-/* A card that does not pace leaves it to us. */
+/* Sets the NIC's rate limit.  If the NIC cannot pace, only we pace. */
 static void set_rate(struct verbs_sink *sink)
 {
     struct ibv_qp_rate_limit_attr attr = {.rate_limit = card_rate(sink)};
@@ -124,7 +126,7 @@ static void set_rate(struct verbs_sink *sink)
              sink->port.interface, sink->first_destination, strerror(err));
 }
 
-/* From reset to where it sends.  Returns 0 or a positive errno. */
+/* Moves the queue from reset to ready to send.  Returns 0 or a positive errno. */
 static int start_queue(struct verbs_sink *sink)
 {
     int err = modify(sink, IBV_QPS_INIT);
@@ -138,9 +140,9 @@ static int start_queue(struct verbs_sink *sink)
     return err;
 }
 
-/* ---- What has left ----------------------------------------------------------------------------------------------- */
+/* ---- Completions ------------------------------------------------------------------------------------------------- */
 
-/* The packets before 'end' are gone. */
+/* Puts the references of the packets before 'end', which are gone. */
 static void release_completed(struct verbs_sink *sink, uint64_t end)
 {
     sink->n_gone = end;
@@ -148,15 +150,16 @@ static void release_completed(struct verbs_sink *sink, uint64_t end)
         buffer_ref_put(sink->pending[sink->n_put++ % sink->n_slots].ref);
 }
 
-/* All in flight is lost, for 'err' (positive) or 'reason', where the queue is made ready again if it can be. */
+/* Counts all packets in flight as lost, because of 'err' (positive) or 'reason'.  Makes the queue ready again if
+ * possible. */
 static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
 {
     struct ibv_wc ignored[N_COMPLETIONS];
     uint64_t n_lost = sink->n_posted - sink->n_gone;
 
-    int err_again = modify(sink, IBV_QPS_RESET); /* from here on the card reads nothing of it: */
+    int err_again = modify(sink, IBV_QPS_RESET); /* from here on the NIC reads none of our memory... */
     if (err_again) {
-        ibv_destroy_qp(sink->qp); /* or from here on */
+        ibv_destroy_qp(sink->qp); /* ...or from here on */
         sink->qp = NULL;
     }
     while (ibv_poll_cq(sink->cq, N_COMPLETIONS, ignored) > 0)
@@ -179,11 +182,11 @@ static void fail_queue(struct verbs_sink *sink, int err, const char *reason)
         sink->on_lost(sink->on_lost_arg);
 }
 
-/* Packets before one that failed have left. */
+/* Handles a completion.  Packets before a failed one have left. */
 static void take_completion(struct verbs_sink *sink, const struct ibv_wc *completion)
 {
     assert(completion->wr_id < sink->n_posted);
-    if (completion->wr_id < sink->n_gone) /* void: of a queue that was reset */
+    if (completion->wr_id < sink->n_gone) /* ignored: from before a reset */
         return;
     if (completion->status == IBV_WC_SUCCESS) {
         release_completed(sink, completion->wr_id + 1);
@@ -218,7 +221,7 @@ static size_t verbs_reap(struct send_sink *base)
     return sink->n_posted - sink->n_gone;
 }
 
-/* Whether no batch would have to wait, whatever its payloads. */
+/* Returns true if no batch would have to wait, whatever its payloads. */
 static bool has_queue_space(const struct verbs_sink *sink)
 {
     return sink->n_posted + PACKET_SINK_BATCH_MAX - sink->n_gone <= sink->n_slots && sink->n_copied <= sink->n_gone;
@@ -233,7 +236,7 @@ static bool verbs_has_room(struct send_sink *base)
     return has_queue_space(sink);
 }
 
-/* Waits until the packets before 'end' are gone. */
+/* Waits until all packets before 'end' are gone. */
 static void await(struct verbs_sink *sink, uint64_t end)
 {
     while (sink->n_gone < end && verbs_reap(&sink->base) > 0 && sink->n_gone < end)
@@ -257,11 +260,11 @@ static void verbs_place_headers(struct send_sink *base, size_t n)
         base->packets[i].header = slot(sink, sink->n_posted + i) + SLOT_HEADER;
 }
 
-/* The memory that a payload lies in, or NULL. */
+/* Returns the added memory with the packet's payload, or NULL. */
 static const struct verbs_memory *find_memory(struct verbs_sink *sink, const struct packet_out *packet)
 {
     for (size_t i = 0; i < sink->n_memories; i++) {
-        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* most often the one of before */
+        const struct verbs_memory *memory = &sink->memories[sink->last_memory]; /* usually the previous one */
         if (packet->payload >= memory->base &&
             packet->payload + packet->payload_bytes <= memory->base + memory->n_bytes)
             return memory;
@@ -291,7 +294,7 @@ static void make_payload(struct verbs_sink *sink, size_t i, const struct packet_
     sink->parts[i][1] = make_part(copy, packet->payload_bytes, &sink->slot_memory);
 }
 
-/* Most often the size is that of the packet before. */
+/* Writes the frame's header.  The size is usually the previous packet's. */
 static void put_frame(uint8_t *frame, struct destination *to, size_t n_bytes)
 {
     if (to->n_bytes != n_bytes) {
@@ -322,7 +325,7 @@ static void make_requests(struct verbs_sink *sink, const struct packet_out *pack
         sink->n_copied = sink->n_posted + n;
 }
 
-/* Hands the first 'n' work requests to the card, the last with a completion.  Returns 0 or a positive errno. */
+/* Posts the first 'n' work requests, the last with a completion.  Returns 0 or a positive errno. */
 static int post(struct verbs_sink *sink, size_t n)
 {
     struct ibv_send_wr *last = &sink->requests[n - 1], *next = last->next, *bad;
@@ -349,7 +352,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     struct verbs_sink *sink = sink_of(base);
 
     if (sink->is_ready)
-        make_requests(sink, packets, n); /* where that waits, it may be lost meanwhile */
+        make_requests(sink, packets, n); /* the NIC may be lost during a wait in there */
     if (!sink->is_ready)
         return refuse(sink, packets, n);
     if (sink->n_gone == sink->n_posted)
@@ -361,7 +364,7 @@ static size_t verbs_send(struct send_sink *base, struct packet_out *packets, siz
     sink->n_posted += n;
     if (!err)
         return n;
-    fail_queue(sink, err, "ibv_post_send"); /* some of it may be in the queue, without a completion to come */
+    fail_queue(sink, err, "ibv_post_send"); /* some packets may be in the queue, without a completion to come */
     return 0;
 }
 
@@ -463,7 +466,7 @@ static int check_mtu(const struct verbs_port *port, size_t packet_bytes, char *w
                     packet_bytes + IP_UDP_BYTES);
 }
 
-/* A port that no socket of this host has, so that each sink is a flow of its own. */
+/* Takes a source port that no socket of this host has, so that each sink is a separate flow. */
 static int take_port(struct verbs_sink *sink, uint16_t *port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = sink->port.address};
@@ -524,7 +527,7 @@ static int make_ring(struct verbs_sink *sink, char *why, size_t why_bytes)
 
 static int make_queue(struct verbs_sink *sink, char *why, size_t why_bytes)
 {
-    /* Room for a completion of each packet: where the queue fails, all may have one. */
+    /* Has room for a completion of each packet: if the queue fails, each packet may have one. */
     sink->cq = ibv_create_cq(sink->port.context, (int)sink->n_slots, verbs_sends, NULL, 0);
     if (!sink->cq)
         return verbs_fail_to_lock(&sink->port, errno, sink->n_slots * VERBS_ENTRY_BYTES,

@@ -1,4 +1,4 @@
-/* sink_verbs_none.c - instead of send/sink_verbs.c, as recv/source_verbs_none.c is of the rest. */
+/* sink_verbs_none.c - replaces send/sink_verbs.c in a program without ibverbs, like recv/source_verbs_none.c. */
 #include "common/send/sink.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* stream.c - a stream is made, takes jobs, and ends.  See send/stream.h. */
+/* stream.c - creates a stream, queues its jobs and ends it.  See send/stream.h. */
 #include "common/send/stream_internal.h"
 
 #include "common/base/clock.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Its jobs ---------------------------------------------------------------------------------------------------- */
+/* ---- Jobs -------------------------------------------------------------------------------------------------------- */
 
 bool send_stream_has_work(const struct send_stream *stream)
 {
@@ -43,9 +43,9 @@ void send_stream_drop_jobs(struct send_stream *stream)
     stream->group = 0;
 }
 
-/* ---- What is left at the end ------------------------------------------------------------------------------------- */
+/* ---- Remaining data at the end ----------------------------------------------------------------------------------- */
 
-/* Bytes on the wire of a heap of which 'n_gone' bytes of payload have left. */
+/* Returns the remaining bytes on the wire of a heap, of which 'n_gone' payload bytes have left. */
 static uint64_t heap_bytes_left(const struct send_stream *stream, const struct send_heap *heap, size_t n_gone)
 {
     if (n_gone >= heap->payload_bytes)
@@ -54,7 +54,7 @@ static uint64_t heap_bytes_left(const struct send_stream *stream, const struct s
     return n_bytes + send_stream_count_packets(stream, n_bytes) * send_stream_header_bytes(stream, heap->n_items);
 }
 
-/* Bytes on the wire of the groups from 'group' on, of which no packet has left. */
+/* Returns the bytes on the wire of the groups from 'group' on, of which no packet has left. */
 static uint64_t groups_bytes(const struct send_stream *stream, const struct send_job *job, size_t group)
 {
     uint64_t n_bytes = 0;
@@ -66,7 +66,8 @@ static uint64_t groups_bytes(const struct send_stream *stream, const struct send
     return n_bytes;
 }
 
-/* Bytes on the wire of all that the stream still has to send, but for descriptors, which take 10 ms at most. */
+/* Returns the bytes on the wire of everything that the stream still has to send, except descriptors, which take at most
+ * 10 ms. */
 static uint64_t stream_bytes_left(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -92,11 +93,11 @@ void send_stream_bound_drain(struct send_stream *stream)
     pace_limit_backlog(&stream->pace, now_ns, SENDER_LATE_MAX_NS);
     if (pace_finish_within(&stream->pace, now_ns, stream_bytes_left(stream), SENDER_DRAIN_MAX_NS)) {
         send_sink_disable_pacing(stream->sink);
-        stream->pace.clear_ns = stream->apart_ns = now_ns; /* which were of the slower rate */
+        stream->pace.clear_ns = stream->apart_ns = now_ns; /* both were times at the slower rate */
     }
 }
 
-/* Heaps of all groups that have not left.  The group in progress counts too: a heap that is sent in part is a lost
+/* Returns the heaps of all groups that have not left.  The group in progress counts too: a partly sent heap is a lost
  * heap. */
 static uint64_t heaps_left(const struct send_stream *stream)
 {
@@ -115,15 +116,16 @@ void send_stream_give_up(struct send_stream *stream)
 {
     if (!send_stream_has_job(stream))
         return;
-    send_sink_flush(stream->sink); /* a card reads what is in flight where it lies */
+    send_sink_flush(stream->sink); /* a NIC reads packets in flight from their own places */
     send_stream_note_failures(stream);
     stream->n_given_up += heaps_left(stream);
     send_stream_drop_jobs(stream);
 }
 
-/* ---- Making and ending ------------------------------------------------------------------------------------------- */
+/* ---- Creation and end -------------------------------------------------------------------------------------------- */
 
-/* At the stream's pace, unless that would take longer than what its data may make up for. */
+/* Returns the factor by which descriptor bytes count at the stream's pace.  The factor is 1, unless the descriptors
+ * would take longer than the lateness that data may make up for. */
 static double choose_haste(const struct send_stream *stream)
 {
     double all_ns = 0;
@@ -133,8 +135,8 @@ static double choose_haste(const struct send_stream *stream)
     return all_ns > (double)SENDER_LATE_MAX_NS ? (double)SENDER_LATE_MAX_NS / all_ns : 1;
 }
 
-/* Rate of descriptors as they count against the stream's pace, bytes/s.  The pace is raised by this rate, so that data
- * keep their own. */
+/* Returns the rate of descriptors at the stream's pace, bytes/s.  The stream's rate is raised by this rate, so that
+ * data keep their own rate. */
 static double descriptors_rate(const struct send_stream *stream)
 {
     uint64_t n_bytes = 0;
@@ -152,7 +154,7 @@ static const struct spead_descriptor crc_descriptor = {
     .format_bits = 48,
 };
 
-/* Encodes the descriptors, once and for all. */
+/* Encodes the descriptors, once for all times. */
 static int encode_descriptors(struct send_stream *stream, const struct send_stream_config *config)
 {
     struct spead_descriptor descriptors[SEND_ITEMS_MAX] = {crc_descriptor};
@@ -182,9 +184,9 @@ static int encode_descriptors(struct send_stream *stream, const struct send_stre
     return 0;
 }
 
-/* Every life of a process counts on from where the clock is, so that no two of them use a count soon after another: a
- * receiver that had a heap in part when its sender was killed would put it together with one of the next life.  Beyond
- * that the counts have half of their 48 bits to grow.  A replay is the same every time, and counts from the start. */
+/* Each process begins its counts at the clock, so that no two processes use the same count within a short time.  A
+ * receiver with part of a heap of a killed sender would otherwise join the part with a heap of the next sender.  The
+ * counts can then grow by half of their 48 bits.  A replay counts from the start, and is the same every time. */
 uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_capture)
 {
     if (is_capture)
@@ -193,7 +195,7 @@ uint64_t send_stream_first_heap_cnt(uint64_t start, uint64_t step, bool is_captu
     return start + step * ((uint64_t)(clock_unix_ns() / NS_PER_MS) % n_lives);
 }
 
-/* Packets that the sink sends as one; a capture has each by itself. */
+/* Returns the number of packets that the sink sends as one message.  A capture has single packets. */
 static size_t count_joined(const struct send_stream_config *config)
 {
     if (config->sink.pcap_file)
@@ -221,7 +223,7 @@ static int init_stream(struct send_stream *stream, const struct send_stream_conf
     return encode_descriptors(stream, config);
 }
 
-/* The largest packet of a heap. */
+/* Returns the size of a heap's largest packet. */
 static size_t packet_bytes_max(const struct send_stream *stream, size_t heap_bytes, size_t n_items)
 {
     return send_stream_header_bytes(stream, n_items) +
@@ -246,7 +248,7 @@ static int open_sink(struct send_stream *stream, const struct send_stream_config
     }
     sink.rate_bytes_per_s = config->rate_bytes_per_s;
     int err = send_sink_open(&sink, &stream->sink, why, why_bytes);
-    if (!err && stream->descriptors.n_heaps > 0) /* else they would be copied, and wait for each other */
+    if (!err && stream->descriptors.n_heaps > 0) /* otherwise they would be copied, and would wait for each other */
         err = send_sink_add_memory(stream->sink, stream->descriptor_payload, stream->descriptors.heaps[0].payload_bytes,
                                    why, why_bytes);
     return err;

@@ -1,7 +1,8 @@
-/* stream_packets.c - the packets of a stream: those of the heaps in its jobs, descriptors, stops.  See send/stream.h.
+/* stream_packets.c - builds the packets of a stream: data heaps of its jobs, descriptors, stop heaps.  See
+ * send/stream.h.
  *
- * The place in the jobs is (job, group, round, heap, offset): in each round every heap of the group sends its next run of
- * packets. */
+ * The position in the jobs is (job, group, round, heap, offset).  In each round every heap of the group sends its next
+ * run of packets. */
 #include "common/send/stream_internal.h"
 
 #include <assert.h>
@@ -80,7 +81,7 @@ bool send_stream_stop(struct send_stream *stream)
     return true;
 }
 
-/* ---- The place in a stream's jobs -------------------------------------------------------------------------------- */
+/* ---- The position in a stream's jobs ----------------------------------------------------------------------------- */
 
 size_t send_job_find_group(const struct send_job *job, size_t from)
 {
@@ -128,7 +129,7 @@ void send_stream_begin_group(struct send_stream *stream, int64_t now_ns)
         stream->started_ready_ns = group->ready_ns;
 }
 
-/* The group's last packet is about to leave: counts it, and goes on to the next group or job. */
+/* Counts a group whose last packet is about to leave, and advances to the next group or job. */
 static void end_group(struct send_stream *stream, struct packet_out *last_packet)
 {
     const struct send_group *group = stream->current;
@@ -146,14 +147,14 @@ static void end_group(struct send_stream *stream, struct packet_out *last_packet
 
     stream->group++;
     if (send_job_find_group(job, stream->group) == job->n_groups) {
-        /* The job is the worker's again once this packet is gone; nothing here looks at it after that. */
+        /* The job belongs to the worker again once this packet is gone, so the stream must not read it after that. */
         last_packet->ref = job->ref;
         stream->group = 0;
         stream->n_jobs_done++;
     }
 }
 
-/* Moves on to the next run: that of the next heap which has one in this round, or in the next. */
+/* Advances to the next run: of the next heap that has a run in this round, or otherwise in the next round. */
 static void next_run(struct send_stream *stream, const struct send_group *group)
 {
     do {
@@ -170,7 +171,7 @@ double send_stream_paced_bytes(const struct send_stream *stream, size_t n_bytes)
     return send_stream_is_descriptors(stream) ? stream->descriptor_haste * (double)n_bytes : (double)n_bytes;
 }
 
-/* Fills 'packet' with what of a heap begins at 'offset'.  Returns the packet's size. */
+/* Fills 'packet' with a heap's data from 'offset' on.  Returns the packet's size. */
 static size_t fill_packet(const struct send_stream *stream, const struct send_heap *heap, uint64_t heap_cnt,
                           size_t offset, struct packet_out *packet)
 {

@@ -1,10 +1,10 @@
-/* stream_serve.c - when a stream's packets are due, and the pieces in which they leave.  See send/stream.h. */
+/* stream_serve.c - computes when a stream's packets are due, and sends them in pieces.  See send/stream.h. */
 #include "common/send/stream_internal.h"
 
 #include "common/base/clock.h"
 #include "common/device/device.h"
 
-/* ---- When it is due ---------------------------------------------------------------------------------------------- */
+/* ---- Due times --------------------------------------------------------------------------------------------------- */
 
 int64_t send_stream_due_ns(const struct send_stream *stream)
 {
@@ -23,7 +23,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
         return due_ns;
     if (!send_stream_is_busy(stream)) /* descriptors are never early */
         return due_ns > apart_ns ? due_ns : apart_ns;
-    /* Late by so much, short sleeps may be why: they end late. */
+    /* If the stream is so late, short sleeps may be the cause, because they end late. */
     if (due_ns < now_ns - SENDER_QUANTUM_NS && apart_ns < now_ns + SENDER_QUANTUM_NS / 2)
         return due_ns;
     int64_t may_ns = due_ns - SENDER_AHEAD_NS > apart_ns ? due_ns - SENDER_AHEAD_NS : apart_ns;
@@ -34,7 +34,7 @@ int64_t send_stream_wake_ns(const struct send_stream *stream, int64_t now_ns)
 
 /* ---- A piece ----------------------------------------------------------------------------------------------------- */
 
-/* Bytes of what is left of the run in progress, or of the first of the job's group to come. */
+/* Returns the remaining bytes of the run in progress, or of the first run of the next group. */
 static size_t run_bytes_left(const struct send_stream *stream)
 {
     bool begun = stream->n_packets_left > 0;
@@ -53,8 +53,8 @@ static size_t run_bytes_left(const struct send_stream *stream)
     return n_bytes + send_stream_count_packets(stream, n_bytes) * send_stream_header_bytes(stream, heap->n_items);
 }
 
-/* Packets of a batch at most: whole runs, or where all go to one destination whole messages of the sink, so that none is
- * broken at a batch's end. */
+/* Returns the largest number of packets of a batch.  A batch consists of whole runs or, with a single destination,
+ * whole messages of the sink, so that none is broken at a batch's end. */
 static size_t batch_packets(const struct send_stream *stream)
 {
     bool alone = stream->n_destinations == 1;
@@ -63,12 +63,13 @@ static size_t batch_packets(const struct send_stream *stream)
     return run < PACKET_SINK_BATCH_MAX ? PACKET_SINK_BATCH_MAX / run * run : PACKET_SINK_BATCH_MAX;
 }
 
-/* Fills in the packets of a piece, of descriptors or of jobs.  Returns how many, and their bytes. */
+/* Fills in the packets of a piece, of descriptors or of jobs.  Returns the number of packets, and in '*n_bytes' their
+ * bytes. */
 static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct packet_out *packets, size_t *n_bytes)
 {
     if (stream->n_packets_left == 0)
         send_stream_begin_group(stream, now_ns);
-    int64_t first_ns = pace_departure_ns(&stream->pace); /* past, where it is late: a piece is no longer for that */
+    int64_t first_ns = pace_departure_ns(&stream->pace); /* past if the stream is late; this makes a piece no longer */
     int64_t horizon_ns =
         send_stream_is_paced(stream) ? (first_ns < now_ns ? first_ns : now_ns) + SENDER_QUANTUM_NS : NEVER_NS;
     size_t n_max = batch_packets(stream), n = 0;
@@ -90,8 +91,8 @@ static size_t fill_piece(struct send_stream *stream, int64_t now_ns, struct pack
     return n;
 }
 
-/* Bytes that the sink hands over as one, at least, before any others.  (One that no longer joins hands over a packet: two
- * pieces may then be closer.) */
+/* Returns the bytes of the first message, which the sink hands over at once, before all others.  (If the sink no longer
+ * joins packets, the first message is one packet, and two pieces may be closer.) */
 static size_t first_message_bytes(const struct packet_out *packets, size_t n)
 {
     size_t n_bytes = 0;

@@ -1,16 +1,16 @@
 "use strict";
-/* A plot of curves over one axis of frequencies, on a canvas; plots of a page point at the same place together. */
+/* A plot of curves over one axis of frequencies, on a canvas; all plots of a page show the same pointer position. */
 
 const plots = [];
-let pointed = null; // the fraction of the axis that the pointer is at, on all plots
-let drag = null;    // the fraction at which a stretch to be zoomed to begins
-let active = null;  // the plot that has the pointer: {plot, y: height on its canvas, channel: under keys, else null}
+let pointed = null; // fraction of the axis at the pointer, on all plots
+let drag = null;    // fraction of the axis at which a drag to zoom began
+let active = null;  // plot with the pointer: {plot, y: position on its canvas, channel: chosen by keys, else null}
 
 function colour(name) {
   return getComputedStyle(document.body).getPropertyValue(name).trim();
 }
 
-/* A new element: its properties, of which 'dataset' and 'attributes' are objects, and what is in it. */
+/* Returns a new element with properties and children.  'dataset' and 'attributes' are objects. */
 function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
   Object.assign(made.dataset, dataset);
@@ -19,10 +19,10 @@ function element(tag, { dataset = {}, attributes = {}, ...properties } = {}, ...
   return made;
 }
 
-/* A number with few digits, a real minus and its unit. */
+/* Returns a number with a few digits, a true minus sign and its unit. */
 const short = (value, digits, unit = "") => value.toFixed(digits).replace("-", "−") + (unit && unit !== "°" ? " " : "") + unit;
 
-/* Round numbers between low and high, about so many. */
+/* Returns about 'about' round numbers between low and high. */
 function ticks(low, high, about) {
   const raw = (high - low) / Math.max(1, about), power = 10 ** Math.floor(Math.log10(raw));
   const step = power * ([1, 2, 2.5, 5, 10].find(f => f * power >= raw) || 10), list = [];
@@ -31,16 +31,16 @@ function ticks(low, high, about) {
 }
 
 class Plot {
-  /* options: title; label and unit of the values; height; range ([low, high], or none: fits the data); dots; digits; cyclic:
-   values are degrees; zoom(first, last channel), or of null: the whole band; n_asked(): channels zoomed to, which may not have come
-   yet; 0: the whole band */
+  /* options: title; label and unit of the values; height; range ([low, high]; none: fits the data); dots; digits; cyclic
+   (values are degrees); zoom(first, last channel), zoom(null) for the whole band; n_asked(): number of requested channels, whose
+   data may not have come yet; 0: the whole band */
   constructor(parent, options) {
     Object.assign(this, { dots: false, digits: 1, height: 220, unit: "", caption: "" }, options);
     this.hidden = new Set(options.hidden || []);
     this.curves = [];
     this.legend = element("div", { className: "legend" });
     this.canvas = element("canvas", { tabIndex: 0, attributes: {
-      role: "application", // arrow keys are the plot's, not the screen reader's
+      role: "application", // the plot gets the arrow keys, not the screen reader
       "aria-roledescription": "plot", "aria-describedby": "plot-keys", "aria-label": this.title } });
     this.canvas.style.height = this.height + "px";
     this.box = element("div", { className: "plot" }, this.legend, this.canvas);
@@ -59,8 +59,8 @@ class Plot {
     plots.push(this);
   }
 
-  /* axis: as in status.json, with name and scale of its unit, and the whole band, {first, count} in channels; curves: [{name,
-   colour, mean, most}]; subject: the antennas */
+  /* axis: as in status.json, plus the name and scale of its unit, and the whole band, {first, count} in channels; curves: [{name,
+   colour, mean, most}]; subject: text with the antennas */
   set(axis, curves, subject) {
     this.axis = axis;
     this.curves = curves;
@@ -74,7 +74,7 @@ class Plot {
     else this.show_tip();
   }
 
-  /* The text alternative. */
+  /* Returns the plot's text alternative. */
   describe() {
     return `${this.title}, ${this.subject}, ${this.band_text()}. ` + this.shown().map(c => `${c.name}: ${this.sum_up(c)}`).join("; ");
   }
@@ -119,7 +119,7 @@ class Plot {
     }));
   }
 
-  /* The range of values: as given, or what the data need; kept while it suits, so that it does not tremble. */
+  /* Sets the range of values: the given range, or the data's.  Keeps a range that still fits, so that the plot does not jitter. */
   fit() {
     if (this.range) { [this.low, this.high] = this.range; return; }
     let low = Infinity, high = -Infinity;
@@ -234,7 +234,7 @@ class Plot {
     g.setLineDash([]);
   }
 
-  /* Zooms to what the mouse was drawn over, unless that is hardly anything. */
+  /* Zooms to the stretch that the mouse was dragged over, unless the stretch is tiny. */
   end_drag() {
     const from = drag;
     drag = null;
@@ -282,7 +282,7 @@ class Plot {
 
   key_upright() { return false; }
 
-  /* Zooms to a band that is narrower by 'times' and has the channel in its middle. */
+  /* Zooms to a band that is 'times' times narrower, with the channel in its middle. */
   zoom_around(channel, times) {
     const { first, count } = this.axis.band, asked = this.n_asked() || count, n = Math.max(8, Math.round(asked / times));
     this.point_at_channel(channel);
@@ -320,7 +320,7 @@ function tip_row(colour, name, text) {
   return row;
 }
 
-/* The pointer is on no plot. */
+/* Called when the pointer leaves the plots. */
 function leave() {
   pointed = drag = active = null;
   document.getElementById("tip").hidden = true;

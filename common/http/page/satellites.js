@@ -1,5 +1,5 @@
 "use strict";
-/* Navigation satellites of an F-engine: each antenna's streams, and of each stream what it knows of its satellites. */
+/* Navigation satellites of an F-engine: the streams of each antenna, and the state of each stream's satellites. */
 
 const CN0_LOW = 20, CN0_HIGH = 55; // dB-Hz: the ends of a bar
 
@@ -12,14 +12,14 @@ function cn0_cell(sat, pol, old) {
   return { text: `${v.toFixed(1)} dB-Hz`, level: old ? "idle" : "", bar: (v - CN0_LOW) / (CN0_HIGH - CN0_LOW), title };
 }
 
-/* The picture is for the eye; the cell says the same in numbers. */
+/* The cell has a picture, and the same values as numbers. */
 function peak_cell(sat, old) {
   if (!sat.taps) return { text: "–", level: "idle" };
   const [early, , late] = sat.taps.map(v => v.toFixed(2)), chips = sat.tap_chips.toFixed(2);
   return { text: `early ${early}`, sub: `late ${late}`, level: old ? "idle" : "", peak: sat.taps, title: `amplitudes ${chips} chips before and after the prompt one, which is 1: means of a second` };
 }
 
-/* Amplitudes of the early, prompt and late tap, over the code's delay. */
+/* Draws the amplitudes of the early, prompt and late tap over the code's delay. */
 function draw_peak(td, taps) {
   const svg = "http://www.w3.org/2000/svg", top = Math.max(1, ...taps);
   const places = taps.map((v, i) => [12 + 28 * i, 26 - 22 * v / top]);
@@ -46,7 +46,7 @@ const SATELLITE_COLUMNS = [
   ["Correlation peak", "peak", sat => peak_cell(sat, sat.old)],
 ];
 
-/* A stream's rates and losses. */
+/* Shows the streams' rates and losses. */
 function show_gnss_streams(s) {
   const figures = g => s.streams.find(t => t.antenna === g.antenna && t.stream === g.name) || {};
   fill_table($("gnss-streams"), [

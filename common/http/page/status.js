@@ -1,13 +1,13 @@
 "use strict";
-/* Shows /status.json, once a second while somebody looks, and more slowly in a hidden tab. */
+/* Shows /status.json: once a second in a visible tab, and more slowly in a hidden tab. */
 
 const INTERVAL_MS = 1000, HIDDEN_INTERVAL_MS = 5000, TIMEOUT_MS = 4000, STALE_MS = 2500;
 const COLOURS = ["--c0", "--c1", "--c2", "--c3"];
 const $ = id => document.getElementById(id);
 
-let last = null;        // the last answer
-let last_ms = 0;        // when it came
-let asked_ms = 0;       // when the first of the questions was asked that have no answer yet; 0: all have one
+let last = null;        // last answer
+let last_ms = 0;        // time of the last answer
+let asked_ms = 0;       // time of the first unanswered request; 0: all are answered
 let chosen = read_hash();
 
 // ---- Numbers for people ---------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ const total = c => c ? c.total : 0;
 const sum = list => list.reduce((a, b) => !known(b) ? a : (a === null ? 0 : a) + b, null);
 const fraction = (part, whole) => known(part) && known(whole) ? (whole > 0 ? part / whole : 0) : null;
 const loss = i => fraction(per_s(i.missing_heaps), known(per_s(i.heaps)) ? per_s(i.heaps) + per_s(i.missing_heaps) : null);
-/* How old data are, in words; "" while they come as often as they should. */
+/* Returns the age of data in words; "" while the data come as often as they should. */
 const how_old = (s, time, integration_s = 0) => known(time) && s.time - time > 5 + 2 * integration_s ? `${duration(s.time - time)} old` : "";
 const input_time = (s, i) => i.newest_timestamp >= 0 ? s.sync_time + i.newest_timestamp / s.adc_sample_rate : null;
 const integration_of = (s, stream) => (s.outputs.find(o => o.name === stream) || s.outputs[0] || {}).integration_s || 0;
@@ -48,7 +48,7 @@ const db = v => known(v) ? minus(v.toFixed(1)) : "–";
 
 // ---- Tables ---------------------------------------------------------------------------------------------------------
 
-/* Cells are made once and only their text changes, so that what is selected stays so.
+/* Fills a table.  Cells are created once and only their text changes, so that selected text stays selected.
  * columns: [label, key, row => {text, sub, level, power, fill, bar, peak, title}]; rows need a key. */
 function fill_table(table, columns, rows) {
   const shape = columns.map(c => c[0]).join("|") + "\n" + rows.map(r => r.row_key).join("\n");
@@ -86,7 +86,7 @@ function fill_cell(td, { text, sub = "", level = "", power = null, fill = null, 
 }
 
 const rate_cell = (c, unit, scale = 1) => ({ text: known(per_s(c)) ? si(scale * per_s(c), unit) : "–", sub: c ? `${count(total(c))} in all` : "" });
-/* A counter that should stand still. */
+/* Returns the cell of a counter that should stand still. */
 function still_cell(c) {
   const moves = per_s(c) > 0;
   return { text: moves ? si(per_s(c), "/s") : count(total(c)), sub: moves ? `${count(total(c))} in all` : "", level: moves ? "warn" : total(c) ? "" : "idle" };
@@ -98,7 +98,7 @@ function newest_cell(row, s) {
   return { text: behind < 100 ? `${Math.max(0, behind).toFixed(2)} s` : duration(behind), sub: `${utc(time)} UTC`, level: behind > 5 ? "warn" : "" };
 }
 
-/* An input, or the antennas of a receive thread, as the history calls them. */
+/* Returns the history's name of an input, or of the antennas of a receive thread. */
 function input_name(s, i) {
   if (i.fengs === undefined) return `${i.antenna} pol ${i.pol}`;
   const names = antennas_of(s, i), [first, last = first] = String(i.fengs).split("-").map(Number);
@@ -169,7 +169,7 @@ function show_streams(s) {
 
 const is_beam = (s, name) => (s.beams || []).some(b => b.name === name) || (s.detected || []).some(d => name === d.name || name.startsWith(`${d.name}.`));
 
-/* Voltage beams, then each stream of detected beams with its beams behind it. */
+/* Returns the rows of voltage beams, then of each stream of detected beams, followed by its beams. */
 function beam_rows(s) {
   const figures = new Map(s.streams.map(t => [t.stream, t])), row = (about, name) => ({ ...about, ...figures.get(name), row_key: name });
   const voltages = (s.beams || []).map(b => row({ ...b, about: `pol ${b.pol}` }, b.name));
@@ -177,7 +177,7 @@ function beam_rows(s) {
   return [...voltages, ...(s.detected || []).flatMap(powers)];
 }
 
-/* Rms of the parts: measured, or from a power; "" of what has neither. */
+/* Returns the rms of the real and imaginary parts: measured, or computed from a power; "" if both are unknown. */
 function rms_cell(b) {
   const title = "of the real and imaginary parts, of at most 127", one = b.power && [b.power.power_0, b.power.power_1].find(known);
   if (known(b.rms)) return { text: total(b.measured_samples) ? b.rms.toFixed(2) : "–", title };
@@ -197,14 +197,14 @@ function clipped_cell(b) {
   return { text: percent(f), sub: b.clipped_samples ? `${count(total(b.clipped_samples))} samples` : "", level: f > 0.01 ? "warn" : "" };
 }
 
-/* Antennas of a voltage beam; of detected beams the share of what came. */
+/* Returns the antennas of a voltage beam, or the share of present data of detected beams. */
 function came_cell(s, b) {
   if (known(b.present_ratio)) return { text: percent(b.present_ratio), sub: "of the data", level: total(b.heaps) && b.present_ratio < 1 ? "warn" : "" };
   if (!known(b.antennas)) return { text: "" };
   return { text: total(b.measured_samples) ? `${b.antennas} of ${s.n_antennas}` : "–", level: total(b.measured_samples) && b.antennas < s.n_antennas ? "warn" : "" };
 }
 
-/* Zeros and rms are those of some batches or heaps; clipped samples of a stream are counted in all that were sent. */
+/* Zeros and rms are measured in some batches or heaps.  Clipped samples of a stream are counted in all sent heaps. */
 function show_beams(s) {
   const rows = beam_rows(s);
   $("beams-card").hidden = !rows.length;
@@ -226,7 +226,7 @@ function show_beams(s) {
 const mhz = hz => known(hz) ? `${Number((hz / 1e6).toPrecision(8))} MHz` : "–";
 const list_of = items => items.length > 3 ? `${items[0]} … ${items[items.length - 1]} (${items.length})` : items.join(", ");
 
-/* Settings of the engine, then those of each output, then the gains. */
+/* Shows the settings of the engine, then the settings of each output, then the gains. */
 function show_config(s) {
   const is_f = s.program === "fgpu", c = s.channels || {};
   $("config-card").hidden = !s.outputs;
@@ -280,7 +280,7 @@ function show_delays(s) {
 const antenna_name = (s, a) => (s.fengs || [])[a] ? s.fengs[a].antenna : `antenna ${a}`;
 const for_how_long = (s, f) => known(f.since) ? ` for ${duration(Math.max(0, s.time - f.since))}` : "";
 
-/* What the stream of an antenna's F-engine does, in a few words. */
+/* Returns the state of an F-engine's stream in a few words. */
 function state_text(s, f) {
   const late = per_s(f.late_heaps) || 0, refused = per_s(f.refused_heaps) || 0, unused = late + refused;
   if (f.state === "losing" && per_s(f.heaps) === 0 && unused > 0 && 2 * unused >= (per_s(f.missing_heaps) || 0)) return late >= refused ? "is late" : "is refused";
@@ -337,7 +337,7 @@ function read_hash() {
   return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-/* The choice of the viewer.  The address has it, too, so that it may be sent to somebody. */
+/* Stores the viewer's choice, also in the page's address, so that the address can be shared. */
 function choose(what) {
   chosen = { ...chosen, ...what };
   for (const key in chosen) if (chosen[key] === undefined) delete chosen[key];
@@ -350,7 +350,7 @@ function pair_of(s) {
   return asked.length === 2 && asked.every(a => Number.isInteger(a) && a >= 0 && a < s.n_antennas) ? asked : [0, s.n_antennas > 1 ? 1 : 0];
 }
 
-/* A labelled list, made anew only if what it offers changes. */
+/* Shows a labelled list.  The list is rebuilt only if its values change. */
 function offer(name, label, values, value, change, texts = values) {
   let select = $("choose-" + name);
   if (!select) {
@@ -380,7 +380,7 @@ function offer_choices(s) {
   offer("stream", "stream", streams, chosen.stream || shown.stream || streams[0], v => choose({ stream: v }));
 }
 
-/* How many channels have been zoomed to; 0: the whole band. */
+/* Returns the number of channels of the zoom; 0: the whole band. */
 function n_asked() {
   const [first, last] = (chosen.channels || "").split(",").map(Number);
   return last >= first ? last - first + 1 : 0;
@@ -390,7 +390,7 @@ const zoom = (first, last) => choose({ channels: first === null ? undefined : `$
 
 let plot_set = null;
 
-/* A baseline has plots of its own; all else is powers. */
+/* Creates the plots: power plots, or the special plots of a baseline. */
 function make_plots(unit, baseline) {
   const box = $("plots"), kind = `${unit} ${baseline !== undefined}`;
   if (plot_set && plot_set.kind === kind) return;
@@ -457,7 +457,7 @@ function six_digits(number) {
   return `${Number(digits)} × 10^${power}`;
 }
 
-/* A sensor's value with its numbers in six digits; a UNIX time as UTC. */
+/* Returns a sensor's value: numbers with six digits, a UNIX time as UTC. */
 function sensor_text({ row_key, value, units }) {
   if (row_key.endsWith("unixtime") && value > 0) return `${day(value)} ${utc(value)} UTC`;
   const text = typeof value === "number" ? six_digits(value) : String(value).replace(/-?\d+\.\d+(e[-+]?\d+)?/g, n => six_digits(Number(n)));
@@ -476,9 +476,9 @@ function show_sensors(s) {
   ], rows);
 }
 
-// ---- What is wrong --------------------------------------------------------------------------------------------------
+// ---- Troubles -------------------------------------------------------------------------------------------------------
 
-/* All counters that should stand still, as [where, what, counter]. */
+/* Returns all counters that should stand still, as [where, what, counter]. */
 function troubles_of(s) {
   const found = [];
   const look = (where, name, value) => {
@@ -499,7 +499,7 @@ function troubles_of(s) {
   return found;
 }
 
-/* What a counter counts, in words. */
+/* Words for the events that each counter counts. */
 const WORDS = {
   rejected_packets: "packets refused", malformed_packets: "packets malformed", too_old_heaps: "heaps too old", bad_timestamp_heaps: "heaps with a wrong timestamp",
   bad_feng_id_heaps: "heaps with a wrong antenna number", incomplete_heaps: "heaps incomplete", contested_heaps: "heaps contested by two senders", missing_heaps: "heaps missing",
@@ -509,7 +509,7 @@ const WORDS = {
 };
 const words = name => (WORDS[name] || name.replaceAll("_", " "));
 
-/* The antennas of a receive thread. */
+/* Returns the antennas of a receive thread. */
 function antennas_of(s, i) {
   const [first, last = first] = String(i.fengs).split("-").map(Number);
   return (s.fengs || []).filter(f => Number(f.feng) >= first && Number(f.feng) <= last).map(f => f.antenna);
@@ -542,7 +542,7 @@ function show_troubles(s) {
 const RANK = { bad: 0, warn: 1, wait: 2, idle: 2, ok: 3 };
 const WRONG_DELAY = ["silent after a wrong delay", "delay above 0.1 s"];
 
-/* [state, headline, why]: the worst of what is wrong now and of what was wrong lately; of equals the first. */
+/* Returns [state, headline, why] of the worst current or recent trouble; the first of equals. */
 function judge(s) {
   if (!s.healthy && s.program !== "visrec") return ["bad", "Failed", "results are wrong; see the log"];
   if (s.device && !s.device.ok) return ["bad", "Failed", "the device does not work any more; see the log"];
@@ -553,18 +553,18 @@ function judge(s) {
   return [worst.level, worst.headline, worst.why + (n ? `; and ${plural(n, "more trouble")} below` : "")];
 }
 
-/* States are {level, headline, why, places, covers}: 'covers' tells which rows of the hour's troubles say the same. */
+/* States are {level, headline, why, places, covers}: 'covers' returns true for rows of the hour's troubles that report the same trouble. */
 const current_troubles = s => (s.troubles || []).filter(t => t.ongoing || t.n_minute > 0);
 const rows_of = (places, ...words) => t => places.includes(t.where) && words.some(w => t.what.includes(w));
 
-/* How many troubles there are beside a state: rows, and states that have no rows. */
+/* Returns the number of troubles beside a state: rows, and states without rows. */
 function n_more(s, found, worst) {
   const rows = current_troubles(s), others = found.filter(f => f !== worst && RANK[f.level] <= RANK.warn);
   const untold = others.filter(f => !rows.some(f.covers) && !f.places.every(p => worst.places.includes(p)));
   return rows.filter(t => !worst.covers(t)).length + untold.length;
 }
 
-/* What is wrong in this second. */
+/* Returns the states of trouble in this second. */
 function states_now(s) {
   if (s.program === "visrec") return states_of_recorder(s);
   const heaps = s.inputs.map(i => per_s(i.heaps)), found = [];
@@ -598,7 +598,8 @@ function states_now(s) {
   return found;
 }
 
-/* Whether a stream has sent nothing though its inputs have come for long enough.  Of a wrong delay there is a row. */
+/* Returns true if a stream has sent nothing although its inputs have come for long enough.  Returns false if a wrong delay is the
+ * cause, because the delay has its own row. */
 function never_sent(s, t) {
   const output = (s.outputs || []).find(o => o.name === t.stream), f = t.antenna !== undefined;
   if (!(output || is_gnss(s, t)) || !t.heaps || total(t.heaps) > 0 || current_troubles(s).some(u => u.ongoing && WRONG_DELAY.includes(u.what) && u.where === stream_name(t))) return false;
@@ -608,13 +609,13 @@ function never_sent(s, t) {
   return known(output.sending_from) && newest - output.sending_from >= wait_s * s.adc_sample_rate && Math.max(...(s.fengs || s.inputs).map(flowed_s)) >= wait_s;
 }
 
-/* Where the rows are that tell of an input: of a receive thread, those of its antennas. */
+/* Returns the places of the rows about an input, or about the antennas of a receive thread. */
 function places_of(s, i) {
   return [input_name(s, i), ...(i.fengs === undefined ? [] : antennas_of(s, i))];
 }
 
-/* A recorder's inputs have no labels, and its heaps come as seldom as dumps: that they have stopped is in the history.
- * After a loss /healthz stays bad for seconds in which dumps are written again. */
+/* Returns the states of a recorder.  A recorder's inputs have no labels, and its heaps come as rarely as dumps, so the history shows
+ * whether the heaps have stopped.  After a loss /healthz stays bad for some seconds, although dumps are written again. */
 function states_of_recorder(s) {
   const { dumps, unwritten_dumps } = s.other || {}, writes = per_s(dumps) > 0 && !(per_s(unwritten_dumps) > 0);
   if (!s.healthy && !writes) {
@@ -631,8 +632,8 @@ const ago = (s, t) => `${duration(Math.max(0, s.time - t))} ago`;
 const how_much = (t, n) => t.unit === "s" ? `${t.what} for ${duration(n)}` : `${count(n)} ${t.what}`;
 const capital = text => text[0].toUpperCase() + text.slice(1);
 
-/* The worst of the troubles that go on or were in the last minute; of equals a wrong delay, which keeps an antenna off the
- * air, then the first.  A wrong delay is said before what comes of it. */
+/* Returns the worst of the ongoing troubles and the troubles of the last minute.  Among equals a wrong delay comes first, because it
+ * removes an antenna's data.  A wrong delay hides its consequences. */
 function states_lately(s) {
   const delayed = current_troubles(s).filter(t => t.ongoing && WRONG_DELAY.includes(t.what)).map(t => t.where);
   const now = current_troubles(s).filter(t => !rows_of(delayed, "no output", "skipped")(t));
@@ -644,7 +645,7 @@ function states_lately(s) {
   return [{ level: t.level, headline: capital(t.what), why, places, covers: u => same.includes(u) || (WRONG_DELAY.includes(t.what) && rows_of(places, "no output", "skipped", ...WRONG_DELAY)(u)) }];
 }
 
-/* Where nothing is wrong: what sensors say of it, then the last hour. */
+/* Returns the state without any trouble: from the sensors, then from the last hour. */
 function state_of_sensors(s) {
   const troubles = s.troubles || [], wrong = Object.entries(s.sensors || {}).filter(([, sensor]) => ["warn", "error", "failure"].includes(sensor.status));
   const state = (level, headline, why) => ({ level, headline, why, places: [], covers: () => false }), t = troubles[0];
@@ -695,7 +696,7 @@ function show_tiles(s) {
     ["age", "Newest data", age === Infinity ? "never" : age < 100 ? `${Math.max(0, age).toFixed(2)} s` : duration(age), "behind the clock", age > 5 ? "warn" : ""],
   ];
   if (s.program === "visrec") tiles.splice(0, tiles.length, ...recorder_tiles(s));
-  const synchronised = (s.other || {}).clock_synchronised;  // not there with timebase packets
+  const synchronised = (s.other || {}).clock_synchronised;  // absent with timebase packets
   if (known(synchronised)) tiles.push(["clock", "Host clock", synchronised ? "synchronised" : "not synchronised", "places timestamps", synchronised ? "" : "warn"]);
   const box = $("tiles");
   if (box.children.length !== tiles.length)
@@ -709,7 +710,7 @@ function show_tiles(s) {
   });
 }
 
-/* "fgpu0", or "fgpu m000" of a configuration whose name does not tell the program. */
+/* Returns "fgpu0", or "fgpu m000" if the configuration's name does not include the program. */
 const engine_of = s => s.engine.startsWith(s.program) ? s.engine : `${s.program} ${s.engine}`;
 
 function show(s) {
@@ -736,7 +737,7 @@ function show(s) {
   document.body.dataset.shown = String(1 + Number(document.body.dataset.shown || 0));
 }
 
-/* Old figures are grey, and the banner says since when. */
+/* Greys old figures, and shows their age in the banner. */
 function show_age() {
   const age_ms = Date.now() - last_ms, stale = last_ms > 0 && asked_ms > 0 && Date.now() - asked_ms > STALE_MS;
   document.body.classList.toggle("stale", stale);

@@ -1,13 +1,13 @@
 "use strict";
-/* The last ten minutes of spectra, as this page has seen them: frequency from left to right, time from the newest row down.  A
- * row is two seconds, and grey if one of them has no data. */
+/* The last ten minutes of spectra that this page has received: frequency from left to right, time from the newest row down.  A
+ * row has two seconds.  The row is grey if one of them has no data. */
 
 const WATERFALL_S = 600, ROW_S = 2;
-/* Colours after matplotlib's viridis, and its twilight with the light end at phase 0; the ends of the latter are alike. */
+/* Colours of matplotlib's viridis, and of its twilight with the light end at phase 0.  Both ends of twilight are equal. */
 const POWER_COLOURS = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
 const PHASE_COLOURS = ["#2f1436", "#4a1342", "#741e4f", "#983550", "#b25652", "#c27c63", "#cca389", "#d8c7be", "#e2d9e2", "#c4ced4", "#95b5c7", "#7297c1", "#6276ba", "#5e51ad", "#592a8f", "#45135c", "#2f1436"];
 
-/* 256 colours between those given, as pixels of an ImageData. */
+/* Returns 256 colours, interpolated between the given ones, as pixels of an ImageData. */
 function ramp_of(colours) {
   const stops = colours.map(c => [1, 3, 5].map(i => parseInt(c.slice(i, i + 2), 16)));
   const bytes = Uint8Array.from({ length: 1024 }, (_, i) => {
@@ -29,11 +29,11 @@ class Waterfall extends Plot {
 
   clear() {
     this.rows = new Map(); // by second: {name of a curve: values}
-    this.newest = null;    // second
-    this.time = null;      // of the last spectrum
+    this.newest = null;    // newest second
+    this.time = null;      // time of the last spectrum
   }
 
-  /* curves: [{name, values, unit, cyclic}] of a spectrum from 'time' on, 'span_s' long; what data are this old are late. */
+  /* curves: [{name, values, unit, cyclic}] of a spectrum that begins at 'time' and lasts 'span_s'.  Data before 'late_since' are late. */
   add(identity, axis, curves, subject, time, span_s, late_since) {
     if (identity !== this.identity) this.clear();
     this.identity = identity;
@@ -49,7 +49,8 @@ class Waterfall extends Plot {
     this.note.textContent = `Rows since ${utc(first)} UTC, kept by this page while it is open. Another antenna, baseline, stream or zoom begins an empty waterfall.`;
   }
 
-  /* A second between two spectra that follow each other has the second one: this page asks a little less often than once a second. */
+  /* Stores a spectrum.  Seconds between two successive spectra get the second one, because this page asks slightly less often than
+   once a second. */
   fill(curves, time, span_s) {
     if (time < this.time) this.clear();
     const row = Object.fromEntries(curves.map(c => [c.name, Float32Array.from(c.values, v => v === null ? NaN : v)]));
@@ -79,7 +80,7 @@ class Waterfall extends Plot {
     this.legend.replaceChildren(element("b", {}, this.title), this.caption, element("label", {}, "of", this.select), this.scale);
   }
 
-  /* The values between which the colours lie: degrees, or all but the extreme hundredths, in whole decibels. */
+  /* Returns the range of values of the colours: degrees, or whole decibels without the extreme hundredths. */
   limits(choice) {
     if (choice.cyclic) return [-180, 180];
     const some = [];
@@ -90,7 +91,7 @@ class Waterfall extends Plot {
     return [low, Math.max(low + 3, Math.ceil(some[Math.floor(0.99 * some.length)]))];
   }
 
-  /* The values of the seconds of a picture's row, the newest of which are row 0; null if one has none. */
+  /* Returns the values of the seconds in a row of the picture; row 0 is the newest.  Returns null if a second has none. */
   row_at(index) {
     const last = (Math.floor(this.newest / ROW_S) - index) * ROW_S + ROW_S - 1;
     let found = null;
@@ -144,7 +145,7 @@ class Waterfall extends Plot {
     return [tip_row(bar[Math.floor(bar.length / 2)], `${choice.name}, ${utc(second)} UTC`, isNaN(v) ? "none" : short(v, 1, choice.unit))];
   }
 
-  /* Up is to newer rows. */
+  /* Handles arrow keys.  The up arrow moves to newer rows. */
   key_upright(event) {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (!step) return false;
