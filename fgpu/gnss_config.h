@@ -23,7 +23,7 @@ struct fgpu_gnss_satellite {
     unsigned prn;
     const struct fgpu_config_satellite *config; /* entry that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
-    double carrier_hz; /* carrier without Doppler, in a baseband that is not inverted */
+    double carrier_hz;                          /* carrier without Doppler, in a baseband that is not inverted */
 };
 
 /* Returns the rate of a stream's complex samples. */

@@ -19,9 +19,9 @@
 #define FGPU_GNSS_MAX_SYMBOL 25 /* code periods */
 
 struct fgpu_gnss_symbol {
-    uint32_t n_periods;                 /* periods of a symbol or of a pilot's secondary code; at most
+    uint32_t n_periods;                    /* periods of a symbol or of a pilot's secondary code; at most
                                          * FGPU_GNSS_MAX_SYMBOL */
-    int8_t chips[FGPU_GNSS_MAX_SYMBOL]; /* +-1 */
+    int8_t chips[FGPU_GNSS_MAX_SYMBOL];    /* +-1 */
     int8_t products[FGPU_GNSS_MAX_SYMBOL]; /* products of a chip and the chip before it; 0 between data symbols */
     double sums[FGPU_GNSS_MAX_SYMBOL];     /* [code period mod n_periods] */
     uint32_t n_added, n_wanted;            /* products in 'sums', so far and at the search's end */
