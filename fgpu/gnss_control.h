@@ -1,11 +1,11 @@
 /* gnss_control.h - requests about satellites, as orders for the worker.
  *
-     ?gnss-add STREAM SATELLITE [ANTENNA]      searches for the satellite and follows it again
+ *     ?gnss-add STREAM SATELLITE [ANTENNA]      searches for the satellite and follows it again
  *     ?gnss-drop STREAM SATELLITE [ANTENNA]     stops searching for the satellite and following it
  *     ?gnss-steer STREAM SATELLITE ANTENNA TIMESTAMP CODE DOPPLER
  *                                               follows the satellite from there, without a search
  *
- * Satellites: named as in the configuration: L1CA-7.  Threads: main. */
+ * Satellites: named as in the configuration: L1CA-7.   Threads: main. */
 #ifndef FGPU_GNSS_CONTROL_H
 #define FGPU_GNSS_CONTROL_H
 

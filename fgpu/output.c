@@ -144,8 +144,8 @@ void fgpu_output_flush(struct fgpu_output *w)
 
 /* ---- Where the next spectrum is ---------------------------------------------------------------------------------- */
 
-/* Position of a spectrum's windows.  FITS: the windows of both polarisations lie in the input.  TOO_EARLY: a window begins
- * before the input, and never fits again.  TOO_LATE: a window ends after the input, and does not fit yet. */
+/* Position of a spectrum's windows.  FITS: the windows of both polarisations lie in the input.  TOO_EARLY: a window
+ * begins before the input, and never fits again.  TOO_LATE: a window ends after the input, and does not fit yet. */
 enum fit { FITS, TOO_EARLY /* never again */, TOO_LATE /* not yet */ };
 
 /* Returns the timestamp of the first input sample that the output may use. */
