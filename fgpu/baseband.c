@@ -24,8 +24,7 @@ struct fgpu_baseband {
     struct ddc_shape shape;
     struct mixer mixer;
     int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: none */
-    int64_t history_samples, input_samples; /* [const] length of a device input's history, and of a whole device
-                                             * input */
+    int64_t history_samples, input_samples; /* [const] length of a device input's history, and in all */
     bool valid;                             /* there was an input that the next input follows */
     int64_t timestamp_samples;              /* timestamp of the device input */
     int64_t first, end; /* numbers (timestamp / subsampling) of samples[0] and of the sample after the last */
@@ -41,8 +40,8 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
     };
 }
 
-/* Returns the most samples of a device input.  The three extra samples are one for a first sample at an even place,
- * and one for each end of the input that lies between two samples. */
+/* Returns the largest number of baseband samples of a device input.  One of the three extra samples allows for a
+ * first sample at an even place.  The other two allow for ends of the input that lie between two samples. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_band *band)
 {

@@ -1,5 +1,5 @@
-/* baseband.h - a narrow band of one antenna, mixed to frequency 0, filtered and with fewer samples, as long as a device
- * input.  A narrowband output channelises these samples.
+/* baseband.h - a narrow band of one antenna: mixed to frequency 0, filtered and decimated, for one device input at a
+ * time.  A narrowband output channelises these samples.
  *
  * Flow:      device input [history | chunk] --ddc--> [history | chunk] of complex samples --channelise_append--> ...
  * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  A
@@ -8,8 +8,8 @@
  * History:   samples of the last device input stay, moved to the front; only new samples are computed.  The history
  *            spans the device input's own history, so each window that lies in the device input lies here, too.
  * Missing:   missing input yields samples of arbitrary value.  The output finds them by the device input's presence.
- * Ownership: the object owns its samples and weights.   Threads: the worker.   Blocking and allocation: none after
- *            create. */
+ * Ownership: the object owns its samples and weights.
+ * Threads:   the worker.   Blocking and allocation: none after create. */
 #ifndef FGPU_BASEBAND_H
 #define FGPU_BASEBAND_H
 
@@ -18,7 +18,7 @@
 struct fgpu_baseband;
 struct fgpu_device_input;
 
-/* Returns the bytes of device memory of one baseband.  'compiles' as returned by device_compiles(). */
+/* Returns the bytes of device memory of one baseband.  'compiles' is device_compiles(). */
 uint64_t fgpu_baseband_bytes(const struct fgpu_layout *layout, const struct fgpu_config *config,
                              const struct fgpu_config_band *band, bool compiles);
 
@@ -52,8 +52,8 @@ void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 /* Writes the range [*from, *to) of the samples that the last advance has made.  A number is timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* Return the baseband samples of the input last advanced to (device memory, complex float), and the index of the
- * sample at this timestamp, a multiple of the subsampling. */
+/* Return the baseband samples of the input last advanced to, and the index of a sample.  The samples are in device
+ * memory, complex float.  'timestamp_samples' is a multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 

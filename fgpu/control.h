@@ -10,8 +10,8 @@
  * Flow:      request --checked whole--> settings --snapshots (settings.h)--> worker.  When the worker has applied
  *            the snapshots, steady-state-timestamp and eq are set and the reply is sent.  Replies leave in the order
  *            of their requests.
- * Turns:     gains are set for some antennas at a time, in the order of the requests, so that the main thread can do
- *            other work in between.  ?gain without values replies with the gains set so far.
+ * Turns:     gains are set for some antennas at a time, in the order of the requests.  In between the main thread
+ *            can do other work.  ?gain without values replies with the gains set so far.
  * Time:      the data's time may go back.  Then steady-state-timestamp, and later times of eq, go back to the first
  *            new data.
  * Threads:   main.   Blocking: none. */

@@ -81,9 +81,10 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
  * model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Returns the time at which to begin again: the smallest multiple of 'align_samples' at or after 'start_samples' (>=
- * 0) at which the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns INT64_MAX
- * if there is none below 2^61: then a delay grows as fast as time.  The result is minimal if rates stay within +-1. */
+/* Returns the time at which to begin again, a multiple of 'align_samples' at or after 'start_samples' (>= 0).  From
+ * this time on the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns INT64_MAX
+ * if there is no such time below 2^61: then a delay grows as fast as time.  The result is the smallest if rates stay
+ * within +-1. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 

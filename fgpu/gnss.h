@@ -1,7 +1,7 @@
 /* gnss.h - streams of satellites' sums: from the device inputs of each antenna to heaps of integrations.
  *
- * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of all
- *            satellites that are followed--> sums --download--> gnss_track.c closes its loops --records--> sender
+ * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
+ *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
  *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
  * Streams:   each antenna has one stream for each entry of 'gnss'.  A stream follows its satellites by itself, both
  *            polarisations together.
@@ -36,8 +36,7 @@ enum fgpu_gnss_action { FGPU_GNSS_NO_ACTION, FGPU_GNSS_ADD, FGPU_GNSS_DROP, FGPU
 struct fgpu_gnss_order {
     enum fgpu_gnss_action action;
     size_t ant, stream, satellite; /* 'ant' may be FGPU_GNSS_ALL_ANTENNAS */
-    int64_t timestamp_samples;     /* STEER only: timestamp of the ADC sample that has the code phase below, modulo
-                                    * 2^48 */
+    int64_t timestamp_samples;     /* STEER: ADC timestamp, modulo 2^48, of the code phase below */
     double code_chips, doppler_hz;
 };
 

@@ -1,9 +1,9 @@
 /* gnss_lock.h - C/N0 of one polarisation and the lock of code and carrier, from prompt sums.
  *
- * C/N0:      from the second and fourth moments of |P| ("M2M4": Pauluzzi and Beaulieu, A comparison of SNR
- * estimation techniques for the AWGN channel, IEEE Trans.  Commun. 48(10), 2000).  A signal of constant power S in
- * complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2, so S = sqrt(2 M2^2 - M4).  Data,
- * secondary codes and the carrier's phase do not matter.  So C/N0 is valid before any of them is known.
+ * C/N0:      from the second and fourth moments of |P| ("M2M4": Pauluzzi and Beaulieu, A comparison of SNR estimation
+ *            techniques for the AWGN channel, IEEE Trans. Commun. 48(10), 2000).  A signal of constant power S in
+ *            complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So S = sqrt(2 M2^2 - M4).
+ *            Data, secondary codes and the carrier's phase do not matter.  So C/N0 is valid before they are known.
  * Carrier:   the indicator is the mean of I^2 - Q^2 over the mean of I^2 + Q^2, about cos(2 phase error) S / (S + N)
  *            (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The
  *            indicator is 0 without a signal.

@@ -2,8 +2,8 @@
  *
  * Heap:      a heap has the integrations that ended in a chunk, as consecutive records.  The rest of the heap has
  *            records of zeros, whose 'prn' is 0.
- * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's code
- *            phase is the replica's plus the offset that early and late sums show.
+ * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's
+ *            code phase is the replica's plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its
  *            filter.  The signal in this sample is later by (taps - 1) / 2 ADC samples.
  * Units:     sums are in units of the baseband's samples times the replica's amplitude, GNSS_AMPLITUDE.  All sums
@@ -22,8 +22,7 @@ enum fgpu_gnss_flag {
 };
 
 struct fgpu_gnss_record {
-    int64_t timestamp;      /* ADC timestamp of the integration's middle sample, modulo 2^48; time of the phases
-                             * below */
+    int64_t timestamp;      /* ADC timestamp of the middle sample and the phases below, modulo 2^48 */
     int64_t code_period;    /* code periods since the acquisition */
     double code_phase;      /* replica's phase, chips within the period */
     int64_t carrier_cycles; /* replica's whole cycles in the baseband since the acquisition */

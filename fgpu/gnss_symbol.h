@@ -19,8 +19,7 @@
 #define FGPU_GNSS_MAX_SYMBOL 25 /* code periods */
 
 struct fgpu_gnss_symbol {
-    uint32_t n_periods;                    /* periods of a symbol or of a pilot's secondary code; at most
-                                         * FGPU_GNSS_MAX_SYMBOL */
+    uint32_t n_periods;                    /* periods of a symbol or secondary code, <= FGPU_GNSS_MAX_SYMBOL */
     int8_t chips[FGPU_GNSS_MAX_SYMBOL];    /* +-1 */
     int8_t products[FGPU_GNSS_MAX_SYMBOL]; /* products of a chip and the chip before it; 0 between data symbols */
     double sums[FGPU_GNSS_MAX_SYMBOL];     /* [code period mod n_periods] */

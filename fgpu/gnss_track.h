@@ -21,9 +21,9 @@
  *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose
  *            secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's
  *            autocorrelation has.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
- * Pull-in:   the loops pull in from an acquisition with an error of at most 1/8 turn per code period in Doppler (125
- * Hz, E1: 31 Hz) and a quarter of a chip (E1: 0.15 chip) in code.  In simulations 1 of 5000 starts failed at 35
- * dB-Hz, 1 of 6 at 32 dB-Hz.
+ * Pull-in:   the loops pull in from an acquisition with an error of at most 1/8 turn per code period in Doppler
+ *            (125 Hz, E1: 31 Hz) and a quarter of a chip (E1: 0.15 chip) in code.  In simulations 1 of 5000 starts
+ *            failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
  * Pols:      the code and frequency loops take the sum of both polarisations' powers and products, and need no phase
  *            between the polarisations.  The phase loop takes the stronger polarisation after PULL_IN and keeps it.
  *            The instrument's phase between polarisations is unknown, so a change of polarisation would be a step of
@@ -53,7 +53,7 @@
 
 #include <stdbool.h>
 
-/* The taps: the prompt tap, and two taps ahead and behind by a quarter of a chip.  For BOC and CBOC the distance is
+/* The taps: the prompt tap, and one tap a quarter of a chip ahead and one behind.  For BOC and CBOC the distance is
  * 2.5 / 12 of a chip.  At this distance both autocorrelations of E1 are steep, unlike at some smaller distances. */
 enum fgpu_gnss_tap { FGPU_GNSS_EARLY, FGPU_GNSS_PROMPT, FGPU_GNSS_LATE };
 #define FGPU_GNSS_N_TAPS 3

@@ -1,7 +1,7 @@
 /* level.h - the power of an antenna's inputs, over windows of about a second.
  *
- * Flow:      sums of squares of each output buffer --add--> windows --> dBFS.  The buffers are one output's
- *            (fgpu_power_output()), in order of time.
+ * Flow:      sums of squares of each output buffer --add--> windows --> dBFS
+ * Buffers:   the buffers of one output (fgpu_power_output()), in order of time.
  * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which it
  *            begins.  So the first buffer of the next window closes a window.  A window has the samples of its
  *            buffers: its mean is exact, its ends are not.  A window is valid if its buffers miss no input and

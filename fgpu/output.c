@@ -82,7 +82,7 @@ static bool take_buffer(struct fgpu_output *w)
 }
 
 /* Queues the download of the voltages.  If the host sends them, all voltages are downloaded.  If the NIC reads them
- * on the device, only the spectra for the status page are downloaded, and only if the status page asked for them. */
+ * on the device, only spectra requested by the status page are downloaded. */
 static void download_voltages(struct fgpu_output *w, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = w->stream->output;

@@ -32,8 +32,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* in polarisation 0's input: timestamp of the chunk that either polarisation
-                                     * handed on last */
+    struct gauge antenna_timestamp; /* for both polarisations, in input 0's: the last chunk handed on */
 };
 
 struct fgpu_recv {

@@ -43,8 +43,7 @@ struct fgpu_stream {
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, voltages of all buffers; else zeros */
-    uint8_t *preview_voltages;    /* [const] with send.gpudirect, pinned: voltages of a batch for the status page,
-                                   * [chan][spectrum][pol] */
+    uint8_t *preview_voltages;    /* [const] the same, pinned: a batch for the status page, [chan][spectrum][pol] */
     struct snapshot look;      /* request for a buffer by the status page; between the worker and HTTP */
     struct outbuf_pool pool;   /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */

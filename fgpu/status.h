@@ -3,9 +3,9 @@
  * Flow:      HTTP asks --snapshot.h--> worker.  For the next buffer of the stream that it finishes (output.h), the
  *            worker waits for the download, samples the buffer, and answers HTTP.
  * Samples:   at most one a second per stream, and none without a request.  A sample averages the power of spectra of
- * one batch that will be sent.  The spectra make FGPU_PREVIEW_SAMPLES complex samples: about a millisecond of the
- * worker's time (fgpu_look_seconds).  Sampling holds no buffer, and delays a buffer only by that time.  With
- * send.gpudirect only these spectra, at most 2 MiB, are downloaded.
+ *            one batch that will be sent.  The spectra have FGPU_PREVIEW_SAMPLES complex samples: about a millisecond
+ *            of the worker's time (fgpu_look_seconds).  Sampling holds no buffer, and delays a buffer only by this
+ *            time.  With send.gpudirect only these spectra, at most 2 MiB, are downloaded.
  * Threads:   the worker calls fgpu_status_sample(), HTTP calls fgpu_status_describe(). */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H

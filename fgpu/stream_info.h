@@ -16,8 +16,8 @@ int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *co
                           const struct labels *labels, struct sensors *sensors);
 
 /* Return the group delay in samples of the whole path to an output, and of a narrow band's down-converter (0 for a
- * wide band).  It is the lag of the filter's output behind its window's start.  The sign is negative, because
- * timestamps are those of a window's first sample. */
+ * wide band).  The delay is the lag of the filter's output behind its window's start.  The sign is
+ * negative, because a timestamp is the time of a window's first sample. */
 double fgpu_group_delay(const struct fgpu_config_output *output);
 double fgpu_ddc_group_delay(const struct fgpu_config_output *output);
 

@@ -9,8 +9,8 @@
  * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation in between.
  *          The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate (0.9 of
  *          the band).  At higher frequencies the signal is too small and its phase is wrong.  This error repeats
- *          with every sample of delay.  It is 0 at whole samples.  At half samples the signal vanishes at the end of
- *          the band.
+ *          with every sample of delay.  The error is 0 at whole samples.  At half samples the signal vanishes at
+ *          the end of the band.
  * Samples: samples and dither are functions of the timestamp alone.  The dither does not repeat either.
  * Threads: one.  Nothing allocates after create. */
 #ifndef TOOLS_DSIM_LIVE_H

@@ -10,13 +10,14 @@
  *              | "comb(" amplitude "," frequency ")"     impulses of one sample
  *              | "wgn(" standard deviation [ "," seed ] ")"
  *              | "pulsar(" standard deviation "," period "," width "," dispersion measure "," radio frequency of 0 Hz
- *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in seconds and pc/cm^3
- *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency "," delay ","
- *                Doppler "," Doppler rate [ "," seed ] ")"   a navigation satellite (dsim/gnss.h), in dB-Hz, Hz,
- *                                                      samples and Hz/s; the seed is that of its data
- *              | "delay(" expression "," samples ")"     later by that many samples, round the period
+ *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in s and pc/cm^3
+ *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency ","
+ *                delay "," Doppler "," Doppler rate [ "," seed ] ")"
+ *                                                      a navigation satellite (dsim/gnss.h), in dB-Hz, Hz, samples
+ *                                                      and Hz/s; the seed is for its data
+ *              | "delay(" expression "," samples ")"     later by this number of samples, wrapping around
  *              | "track(" expression "," samples "," rate ")"
- *                                                        later by samples + rate t at timestamp t: a delay that drifts
+ *                                                        later by samples + rate t at timestamp t: a drifting delay
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
  *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale

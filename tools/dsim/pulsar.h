@@ -4,14 +4,15 @@
  * Pulses:     sample i is wgn(standard deviation, seed) if i w mod period < width / pulsar's period * period, else
  *             0.  A period has w pulses, a whole number, like the cycles of a tone.  At 0 dispersion the first pulse
  *             starts with the period.
- * Dispersion: one filter over the whole period, exp(2 pi i D (f - f_top)^2 / (f_top^2 f)) at the radio frequency f,
- *             with D = DM / 2.41e-4 MHz^2 s.  The filter delays f by D (1 / f^2 - 1 / f_top^2); f_top is the top of
- *             the band.  So the dispersion is exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar signal
+ * Dispersion: one filter over the whole period, exp(2 pi i D (f - f_top)^2 / (f_top^2 f)) at the radio frequency f.
+ *             D is DM / 2.41e-4 MHz^2 s, and f_top is the top of the band.  The filter delays f by D (1 / f^2 - 1 /
+ *             f_top^2).  So the dispersion is exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar signal
  *             processing", 1975).
  * Limits:     the period must be a power of two.  A sample takes 24 bytes during the computation and 8 bytes
  *             afterwards.  The delay wraps around the period, as in delay().  The noise is the same in each period.
  * S/N:        n samples of one antenna with noise of standard deviation s are folded at the pulsar's period.  A weak
- * pulsar of standard deviation a and d = width / period then has the S/N (a / s)^2 sqrt(n d (1 - d) / 2). */
+ *             pulsar of standard deviation a and d = width / period then has the S/N
+ *             (a / s)^2 sqrt(n d (1 - d) / 2). */
 #ifndef TOOLS_DSIM_PULSAR_H
 #define TOOLS_DSIM_PULSAR_H
 

@@ -15,8 +15,7 @@ static int open_file(struct dsim_recording *base, char *why, size_t why_bytes)
 {
     struct stat status;
 
-    base->fd = open(base->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* without O_NONBLOCK the opening of a FIFO would
-                                                                     * wait for a writer */
+    base->fd = open(base->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO must not block */
     if (base->fd < 0 || fstat(base->fd, &status)) {
         int err = -errno;
         snprintf(why, why_bytes, "%s cannot be opened: %s", base->path, strerror(-err));

@@ -40,8 +40,7 @@ struct dsim_recording_config {
     int64_t n_columns, column;
     /* VDIF. */
     int64_t thread, channel;
-    struct decimal sample_rate_hz; /* sample rate of the recording, which gives the frames per second; 0 in the YAML:
-                                    * the rate at which it is played */
+    struct decimal sample_rate_hz; /* rate of the recording, for the frames per second; YAML: 0 is the rate of play */
 };
 
 /* Counts of errors in all recordings that share these counters. */
@@ -63,8 +62,8 @@ int dsim_recording_open(const struct dsim_recording_config *config, size_t max_s
                         struct dsim_recording_counters *counters, struct dsim_recording **recording, char *why,
                         size_t why_bytes);
 
-/* Return the number of samples after the start, > 0, and the bytes at the end of the file that make no whole sample
- * or frame. */
+/* Return the number of samples after the start, > 0, and the number of bytes at the end of the file that make no
+ * whole sample or frame. */
 int64_t dsim_recording_n_samples(const struct dsim_recording *recording);
 int64_t dsim_recording_n_rest_bytes(const struct dsim_recording *recording);
 

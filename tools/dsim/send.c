@@ -143,8 +143,7 @@ static void add_heap(struct dsim_sender *sender, size_t i_input)
 {
     const struct dsim_heaps *heaps = sender->heaps;
     const struct input *input = &sender->inputs[i_input];
-    uint64_t heap = (uint64_t)(sender->base.timestamp / sender->send->packet_samples); /* number of the heap since
-                                                                                        * timestamp 0 */
+    uint64_t heap = (uint64_t)(sender->base.timestamp / sender->send->packet_samples); /* since timestamp 0 */
     uint64_t n_saturated = dsim_heaps_n_saturated(heaps, input->index, sender->i_heap);
     uint64_t count = n_saturated < STATUS_COUNT_MAX ? n_saturated : STATUS_COUNT_MAX;
 

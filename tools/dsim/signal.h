@@ -88,8 +88,7 @@ uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_for
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    size_t n_heaps; /* heaps of an input until they repeat: in a period, or in the fewest periods with a whole number
-                     * of heaps */
+    size_t n_heaps; /* heaps of an input until they repeat: the fewest periods with a whole number of heaps */
     size_t heap_bytes;
     uint8_t *payloads;     /* [input][heap][heap_bytes] */
     uint32_t *n_saturated; /* [input][heap] */
