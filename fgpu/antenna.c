@@ -1,4 +1,4 @@
-/* antenna.c - the middle stage: pairs of chunks become batches of spectra. */
+/* antenna.c - the middle stage: converts pairs of chunks to batches of spectra. */
 #include "fgpu/antenna.h"
 
 #include "common/base/clock.h"
@@ -30,10 +30,10 @@ struct fgpu_antenna {
     struct fgpu_device_input *previous; /* device input whose tail is the history of the next */
     struct fgpu_device_input *current;  /* device input that the outputs read */
     int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* a chunk since that pair began a stream */
+    bool restarts;                      /* a chunk after 'newest_samples' began a stream */
     bool went_back;                     /* time went back, and the engine's channel has not been told */
     struct fgpu_output **outputs;       /* [n_outputs] */
-    struct fgpu_gnss *gnss;             /* all antennas' */
+    struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
     size_t ant;                         /* [const] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;

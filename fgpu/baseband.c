@@ -119,7 +119,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
     b->first = first;
     b->end = end;
     b->made = from;
-    from -= (from - first) & 1; /* the kernel stores at even places */
+    from -= (from - first) & 1; /* the kernel stores at even indices */
     assert(from >= first && (size_t)(end - first) <= b->capacity);
     if (from < end)
         convert(b, stream, in, from, end);

@@ -43,7 +43,7 @@ struct fgpu_config_antenna {
     char *from;            /* networks that may send, replacing recv.from; NULL: recv.from */
     struct access senders; /* allowed senders, filled in by the check */
     char *delays;          /* file of delay models (delay_text.h); NULL: none */
-    char *gains;           /* file of gains (gain_file.h); NULL: the outputs' own */
+    char *gains;           /* file of gains (gain_file.h); NULL: gains of the outputs */
 };
 
 /* A band of the digitiser's band, mixed to frequency 0 and filtered.  All zeros in a wideband output. */
@@ -69,7 +69,7 @@ struct fgpu_config_output {
     int64_t sample_bits;
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
-    struct endpoint_list destinations; /* one per substream */
+    struct endpoint_list destinations; /* one destination per substream */
     struct fgpu_config_band band;      /* band of a narrowband output; otherwise 0 */
 };
 

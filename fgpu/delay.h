@@ -39,8 +39,8 @@ struct fgpu_delay_model {
     double rate;           /* samples per sample; |rate| < 1 */
     double acceleration;   /* samples per sample squared; slow enough that the rate stays within +-1 */
     double phase_rad;
-    double phase_rate_rad;         /* per sample */
-    double phase_acceleration_rad; /* per sample squared */
+    double phase_rate_rad;         /* rad per sample */
+    double phase_acceleration_rad; /* rad per sample squared */
 };
 
 struct fgpu_delay_queue {

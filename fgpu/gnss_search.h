@@ -56,7 +56,7 @@ struct fgpu_gnss_search {
 /* Makes the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when a
  * search has returned.  Returns 0 or -ENOMEM. */
 int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, struct fgpu_gnss_searcher **searcher);
-/* Returns 0 or negative errno. */
+/* Starts the thread.  Returns 0 or negative errno. */
 int fgpu_gnss_searcher_start(struct fgpu_gnss_searcher *searcher);
 /* Called after the worker has ended.  Completes a block that is being added.  Idempotent. */
 void fgpu_gnss_searcher_stop(struct fgpu_gnss_searcher *searcher);

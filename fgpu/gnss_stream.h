@@ -74,7 +74,7 @@ struct gnss_stream {
     int8_t *codes;                    /* device */
     int32_t *offsets;                 /* device: zeros */
     struct gnss_satellite *entries;   /* device: [satellite] */
-    int8_t *tables;                   /* host: of all codes */
+    int8_t *tables;                   /* host: tables of all codes */
     struct gnss_followed *satellites; /* [n_satellites] */
     struct gnss_buffer *buffers;      /* [FGPU_GNSS_N_BUFFERS] */
     struct outbuf_pool pool;

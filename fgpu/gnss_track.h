@@ -66,7 +66,7 @@ enum fgpu_gnss_stage { FGPU_GNSS_SEARCH, FGPU_GNSS_PULL_IN, FGPU_GNSS_SETTLING, 
 
 struct fgpu_gnss_track_config {
     enum gnss_signal signal;
-    enum gnss_subcarrier subcarrier; /* of the replica's table */
+    enum gnss_subcarrier subcarrier; /* subcarrier of the replica's table */
     double sample_rate_hz;           /* rate of the baseband's samples */
     double carrier_hz; /* signal's carrier without Doppler in the baseband; |carrier_hz| < sample_rate_hz */
 };
@@ -80,7 +80,7 @@ struct fgpu_gnss_acquisition {
 
 struct fgpu_gnss_piece_pending {
     uint32_t start;       /* the track's n_starts */
-    uint32_t integration; /* since the start */
+    uint32_t integration; /* number of the integration since the start */
     bool is_last;         /* the piece is the last of its integration */
     uint32_t n_samples;
     uint32_t n_integration; /* samples of the whole integration */
@@ -92,7 +92,7 @@ struct fgpu_gnss_piece_pending {
 /* An integration, with the sums that have arrived. */
 struct fgpu_gnss_sum {
     bool is_open;
-    struct fgpu_gnss_piece_pending of; /* its latest piece */
+    struct fgpu_gnss_piece_pending of; /* latest piece */
     uint32_t n_samples;                /* samples in 'parts' */
     double parts[FGPU_GNSS_N_TAPS][N_POLS][2];
 };
@@ -102,7 +102,7 @@ struct fgpu_gnss_integration {
     enum fgpu_gnss_stage stage;
     int64_t sample; /* middle sample */
     int64_t code_period;
-    double code_subchips;          /* within the period */
+    double code_subchips;          /* code phase within the period */
     int64_t carrier_turns;         /* whole turns */
     uint64_t carrier_phase;        /* 2^-64 turns */
     uint32_t n_samples, n_present; /* all samples, and the samples that arrived */
@@ -114,8 +114,8 @@ struct fgpu_gnss_track {
     struct fgpu_gnss_rates rates;
     uint32_t n_subchips;    /* sub-chips of the table */
     uint32_t chip_subchips; /* sub-chips of a chip */
-    double tap_subchips;    /* from the prompt tap to the early one */
-    double code_gain;       /* sub-chips for a discriminator of 1 */
+    double tap_subchips;    /* distance from the prompt tap to the early tap */
+    double code_gain;       /* error in sub-chips at a discriminator of 1 */
     double period_s;        /* nominal period of the code */
 
     enum fgpu_gnss_stage stage;
@@ -142,7 +142,7 @@ struct fgpu_gnss_track {
     struct fgpu_gnss_sum sum;
 };
 
-/* Estimates for a sample. */
+/* The loops' estimates for a sample. */
 struct fgpu_gnss_state {
     enum fgpu_gnss_stage stage;
     bool is_code_locked, is_carrier_locked;

@@ -44,14 +44,14 @@ struct fgpu_layout {
     size_t frames_per_heap;   /* NIC frames that a heap may lie in, with gpudirect; else 0 */
 };
 
-/* The timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
+/* Returns the timebase of the timestamps: sync time, ADC sample rate, and true if packets are the clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
                              config->time.timebase == CONFIG_TIMEBASE_PACKETS};
 }
 
-/* Bytes of one polarisation of a device input. */
+/* Returns the bytes of one polarisation of a device input. */
 static inline size_t fgpu_device_input_bytes(const struct fgpu_layout *layout)
 {
     const size_t spare = DDC_SPARE_BYTES > CHANNELISE_SPARE_BYTES ? DDC_SPARE_BYTES : CHANNELISE_SPARE_BYTES;

@@ -23,7 +23,7 @@ struct fgpu_level {
     double full_scale;    /* power of 0 dBFS */
     bool started;         /* a buffer has been added */
     int64_t window;       /* number of the open window */
-    int64_t next_samples; /* end of the last buffer */
+    int64_t next_samples; /* timestamp of the last buffer's end */
     bool whole;           /* nothing is missing in the open window so far */
     uint64_t sums[N_POLS];
     int64_t n_samples; /* samples of each polarisation */

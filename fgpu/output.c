@@ -25,7 +25,7 @@ struct fgpu_output {
     struct fgpu_baseband *baseband; /* narrow band: its samples; else NULL */
     struct channelise *channelise;
     float *gain;                                            /* device: complex [chan][pol] */
-    struct channelise_spectrum *spectra[N_POLS];            /* scratch for one append */
+    struct channelise_spectrum *spectra[N_POLS];            /* scratch memory for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
@@ -476,7 +476,7 @@ static int create_gains(struct fgpu_output *w, size_t output)
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
-    device_stream_wait(w->compute); /* before READY */
+    device_stream_wait(w->compute); /* may block: called before READY */
     return 0;
 }
 

@@ -68,9 +68,9 @@ struct fgpu_delays {
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct buffer_ref ref;   /* returns to the output's free gains */
-    size_t ant, output; /* [const] */
-    float *values;      /* [const] pinned host: complex [chan][pol] */
+    struct buffer_ref ref; /* returns to the output's free gains */
+    size_t ant, output;    /* [const] */
+    float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);

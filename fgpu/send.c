@@ -38,7 +38,7 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
         struct send_group *share = &buffer->shares[i].groups[b];
         share->send = group->send;
         share->ready_ns = group->ready_ns;
-        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* counted once */
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* only one share counts */
             share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
     }
 }
@@ -279,7 +279,7 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
 }
 
 /* Heap counts of different shares differ, too, although no receiver gets heaps of two shares. */
-/* Describes the items of 'output' heaps with 'n_chan' channels. */
+/* Describes the items of heaps of 'output' with 'n_chan' channels. */
 static void describe(const struct fgpu_config_output *output, int64_t n_chan,
                      struct spead_descriptor descriptors[N_ITEMS])
 {

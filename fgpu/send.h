@@ -30,7 +30,7 @@ struct fgpu_buffer {
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
     size_t n_filled;                /* spectra that were made */
     bool whole;                     /* no spectrum missed input */
-    bool sampled_for_status;                 /* the status page samples this buffer (status.h) */
+    bool sampled_for_status;        /* the status page samples this buffer (status.h) */
     struct send_job job;            /* job whose groups are the batches; group->send: the batch is valid */
     struct send_job *shares;        /* [n_shares] the buffer's part for each share of the stream */
 };
@@ -43,9 +43,9 @@ struct fgpu_stream {
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, voltages of all buffers; else zeros */
-    uint8_t *preview_voltages;    /* [const] the same, pinned: a batch for the status page, [chan][spectrum][pol] */
-    struct snapshot look;      /* request for a buffer by the status page; between the worker and HTTP */
-    struct outbuf_pool pool;   /* [worker] */
+    uint8_t *preview_voltages;  /* [const] the same, pinned: a batch for the status page, [chan][spectrum][pol] */
+    struct snapshot look;       /* request for a buffer by the status page; between the worker and HTTP */
+    struct outbuf_pool pool;    /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
     struct send_stream_stats stats;

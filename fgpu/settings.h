@@ -31,11 +31,11 @@ struct fgpu_settings;
 /* A snapshot on its way to the worker.  The gains belong to an output: fgpu_output_take_gains() gives them to main,
  * and the command returns them to the output.  The output frees them (output.h). */
 struct fgpu_command {
-    struct command base; /* first */
+    struct command base;         /* first */
     struct fgpu_gnss_order gnss; /* order; if it has an action, the fields below are not used */
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
-    struct fgpu_delays delays; /* with 'gains': not used */
+    struct fgpu_delays delays; /* not used with 'gains' */
     void *request;             /* [main] request that waits for the answer */
 };
 

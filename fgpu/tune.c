@@ -12,7 +12,7 @@
 
 struct sizes {
     struct channelise_config channelise;
-    struct ddc_args ddc; /* of a narrow band */
+    struct ddc_args ddc; /* narrow band only */
 };
 
 /* Assumes that a chunk's samples are converted at once. */

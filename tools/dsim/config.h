@@ -41,7 +41,7 @@ struct dsim_config {
     struct config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
-    struct config_array recordings; /* struct dsim_recording_config; one for all inputs, or one for each */
+    struct config_array recordings; /* struct dsim_recording_config; one recording for all inputs, or one for each */
     struct config_array antennas;   /* struct dsim_config_antenna */
     struct config_send send;
     struct config_http http;

@@ -21,7 +21,7 @@
 #define LANES    16                   /* outputs whose sums stay in registers */
 #define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads after the period */
 
-/* A signal that repeats. */
+/* A table of a repeating signal. */
 struct table {
     const struct dsim_node *node;
     float *values; /* [period + N_BEHIND]; the first samples follow again after the period */

@@ -83,7 +83,7 @@ struct dsim_node {
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
-    double track_samples;          /* TRACK: at timestamp 0 */
+    double track_samples;          /* TRACK: delay at timestamp 0 */
     double track_rate;             /* TRACK: samples per sample */
     double pulse_period_s;         /* PULSAR */
     double pulse_width_s;          /* PULSAR */

@@ -21,9 +21,9 @@
 
 #define AHEAD_NS          (NS_PER_S / 2)
 #define N_BLOCKS_MIN      4
-#define BLOCK_SAMPLES_MAX 262144      /* of an input, or one heap: as doubles they stay in the cache */
-#define BLOCK_BYTES_MAX   33554432.0  /* of all inputs, or one heap each */
-#define BYTES_MAX         268435456.0 /* of all blocks, or N_BLOCKS_MIN of them */
+#define BLOCK_SAMPLES_MAX 262144      /* samples of an input, or one heap; as doubles they stay in the cache */
+#define BLOCK_BYTES_MAX   33554432.0  /* bytes of all inputs, or one heap each */
+#define BYTES_MAX         268435456.0 /* bytes of all blocks, or N_BLOCKS_MIN blocks */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -31,7 +31,7 @@ struct dsim_play {
     size_t packet_samples;            /* [const] */
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
-    int64_t n_heaps_wanted;           /* [const] of each input */
+    int64_t n_heaps_wanted;           /* [const] heaps of each input */
     int64_t n_heaps;                  /* [const] heaps of the recordings until they end or repeat; INT64_MAX: live */
     uint64_t n_unplayed_samples;      /* [const] samples of all recordings after the last heap */
 

@@ -16,7 +16,7 @@
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* samples of the file's axis */
+    int64_t first, end; /* sample numbers on the file's axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };

@@ -67,12 +67,12 @@ struct change {
 struct dsim_send {
     struct sim_senders senders;
     struct dsim_play *play;     /* [const] NULL: heaps of a period */
-    int64_t align_samples;      /* [const] the first timestamp from the clock is a multiple */
+    int64_t align_samples;      /* [const] divides the first timestamp if the clock determines it */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
     bool starts_when_read;      /* [const] recordings: the origin is set when the first heaps have been read */
     int64_t n_heaps_wanted;     /* [const] heaps of each input; INT64_MAX: until stopped */
-    int64_t descriptor_samples; /* [const] between descriptors */
+    int64_t descriptor_samples; /* [const] samples between descriptors */
 
     /* The published change stays unmodified until all senders have taken the next change. */
     struct change changes[2];
@@ -217,7 +217,7 @@ static void take_change(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
     const struct change *change =
-        atomic_load_explicit(&send->change, memory_order_acquire); /* with dsim_send_switch() */
+        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with dsim_send_switch() */
     char why[512];
 
     if (change == sender->taken || sender->base.timestamp < change->timestamp)
@@ -230,7 +230,7 @@ static void take_change(struct dsim_sender *sender)
     sender->taken = change;
     sender->heaps = change->heaps;
     sender->i_heap = (size_t)(sender->base.timestamp / send->packet_samples) % sender->heaps->n_heaps;
-    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* with dsim_send_has_switched() */
+    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with dsim_send_has_switched() */
 }
 
 /* Adds the packets of one timestamp. */
@@ -513,7 +513,7 @@ int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps)
     struct change *change = &send->changes[before == &send->changes[0]];
     *change = (struct change){heaps, send->senders.first_timestamp + ahead};
     atomic_store_explicit(&send->n_changed, 0, memory_order_relaxed);
-    atomic_store_explicit(&send->change, change, memory_order_release); /* with take_change() */
+    atomic_store_explicit(&send->change, change, memory_order_release); /* pairs with take_change() */
     return change->timestamp;
 }
 

@@ -31,8 +31,8 @@ int dsim_random_seed(uint64_t *seed);
 /* Returns the cycles in a period of a tone or comb: the whole number nearest to the requested frequency, at least 1. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
-/* values[0..n_samples) = the signal from sample 'first' of the period on, 0 <= first and first + n_samples <= period.
- * The signal is not live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
+/* Computes values[0..n_samples), the signal from sample 'first' of the period on.  0 <= first and first + n_samples <=
+ * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
  *   pulsar     dsim/pulsar.h
