@@ -24,7 +24,7 @@ struct fgpu_baseband {
     struct ddc_shape shape;
     struct mixer mixer;
     int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: none */
-    int64_t history_samples, input_samples; /* [const] length of a device input's history, and in all */
+    int64_t history_samples, input_samples; /* [const] samples of a device input: its history, and all */
     bool valid;                             /* there was an input that the next input follows */
     int64_t timestamp_samples;              /* timestamp of the device input */
     int64_t first, end; /* numbers (timestamp / subsampling) of samples[0] and of the sample after the last */

@@ -62,7 +62,7 @@ struct fgpu_control {
 
 /* ---- The eq sensors ---------------------------------------------------------------------------------------------- */
 
-/* Returns the number of distinct gains of an input: 1 if all channels have the same gain, else n_chan. */
+/* Returns the number of gains that describe an input: 1 if all channels have the same gain, else n_chan. */
 static size_t n_distinct(const struct fgpu_control *c, size_t output, size_t input)
 {
     const float *gains = fgpu_settings_gains(c->settings, input / N_POLS, output) + input % N_POLS * 2;

@@ -232,8 +232,8 @@ static double turns_of(__int128 carrier)
     return (double)(int64_t)(uint64_t)carrier * 0x1p-64;
 }
 
-/* Returns the prompt sums relative to the model.  They are scaled to the noise of a whole integration, so the signal
- * has sqrt(weight) of a whole integration's amplitude. */
+/* Returns the prompt sums relative to the model.  The sums are scaled to the noise of a whole integration.  So
+ * the signal has sqrt(fraction of present samples) of a whole integration's amplitude. */
 static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum)
 {
     struct prompt prompt = {.data_s = sum->n_samples / track->rates.sample_rate_hz};

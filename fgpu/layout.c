@@ -25,7 +25,7 @@
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* default */
-#define N_SPARE_COMMANDS   16   /* commands that may wait for the worker, beside one for each antenna's output */
+#define N_SPARE_COMMANDS   16   /* commands that may wait, in addition to one for each output of each antenna */
 #define MIN_PASS_FRACTION  1e-6 /* keeps the bands of a filter wider than the rounding errors of their ends */
 
 int64_t fgpu_band_taps(const struct fgpu_config_band *band)

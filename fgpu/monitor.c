@@ -9,7 +9,7 @@
 #include <float.h>
 #include <stdio.h>
 
-/* Time without chunks after which an input's sensors change to error. */
+/* Time without chunks after which an input's sensors report the silence. */
 #define TIMEOUT_MIN_NS NS_PER_S
 #define TIMEOUT_CHUNKS 10
 
