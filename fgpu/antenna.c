@@ -1,4 +1,4 @@
-/* antenna.c - the middle stage: pairs of chunks become batches of spectra. */
+/* antenna.c - the middle stage: converts pairs of chunks to batches of spectra. */
 #include "fgpu/antenna.h"
 
 #include "common/base/clock.h"
@@ -25,15 +25,15 @@ struct fgpu_antenna {
     struct lane lane; /* first */
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
-    const char *name; /* the configuration's */
+    const char *name; /* name in the configuration */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
-    struct fgpu_device_input *previous; /* whose tail is the next one's history */
-    struct fgpu_device_input *current;  /* the outputs read this one */
+    struct fgpu_device_input *previous; /* device input whose tail is the history of the next */
+    struct fgpu_device_input *current;  /* device input that the outputs read */
     int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* a chunk since that pair began a stream */
-    bool went_back;                     /* the engine's channel has not been told */
+    bool restarts;                      /* a chunk after 'newest_samples' began a stream */
+    bool went_back;                     /* time went back, and the engine's channel has not been told */
     struct fgpu_output **outputs;       /* [n_outputs] */
-    struct fgpu_gnss *gnss;             /* all antennas' */
+    struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
     size_t ant;                         /* [const] */
     struct fgpu_monitor monitors[N_POLS];
     struct fgpu_level level;
@@ -54,7 +54,7 @@ void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chun
     fgpu_monitor_chunk(&antenna_of(lane)->monitors[pol], chunk);
 }
 
-/* The device input before is not needed any more once all that has been queued has run. */
+/* Releases the previous device input, which is not needed once all queued work has run. */
 static void release_previous(struct fgpu_antenna *a)
 {
     if (a->previous)
@@ -62,7 +62,7 @@ static void release_previous(struct fgpu_antenna *a)
     a->previous = NULL;
 }
 
-/* Presence of [history | chunk]. */
+/* Sets the presence of [history | chunk]. */
 static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, unsigned pol, const struct chunk *chunk)
 {
     size_t n_history = a->layout->history_heaps, n_chunk = a->layout->heaps_per_chunk;
@@ -75,7 +75,7 @@ static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, u
     presence_sums(in->present[pol], n_history + n_chunk, in->sums[pol]);
 }
 
-/* Heaps of a chunk before the first that arrived. */
+/* Returns the number of heaps of a chunk before the first that arrived. */
 static size_t n_leading_absent(const struct chunk *chunk)
 {
     size_t n = 0;
@@ -85,7 +85,7 @@ static size_t n_leading_absent(const struct chunk *chunk)
     return n;
 }
 
-/* Queues the upload of a pair, and the copy of its history behind it. */
+/* Queues the upload of a pair, and the copy of the history in front of it. */
 static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, struct chunk *const *pair,
                         int64_t timestamp_samples)
 {
@@ -114,7 +114,8 @@ static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, st
     release_previous(a);
 }
 
-/* The digitisers' time was set: the new data do not follow the old ones, and nothing between them is missing. */
+/* Resets the state after the digitisers' time was set.  The new data do not follow the old data, and nothing between
+ * them is missing. */
 static void reset_history(struct fgpu_antenna *a)
 {
     release_previous(a);
@@ -130,7 +131,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
     struct chunk *pair[N_POLS];
     int64_t timestamp_samples;
 
-    (void)ended; /* nothing waits for the next pair */
+    (void)ended; /* no work waits for the next pair */
     while (lane->n_free && matcher_next(lane->matcher, pair, &timestamp_samples)) {
         for (unsigned pol = 0; pol < N_POLS; pol++)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
@@ -154,7 +155,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-/* From which timestamp on all that was set shows, on every antenna. */
+/* Returns the timestamp from which all settings show on every antenna. */
 static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
@@ -270,7 +271,7 @@ static int create_input(struct fgpu_antenna *a, struct fgpu_device_input *in)
     return lane_add_input(&a->lane, &in->base);
 }
 
-/* Whole batches of the output that measures, about a second. */
+/* Sets windows of whole batches of the output that measures, about a second long. */
 static void init_level(struct fgpu_antenna *a)
 {
     int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
@@ -415,7 +416,7 @@ int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_lay
     for (size_t a = 0; !err && a < layout->n_ants; a++)
         err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
-        stats_reset(); /* whoever asks for /metrics now would read what is freed */
+        stats_reset(); /* first, so that /metrics cannot read freed counters */
         fgpu_antennas_destroy(engine);
     }
     return err;

@@ -4,12 +4,12 @@
  *            each output reads the device input (output.h)
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
  *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
- * Ends:      a stream starts with the first heap that each polarisation has in their first common chunk, and ends with
- *            the last.  Heaps outside these ends do not count as skipped, because the stream never expected them.
- * Ownership: a chunk goes back to its receiver when its upload is done; a device input when the next chunk's history
- *            has been copied out of it; an output buffer when sent.
- * Threads:   the worker only.   Blocking: never; where it cannot go on it returns and is called again when a buffer is
- *            back. */
+ * Ends:      a stream starts with the first heap of each polarisation in their first common chunk, and ends with the
+ *            last.  Heaps outside these ends do not count as skipped, because the stream never expected them.
+ * Ownership: a chunk returns to its receiver when its upload is done.  A device input is free when the next chunk's
+ *            history has been copied from it.  An output buffer is free when it has been sent.
+ * Threads:   the worker only.   Blocking: never.  A function that cannot continue returns; the engine calls the
+ *            function again when a buffer has been returned. */
 #ifndef FGPU_ANTENNA_H
 #define FGPU_ANTENNA_H
 
@@ -24,7 +24,8 @@ struct command;
 struct engine;
 struct fgpu_gnss;
 
-/* Makes all antennas, each a lane of the engine: engine->lanes[ant]; 'gnss' gets their inputs, too.  Returns 0 or negative errno; then there are none. */
+/* Makes all antennas, each as a lane of the engine: engine->lanes[ant].  'gnss' receives their inputs, too.  Returns
+ * 0 or negative errno; on failure no antenna exists. */
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                          struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices);
 
@@ -36,16 +37,16 @@ void fgpu_antenna_release(struct lane *lane);
 void fgpu_antenna_flush(struct lane *lane);
 void fgpu_antenna_apply(struct engine *engine, struct command *command);
 
-/* [any] One output of an antenna. */
+/* [any] Returns one output of an antenna. */
 struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 
 /* Takes the inputs' power from an output buffer that has reached host memory. */
 void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
-/* Logs how many chunks were of no use, and the inputs' power. */
+/* Logs the number of chunks that could not be used, and the inputs' power. */
 void fgpu_antenna_log(const struct lane *lane);
 
-/* Requires that all streams of the device are idle.  An engine of zeros is accepted. */
+/* Requires that all streams of the device are idle.  Accepts an engine of zeros. */
 void fgpu_antennas_destroy(struct engine *engine);
 
 #endif

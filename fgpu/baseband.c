@@ -1,4 +1,4 @@
-/* baseband.c - between antenna.c's device inputs and what takes a narrow band. */
+/* baseband.c - between antenna.c's device inputs and the users of a narrow band. */
 #include "fgpu/baseband.h"
 
 #include "common/device/device.h"
@@ -16,18 +16,18 @@
 
 struct fgpu_baseband {
     struct device *device;
-    struct device_kernel *ddc, *power; /* the second where the inputs are measured, else NULL */
+    struct device_kernel *ddc, *power; /* 'power' is NULL if this band does not measure the inputs */
     void *weights;                     /* device */
     float *samples[N_POLS];            /* device: complex [capacity] */
     size_t capacity;
-    struct ddc_args args; /* [const] but for what depends on the input */
+    struct ddc_args args; /* [const] except for fields that depend on the input */
     struct ddc_shape shape;
     struct mixer mixer;
-    int64_t spacing_samples;                /* [const] of the spectra that are measured; 0: none */
-    int64_t history_samples, input_samples; /* [const] of a device input: its history, and all of it */
-    bool valid;                             /* there was an input, to which the following belong */
-    int64_t timestamp_samples;              /* the device input's */
-    int64_t first, end; /* numbers, timestamp / subsampling, of samples[0] and behind the last one */
+    int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: none */
+    int64_t history_samples, input_samples; /* [const] samples of a device input: its history, and all */
+    bool valid;                             /* there was an input that the next input follows */
+    int64_t timestamp_samples;              /* timestamp of the device input */
+    int64_t first, end; /* numbers (timestamp / subsampling) of samples[0] and of the sample after the last */
     int64_t made;       /* number of the first sample that the last advance made */
 };
 
@@ -40,7 +40,8 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
     };
 }
 
-/* One more for a first sample at an even place, and one for each end of the input that lies between two. */
+/* Returns the largest number of baseband samples of a device input.  One of the three extra samples allows for a
+ * first sample at an even place.  The other two allow for ends of the input that lie between two samples. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_band *band)
 {
@@ -108,7 +109,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
         return;
     if (b->valid && in->has_history) {
         int64_t moved = first - b->first, kept = b->end - first;
-        assert(kept > 0 && kept <= moved); /* else source and destination would overlap */
+        assert(kept > 0 && kept <= moved); /* otherwise source and destination would overlap */
         for (unsigned pol = 0; pol < N_POLS; pol++)
             device_copy(stream, b->samples[pol], b->samples[pol] + 2 * moved, (size_t)kept * SAMPLE_BYTES);
         from = b->end;
@@ -118,13 +119,13 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
     b->first = first;
     b->end = end;
     b->made = from;
-    from -= (from - first) & 1; /* the kernel stores at even places */
+    from -= (from - first) & 1; /* the kernel stores at even indices */
     assert(from >= first && (size_t)(end - first) <= b->capacity);
     if (from < end)
         convert(b, stream, in, from, end);
 }
 
-/* In runs of spectra that follow each other on both polarisations. */
+/* Measures in runs of spectra that are consecutive on both polarisations. */
 void fgpu_baseband_measure(const struct fgpu_baseband *b, struct device_stream *stream,
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power)

@@ -1,4 +1,4 @@
-/* choice.h - what each output's kernels are made with, the same for all antennas: shapes, dither seeds, filters.
+/* choice.h - choices for each output's kernels, the same for all antennas: shapes, dither seeds, filters.
  *
  * Threads: main. */
 #ifndef FGPU_CHOICE_H
@@ -8,12 +8,12 @@
 
 struct device;
 
-/* Makes choices[output]: shapes as kept by --tune, or the defaults; dither seeds as configured, or drawn at random; the
- * filters of narrow bands.  Returns 0 or negative errno, with one sentence in 'why' where there is no such filter. */
+/* Makes choices[output]: the shapes kept by --tune, or the defaults; dither seeds as configured, or drawn at random;
+ * the filters of narrow bands.  Returns 0 or negative errno, with one sentence in 'why' if a filter does not exist. */
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices, char *why,
                         size_t why_bytes);
 
-/* NULL is accepted. */
+/* Accepts NULL. */
 void fgpu_choices_destroy(const struct fgpu_config *config, struct fgpu_choice *choices);
 
 #endif

@@ -1,4 +1,4 @@
-/* config.h - what an F-engine service is told: fgpu's YAML as structs.
+/* config.h - the configuration of an F-engine: fgpu's YAML as structs.
  *
  * The key table (config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef FGPU_CONFIG_H
@@ -18,41 +18,41 @@
 #include <stdint.h>
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
-/* The largest magnitude of a gain.  At gain 1 noise of one step of the digitiser is noise of about one step of the output
- * (8 bits: 127 steps).  The rounding of single precision is below 0.01 of these steps, so from 1e5 on even that saturates,
- * and nothing of the signal is left.  At this limit the largest product of a voltage and a gain, 1e7 times 1e9, is far
- * from the largest number of single precision. */
+/* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step (8
+ * bits: 127 steps).  Rounding errors of single precision are below 0.01 of these steps.  So from gain 1e5 on even
+ * rounding errors saturate, and nothing of the signal is left.  At the limit the largest product of voltage and
+ * gain, 1e7 times 1e9, is far below the largest number of single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 
 enum fgpu_dither { FGPU_DITHER_UNIFORM, FGPU_DITHER_NONE };
 
 struct fgpu_config_recv {
-    struct config_recv base; /* chunks are an input's */
+    struct config_recv base; /* chunks of one input */
     int64_t sample_bits;
-    int64_t packet_samples; /* of a digitiser heap */
-    int64_t chunk_samples;  /* of an input's chunk */
+    int64_t packet_samples; /* samples of a digitiser heap */
+    int64_t chunk_samples;  /* samples of one input's chunk */
     int64_t max_delay_diff_samples;
-    double max_delay_s; /* of requests and files */
+    double max_delay_s; /* limit for requests and files */
 };
 
 struct fgpu_config_antenna {
     char *name;
     int64_t feng_id;
     struct endpoint_list pols[2];
-    char *from;            /* as in recv, which it replaces; NULL: that of recv */
-    struct access senders; /* of these, by the check */
+    char *from;            /* networks that may send, replacing recv.from; NULL: recv.from */
+    struct access senders; /* allowed senders, filled in by the check */
     char *delays;          /* file of delay models (delay_text.h); NULL: none */
-    char *gains;           /* file of gains (gain_file.h); NULL: the outputs' own */
+    char *gains;           /* file of gains (gain_file.h); NULL: gains of the outputs */
 };
 
-/* A band of the digitiser's, mixed to frequency 0 and filtered; otherwise 0. */
+/* A band of the digitiser's band, mixed to frequency 0 and filtered.  All zeros in a wideband output. */
 struct fgpu_config_band {
     struct decimal centre_hz; /* in the digitiser's band, from 0 */
     int64_t decimation;
     int64_t n_ddc_taps; /* 0: see fgpu_band_taps() */
     double weight_pass;
-    double pass_bandwidth_hz; /* 0: the outer half of what is made is discarded */
+    double pass_bandwidth_hz; /* 0: the outer half of the computed band is discarded */
 };
 
 struct fgpu_config_output {
@@ -60,7 +60,7 @@ struct fgpu_config_output {
     char *name;
     int64_t n_chan;
     int64_t spectra_per_heap;
-    int64_t n_batches; /* of an output buffer */
+    int64_t n_batches; /* batches of an output buffer */
     int64_t n_buffers; /* output buffers per antenna; 0: see fgpu_output_buffers() */
     int64_t n_taps;
     double w_cutoff;
@@ -69,17 +69,17 @@ struct fgpu_config_output {
     int64_t sample_bits;
     int dither;                        /* enum fgpu_dither */
     int64_t dither_seed;               /* -1: chosen at random and published */
-    struct endpoint_list destinations; /* one per substream */
-    struct fgpu_config_band band;      /* of a narrow band; otherwise 0 */
+    struct endpoint_list destinations; /* one destination per substream */
+    struct fgpu_config_band band;      /* band of a narrowband output; otherwise 0 */
 };
 
-/* A stream of the sums of satellites' signals, of each antenna. */
+/* A stream of sums of satellites' signals; each antenna has one. */
 struct fgpu_config_gnss {
     char *name;
     struct endpoint_list destination;
     struct fgpu_config_band band;
     double sky_hz;    /* radio frequency at band.centre_hz */
-    bool is_inverted; /* frequencies of the digitiser run against those of the sky */
+    bool is_inverted; /* frequencies of the digitiser fall when those of the sky rise */
     char *codes;      /* file of Galileo's codes (gnss_codes.h); NULL: none */
     int64_t acquire_periods, acquire_blocks;
 };
@@ -89,7 +89,7 @@ struct fgpu_config_satellite {
     int signal; /* enum gnss_signal */
     struct config_int_list prns;
     bool acquire;
-    double doppler_hz, doppler_range_hz; /* of a search */
+    double doppler_hz, doppler_range_hz; /* centre and range of a search */
 };
 
 struct fgpu_config {
@@ -125,7 +125,7 @@ struct fgpu_config {
 
 extern const struct config_table fgpu_config_table;
 
-/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  For command_line_main(). */
+/* Checks across keys: alignment of packets with chunks and channels, counts, sizes.  Used by command_line_main(). */
 void fgpu_config_check(void *values, struct config *config);
 
 static inline struct fgpu_config_antenna *fgpu_config_antenna(const struct fgpu_config *config, size_t i)

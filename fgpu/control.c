@@ -20,21 +20,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_S 10.0 /* for ?request-timeout-hint: the worker takes milliseconds */
+#define TIMEOUT_S 10.0 /* for ?request-timeout-hint; the worker takes milliseconds */
 
 /* A request whose reply waits for the worker. */
 struct waiting {
     struct waiting *next;
     struct katcp_call *call;
     size_t output;
-    size_t first, end; /* inputs whose gains it sets */
-    size_t eq;         /* the first input, up to 'end', whose eq sensor is still to be set */
-    float *gains;      /* complex [n_gains], for all these inputs; NULL: those of the configuration */
+    size_t first, end; /* inputs whose gains the request sets */
+    size_t eq;         /* first input, up to 'end', whose eq sensor is not yet set */
+    float *gains;      /* complex [n_gains], for all these inputs; NULL: gains of the configuration */
     size_t n_gains;
     size_t n_out;     /* commands that the worker has not answered */
-    size_t ant;       /* all antennas before it have been posted */
-    bool is_set;      /* its gains of this antenna are in the settings */
-    bool concerned[]; /* [n_ants] whose settings it changes */
+    size_t ant;       /* first antenna that has not been posted */
+    bool is_set;      /* gains of antenna 'ant' are in the settings */
+    bool concerned[]; /* [n_ants] antennas whose settings the request changes */
 };
 
 static void free_waiting(struct waiting *w)
@@ -62,7 +62,7 @@ struct fgpu_control {
 
 /* ---- The eq sensors ---------------------------------------------------------------------------------------------- */
 
-/* How many gains of an input tell all: 1 where they are the same. */
+/* Returns the number of gains that describe an input: 1 if all channels have the same gain, else n_chan. */
 static size_t n_distinct(const struct fgpu_control *c, size_t output, size_t input)
 {
     const float *gains = fgpu_settings_gains(c->settings, input / N_POLS, output) + input % N_POLS * 2;
@@ -82,7 +82,7 @@ static const char *gain_text(const struct fgpu_control *c, size_t output, size_t
     return python_number_complex_text((double)gain[0], (double)gain[1], text);
 }
 
-/* Returns how many gains it wrote. */
+/* Sets the eq sensor of an input.  Returns the number of gains written. */
 static size_t set_eq(struct fgpu_control *c, size_t output, size_t input, int64_t unix_ns)
 {
     size_t n = n_distinct(c, output, input), at = 0;
@@ -101,13 +101,13 @@ static size_t set_eq(struct fgpu_control *c, size_t output, size_t input, int64_
 
 /* ---- Replies that wait ------------------------------------------------------------------------------------------- */
 
-/* The time of data that are made from 'steady_samples' on; now where there are none yet. */
+/* Returns the UNIX time in ns of 'steady_samples'; the current time if there are no data yet. */
 static int64_t time_of(const struct fgpu_control *c, int64_t steady_samples)
 {
     return steady_samples > 0 ? timebase_unix_ns(&c->timebase, steady_samples) : clock_unix_ns();
 }
 
-/* Where it goes back, gains that held from a later time on hold from there. */
+/* Publishes the steady timestamp.  If it goes back, the eq sensors with later times get the new time. */
 static void show_steady(struct fgpu_control *c, int64_t steady_samples)
 {
     bool goes_back = steady_samples < c->katcp_sensors->steady_state;
@@ -119,8 +119,8 @@ static void show_steady(struct fgpu_control *c, int64_t steady_samples)
             set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
 }
 
-/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written; the next turn of the loop goes on.
- * Returns whether all are set. */
+/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written.  The next iteration of the loop
+ * continues.  Returns true if all sensors are set. */
 #define EQ_GAINS_AT_ONCE 8192
 static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
 {
@@ -131,7 +131,8 @@ static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
     return w->eq == w->end;
 }
 
-/* Sets a request's gains of the inputs of antenna 'ant', or of both inputs where they go back to the configuration. */
+/* Sets a request's gains of the inputs of antenna 'ant'.  If the request restores the configuration, sets both
+ * inputs. */
 static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t ant)
 {
     if (!w->gains) {
@@ -143,8 +144,8 @@ static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t an
             fgpu_settings_set_gains(c->settings, ant, w->output, pol, w->gains, w->n_gains);
 }
 
-/* Posts what a request changes, antenna by antenna.  Returns false if the rest must wait: for the worker, which wakes
- * us, or for the next turn of the loop, once SET_GAINS_AT_ONCE gains have been set. */
+/* Posts a request's changes, antenna by antenna.  Returns false if the rest must wait for the worker, which then
+ * wakes this thread.  Also returns false after SET_GAINS_AT_ONCE gains; the next iteration of the loop continues. */
 #define SET_GAINS_AT_ONCE (1 << 18)
 static bool post(struct fgpu_control *c, struct waiting *w, size_t *n_set)
 {
@@ -171,7 +172,7 @@ static bool post(struct fgpu_control *c, struct waiting *w, size_t *n_set)
     return true;
 }
 
-/* Posts what can be, and answers those whose turn it is. */
+/* Posts the commands that can be posted, and answers the requests that are complete, in order. */
 static void advance(struct fgpu_control *c)
 {
     size_t n_set = 0;
@@ -202,7 +203,7 @@ static void on_answer(void *arg, struct command *base)
         w->n_out--;
 }
 
-/* The worker has answered or has gains free, or the data's time went back. */
+/* Called when the worker has answered, when gains are free, or when the data's time went back. */
 static void on_wake(void *arg)
 {
     struct fgpu_control *c = arg;
@@ -213,7 +214,7 @@ static void on_wake(void *arg)
     advance(c);
 }
 
-/* The call is answered once what has been set shows. */
+/* Queues a request, which is answered when its settings show in the data. */
 static void reply_when_applied(struct fgpu_control *c, struct waiting *w)
 {
     *c->end = w;
@@ -221,7 +222,7 @@ static void reply_when_applied(struct fgpu_control *c, struct waiting *w)
     advance(c);
 }
 
-/* A reply that is to wait, made before anything is set; or NULL with the call failed. */
+/* Returns a new waiting request, made before anything is set.  Out of memory, fails the call and returns NULL. */
 static struct waiting *prepare(struct fgpu_control *c, struct katcp_call *call, size_t output)
 {
     struct waiting *w = calloc(1, sizeof(*w) + c->config->antennas.n * sizeof(w->concerned[0]));
@@ -235,7 +236,8 @@ static struct waiting *prepare(struct fgpu_control *c, struct katcp_call *call, 
     return w;
 }
 
-/* Sets 'n' gains, or with NULL those of the configuration, of inputs [first, end), and answers.  Takes 'gains'. */
+/* Sets 'n' gains of inputs [first, end) and answers.  If 'gains' is NULL, sets the gains of the configuration.
+ * Takes ownership of 'gains'. */
 static void set_and_reply(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t first, size_t end,
                           float *gains, size_t n)
 {
@@ -282,7 +284,7 @@ static bool find_input(struct fgpu_control *c, struct katcp_call *call, const ch
 
 /* ---- Gains ------------------------------------------------------------------------------------------------------- */
 
-/* Reads gains from argument 'first' on.  Returns NULL with the call failed. */
+/* Reads gains from argument 'first' on.  On an error, fails the call and returns NULL. */
 static float *parse_gains(struct katcp_call *call, int first, size_t n)
 {
     const struct gains_limits limits = {
@@ -353,7 +355,7 @@ static void request_gain_all(struct katcp_call *call, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* A typing error must not move the output far ahead. */
+/* Checks limits, so that a typing error does not move the output far ahead. */
 static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, const char *text,
                              const struct fgpu_delay_model *model)
 {
@@ -370,7 +372,8 @@ static bool is_within_limits(struct fgpu_control *c, struct katcp_call *call, co
     return true;
 }
 
-/* The models of a request, by input; those that it does not name start at -1. */
+/* Reads the models of a request into models[input].  Models of inputs that the request does not name keep the start
+ * -1. */
 static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_t start_samples,
                          struct fgpu_delay_model *models)
 {
@@ -448,7 +451,7 @@ static void request_delays(struct katcp_call *call, void *arg)
     free(models);
 }
 
-/* The antenna of an argument, by name. */
+/* Finds the antenna of an argument, by name. */
 static bool find_antenna(struct fgpu_control *c, struct katcp_call *call, const char *name, size_t *ant)
 {
     for (*ant = 0; *ant < c->config->antennas.n; (*ant)++)
@@ -484,7 +487,7 @@ static void request_resume(struct katcp_call *call, void *arg)
     reply_when_applied(c, waiting);
 }
 
-/* Posts the order; it holds from the next chunk on, and the reply does not wait for that. */
+/* Posts the order, which holds from the next chunk on.  The reply does not wait for that chunk. */
 static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum fgpu_gnss_action action)
 {
     struct fgpu_gnss_order order;

@@ -1,4 +1,4 @@
-/* delay.c - the arithmetic of delays, between the commands that set them and output.c, which shifts windows by them. */
+/* delay.c - the arithmetic of delays.  Commands set the delays; output.c shifts windows by them. */
 #include "fgpu/delay.h"
 
 #include "common/base/units.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Delays and times within this add up to less than 63 bits. */
+/* Delays and times within this limit add up to less than 63 bits. */
 #define MAX_SAMPLES (INT64_C(1) << 61)
 
 double fgpu_delay_wrap(double angle_rad)
@@ -16,7 +16,7 @@ double fgpu_delay_wrap(double angle_rad)
     const double turn = 2.0 * M_PI;
     double wrapped = angle_rad - turn * floor((angle_rad + M_PI) / turn);
 
-    /* Rounding may have put it on the wrong side of an end. */
+    /* Rounding may have moved the angle beyond an end. */
     if (wrapped >= M_PI)
         wrapped -= turn;
     return wrapped < -M_PI ? -M_PI : wrapped;
@@ -57,7 +57,7 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
     return 0;
 }
 
-/* The model that holds at 't_samples' >= 0: the last one that has started, by halves. */
+/* Returns the index of the model that holds at 't_samples' >= 0: the last that has started.  Searches by bisection. */
 static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
     size_t low = 0, high = queue->n; /* 'low' has started, 'high' has not */
@@ -77,8 +77,8 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* The nearest multiple; half way between two, which the input's whole sample can be but what 'fine' adds to it cannot,
- * the exact time decides, and at last the later one. */
+/* Moves the start to the nearest multiple.  If the input's whole sample lies halfway between two multiples, the fine
+ * delay decides; if the fine delay is 0, the later multiple is taken. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
@@ -117,7 +117,7 @@ struct skip {
     int64_t align_samples;
 };
 
-/* Whether all windows are there at multiple 'k'. */
+/* Returns true if the windows of all queues start in the input at multiple 'k'. */
 static bool all_there(const struct skip *s, int64_t k)
 {
     int64_t t = k * s->align_samples;
@@ -128,7 +128,7 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* The first multiple behind 'k' at which another model holds, or 'last'. */
+/* Returns the first multiple after 'k' at which another model holds, or 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -144,7 +144,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* The first multiple in (low, high] at which all is there, where that is not so at 'low' and is at 'high'. */
+/* Returns the first multiple in (low, high] at which all windows start in the input.  They do not at 'low', and do
+ * at 'high'. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {
@@ -157,8 +158,8 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
     return high;
 }
 
-/* While no model changes, windows never start earlier at a later time, so what was not there is found in steps that
- * double, and then by halves.  At a change anything may happen, so the search begins anew. */
+/* Searches in steps that double, and then by bisection: while no model changes, windows at later times never start
+ * earlier.  At a change of model anything may happen, so the search begins again. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {

@@ -1,4 +1,4 @@
-/* delay_text.c - between requests and files, which have seconds, and output.c, which has samples; and back to sensors. */
+/* delay_text.c - converts the seconds of requests and files to the samples of output.c, and back for sensors. */
 #include "common/config/table_file.h"
 #include "fgpu/delay_text.h"
 
@@ -50,7 +50,8 @@ static double over_twice(double x, double rate_hz)
     return x / rate_hz / rate_hz;
 }
 
-/* The number near 'guess' of which 'to' makes 'value'; rounding may have put the guess beside it. */
+/* Returns the number near 'guess' from which 'to' computes 'value'.  Rounding may have moved the guess by a few
+ * units in the last place. */
 static double invert(double (*to)(double x, double rate_hz), double rate_hz, double value, double guess)
 {
     double below = guess, above = guess;
@@ -89,8 +90,8 @@ const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, s
 
 /* ---- Sensors ----------------------------------------------------------------------------------------------------- */
 
-/* The start is an integer, in the bits of the first number.  The other numbers are in the order of enum delay_number,
- * computed as the reference computes them. */
+/* The start is an integer, in the bits of the first number.  The other numbers are in the order of enum
+ * delay_number, computed with the reference's operations. */
 _Static_assert(1 + DELAY_N_NUMBERS <= SENSOR_N_NUMBERS, "a model must fit a reading");
 
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
@@ -127,7 +128,7 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
 
 /* ---- The file --------------------------------------------------------------------------------------------------- */
 
-#define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two may be left out */
+#define N_FIELDS (2 + DELAY_N_NUMBERS) /* the last two are optional */
 
 struct reader {
     const struct timebase *timebase;
@@ -135,7 +136,7 @@ struct reader {
     struct fgpu_delay_queue *pols;
 };
 
-/* UNIX seconds to the nearest sample, or a refusal. */
+/* Reads UNIX seconds as the nearest sample, or refuses the row. */
 static int parse_start(const struct table_row *row, const struct reader *r, int64_t *start_samples)
 {
     const char *text = row->fields[0];
@@ -228,6 +229,6 @@ void fgpu_delay_text_write_file(FILE *out, const struct timebase *timebase, cons
         out);
     for (unsigned pol = 0; pol < N_POLS; pol++)
         for (size_t i = 0; i < pols[pol].n; i++)
-            if (pols[pol].models[i].start_samples >= 0) /* the first is none that was set */
+            if (pols[pol].models[i].start_samples >= 0) /* the first model is a placeholder */
                 write_model(out, timebase, pol, &pols[pol].models[i]);
 }

@@ -1,9 +1,9 @@
-/* delay_text.h - delay models as people write them: in seconds, where delay.h has samples.
+/* delay_text.h - delay models as text: in seconds, while delay.h has samples.
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
- *         of a request (delay_request.h)
+ *         in a request (delay_request.h)
  *     (start, delay, rate, phase, phase rate[, acceleration, phase acceleration])
- *         of a sensor; the start in ADC samples, -1 where none has been set
+ *         in a sensor; the start in ADC samples, -1 if no start was set
  *
  * Threads: pure functions. */
 #ifndef FGPU_DELAY_TEXT_H
@@ -17,24 +17,24 @@
 
 #include <stdio.h>
 
-/* Sets all of the model but its start; the phase is wrapped.  Returns NULL, or leaves the model as it was and
- * returns the fault: a limit of delay.h, or a number that is not finite. */
+/* Sets all of the model except its start, and wraps the phase.  Returns NULL.  On a fault, returns the fault and
+ * leaves the model unchanged: a limit of delay.h is exceeded, or a number is not finite. */
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
-/* Numbers of which fgpu_delay_from_seconds() makes the same model, to the last bit where there are such. */
+/* Writes numbers from which fgpu_delay_from_seconds() makes the same model, to the last bit if such numbers exist. */
 void fgpu_delay_to_seconds(const struct fgpu_delay_model *model, double adc_sample_rate_hz,
                            double numbers[DELAY_N_NUMBERS]);
 
-/* Reads a request's text; returns as fgpu_delay_from_seconds() does. */
+/* Reads a request's text.  Returns as fgpu_delay_from_seconds() does. */
 const char *fgpu_delay_text_parse(const char *text, double adc_sample_rate_hz, struct fgpu_delay_model *model);
 
-/* A sensor's reading of 'model', which is in effect since 'since_samples'; and what makes text of it. */
+/* Return a sensor's reading of 'model', in effect since 'since_samples', and format such a reading as text. */
 struct sensor_reading fgpu_delay_text_reading(const struct fgpu_delay_model *model, const struct timebase *timebase,
                                               int64_t since_samples);
 void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t text_bytes);
 
-/* A file of an antenna's models: those known before the start, and those kept across restarts.
+/* A file of an antenna's models: models known before the start, and models kept across restarts.
  *
  *     # start      pol  delay     rate     phase  phase rate  [acceleration [phase acceleration]]
  *     # UNIX s          s         s/s      rad    rad/s        s/s^2         rad/s^2
@@ -44,12 +44,14 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
  * Each line has one model.  The models of a polarisation are in order of start.  A '#' begins a comment.  The start has
  * at most nine decimals and is rounded to the nearest sample, half to even.  The phase is wrapped. */
 
-/* Reads the queues of both polarisations.  The first model of each queue is zero, as in a new queue.  A delay beyond
- * recv.max_delay, either way, is refused.  Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+/* Reads the queues of both polarisations.  The first model of each queue is zero, as in a new queue.  Refuses a
+ * delay beyond +-recv.max_delay.  Returns 0, or negative errno with one sentence in 'why' that begins with
+ * "PATH:line: ". */
 int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase, double max_delay_s,
                               struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
-/* Writes what fgpu_delay_text_read_file() would read as the same, but for the start, which has whole nanoseconds. */
+/* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the starts may differ, as they are
+ * written in whole nanoseconds. */
 void fgpu_delay_text_write_file(FILE *out, const struct timebase *timebase, const struct fgpu_delay_queue pols[N_POLS]);
 
 #endif

@@ -1,4 +1,4 @@
-/* gain_file.c - the file is read once, before the start.  Its gains reach the worker as commands, like all other
+/* gain_file.c - reads the file once, before the start.  The gains reach the worker as commands, like all other
  * gains. */
 #include "fgpu/gain_file.h"
 

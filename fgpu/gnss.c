@@ -1,4 +1,4 @@
-/* gnss.c - from device inputs to heaps of satellites' sums: the worker's part. */
+/* gnss.c - the worker's part of satellites' sums: from device inputs to heaps. */
 #include "fgpu/gnss.h"
 
 #include "common/base/log.h"
@@ -12,20 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_RUNS    64   /* of samples that are there, in a chunk */
-#define RETRY_S     10.0 /* of data, before a satellite that was not found is searched for again */
+#define MAX_RUNS    64   /* runs of present samples in a chunk */
+#define RETRY_S     10.0 /* s of data after a failed search until the next search for the satellite */
 #define FALSE_ALARM 1e-3
-#define PEAK_S      1.0 /* of data: how fast the mean of the taps' amplitudes forgets */
+#define PEAK_S      1.0 /* s of data: time constant of the mean of the taps' amplitudes */
 
-/* Samples of a chunk that are there, from the first new one on. */
+/* A run of present samples of a chunk, among the new samples. */
 struct run {
     int64_t begin, end;
 };
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* The runs of [from, to) whose filters touch only packets that came on both polarisations.  A missing packet ends a
- * run. */
+/* Finds the runs of [from, to) whose filters touch only packets that arrived on both polarisations.  A missing
+ * packet ends a run.  Returns the number of runs. */
 static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
                         struct run runs[MAX_RUNS])
 {
@@ -133,7 +133,7 @@ static void end_search(struct gnss_stream *s, int64_t sample)
     s->is_searching = false;
     s->search.state = FGPU_GNSS_SEARCH_IDLE;
     if (sat->track.stage != FGPU_GNSS_SEARCH || sat->is_dropped)
-        return; /* steered or dropped meanwhile */
+        return; /* steered or dropped during the search */
     if (is_found) {
         fgpu_gnss_track_start(&sat->track, &s->search.found);
         sat->started_sample = sample;
@@ -142,7 +142,7 @@ static void end_search(struct gnss_stream *s, int64_t sample)
     }
 }
 
-/* Queues the copy of the buffer's samples that the search still wants for its block. */
+/* Queues the copy of the buffer's samples that the search still needs for its block. */
 static void collect(struct gnss_stream *s, struct device_stream *compute, struct gnss_buffer *b)
 {
     struct fgpu_gnss_search *search = &s->search;
@@ -154,7 +154,7 @@ static void collect(struct gnss_stream *s, struct device_stream *compute, struct
     if (s->n_collected == 0) {
         begin = fgpu_gnss_search_block(search, b->begin);
         if (begin >= b->end)
-            return; /* it begins in a later buffer */
+            return; /* the block begins in a later buffer */
         search->block_sample = begin;
         search->begins_anew = search->begins_anew || s->is_stale;
         s->is_stale = false;
@@ -231,8 +231,8 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
     outbuf_download(&b->base, download);
 }
 
-/* In a replay the loops get all sums, and the results of searches, before the next pieces are made.  A failed device
- * returns no results. */
+/* Returns true if a replay must wait.  In a replay the loops get all sums, and the results of searches, before the
+ * next pieces are made.  A failed device returns no results, so nothing waits for it. */
 static bool must_wait(const struct gnss_stream *s)
 {
     const struct fgpu_gnss *gnss = s->gnss;
@@ -241,8 +241,8 @@ static bool must_wait(const struct gnss_stream *s)
            device_ok(gnss->engine->c.device);
 }
 
-/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before that on.  The
- * signal in a complex sample is that of the middle of its filter. */
+/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before it on.  The
+ * signal in a complex sample is the signal in the middle of its filter. */
 static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
 {
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
@@ -266,7 +266,7 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     sat->started_sample = sample;
 }
 
-/* Applies the steer orders that came before the first input.  Without an input there was no time for them. */
+/* Applies the steer orders that came before the first input.  Before it the stream had no time reference. */
 static void first_orders(struct gnss_stream *s)
 {
     for (size_t k = 0; k < s->sizes.n_satellites; k++) {
@@ -278,7 +278,7 @@ static void first_orders(struct gnss_stream *s)
     }
 }
 
-/* Returns false if it must wait. */
+/* Processes one input.  Returns false if it must wait. */
 static bool process(struct gnss_stream *s, struct device_stream *compute, const struct fgpu_device_input *in,
                     bool may_wait)
 {
@@ -403,7 +403,8 @@ static void write_record(const struct gnss_stream *s, const struct gnss_followed
     memcpy(r->sums, ended->sums, sizeof(r->sums));
 }
 
-/* The three means have the same weights, so their ratios are right from the first integration on. */
+/* Updates the means of the taps' amplitudes.  The three means have the same weights, so their ratios are right from
+ * the first integration on. */
 static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
                         const struct fgpu_gnss_integration *ended)
 {
@@ -416,7 +417,7 @@ static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
     }
 }
 
-/* Gives the loops their sums, in order.  Returns how many records there are. */
+/* Gives the loops their sums, in order.  Returns the number of records written. */
 static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
 {
     const double unit[N_POLS] = {1.0 / b->scale[0], 1.0 / b->scale[1]};
@@ -470,7 +471,8 @@ static void show(struct gnss_stream *s, const struct gnss_buffer *b)
     }
 }
 
-/* The samples of buffers on their way have the scale of before, so only those with the latest one count. */
+/* Updates the scales.  Samples of buffers on their way have an earlier scale, so only buffers with the latest scale
+ * count. */
 static void follow_level(struct gnss_stream *s, const struct gnss_buffer *b)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {

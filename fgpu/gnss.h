@@ -1,17 +1,20 @@
 /* gnss.h - streams of satellites' sums: from the device inputs of each antenna to heaps of integrations.
  *
- * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of all
- *            satellites that are followed--> sums --download--> gnss_track.c closes its loops --records--> sender
+ * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
+ *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
  *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
- * Streams:   each antenna has one of each of 'gnss', and follows its satellites by itself, both polarisations together.
- * Heaps:     each chunk makes a heap of the integrations that ended in it (gnss_record.h), also where there are none.
- * Missing:   samples whose filter touches a missing packet of either polarisation are zeros, and counted as missing.  A
- *            chunk with more than MAX_RUNS gaps counts as missing from there on.  A chunk without an output buffer is a gap.
- * Scale:     of each polarisation, a power of two; it follows the level slowly (gnss_quantise.h).
+ * Streams:   each antenna has one stream for each entry of 'gnss'.  A stream follows its satellites by itself, both
+ *            polarisations together.
+ * Heaps:     each chunk makes one heap with the integrations that ended in the chunk (gnss_record.h), even if none
+ *            ended.
+ * Missing:   samples whose filter touches a missing packet of either polarisation are zeros and count as missing.
+ *            If a chunk has more than MAX_RUNS gaps, all later samples of the chunk count as missing.  A chunk
+ *            without an output buffer is a gap.
+ * Scale:     each polarisation has a scale, a power of two.  The scale follows the level slowly (gnss_quantise.h).
  * Replays:   the worker waits for sums and searches, so that a recording gives the same heaps every time.
  * Ownership: as in common/engine/outbuf.h.
- * Threads:   the worker, except create and destroy (main).   Blocking: never; process returns where it needs one of
- *            the buffers, or in a replay sums or the result of a search. */
+ * Threads:   the worker, except create and destroy (main).   Blocking: never.  fgpu_gnss_process() returns if it
+ *            needs a buffer, or in a replay sums or the result of a search. */
 #ifndef FGPU_GNSS_H
 #define FGPU_GNSS_H
 
@@ -33,43 +36,44 @@ enum fgpu_gnss_action { FGPU_GNSS_NO_ACTION, FGPU_GNSS_ADD, FGPU_GNSS_DROP, FGPU
 struct fgpu_gnss_order {
     enum fgpu_gnss_action action;
     size_t ant, stream, satellite; /* 'ant' may be FGPU_GNSS_ALL_ANTENNAS */
-    int64_t timestamp_samples;     /* of an ADC sample, modulo 2^48, that has the code phase below; of STEER only */
+    int64_t timestamp_samples;     /* STEER: ADC timestamp, modulo 2^48, of the code phase below */
     double code_chips, doppler_hz;
 };
 
-/* Makes the streams of all antennas, and the thread that searches; the engine has its senders already.  Without a stream
- * in the configuration '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one sentence in
- * 'why'. */
+/* Makes the streams of all antennas, and the search thread.  Called when the engine has its senders.  If the
+ * configuration has no stream, '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one
+ * sentence in 'why'. */
 int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_gnss **gnss, char *why, size_t why_bytes);
 
-/* The streams of the device must be idle.  NULL is accepted. */
+/* Requires that the device's streams are idle.  Accepts NULL. */
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
-/* Queues all that an antenna's streams make of an input, 'compute' being its lane's stream.  Returns false if it must
- * wait, for a buffer (only if 'may_wait'; else the input is left out) or for sums or a search of a replay. */
+/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  Returns
+ * false if it must wait: for a buffer (only if 'may_wait'; otherwise the input is left out), or in a replay for sums
+ * or a search. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* The antenna's next input may have any time: all satellites are lost. */
+/* Loses all satellites, because the antenna's next input may have any time. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
-/* Holds from the next input on. */
+/* Applies an order from the next input on. */
 void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order);
 
-/* Whether a buffer is one of these streams. */
+/* Returns true if a buffer belongs to one of these streams. */
 bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer);
 
-/* A downloaded buffer: closes the loops and hands it to the sender. */
+/* Takes a downloaded buffer: closes the loops and hands the buffer to the sender. */
 void fgpu_gnss_push(struct outbuf *buffer);
 
 /* [HTTP] Adds "gnss". */
 void fgpu_gnss_describe(const struct fgpu_gnss *gnss, json_t *into);
 
-/* Logs what each stream sent.  After the senders have stopped. */
+/* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_gnss_log(const struct fgpu_gnss *gnss);
 
-/* Memory of one antenna's stream, added to 'memory' 'n' times. */
+/* Adds the memory of 'n' antennas' streams to 'memory'. */
 void fgpu_gnss_add_memory(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_gnss *gnss, bool compiles, size_t n, struct memory_use *memory);
 

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_ITEMS     3    /* of a heap: timestamp, feng_id, gnss_sums */
-#define MAX_CHUNK_S 0.06 /* so that all pieces whose sums have not come fit FGPU_GNSS_MAX_PENDING */
+#define N_ITEMS     3    /* items of a heap: timestamp, feng_id, gnss_sums */
+#define MAX_CHUNK_S 0.06 /* limit with which all pieces with outstanding sums fit FGPU_GNSS_MAX_PENDING */
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 
@@ -62,7 +62,7 @@ double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct f
     return timebase_decimal_to_double(config->time.adc_sample_rate_hz) / (double)fgpu_band_subsampling(&gnss->band);
 }
 
-/* The part of the complex band that the filter passes, on one side of its centre. */
+/* Returns the width of the complex band that the filter passes, on one side of its centre. */
 static double half_band_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss)
 {
     const double rate_hz = timebase_decimal_to_double(config->time.adc_sample_rate_hz);
@@ -116,7 +116,7 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
     return 0;
 }
 
-/* Samples of 'n_periods' code periods, rounded up. */
+/* Returns the samples of 'n_periods' code periods, rounded up. */
 static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double sample_rate_hz, int64_t n_periods)
 {
     const struct gnss_signal_facts *facts = gnss_signal_facts(satellite->signal);

@@ -1,16 +1,16 @@
-/* gnss_config.h - fgpu's satellites: their keys, which of them a stream follows, and the sizes of a stream.
+/* gnss_config.h - fgpu's satellites: their keys, the satellites that a stream follows, and the sizes of a stream.
  *
- * Pure arithmetic on a checked configuration, but for fgpu_gnss_check(). */
+ * Pure arithmetic on a checked configuration, except fgpu_gnss_check(). */
 #ifndef FGPU_GNSS_CONFIG_H
 #define FGPU_GNSS_CONFIG_H
 
 #include "fgpu/config.h"
 #include "kernels/gnss/gnss_codes.h"
 
-#define FGPU_GNSS_MAX_SATELLITES 64 /* of a stream */
+#define FGPU_GNSS_MAX_SATELLITES 64 /* satellites of a stream */
 #define FGPU_GNSS_N_BUFFERS      4
 #define FGPU_GNSS_NAME_BYTES     16
-#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods of a block of a narrow search, where data allow more than one */
+#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods of a block of a narrow search, if the data allow more than one */
 
 #define FGPU_GNSS_N_KEYS      12
 #define FGPU_SATELLITE_N_KEYS 5
@@ -21,43 +21,43 @@ extern const char fgpu_gnss_example[], fgpu_satellite_example[];
 struct fgpu_gnss_satellite {
     enum gnss_signal signal;
     unsigned prn;
-    const struct fgpu_config_satellite *config; /* that names it */
-    enum gnss_subcarrier subcarrier;            /* of the replica */
-    double carrier_hz; /* without Doppler, in a baseband whose frequencies run as the sky's do */
+    const struct fgpu_config_satellite *config; /* entry that names the satellite */
+    enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
+    double carrier_hz;                          /* carrier without Doppler, in a baseband that is not inverted */
 };
 
-/* Rate of a stream's complex samples. */
+/* Returns the rate of a stream's complex samples. */
 double fgpu_gnss_sample_rate_hz(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration; at most
- * FGPU_GNSS_MAX_SATELLITES.  Returns how many there are, which may be more. */
+/* Writes the satellites whose carriers lie in the stream's band, in the order of the configuration, at most
+ * FGPU_GNSS_MAX_SATELLITES.  Returns the number of such satellites, which may be larger. */
 size_t fgpu_gnss_satellites(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss,
                             struct fgpu_gnss_satellite *satellites);
 
-/* "L1CA-7".  Returns 'text'. */
+/* Writes a name like "L1CA-7".  Returns 'text'. */
 const char *fgpu_gnss_name(const struct fgpu_gnss_satellite *satellite, char text[FGPU_GNSS_NAME_BYTES]);
 
-/* The chips of a satellite's code, generated or of the stream's file.  Returns 0 or negative errno with one sentence
- * in 'why'. */
+/* Writes the chips of a satellite's code, generated or read from the stream's file.  Returns 0 or negative errno
+ * with one sentence in 'why'. */
 int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_satellite *satellite, int8_t *chips,
                     char *why, size_t why_bytes);
 
 struct fgpu_gnss_sizes {
     size_t n_satellites;
-    size_t chunk_samples;  /* complex, that a chunk makes at most */
-    size_t pitch_samples;  /* of a row of 8-bit samples */
-    size_t max_pieces;     /* of a chunk */
+    size_t chunk_samples;  /* complex samples that a chunk yields at most */
+    size_t pitch_samples;  /* samples of a row of 8-bit samples */
+    size_t max_pieces;     /* pieces of a chunk */
     size_t heap_bytes;     /* max_pieces records */
-    size_t search_samples; /* of the longest block of a search, of a polarisation */
-    size_t table_bytes;    /* of all codes */
+    size_t search_samples; /* samples of the longest block of a search, per polarisation */
+    size_t table_bytes;    /* bytes of the tables of all codes */
 };
 
 struct fgpu_gnss_sizes fgpu_gnss_sizes(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* Bytes a second that a stream of one antenna is sent with; 0 into a file, unpaced. */
+/* Returns the bytes per second at which one antenna's stream is sent; 0: unpaced, into a file. */
 double fgpu_gnss_rate(const struct fgpu_config *config, const struct fgpu_config_gnss *gnss);
 
-/* The checks of 'gnss' and 'satellites' but for their bands' filters. */
+/* Checks 'gnss' and 'satellites', except their bands' filters. */
 void fgpu_gnss_check(const struct fgpu_config *config, struct config *errors);
 
 #endif

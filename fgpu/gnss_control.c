@@ -1,4 +1,4 @@
-/* gnss_control.c - from the arguments of requests about satellites to orders. */
+/* gnss_control.c - converts the arguments of requests about satellites to orders. */
 #include "fgpu/gnss_control.h"
 
 #include "common/base/units.h"
@@ -50,7 +50,7 @@ static bool find_antenna(const struct fgpu_config *config, struct katcp_call *ca
     return false;
 }
 
-/* A number of [min, max], argument 'i'. */
+/* Reads argument 'i', a number in [min, max].  If it is wrong, fails the call and returns false. */
 static bool read_number(struct katcp_call *call, int i, const char *what, double min, double max, double *value)
 {
     const char *text = katcp_arg(call, i);

@@ -1,11 +1,11 @@
 /* gnss_control.h - requests about satellites, as orders for the worker.
  *
- *     ?gnss-add STREAM SATELLITE [ANTENNA]      searched for and followed again
- *     ?gnss-drop STREAM SATELLITE [ANTENNA]     neither searched for nor followed
+ *     ?gnss-add STREAM SATELLITE [ANTENNA]      searches for the satellite and follows it again
+ *     ?gnss-drop STREAM SATELLITE [ANTENNA]     stops searching for the satellite and following it
  *     ?gnss-steer STREAM SATELLITE ANTENNA TIMESTAMP CODE DOPPLER
- *                                               followed from there, without a search
+ *                                               follows the satellite from there, without a search
  *
- * Satellites: those of the configuration, as L1CA-7.   Threads: main. */
+ * Satellites: named as in the configuration: L1CA-7.   Threads: main. */
 #ifndef FGPU_GNSS_CONTROL_H
 #define FGPU_GNSS_CONTROL_H
 
@@ -14,7 +14,7 @@
 
 struct katcp_call;
 
-/* Reads a request's arguments.  Returns false with the call failed. */
+/* Reads a request's arguments into 'order'.  If they are wrong, fails the call and returns false. */
 bool fgpu_gnss_order_of_call(const struct fgpu_config *config, struct katcp_call *call, enum fgpu_gnss_action action,
                              struct fgpu_gnss_order *order);
 

@@ -1,4 +1,4 @@
-/* gnss_lock.c - what gnss_track.c decides by. */
+/* gnss_lock.c - the indicators by which gnss_track.c decides about the lock. */
 #include "fgpu/gnss_lock.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #define MOMENTS_SECONDS 0.5
 #define CARRIER_SECONDS 0.3
 
-/* The weight of a new sum over 'data_s' in a mean over 'limit_s' at most. */
+/* Returns the weight of a new sum over 'data_s' in a mean over at most 'limit_s'.  Adds its time to '*seconds'. */
 static double weight_of(double *seconds, double data_s, double limit_s)
 {
     *seconds = fmin(*seconds + data_s, limit_s);

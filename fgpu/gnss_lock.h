@@ -1,25 +1,27 @@
-/* gnss_lock.h - C/N0 of one polarisation and whether code and carrier are locked, from prompt sums.
+/* gnss_lock.h - C/N0 of one polarisation and the lock of code and carrier, from prompt sums.
  *
  * C/N0:      from the second and fourth moments of |P| ("M2M4": Pauluzzi and Beaulieu, A comparison of SNR estimation
  *            techniques for the AWGN channel, IEEE Trans. Commun. 48(10), 2000).  A signal of constant power S in
- *            complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2, so S = sqrt(2 M2^2 - M4).
- *            Data, secondary codes and the carrier's phase do not matter, so it holds before any of them is known.
- * Carrier:   the mean of I^2 - Q^2 over that of I^2 + Q^2, about cos(2 phase error) S / (S + N) (Van Dierendonck, GPS
- *            Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  It is 0 without a signal.
- * Means:     exponential, over 0.5 s of data and over 0.3 s; at first those of all sums so far.
- * Gaps:      a sum over part of an integration is scaled so that its noise is that of a whole one.  So its signal's
- *            power is in proportion to its time of data, the mean of which C/N0 takes.  Unequal times of data look like
- *            noise: 3 of 10 samples missing, in runs of 80 us, lower C/N0 by 0.5 dB.
+ *            complex Gaussian noise of power N has M2 = S + N and M4 = S^2 + 4 S N + 2 N^2.  So S = sqrt(2 M2^2 - M4).
+ *            Data, secondary codes and the carrier's phase do not matter.  So C/N0 is valid before they are known.
+ * Carrier:   the indicator is the mean of I^2 - Q^2 over the mean of I^2 + Q^2, about cos(2 phase error) S / (S + N)
+ *            (Van Dierendonck, GPS Receivers, in Parkinson and Spilker, Global Positioning System, vol. 1, 8).  The
+ *            indicator is 0 without a signal.
+ * Means:     exponential, over 0.5 s of data (C/N0) and over 0.3 s (carrier); at first the means of all sums so far.
+ * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.
+ *            Its signal's power is then in proportion to its time of data.  C/N0 uses the mean time of data.
+ *            Unequal times of data look like noise: with 3 of 10 samples missing, in runs of 80 us, C/N0 is 0.5 dB
+ *            lower.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_LOCK_H
 #define FGPU_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
-    double seconds;         /* in the moments, at most their time constant */
-    double m2, m4;          /* of |P| */
+    double seconds;         /* s of data in the moments, at most their time constant */
+    double m2, m4;          /* second and fourth moment of |P| */
     double data_s;          /* mean time of data in a sum */
-    double carrier_seconds; /* in the two below */
-    double difference, sum; /* of I^2 and Q^2 */
+    double carrier_seconds; /* s of data in the two means below */
+    double difference, sum; /* means of I^2 - Q^2 and I^2 + Q^2 */
 };
 
 void fgpu_gnss_lock_init(struct fgpu_gnss_lock *lock);
@@ -27,13 +29,13 @@ void fgpu_gnss_lock_init(struct fgpu_gnss_lock *lock);
 /* Adds a prompt sum over 'data_s' of data. */
 void fgpu_gnss_lock_add_power(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
-/* Adds it to the carrier's indicator; 're' is along the carrier's phase. */
+/* Adds a prompt sum to the carrier's indicator; 're' is along the carrier's phase. */
 void fgpu_gnss_lock_add_phase(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
-/* C/N0 in dB-Hz; -INFINITY where the moments show no signal. */
+/* Returns C/N0 in dB-Hz; -INFINITY if the moments show no signal. */
 double fgpu_gnss_lock_cn0_db_hz(const struct fgpu_gnss_lock *lock);
 
-/* The carrier's indicator, -1 to 1. */
+/* Returns the carrier's indicator, -1 to 1. */
 double fgpu_gnss_lock_carrier(const struct fgpu_gnss_lock *lock);
 
 #endif

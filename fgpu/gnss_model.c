@@ -1,9 +1,9 @@
-/* gnss_model.c - the arithmetic below gnss_track.c. */
+/* gnss_model.c - the arithmetic that gnss_track.c uses. */
 #include "fgpu/gnss_model.h"
 
 #include <math.h>
 
-#define UNITS 0x1p64L /* of a turn or sub-chip */
+#define UNITS 0x1p64L /* units per turn or sub-chip */
 
 static __int128 units_of(long double value)
 {

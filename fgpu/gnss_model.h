@@ -1,12 +1,13 @@
-/* gnss_model.h - code and carrier of a satellite's signal as functions of the sample, and how a loop corrects them.
+/* gnss_model.h - code and carrier of a satellite's signal as functions of the sample, and the corrections by a loop.
  *
- * A model says for 'sample' how far code and carrier have come, the Doppler there and its rate.  The rate is constant:
+ * A model has the phases of code and carrier at 'sample', the Doppler there, and the Doppler's constant rate:
  *     carrier(t) = carrier + (carrier_hz + doppler) t + rate t^2 / 2      turns, t in seconds
  *     code(t)    = code + (subchip_rate_hz + doppler subchips_per_turn) t + rate subchips_per_turn t^2 / 2
  * The carrier aids the code: both have the same Doppler.
  *
- * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips, counted through: they never wrap.
- *            Steps are rounded to such a unit, so 1e8 samples are off by 6e-12 turns and 2e-11 sub-chips at most.
+ * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips.  They count on and never wrap.
+ *            Steps are rounded to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11
+ *            sub-chips.
  * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
  *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  They update the model by its error at
  *            its own sample.  This is the form of a Kalman filter with constant gains.
@@ -20,9 +21,9 @@
 /* A signal in a baseband. */
 struct fgpu_gnss_rates {
     double sample_rate_hz;
-    double carrier_hz; /* the signal's carrier minus that of the baseband's centre; |carrier_hz| < sample_rate_hz */
+    double carrier_hz; /* signal's carrier minus baseband's centre frequency; |carrier_hz| < sample_rate_hz */
     double subchip_rate_hz;
-    double subchips_per_turn; /* of the carrier */
+    double subchips_per_turn; /* sub-chips per turn of the carrier */
 };
 
 struct fgpu_gnss_model {
@@ -33,17 +34,17 @@ struct fgpu_gnss_model {
     double rate_hz_s;
 };
 
-/* The advance from one sample to the next, in units of 2^-64. */
+/* Return the advance from one sample to the next, in units of 2^-64. */
 __int128 fgpu_gnss_carrier_step(const struct fgpu_gnss_rates *rates, double doppler_hz);
 __int128 fgpu_gnss_code_step(const struct fgpu_gnss_rates *rates, double doppler_hz);
 
 /* Moves a model to another sample. */
 void fgpu_gnss_model_move(struct fgpu_gnss_model *model, const struct fgpu_gnss_rates *rates, int64_t sample);
 
-/* Corrections by the signal's phase or frequency minus the model's, measured over 'time_s'.  Stable while
- * bandwidth_hz time_s <= 0.1; then the next correction may see the last one at once, or any time later: the error is
- * relative to the model, not to the replica.  Without 'has_rate' the loop of the carrier is of second order, of damping
- * 1.14 and 0.91 of the bandwidth, and leaves the rate alone. */
+/* Correct the model by the signal's phase or frequency minus the model's, measured over 'time_s'.  A loop is stable
+ * while bandwidth_hz time_s <= 0.1.  The effect of a correction may appear in the next error or any time later,
+ * because the error is relative to the model, not to the replica.  Without 'has_rate' the carrier's loop is of
+ * second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the rate. */
 void fgpu_gnss_model_correct_carrier(struct fgpu_gnss_model *model, double error_turns, double bandwidth_hz,
                                      double time_s, bool has_rate);
 void fgpu_gnss_model_correct_doppler(struct fgpu_gnss_model *model, double error_hz, double bandwidth_hz,

@@ -1,13 +1,13 @@
-/* gnss_record.h - what a heap of satellites' sums says of one integration; its layout on the wire.
+/* gnss_record.h - one integration in a heap of satellites' sums; the layout on the wire.
  *
- * Heap:      a heap has the integrations that ended in a chunk, as records one behind the other; the rest of the heap
- *            has records of zeros, whose 'prn' is 0.
- * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's code
- *            phase is the replica's plus the offset that early and late sums show.
- * Time:      'timestamp' is the ADC timestamp of a complex sample, which is that of the first ADC sample that its filter
- *            looks at.  The signal in it is later by (taps - 1) / 2 ADC samples.
- * Units:     sums are in units of the baseband's samples, times the replica's amplitude of GNSS_AMPLITUDE; all are
- *            exact.
+ * Heap:      a heap has the integrations that ended in a chunk, as consecutive records.  The rest of the heap has
+ *            records of zeros, whose 'prn' is 0.
+ * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's
+ *            code phase is the replica's plus the offset that early and late sums show.
+ * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its
+ *            filter.  The signal in this sample is later by (taps - 1) / 2 ADC samples.
+ * Units:     sums are in units of the baseband's samples times the replica's amplitude, GNSS_AMPLITUDE.  All sums
+ *            are exact.
  * Bytes:     little-endian, as in memory. */
 #ifndef FGPU_GNSS_RECORD_H
 #define FGPU_GNSS_RECORD_H
@@ -22,24 +22,24 @@ enum fgpu_gnss_flag {
 };
 
 struct fgpu_gnss_record {
-    int64_t timestamp;      /* of the integration's middle sample, modulo 2^48; the phases below are of it */
-    int64_t code_period;    /* since the acquisition's */
-    double code_phase;      /* of the replica, chips within the period */
-    int64_t carrier_cycles; /* of the replica in the baseband: whole ones since the acquisition */
+    int64_t timestamp;      /* ADC timestamp of the middle sample and the phases below, modulo 2^48 */
+    int64_t code_period;    /* code periods since the acquisition */
+    double code_phase;      /* replica's phase, chips within the period */
+    int64_t carrier_cycles; /* replica's whole cycles in the baseband since the acquisition */
     double carrier_phase;   /* fraction of a cycle, 0 to below 1 */
-    double doppler;         /* Hz, and Hz/s: the loops' estimates after this integration */
+    double doppler;         /* Hz; like doppler_rate (Hz/s), the loops' estimate after this integration */
     double doppler_rate;
     double sums[FGPU_GNSS_N_TAPS][N_POLS][2]; /* early, prompt, late */
     float cn0[N_POLS];                        /* dB-Hz */
-    uint32_t n_samples;                       /* complex, of the integration */
-    uint32_t n_present;                       /* that arrived */
+    uint32_t n_samples;                       /* complex samples of the integration */
+    uint32_t n_present;                       /* complex samples that arrived */
     uint16_t prn, signal;                     /* enum gnss_signal */
     uint16_t stage, flags;                    /* enum fgpu_gnss_stage of the integration, enum fgpu_gnss_flag */
     int32_t symbol_period; /* place of the code period in its symbol or secondary code; -1: not known */
     uint32_t n_starts;     /* acquisitions of the satellite so far */
 };
 
-/* numpy's description of a record. */
+/* The numpy dtype of a record. */
 #define FGPU_GNSS_RECORD_DTYPE                                                                                         \
     "[('timestamp', '<i8'), ('code_period', '<i8'), ('code_phase', '<f8'), ('carrier_cycles', '<i8'), "                \
     "('carrier_phase', '<f8'), ('doppler', '<f8'), ('doppler_rate', '<f8'), ('sums', '<f8', (3, 2, 2)), "              \

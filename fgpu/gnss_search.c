@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define NARROW_STEPS 3 /* of the wide search's Dopplers, either way */
+#define NARROW_STEPS 3 /* steps of the wide search's Dopplers, on each side */
 
 struct fgpu_gnss_searcher {
     struct engine *engine;
@@ -47,7 +47,7 @@ static void open_acquire(struct fgpu_gnss_search *s)
         want_block(s);
         return;
     }
-    end(s, false); /* no memory: as if it had not been found */
+    end(s, false); /* no memory: reported as not found */
 }
 
 static double period_s(const struct fgpu_gnss_search *s)
@@ -55,7 +55,7 @@ static double period_s(const struct fgpu_gnss_search *s)
     return s->config.facts->n_chips / s->config.facts->chip_rate_hz;
 }
 
-/* Goes on with a narrow search around the peak. */
+/* Continues with a narrow search around the peak. */
 static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
 {
     const double step_hz = 0.5 / (s->config.n_periods * period_s(s)), doppler_hz = peak->doppler_hz;
@@ -89,7 +89,7 @@ static void find(struct fgpu_gnss_search *s)
                                               .code_subchips = ldexp((double)acquired.code_phase, -GNSS_CODE_BITS),
                                               .doppler_hz = acquired.doppler_hz};
     if (s->found.code_subchips >= s->config.n_subchips)
-        s->found.code_subchips = 0; /* rounded up to the length */
+        s->found.code_subchips = 0; /* rounding gave the table's length */
     end(s, true);
 }
 
@@ -118,7 +118,7 @@ static void *run(void *arg)
     struct fgpu_gnss_searcher *searcher = arg;
     struct inbox_item item;
 
-    thread_watched(false); /* a block takes as long as it takes */
+    thread_watched(false); /* a block may take any time */
     while (inbox_pop(searcher->inbox, &item) == 0) {
         struct fgpu_gnss_search *s = item.object;
         serve(s);
@@ -142,7 +142,7 @@ int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sa
 
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search)
 {
-    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* the inbox orders it */
+    atomic_store_explicit(&search->is_away, true, memory_order_relaxed); /* the inbox orders this store */
     inbox_push(searcher->inbox, &(struct inbox_item){0, 0, search});
 }
 

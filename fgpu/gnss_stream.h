@@ -1,6 +1,7 @@
-/* gnss_stream.h - one antenna's stream of satellites' sums: its buffers and satellites, made and unmade, and told.
+/* gnss_stream.h - one antenna's stream of satellites' sums: creation and destruction of its buffers and satellites,
+ * and its status.
  *
- * For gnss.c and gnss_stream.c only; gnss.h has what the streams are to others.
+ * For gnss.c and gnss_stream.c only.  gnss.h is the interface for other files.
  * Threads: as in gnss.h. */
 #ifndef FGPU_GNSS_STREAM_H
 #define FGPU_GNSS_STREAM_H
@@ -23,7 +24,7 @@ struct gnss_piece_info {
     uint32_t n_missing;
 };
 
-/* The output of a chunk. */
+/* Output buffer of one chunk. */
 struct gnss_buffer {
     struct outbuf base; /* first */
     struct gnss_stream *stream;
@@ -32,10 +33,10 @@ struct gnss_buffer {
     struct gnss_level *levels, *device_levels; /* [const] pinned and device: [pol] */
     struct gnss_piece_info *infos;             /* [const] [max_pieces] */
     size_t n_pieces;
-    int64_t begin, end; /* numbers of its samples */
+    int64_t begin, end; /* numbers of the first sample and of the sample after the last */
     uint64_t n_present;
     float scale[N_POLS];
-    bool ends_block;                  /* it has the last samples of a search's block */
+    bool ends_block;                  /* the buffer has the last samples of a search's block */
     struct fgpu_gnss_record *records; /* [const] pinned: the payload, [max_pieces] */
     struct send_heap heap;
     struct send_group group;
@@ -47,12 +48,12 @@ struct gnss_followed {
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
     bool is_dropped;                     /* neither searched for nor followed */
-    int64_t retry_sample;                /* no search before it */
-    struct fgpu_gnss_order first_order;  /* STEER: follow it so from the first input on */
+    int64_t retry_sample;                /* sample before which no search begins */
+    struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
-    double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums, both polarisations */
-    struct gauge taps[FGPU_GNSS_N_TAPS]; /* the same in thousandths of the prompt tap's; 0: not followed */
+    double peak[FGPU_GNSS_N_TAPS];       /* [worker] mean amplitude of each tap's sums over both polarisations */
+    struct gauge taps[FGPU_GNSS_N_TAPS]; /* 'peak' in thousandths of the prompt tap's amplitude; 0: not followed */
     struct counter losses, searches;
     int64_t started_sample;
     struct sensor stage_sensor, cn0_sensor, doppler_sensor, age_sensor;
@@ -67,27 +68,27 @@ struct gnss_stream {
     int64_t subsampling, n_taps;           /* [const] */
     struct fgpu_baseband *baseband;
     struct device_kernel *quantise, *correlate;
-    const struct kernel *variant;     /* of 'correlate' */
+    const struct kernel *variant;     /* variant of 'correlate' */
     int8_t *samples;                  /* device: [pol][pitch_samples][re, im] */
     int8_t *carrier;                  /* device */
     int8_t *codes;                    /* device */
     int32_t *offsets;                 /* device: zeros */
     struct gnss_satellite *entries;   /* device: [satellite] */
-    int8_t *tables;                   /* host: of all codes */
+    int8_t *tables;                   /* host: tables of all codes */
     struct gnss_followed *satellites; /* [n_satellites] */
     struct gnss_buffer *buffers;      /* [FGPU_GNSS_N_BUFFERS] */
     struct outbuf_pool pool;
-    size_t n_downloading; /* buffers */
+    size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
-    bool has_input; /* 'input_samples' has been processed */
+    bool has_input; /* an input has been processed, with its end at 'input_samples' */
     int64_t input_samples;
     struct fgpu_gnss_search search;
-    bool is_searching; /* one has begun, whose end has not been seen */
-    bool is_stale;     /* time began again meanwhile */
-    bool fills_block;  /* its last samples are on their way to the host */
+    bool is_searching; /* a search has begun and its end has not been seen */
+    bool is_stale;     /* time began again during the search */
+    bool fills_block;  /* the block's last samples are on their way to the host */
     uint32_t n_collected;
-    int64_t collected_end; /* number of the sample behind those */
-    size_t next_satellite; /* to be searched for */
+    int64_t collected_end; /* number of the sample after the collected samples */
+    size_t next_satellite; /* satellite of the next search */
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter dropped_heaps, clipped_samples, present_samples, missing_samples;
@@ -98,26 +99,26 @@ struct fgpu_gnss {
     const struct fgpu_layout *layout;
     struct engine *engine;
     struct timebase timebase;
-    size_t n_streams;            /* of an antenna */
+    size_t n_streams;            /* streams of one antenna */
     struct gnss_stream *streams; /* [ant][n_streams] */
     struct fgpu_gnss_searcher *searcher;
 };
 
-/* Words for enum fgpu_gnss_stage. */
+/* Names of the values of enum fgpu_gnss_stage. */
 extern const char *const fgpu_gnss_stage_words[];
 
-/* Sums of a piece: [tap][pol][re, im]. */
+/* Number of sums of a piece: [tap][pol][re, im]. */
 #define GNSS_SUMS_OF_PIECE (FGPU_GNSS_N_TAPS * N_POLS * 2)
 
-/* The correlator's arguments for a buffer; with NULL those for its compilation. */
+/* Returns the correlator's arguments for a buffer; for compilation, if 'buffer' is NULL. */
 struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *stream,
                                                       const struct gnss_buffer *buffer);
 
-/* Makes a stream whose 'gnss', 'ant' and 'config' are set and all else is zero.  Returns 0 or negative errno with one
- * sentence in 'why'. */
+/* Initialises a stream whose 'gnss', 'ant' and 'config' are set and whose other fields are zero.  Returns 0 or
+ * negative errno with one sentence in 'why'. */
 int gnss_stream_init(struct gnss_stream *stream, char *why, size_t why_bytes);
 
-/* After the searcher.  A stream of zeros is accepted. */
+/* Called after the searcher is destroyed.  Accepts a stream of zeros. */
 void gnss_stream_fini(struct gnss_stream *stream, struct device *device);
 
 #endif

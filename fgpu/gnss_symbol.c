@@ -1,4 +1,4 @@
-/* gnss_symbol.c - the search that gnss_track.c feeds while the carrier is locked. */
+/* gnss_symbol.c - the search for symbols; gnss_track.c feeds it while the carrier is locked. */
 #include "fgpu/gnss_symbol.h"
 
 #include "common/base/units.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SEARCH_SECONDS 1.0
-#define MIN_LEAD       0.4 /* of the best place over the second, in powers of a period */
+#define MIN_LEAD       0.4 /* lead of the best place over the second, in powers of a period */
 
 static uint32_t modulo(int64_t value, uint32_t n)
 {
@@ -33,7 +33,7 @@ void fgpu_gnss_symbol_init(struct fgpu_gnss_symbol *symbol, enum gnss_signal sig
     symbol->n_wanted = n * (uint32_t)lrint(SEARCH_SECONDS / (n * period_s));
 }
 
-/* How well symbols that begin with period 'first' agree with the sums. */
+/* Returns the agreement of the sums with symbols that begin with period 'first'. */
 static double agreement(const struct fgpu_gnss_symbol *symbol, uint32_t first)
 {
     double sum = 0;

@@ -1,18 +1,18 @@
-/* gnss_track.c - between the sums of one satellite's integrations and the replicas of the next ones. */
+/* gnss_track.c - from the sums of one satellite's integrations to the replicas of the next integrations. */
 #include "fgpu/gnss_track.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-#define MIN_FRACTION   0.5  /* of an integration's samples */
+#define MIN_FRACTION   0.5  /* least fraction of present samples in an integration */
 #define MIN_CODE       25.0 /* C/N0 of a locked code, dB-Hz */
 #define MIN_CARRIER    0.25 /* indicator of a locked carrier */
-#define MAX_DOPPLER_HZ 5e4  /* a satellite has 5 kHz; the rest is for oscillators */
-#define MOMENTS_MIN_S  0.4  /* of data, before the moments decide about the lock */
+#define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the rest allows for oscillators */
+#define MOMENTS_MIN_S  0.4  /* s of data before the moments decide about the lock */
 
 static const struct {
-    double frequency_hz, phase_hz, code_hz; /* bandwidths; 0: no such loop */
+    double frequency_hz, phase_hz, code_hz; /* bandwidths; 0: no loop of this kind */
     double duration_s;
 } stages[] = {
     [FGPU_GNSS_PULL_IN] = {4, 0, 2, 0.5},
@@ -22,9 +22,9 @@ static const struct {
 
 /* ---- Start ------------------------------------------------------------------------------------------------------- */
 
-/* The error in sub-chips at a discriminator of 1: the autocorrelation R of a chip at the tap, over twice its slope
- * downwards.  E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2 of small errors.  R is a straight line between whole
- * sub-chips. */
+/* Returns the error in sub-chips at a discriminator of 1: the autocorrelation R of a chip at the tap, over twice its
+ * downward slope.  For small errors E^2 - L^2 = -4 R R' error and E^2 + L^2 = 2 R^2.  R is a straight line between
+ * whole sub-chips. */
 static double code_gain(enum gnss_subcarrier subcarrier, double tap_subchips)
 {
     const int8_t chip = 1;
@@ -123,7 +123,7 @@ static __int128 divide_up(__int128 value, __int128 divisor)
     return -divide_down(-value, divisor);
 }
 
-/* The code phase as gnss_correlate has it, rounded down. */
+/* Returns the code phase in the format of gnss_correlate, rounded down. */
 static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
 {
     const __int128 length = code_length(track);
@@ -131,9 +131,9 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
     return (uint64_t)((code - divide_down(code, length) * length) >> (64 - GNSS_CODE_BITS));
 }
 
-/* Begins an integration at the next sample, if its code phase is less than a chip behind the period's begin: a
- * correction may have moved it.  Else it waits for the next period.  Returns false where that begins at or behind
- * 'end'. */
+/* Begins an integration.  Normally it begins with the next period.  It begins at the next sample if its code phase
+ * is less than a chip after the period's begin, because a correction may have moved the phase.  Returns false if the
+ * period begins at or after 'end'. */
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;
@@ -168,7 +168,7 @@ static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
     return true;
 }
 
-/* Takes 'n' samples of the open integration. */
+/* Takes 'n' samples of the open integration as a piece. */
 static struct gnss_piece take_piece(struct fgpu_gnss_track *track, uint32_t n)
 {
     struct gnss_piece piece = track->open;
@@ -192,7 +192,7 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
     size_t n = 0;
 
     if (track->stage != FGPU_GNSS_SEARCH && fabs(doppler_hz) > MAX_DOPPLER_HZ)
-        lose(track); /* a loop has gone astray, or the time has jumped far */
+        lose(track); /* a loop has diverged, or the time has jumped far */
     if (track->stage == FGPU_GNSS_SEARCH)
         return 0;
     if (track->next_sample < begin) {
@@ -216,7 +216,7 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
 /* An integration's prompt sums relative to the model: the signal's phase minus the model's. */
 struct prompt {
     double of[N_POLS][2];
-    double data_s; /* time of the samples that were there */
+    double data_s; /* time of the present samples */
 };
 
 static void rotate(double sum[2], double turns)
@@ -232,7 +232,8 @@ static double turns_of(__int128 carrier)
     return (double)(int64_t)(uint64_t)carrier * 0x1p-64;
 }
 
-/* Noise of a whole integration, so a signal of sqrt(weight) of its amplitude. */
+/* Returns the prompt sums relative to the model.  The sums are scaled to the noise of a whole integration.  So
+ * the signal has sqrt(fraction of present samples) of a whole integration's amplitude. */
 static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum)
 {
     struct prompt prompt = {.data_s = sum->n_samples / track->rates.sample_rate_hz};
@@ -247,7 +248,8 @@ static struct prompt prompt_of(const struct fgpu_gnss_track *track, const struct
     return prompt;
 }
 
-/* Early minus late power of both polarisations.  The replica's error is added to that of the signal to the replica. */
+/* Corrects the code by early minus late power of both polarisations.  The total error is the signal's error relative
+ * to the replica, plus the replica's error relative to the model. */
 static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_sum *sum, double data_s)
 {
     double powers[FGPU_GNSS_N_TAPS] = {0};
@@ -263,8 +265,8 @@ static void correct_code(struct fgpu_gnss_track *track, const struct fgpu_gnss_s
     fgpu_gnss_model_correct_code(&track->model, error_subchips, stages[track->stage].code_hz, data_s);
 }
 
-/* The frequency relative to the model, from the sums of two consecutive periods, and their product for the search of
- * symbols. */
+/* Corrects the Doppler by the frequency relative to the model, from the sums of two consecutive periods.  Adds the
+ * product of the sums to the search of symbols. */
 static void correct_frequency(struct fgpu_gnss_track *track, const struct prompt *prompt, int64_t period)
 {
     double dot = 0, cross = 0;
@@ -283,7 +285,7 @@ static void correct_frequency(struct fgpu_gnss_track *track, const struct prompt
         fgpu_gnss_symbol_add(&track->symbol, period, dot);
 }
 
-/* Takes away the half turn of a pilot, once the signs of its secondary code are known. */
+/* Removes a pilot's ambiguity of half a turn, when the signs of its secondary code are known. */
 static void resolve_half_turn(struct fgpu_gnss_track *track, double chip_re)
 {
     track->polarity += chip_re;
@@ -400,7 +402,7 @@ size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)
         return 0;
     if (sum->is_open && sum->of.integration != piece->integration) {
         ended[n_ended++] = integration_of(track);
-        close_sum(track); /* a gap cut it */
+        close_sum(track); /* a gap cut the integration */
         if (track->stage == FGPU_GNSS_SEARCH)
             return n_ended;
     }

@@ -1,4 +1,4 @@
-/* layout.c - sizes that follow from the configuration, and the checks across its keys. */
+/* layout.c - sizes that follow from the configuration, and checks across its keys. */
 #include "fgpu/layout.h"
 #include "fgpu/settings.h"
 
@@ -24,17 +24,17 @@
 
 #define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
 
-#define TAPS_PER_SUBSAMPLE 16   /* by default */
-#define N_SPARE_COMMANDS   16   /* that may wait for the worker, beside one for each output of each antenna */
-#define MIN_PASS_FRACTION  1e-6 /* so that the bands of a filter are wider than the rounding of their ends */
+#define TAPS_PER_SUBSAMPLE 16   /* default */
+#define N_SPARE_COMMANDS   16   /* commands that may wait, in addition to one for each output of each antenna */
+#define MIN_PASS_FRACTION  1e-6 /* keeps the bands of a filter wider than the rounding errors of their ends */
 
 int64_t fgpu_band_taps(const struct fgpu_config_band *band)
 {
     return band->n_ddc_taps ? band->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_band_subsampling(band);
 }
 
-/* Bins of a narrow band's transform: its channels, or twice as many if the outer half of them is discarded.
- * 0 for a wide band. */
+/* Returns the bins of a narrow band's transform: its channels, or twice as many if the outer half is discarded.
+ * Returns 0 for a wide band. */
 static unsigned n_bins_of(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
@@ -64,7 +64,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* A chunk's spectra are appended at once, as far as the buffer takes them. */
+    /* A chunk's spectra are appended at once, as far as the buffer has room. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),
@@ -85,7 +85,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     };
 }
 
-/* Output buffers that one chunk can fill, in part or wholly. */
+/* Returns the number of output buffers that one chunk can fill, in part or wholly. */
 static size_t chunk_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output)
 {
     int64_t buffer_samples = fgpu_batch_samples(output) * output->n_batches;
@@ -141,7 +141,7 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
     size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);
 
     if (n_shares == 0 || config->send.pcap_file)
-        return 1; /* one writer of one file */
+        return 1; /* one writer per file */
     return n_shares < output->destinations.n ? n_shares : output->destinations.n;
 }
 
@@ -156,7 +156,7 @@ double fgpu_send_rate(const struct fgpu_config *config, const struct fgpu_config
     double batch_s = (double)fgpu_batch_samples(output) / timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
-        return 0; /* a file need not be spared */
+        return 0; /* a file needs no pacing */
     return config->send.rate_factor * (double)batch_bytes / batch_s;
 }
 
@@ -258,12 +258,12 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
     if (config->recv.base.pcap_file)
-        l.n_recv_threads = 1; /* one reader of one file */
+        l.n_recv_threads = 1; /* one reader per file */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
     for (size_t o = 0; o < l.n_outputs; o++) {
         const struct fgpu_config_output *output = fgpu_config_output(config, o);
-        /* The windows of two polarisations may be put on the grid in different directions. */
+        /* The windows of two polarisations may be moved to the grid in opposite directions. */
         int64_t window = fgpu_window_samples(output) + fgpu_subsampling(output) - 1;
         window_max = window > window_max ? window : window_max;
     }
@@ -326,8 +326,8 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Chunks that an input needs if a polarisation may be 'wait_chunks' behind the other.  'window_chunks' are open, the
- * matcher holds wait_chunks + 1, one is being uploaded, and one is free. */
+/* Returns the chunks that an input needs if a polarisation may be 'wait_chunks' behind the other: 'window_chunks'
+ * open chunks, wait_chunks + 1 in the matcher, one being uploaded, and one free. */
 static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
 {
     struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};
@@ -381,7 +381,7 @@ static const struct endpoint_list *input_endpoints(const struct fgpu_config *con
     return &fgpu_config_antenna(config, input / N_POLS)->pols[input % N_POLS];
 }
 
-/* An endpoint tells whose packet it is, so each belongs to one input. */
+/* Checks that each endpoint belongs to one input, because the endpoint determines a packet's input. */
 static void check_endpoints(const struct fgpu_config *config, struct config *errors)
 {
     char text[32];
@@ -400,7 +400,7 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
-/* One error for each output that comes back. */
+/* Checks that no output is sent to an input.  Reports one error for each output that is. */
 static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
     for (size_t o = 0; o < config->outputs.n && !config->recv.base.pcap_file && !config->send.pcap_file; o++)
@@ -447,7 +447,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                      band->pass_bandwidth_hz);
 }
 
-/* Sensors are named after outputs. */
+/* Checks a name for use in sensors' names. */
 static bool is_sensor_name(const char *name)
 {
     return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(name);
@@ -478,7 +478,8 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
         return;
     }
     send_keys_check_destinations(&config->send, &out->destinations, errors);
-    /* Not every receiver minds, but one that works packet by packet relies on whole channels or whole fractions. */
+    /* Not every receiver needs this alignment.  A receiver that works packet by packet relies on whole channels or
+     * whole fractions of channels. */
     int64_t chan_bytes = out->spectra_per_heap * N_POLS * 2 * out->sample_bits / 8;
     int64_t heap_bytes = chan_bytes * (out->n_chan / n_substreams);
     int64_t payload = config->send.packet_payload_bytes;
@@ -490,7 +491,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                        "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
                        "use a packet_payload that is a multiple or divisor of %lld",
                        (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
-    /* A file's reader waits for buffers; the network's drops batches. */
+    /* A file's reader waits for buffers.  The network's receiver drops batches. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,

@@ -1,4 +1,4 @@
-/* level.c - beside the output: the input's power, from finished buffers. */
+/* level.c - beside the output: computes the input's power from finished buffers. */
 #include "fgpu/level.h"
 
 #include <math.h>

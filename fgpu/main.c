@@ -1,4 +1,4 @@
-/* main.c - fgpu: the process's life is common/daemon/daemon.c. */
+/* main.c - fgpu.  common/daemon/daemon.c runs the process from start to end. */
 #include "fgpu/config.h"
 #include "fgpu/pipeline.h"
 #include "fgpu/tune.h"

@@ -1,4 +1,4 @@
-/* monitor.c - beside the first stage: facts about an input that need no computation. */
+/* monitor.c - beside the first stage: counters and sensors of an input that need no computation. */
 #include "fgpu/monitor.h"
 
 #include "common/base/clock.h"
@@ -9,7 +9,7 @@
 #include <float.h>
 #include <stdio.h>
 
-/* How long an input may be silent before its sensors say so. */
+/* Time without chunks after which an input's sensors report the silence. */
 #define TIMEOUT_MIN_NS NS_PER_S
 #define TIMEOUT_CHUNKS 10
 
@@ -89,7 +89,7 @@ void fgpu_monitor_chunk(struct fgpu_monitor *m, const struct chunk *chunk)
         sensor_set_real(&m->missing_unixtime, start_ns, SENSOR_ERROR, (double)start_ns / 1e9);
 }
 
-/* Levels at which digitisers are neither noisy nor saturated. */
+/* Returns the status for a power.  At nominal levels a digitiser is neither noisy nor saturated. */
 static enum sensor_status power_status(double dbfs)
 {
     if (dbfs >= -30 && dbfs <= -10)
@@ -99,7 +99,7 @@ static enum sensor_status power_status(double dbfs)
 
 void fgpu_monitor_power(struct fgpu_monitor *m, double dbfs, bool valid, int64_t end_samples)
 {
-    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* as the reference has it */
+    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* as the reference does */
 
     sensor_set_real(&m->rms_dbfs, timebase_unix_ns(&m->timebase, end_samples),
                     valid ? power_status(dbfs) : SENSOR_FAILURE, value);

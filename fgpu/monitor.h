@@ -1,10 +1,10 @@
 /* monitor.h - counters and sensors of an input (one polarisation of one antenna): the state of its digitiser and of the
  * path from the digitiser.
  *
- * Flow:      chunks, as they come; windows of power (level.h) --> counters, sensors
- * Times:     of the data.  rx.* has the time of a chunk's start, clip counts the time of its end, power the time of its
- *            window's end.
- * Threads:   the worker's, but create and destroy (main). */
+ * Flow:      chunks, in order of arrival; windows of power (level.h) --> counters, sensors
+ * Times:     sensors have the data's time: rx.* the start of the chunk, clip counts the end of the chunk, power the
+ *            end of the window.
+ * Threads:   the worker, except create and destroy (main). */
 #ifndef FGPU_MONITOR_H
 #define FGPU_MONITOR_H
 
@@ -20,7 +20,7 @@ struct fgpu_monitor {
     struct sensor clip_cnt, rms_dbfs, timestamp, unixtime, missing_unixtime;
 };
 
-/* 'labels' are the input's, for /metrics. */
+/* Initialises a monitor.  'labels' are the input's labels in /metrics. */
 void fgpu_monitor_init(struct fgpu_monitor *monitor, const struct fgpu_config *config, const char *labels);
 
 /* Adds the sensors of input 'i'.  Returns 0 or -ENOMEM. */
@@ -28,7 +28,7 @@ int fgpu_monitor_add_sensors(struct fgpu_monitor *monitor, struct sensors *senso
 
 void fgpu_monitor_chunk(struct fgpu_monitor *monitor, const struct chunk *chunk);
 
-/* The power of a window that ends at 'end_samples'; not 'valid' where samples of it are missing. */
+/* Sets the power of a window that ends at 'end_samples'; 'valid' is false if samples of the window are missing. */
 void fgpu_monitor_power(struct fgpu_monitor *monitor, double dbfs, bool valid, int64_t end_samples);
 
 #endif

@@ -1,4 +1,4 @@
-/* output.c - the middle of the middle stage: from an antenna's device inputs to one output's buffers. */
+/* output.c - fills one output's buffers from an antenna's device inputs. */
 #include "fgpu/output.h"
 
 #include "common/device/device.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Output of so long without a gap of so long makes its time a confirmed one. */
+/* Output without a gap as long as CONFIRM_NS confirms its time after CONFIRM_NS. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
 struct fgpu_output {
@@ -22,39 +22,39 @@ struct fgpu_output {
     struct device *device;
     struct device_stream *compute, *download;
     struct fgpu_stream *stream;
-    struct fgpu_baseband *baseband; /* of a narrow band; else NULL */
+    struct fgpu_baseband *baseband; /* narrow band: its samples; else NULL */
     struct channelise *channelise;
     float *gain;                                            /* device: complex [chan][pol] */
-    struct channelise_spectrum *spectra[N_POLS];            /* scratch for one append */
+    struct channelise_spectrum *spectra[N_POLS];            /* scratch memory for one append */
     int64_t spacing_samples, window_samples, batch_samples; /* [const] */
     int64_t subsampling, decimation;                        /* [const] */
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
-    struct fgpu_delay_model shown[N_POLS]; /* what 'delay_sensors' say */
-    int64_t shown_since[N_POLS];           /* and since when */
+    struct fgpu_delay_model shown[N_POLS]; /* models in 'delay_sensors' */
+    int64_t shown_since[N_POLS];           /* times since when they hold */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
-    struct gauge confirmed;   /* timestamp */
+    struct gauge confirmed;   /* timestamp of the last confirmed time */
     struct fgpu_gains gains[FGPU_N_GAINS];
     struct inbox *free_gains;
-    struct fgpu_gains *new_gains;    /* for the next buffer; NULL: none */
+    struct fgpu_gains *new_gains;    /* gains for the next buffer; NULL: none */
     struct command_channel *channel; /* [const] */
     struct fgpu_buffer *filling;
     size_t n_filled; /* spectra in 'filling' */
     bool started;
     int64_t next_samples;        /* timestamp of the next spectrum */
     int64_t done_samples;        /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;      /* output from here on shows all settings */
-    int64_t run_samples;         /* of output made since the last long gap or restart */
+    int64_t steady_samples;      /* start of the output that shows all settings */
+    int64_t run_samples;         /* samples of output since the last long gap or restart */
     int64_t confirm_samples;     /* [const] */
-    int64_t end_samples[N_POLS]; /* of the last input */
-    bool is_ahead;               /* as the delay sensors say */
-    int64_t skipped_samples;     /* no batch before it is counted as skipped any more, since the last restart */
+    int64_t end_samples[N_POLS]; /* end of the last input */
+    bool is_ahead;               /* state that the delay sensors show */
+    int64_t skipped_samples;     /* batches before it no longer count as skipped; 0 after a restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
-/* All that used the old gains has been queued before. */
+/* Queues the upload of new gains.  All work with the old gains has been queued before. */
 static void upload_new_gains(struct fgpu_output *w)
 {
     if (!w->new_gains)
@@ -81,8 +81,8 @@ static bool take_buffer(struct fgpu_output *w)
     return true;
 }
 
-/* Queues the download of the voltages: all of them, for the host to send; or where the card reads them on the device,
- * only what the status page has asked to look at. */
+/* Queues the download of the voltages.  If the host sends them, all voltages are downloaded.  If the NIC reads them
+ * on the device, only spectra requested by the status page are downloaded. */
 static void download_voltages(struct fgpu_output *w, struct fgpu_buffer *buffer)
 {
     const struct fgpu_config_output *output = w->stream->output;
@@ -97,8 +97,8 @@ static void download_voltages(struct fgpu_output *w, struct fgpu_buffer *buffer)
                        buffer->parts.voltages + batch * batch_bytes, batch_bytes / n_chan, look_bytes, n_chan);
 }
 
-/* Transforms what is in the buffer and queues its download.  Batches beyond the filled ones are padding and never
- * sent. */
+/* Transforms the buffer's spectra and queues the download.  Batches after the filled batches are padding and are
+ * never sent. */
 static void finish_buffer(struct fgpu_output *w)
 {
     struct fgpu_buffer *buffer = w->filling;
@@ -123,9 +123,9 @@ static void finish_buffer(struct fgpu_output *w)
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    /* A card may read the voltages from then on: a callback begins as if the event before it had been waited for
-     * (cudaLaunchHostFunc), and what CUDA's synchronisation orders is all that a third device that reads the GPU's
-     * memory needs (GPUDirect RDMA, "Synchronization and Memory Ordering"); only what it writes must be flushed. */
+    /* A NIC may read the voltages from then on.  A callback begins as if the host had waited for the event before it
+     * (cudaLaunchHostFunc).  A third device that reads the GPU's memory needs no more than CUDA's synchronisation;
+     * only its writes must be flushed (GPUDirect RDMA, "Synchronization and Memory Ordering"). */
     outbuf_download(&buffer->base, w->download);
 }
 
@@ -144,10 +144,11 @@ void fgpu_output_flush(struct fgpu_output *w)
 
 /* ---- Where the next spectrum is ---------------------------------------------------------------------------------- */
 
-/* Whether both polarisations' windows of a spectrum lie in the input. */
-enum fit { FITS, TOO_EARLY /* on either: never again */, TOO_LATE /* on either: not yet */ };
+/* Position of a spectrum's windows.  FITS: the windows of both polarisations lie in the input.  TOO_EARLY: a window
+ * begins before the input, and never fits again.  TOO_LATE: a window ends after the input, and does not fit yet. */
+enum fit { FITS, TOO_EARLY /* never again */, TOO_LATE /* not yet */ };
 
-/* Timestamp of the first sample of the input that the walk may use. */
+/* Returns the timestamp of the first input sample that the output may use. */
 static int64_t first_of(const struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol)
 {
     if (!w->started)
@@ -155,7 +156,7 @@ static int64_t first_of(const struct fgpu_output *w, const struct fgpu_device_in
     return in->timestamp_samples + (in->has_history ? 0 : w->layout->history_samples);
 }
 
-/* Where the windows of the spectrum at 't_samples' lie, and what remains of its delays, in spectra[pol][i]. */
+/* Computes the windows of the spectrum at 't_samples', and the rest of its delays, into spectra[pol][i]. */
 static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_input *in, int64_t t_samples, size_t i)
 {
     enum fit fit = FITS;
@@ -170,14 +171,14 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
         w->spectra[pol][i] = (struct channelise_spectrum){
             .offset = start - in->timestamp_samples,
             .fine = (float)(values.fine_samples / (double)w->decimation),
-            /* A mixer goes by the timestamps of the input, so that its delay does not turn the centre. */
+            /* The mixer uses the input's timestamps, so the coarse delay does not rotate the centre's phase. */
             .phase = (float)(w->baseband ? values.phase_rad : fgpu_delay_wideband_phase(&values)),
         };
     }
     return fit;
 }
 
-/* Places up to 'n_max' spectra from 'next' on.  Returns how many fit, and why not more. */
+/* Places up to 'n_max' spectra from 'next' on.  Returns the number that fit, and in 'fit' the reason why no more do. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
@@ -188,8 +189,8 @@ static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_inpu
     return n_max;
 }
 
-/* Starts again at the first batch that the input allows, and counts those that it does not.  Returns false where the
- * delays never allow any: then only other delays will help. */
+/* Starts again at the first batch that the input allows, and counts the skipped batches.  Returns false if the
+ * delays never allow a batch.  Then only other delays help. */
 static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -220,7 +221,7 @@ static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 
 /* ---- Spectra ----------------------------------------------------------------------------------------------------- */
 
-/* Marks the batches whose spectra [first, first + n) of the buffer miss input on 'pol'. */
+/* Marks the batches whose spectra miss input on 'pol'.  The spectra are [first, first + n) of the buffer. */
 static void note_presence(struct fgpu_output *w, const struct fgpu_device_input *in, unsigned pol, size_t first,
                           size_t n)
 {
@@ -234,7 +235,7 @@ static void note_presence(struct fgpu_output *w, const struct fgpu_device_input 
     }
 }
 
-/* From places in the device input to places in what the mixer made of it. */
+/* Converts offsets in the device input to offsets in the baseband's samples. */
 static void place_in_baseband(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++)
@@ -260,8 +261,8 @@ static void show_model(struct fgpu_output *w, unsigned pol)
     sensor_set(&w->delay_sensors[pol], reading);
 }
 
-/* No spectrum fits any more, and the next lies at spectra[pol][0]: how much input is to come before the next batch may
- * begin.  Up to a batch is usual. */
+/* Sets the time of input that must arrive before the next batch may begin.  Called when no more spectra fit; the
+ * next lies at spectra[pol][0].  A wait of up to a batch is usual and counts as 0. */
 static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     int64_t ahead_samples = 0;
@@ -279,7 +280,7 @@ static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in
         show_model(w, pol);
 }
 
-/* Output of 'n_samples' more has been made. */
+/* Counts another 'n_samples' of output, which may confirm its time. */
 static void note_run(struct fgpu_output *w, int64_t n_samples)
 {
     w->run_samples += n_samples;
@@ -287,13 +288,13 @@ static void note_run(struct fgpu_output *w, int64_t n_samples)
         gauge_set(&w->confirmed, w->next_samples);
 }
 
-/* The last of 'n' spectra that have been made begins at 'last': which models hold now. */
+/* Updates the shown models, after spectra from 'first_samples' to 'last_samples' have been made. */
 static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t last_samples)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {
         const struct fgpu_delay_model *model = fgpu_delay_queue_model(&w->delays[pol], last_samples);
         int64_t since = model->start_samples > first_samples ? model->start_samples : first_samples;
-        /* One that holds since a time from which time went back holds since it went back. */
+        /* If time went back to before the start of the shown model's effect, the model is in effect since the jump. */
         if (memcmp(model, &w->shown[pol], sizeof(*model)) == 0 && w->shown_since[pol] <= since)
             continue;
         w->shown[pol] = *model;
@@ -303,7 +304,7 @@ static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t la
     }
 }
 
-/* Appends the 'n' spectra that have been placed. */
+/* Appends the 'n' placed spectra. */
 static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n)
 {
     const uint8_t *samples[N_POLS] = {in->samples[0], in->samples[1]};
@@ -329,7 +330,7 @@ static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input
         finish_buffer(w);
 }
 
-/* There is no buffer for the batches that 'n' spectra begin. */
+/* Counts the batches that 'n' spectra would begin as dropped, because no buffer is free. */
 static void drop_batches(struct fgpu_output *w, size_t n)
 {
     size_t n_batches = (n + w->spectra_per_heap - 1) / w->spectra_per_heap;
@@ -365,7 +366,7 @@ bool fgpu_output_advance(struct fgpu_output *w, const struct fgpu_device_input *
     }
 }
 
-/* Settings made until now show from 'samples' on. */
+/* Notes that settings made until now show from 'samples' on. */
 static int64_t set_steady(struct fgpu_output *w, int64_t samples)
 {
     if (samples > w->steady_samples)
@@ -373,7 +374,7 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Takes 'next' back to the first batch whose windows lie behind all input that there was, if it is later than that. */
+/* Takes 'next' back to the first batch whose windows lie after all input so far, if 'next' is later. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -391,7 +392,8 @@ static void resume(struct fgpu_output *w)
 int64_t fgpu_output_set_delays(struct fgpu_output *w, const struct fgpu_delays *delays)
 {
     memcpy(w->delays, delays->pols, sizeof(w->delays));
-    /* Models taken back may have made it skip to a time that is far away; with the new ones it need not. */
+    /* Models that were replaced may have made the output skip to a distant time.  The new models do not need this
+     * skip. */
     if (w->started && !w->filling)
         w->next_samples = round_up(w->done_samples, w->batch_samples);
     if (delays->resumes)
@@ -451,7 +453,7 @@ void fgpu_output_restart(struct fgpu_output *w)
 
 /* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
-/* All begins with the output's gain. */
+/* Creates the gains, all equal to the output's configured gain. */
 static int create_gains(struct fgpu_output *w, size_t output)
 {
     size_t bytes = fgpu_gain_bytes(w->stream->output);
@@ -474,7 +476,7 @@ static int create_gains(struct fgpu_output *w, size_t output)
         inbox_push(w->free_gains, &(struct inbox_item){0, 0, gains});
     }
     device_copy(w->compute, w->gain, w->gains[0].values, bytes);
-    device_stream_wait(w->compute); /* before READY */
+    device_stream_wait(w->compute); /* may block: called before READY */
     return 0;
 }
 

@@ -3,17 +3,17 @@
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
- * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input
- *            for the next spectrum is gone (a gap; a delay that grew by more than the history holds), the output starts
- *            again at the first such multiple with input on both polarisations.  A batch that this cuts is skipped.  If
- *            the input has not arrived yet, the output continues with the next input.  So a delay that jumps up reuses
+ * Grid:      every output timestamp is a multiple of spectra_per_heap * spacing.  If the input for the next spectrum
+ *            is gone, the output starts again at the first such multiple with input on both polarisations.  Causes
+ *            are a gap, or a delay that grew by more than the history holds.  The cut batch is skipped.  If the
+ *            input has not arrived yet, the output continues with the next input.  So a delay that jumps up reuses
  *            input, and a delay that jumps down skips input.
- * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models that
- *            were set stay.  So no jump of the data's time loses a model.
+ * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models
+ *            that were set stay, so no jump of the data's time loses a model.
  * Time:      may begin again anywhere (fgpu_output_restart()).  Only gains and models stay from the time before.  If
- *            the timestamp from which output shows all settings was later than the new beginning, it becomes the new
- *            beginning (fgpu_output_steady_samples()).  Output of CONFIRM_NS without a gap that long confirms a time.
- *            The few packets that make a receiver believe a jump confirm none.
+ *            the steady timestamp (fgpu_output_steady_samples()) was later than the new beginning, it becomes the
+ *            new beginning.  Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that
+ *            make a receiver believe a jump confirm none.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
  *            waits until the input has reached these timestamps, because timestamps do not go back by themselves.
  *            Meanwhile the delay sensors are in error.  Only 'resumes' takes timestamps back: the next batch is the
@@ -35,13 +35,13 @@
 struct command_channel;
 struct fgpu_output;
 
-/* A pair of chunks on the device, behind its history. */
+/* A pair of chunks on the device, after its history. */
 struct fgpu_device_input {
     struct device_input base;      /* first */
     uint8_t *samples[N_POLS];      /* [const] device: [history | chunk], packed */
     uint8_t *present[N_POLS];      /* [const] [history_heaps + heaps_per_chunk] flags */
-    uint32_t *sums[N_POLS];        /* [const] their prefix sums */
-    int64_t timestamp_samples;     /* of the first sample of the history */
+    uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
+    int64_t timestamp_samples;     /* timestamp of the history's first sample */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
     int64_t end_samples[N_POLS];   /* timestamp after the last sample that has arrived */
     bool has_history;
@@ -52,63 +52,65 @@ struct fgpu_output_config {
     const struct fgpu_config *config;
     const struct fgpu_layout *layout;
     struct device *device;
-    struct device_stream *compute;  /* the antenna's */
+    struct device_stream *compute;  /* stream of the antenna */
     struct device_stream *download; /* shared by all antennas */
     struct fgpu_stream *stream;
     size_t output;
     const struct fgpu_choice *choice;
-    struct command_channel *channel; /* woken when gains are free again; NULL: nobody waits for them */
+    struct command_channel *channel; /* woken when gains are free again; NULL: no wake-up */
 };
 
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* an output that waits for its input does not wait any longer */
+    bool resumes; /* an output that waits for its input stops waiting */
 };
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct buffer_ref ref;   /* home: the walk's free ones */
-    size_t ant, output; /* [const] */
-    float *values;      /* [const] pinned host: complex [chan][pol] */
+    struct buffer_ref ref; /* returns to the output's free gains */
+    size_t ant, output;    /* [const] */
+    float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);
 
-/* Makes what spectra 'in' allows.  'may_wait': rather stop and be called again with the same input than drop a batch for
- * want of an output buffer.  Returns false if it must wait for one. */
+/* Makes the spectra that 'in' allows.  Returns false if it needs an output buffer and 'may_wait' is true; call it
+ * again with the same input.  If 'may_wait' is false, it drops a batch that has no output buffer. */
 bool fgpu_output_advance(struct fgpu_output *walk, const struct fgpu_device_input *in, bool may_wait);
 
-/* Delay models in place of those that there were; they hold from their start or, where that has passed, from the next
- * spectrum on.  With 'resumes' an output that is ahead of its input resumes at once.  Returns the timestamp from which on nothing is made without them; 0 before the first. */
+/* Replaces the delay models.  They hold from their start or, if the start has passed, from the next spectrum on.
+ * With 'resumes', an output that is ahead of its input resumes at once.  Returns the timestamp from which all output
+ * uses the new models; 0 before the first output. */
 int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delays *delays);
 
-/* The models of a polarisation.  The worker's. */
+/* [worker] Returns the models of a polarisation. */
 const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk, unsigned pol);
 
-/* Gains to fill in and to post, or NULL while all are on their way.  From one thread at a time, not the worker. */
+/* Returns gains to fill in and to post, or NULL while all are on their way.  Called from one thread at a time, not
+ * the worker. */
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
-/* Sets gains that hold from the first batch of the next buffer on.  Earlier gains that do not hold yet are discarded.
+/* Sets gains that hold from the first batch of the next buffer on.  Discards earlier gains that do not hold yet.
  * Returns the timestamp as fgpu_output_set_delays() does. */
 int64_t fgpu_output_set_gains(struct fgpu_output *walk, struct fgpu_gains *gains);
 
-/* Gives up the batch that is being filled and hands over what has been filled before it.  Only a restart may follow. */
+/* Gives up the batch that is being filled and hands over the batches filled before.  Only a restart may follow. */
 void fgpu_output_flush(struct fgpu_output *walk);
 
-/* Flushes; the next input starts a stream, wherever in time it is. */
+/* Flushes.  The next input starts a stream, at any time. */
 void fgpu_output_restart(struct fgpu_output *walk);
 
-/* All that was set shows in what is made from this timestamp on; 0 before anything was set.  The worker's. */
+/* [worker] Returns the timestamp from which all output shows all settings; 0 before anything was set. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
-/* From any thread: the last time that was confirmed, or what came behind it and was earlier; 0 before the first. */
+/* [any] Returns the last confirmed time, or an earlier time that came after it; 0 before the first. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
-/* The delay model in effect of a polarisation; of fgpu_delay_text_format(). */
+/* Returns the sensor of a polarisation's delay model in effect, in the format of fgpu_delay_text_format(). */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 
-/* The compute stream must be idle.  NULL is accepted. */
+/* Requires an idle compute stream.  Accepts NULL. */
 void fgpu_output_destroy(struct fgpu_output *walk);
 
 #endif

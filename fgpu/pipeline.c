@@ -1,4 +1,4 @@
-/* pipeline.c - what fgpu's engine does with chunks, commands and buffers; the order of the stages. */
+/* pipeline.c - fgpu's operations of the engine; the order of the stages. */
 #include "fgpu/pipeline.h"
 
 #include "common/device/device.h"

@@ -1,4 +1,4 @@
-/* recv.c - the first stage: which packets make which input's chunks. */
+/* recv.c - the first stage: assigns packets to inputs' chunks. */
 #include "fgpu/recv.h"
 
 #include "common/engine/engine.h"
@@ -20,7 +20,7 @@
 enum { WANT_TIMESTAMP, WANT_ID, WANT_STATUS };
 const uint16_t fgpu_recv_wanted[FGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_ID, SPEAD_DIGITISER_STATUS};
 
-/* The inputs dealt to one receive thread. */
+/* The inputs of one receive thread. */
 struct recv_thread {
     struct endpoint_list endpoints;
     unsigned *input_of_endpoint;
@@ -32,7 +32,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* of polarisation 0's input: of the chunk that either handed on last */
+    struct gauge antenna_timestamp; /* polarisation 0: timestamp of the last chunk that either handed on */
 };
 
 struct fgpu_recv {
@@ -86,7 +86,7 @@ static int create_input(struct fgpu_recv *recv, size_t input, char *why, size_t 
     return 0;
 }
 
-/* The endpoints of the inputs that thread 't' has, and which member each belongs to. */
+/* Lists the endpoints of thread 't''s inputs, and the member of each endpoint. */
 static int list_endpoints(struct fgpu_recv *recv, size_t t)
 {
     struct recv_thread *thread = &recv->threads[t];

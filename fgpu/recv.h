@@ -1,9 +1,9 @@
-/* recv.h - fgpu's receive side: inputs dealt to receive threads.
+/* recv.h - fgpu's receive side: inputs distributed to receive threads.
  *
  * Flow:      digitiser packets --receiver threads--> chunks of one input each --> worker's inbox
- * An input is one polarisation of one antenna; its endpoints say whose a packet is, and bit 0 of the digitiser id must
- * agree.
- * Threads:   created and destroyed by main; counters readable from any thread. */
+ * Inputs:    an input is one polarisation of one antenna.  The endpoint determines a packet's input; bit 0 of the
+ *            digitiser id must agree with the polarisation.
+ * Threads:   main creates and destroys; counters are readable from any thread. */
 #ifndef FGPU_RECV_H
 #define FGPU_RECV_H
 
@@ -14,20 +14,20 @@
 struct engine;
 struct fgpu_recv;
 
-/* Opens all sources, allocates all chunks, and gives the engine its receivers; chunk->member is the input.  Returns 0 or
- * negative errno with one sentence in 'why'. */
+/* Opens all sources, allocates all chunks, and gives the engine its receivers.  chunk->member is the input.  Returns
+ * 0 or negative errno with one sentence in 'why'. */
 int fgpu_recv_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_recv **recv, char *why, size_t why_bytes);
 
-/* Logs what each input received and refused. */
+/* Logs the packets that each input received and refused. */
 void fgpu_recv_log(const struct fgpu_recv *recv);
 
-/* The worker must have given all chunks back.  NULL is accepted. */
+/* The worker must have returned all chunks.  Accepts NULL. */
 void fgpu_recv_destroy(struct fgpu_recv *recv);
 
-/* Whose packet it is; public for its test. */
+/* Determines a packet's input.  Public for its test. */
 struct fgpu_recv_context {
-    const unsigned *input_of_endpoint; /* [endpoint] member index in the receiver */
+    const unsigned *input_of_endpoint; /* [endpoint] the receiver's member index */
     const unsigned *pol_of_member;     /* [member] */
 };
 #define FGPU_RECV_N_WANTED 3

@@ -1,4 +1,4 @@
-/* send.c - the last stage: batches as heaps, one per substream, on their way out. */
+/* send.c - the last stage: sends batches as heaps, one heap per substream. */
 #include "fgpu/send.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define N_ITEMS        4
-#define ITEM_TIMESTAMP 0 /* index in a heap's items: the only one that changes */
+#define ITEM_TIMESTAMP 0 /* index of the only item of a heap that changes */
 
 struct fgpu_send {
     const struct fgpu_config *config;
@@ -29,7 +29,7 @@ struct fgpu_stream *fgpu_send_stream(struct fgpu_send *send, size_t ant, size_t 
     return &send->streams[ant * send->layout->n_outputs + output];
 }
 
-/* Tells the shares of a batch what is to become of it. */
+/* Copies the state of a batch to the shares. */
 static void share_group(struct fgpu_buffer *buffer, size_t b)
 {
     const struct send_group *group = &buffer->job.groups[b];
@@ -38,13 +38,12 @@ static void share_group(struct fgpu_buffer *buffer, size_t b)
         struct send_group *share = &buffer->shares[i].groups[b];
         share->send = group->send;
         share->ready_ns = group->ready_ns;
-        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* counted once */
+        for (int pol = 0; pol < N_POLS && i == 0; pol++) /* only one share counts */
             share->n_clipped[pol] = buffer->saturated[b * N_POLS + (size_t)pol];
     }
 }
 
-/* Counts the samples that are sent from a buffer and those that are saturated.  The reading's time is the end of the
- * last batch that is sent. */
+/* Counts the sent and the saturated samples of a buffer.  The reading's time is the end of the last sent batch. */
 static void tell(struct fgpu_stream *stream, const struct fgpu_buffer *buffer)
 {
     int64_t batch_samples = fgpu_batch_samples(stream->output), end_samples = 0;
@@ -89,7 +88,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer)
         sender_push(stream->sends[i], &buffer->shares[i]);
 }
 
-/* The first destination of share 'i'; of the one behind the last: how many there are. */
+/* Returns the first destination of share 'i'.  For i == n_shares, returns the number of destinations. */
 static size_t first_destination(const struct fgpu_stream *stream, size_t i)
 {
     return i * stream->output->destinations.n / stream->n_shares;
@@ -111,14 +110,14 @@ static int create_shares(struct fgpu_buffer *buffer)
         for (size_t b = 0; b < n_batches; b++) {
             groups[b] = (struct send_group){.heaps = buffer->job.groups[b].heaps + first, .n_heaps = end - first};
             for (size_t h = 0; h < groups[b].n_heaps; h++)
-                groups[b].heaps[h].destination = (unsigned)h; /* of the share's sink */
+                groups[b].heaps[h].destination = (unsigned)h; /* index in the share's sink */
         }
     }
     return buffer->shares ? 0 : -ENOMEM;
 }
 
-/* The heaps of a buffer, whose 'payloads' are one behind the other, never change but for their timestamps, so they are
- * laid out once. */
+/* Creates the heaps of a buffer.  The payloads are consecutive from 'payloads' on.  Only the heaps' timestamps
+ * change later, so the heaps are laid out once. */
 static int create_job(struct fgpu_buffer *buffer, const uint8_t *payloads, uint64_t feng_id)
 {
     const struct fgpu_config_output *output = buffer->stream->output;
@@ -165,8 +164,8 @@ static size_t voltage_bytes(const struct fgpu_config_output *output)
     return fgpu_batch_bytes(output) * (size_t)output->n_batches;
 }
 
-/* Where a buffer's voltages are made, and where from packets take them: the card from the device, or others from a copy
- * on the host. */
+/* Allocates a buffer's voltages, and returns in 'payloads' the memory for packets' payloads.  With send.gpudirect
+ * the NIC reads the voltages on the device; otherwise packets are made from a copy on the host. */
 static int create_voltages(struct fgpu_send *send, struct fgpu_buffer *buffer, const uint8_t **payloads)
 {
     struct fgpu_stream *stream = buffer->stream;
@@ -205,7 +204,7 @@ static int create_buffer(struct fgpu_send *send, struct fgpu_buffer *buffer)
         if (!buffer->parts.power || !buffer->power)
             return -ENOMEM;
     }
-    /* Spectra that are never appended have no delay, rather than whatever was there. */
+    /* Spectra that are never appended get a delay of 0 instead of old values. */
     memset(buffer->parts.rotation, 0, rotation_bytes);
     err = create_job(buffer, payloads, (uint64_t)fgpu_config_antenna(send->config, buffer->stream->ant)->feng_id);
     return err ? err : outbuf_init(&buffer->base, &buffer->stream->pool, send->engine);
@@ -275,8 +274,8 @@ static int add_sensors(struct fgpu_stream *stream, struct sensors *sensors)
     return err;
 }
 
-/* Heap counts of different shares differ, too, though no receiver gets heaps of two. */
-/* Describes the items of 'output' heaps with 'n_chan' channels. */
+/* Heap counts of different shares differ, too, although no receiver gets heaps of two shares. */
+/* Describes the items of heaps of 'output' with 'n_chan' channels. */
 static void describe(const struct fgpu_config_output *output, int64_t n_chan,
                      struct spead_descriptor descriptors[N_ITEMS])
 {
@@ -335,7 +334,8 @@ static int open_share(struct fgpu_send *send, struct fgpu_stream *stream, size_t
     return err;
 }
 
-/* With send.gpudirect: the memory of all buffers, which so is one registration of the card's for each share. */
+/* With send.gpudirect: allocates all buffers' voltages as one block, so that each share needs one registration with
+ * the NIC. */
 static int create_exported(struct fgpu_send *send, struct fgpu_stream *stream, char *why, size_t why_bytes)
 {
     char reason[400];
@@ -411,7 +411,7 @@ int fgpu_send_create(const struct fgpu_config *config, const struct fgpu_layout 
     for (size_t i = 0; !err && i < s->layout->n_ants * s->layout->n_outputs; i++)
         err = create_stream(s, i, why, why_bytes);
     if (err) {
-        stats_reset(); /* whoever asks for /metrics now would read what is freed */
+        stats_reset(); /* first, so that /metrics cannot read freed counters */
         fgpu_send_destroy(s);
         return err;
     }

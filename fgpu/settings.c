@@ -1,4 +1,4 @@
-/* settings.c - between requests and files, which come one by one, and the worker, which takes snapshots. */
+/* settings.c - collects the settings of single requests and files, and gives the worker snapshots. */
 #include "fgpu/settings.h"
 
 #include "common/base/clock.h"
@@ -20,22 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sentence of a file's reader. */
+/* Size of an error message of a file's reader. */
 #define SENTENCE_BYTES 512
 
-/* Data older than this are not waited for where models run out of room. */
+/* Age beyond which no data are expected; models this old may make room. */
 #define MAX_AGE_NS (10 * NS_PER_S)
 
-/* The settings of one antenna's one output. */
+/* The settings of one output of one antenna. */
 struct setting {
     const struct fgpu_settings *settings;
     size_t ant, output;
     struct fgpu_delays delays;
     float *gains;                               /* complex [chan][pol] */
-    float *config_gains;                        /* what the configuration says */
-    bool begins_with_delays, begins_with_gains; /* other ones than an output does by itself */
-    bool keep_delays, keep_gains[N_POLS];       /* they were set while it ran, not by the configuration */
-    struct gauge mean_gain[N_POLS];             /* magnitude, 1e-9 */
+    float *config_gains;                        /* gains of the configuration */
+    bool begins_with_delays, begins_with_gains; /* settings that differ from an output's initial state */
+    bool keep_delays, keep_gains[N_POLS];       /* settings made by requests or kept files, to be written to files */
+    struct gauge mean_gain[N_POLS];             /* mean magnitude in units of 1e-9 */
     struct state_file *delays_file, *gains_file;
 };
 
@@ -66,7 +66,7 @@ static struct fgpu_output *output_made(const struct setting *item)
     return fgpu_antenna_output(item->settings->engine->lanes[item->ant], item->output);
 }
 
-/* A copy for the output, or NULL while all are on their way. */
+/* Returns a copy of the gains for the output, or NULL if all of the output's gains are on their way. */
 static struct fgpu_gains *copy_gains(const struct setting *item)
 {
     struct fgpu_gains *gains = fgpu_output_take_gains(output_made(item));
@@ -125,7 +125,7 @@ const float *fgpu_settings_gains(const struct fgpu_settings *s, size_t ant, size
     return setting_of(s, ant, output)->gains;
 }
 
-/* Renews the gauges. */
+/* Updates the gauges of the mean gains. */
 static void publish_gains(struct setting *item)
 {
     int64_t n_chan = output_of(item)->n_chan;
@@ -181,13 +181,13 @@ static bool write_gains(FILE *text, void *arg)
 
 /* ---- Delays ------------------------------------------------------------------------------------------------------ */
 
-/* A time before which no data are waited for any more. */
+/* Returns a time before which no data are expected any more. */
 static int64_t past_samples(const struct setting *item)
 {
     const struct fgpu_settings *s = item->settings;
     int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
-    /* A recording has no now but the worker's. */
+    /* A recording has no current time except the worker's. */
     if (s->timebase.from_packets || s->config->recv.base.pcap_file)
         return confirmed;
     int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);
@@ -235,7 +235,7 @@ static bool write_delays(FILE *text, void *arg)
 
 /* ---- What the configuration says --------------------------------------------------------------------------------- */
 
-/* Gives each output of an antenna the models of its file. */
+/* Sets the models of the antenna's file for each of its outputs. */
 static int read_config_delays(struct fgpu_settings *s, size_t ant, char *why, size_t why_bytes)
 {
     const char *path = fgpu_config_antenna(s->config, ant)->delays;
@@ -283,7 +283,7 @@ static int read_config_gains(struct fgpu_settings *s, size_t ant, char *why, siz
 
 /* ---- What was kept ----------------------------------------------------------------------------------------------- */
 
-/* Besides the one that a queue begins with, which nobody set. */
+/* Returns true if there are models besides the placeholder at the start of each queue. */
 static bool has_models(const struct fgpu_delays *delays)
 {
     return delays->pols[0].n > 1 || delays->pols[1].n > 1;
@@ -314,7 +314,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
     item->keep_delays = true;
 }
 
-/* How many channels of a polarisation have a gain. */
+/* Returns the number of channels of a polarisation that have a gain. */
 static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
 {
     int64_t n = 0;
@@ -324,7 +324,8 @@ static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
     return n;
 }
 
-/* 'gains' is scratch for all outputs; NULL but for the one that the file may name. */
+/* Restores kept gains.  'gains' is [output] scratch: NULL except for this item's output, the only output that the
+ * file may name. */
 static void restore_gains(struct setting *item, float **gains)
 {
     const char *path = state_file_path(item->gains_file);

@@ -1,4 +1,4 @@
-/* status.c - beside the output: figures and spectra of the output for people. */
+/* status.c - beside the output: figures and spectra of the output for the status page. */
 #include "fgpu/status.h"
 
 #include "common/base/clock.h"
@@ -14,22 +14,22 @@
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
 
-/* The result of one look, without the powers. */
+/* The result of one sample, without the powers. */
 struct sample {
-    int64_t timestamp_samples; /* of the first spectrum; -1: nothing yet */
+    int64_t timestamp_samples; /* timestamp of the first spectrum; -1: no sample yet */
     size_t n_spectra;
-    int64_t next_samples; /* behind the buffer */
+    int64_t next_samples; /* end of the buffer */
     struct fgpu_delay_model delays[N_POLS];
-    size_t n_later[N_POLS]; /* models that wait for their time */
+    size_t n_later[N_POLS]; /* models that have not started */
 };
 
-/* One antenna's one output. */
+/* The samples of one output of one antenna. */
 struct look {
-    struct snapshot *turn;      /* [const] the stream's */
-    struct sample sampled;      /* of whose turn it is, as the powers */
+    struct snapshot *turn;      /* [const] exchange with the worker, in the stream */
+    struct sample sampled;      /* newest sample; like 'power', owned by the side that has the turn */
     float *power[N_POLS];       /* [n_chan] */
-    int64_t wanted_ns;          /* [HTTP] as all that follows */
-    struct sample found;        /* of the last look */
+    int64_t wanted_ns;          /* [HTTP] time of the last request; the following fields are HTTP's, too */
+    struct sample found;        /* last sample taken */
     float *found_power[N_POLS]; /* [n_chan] */
 };
 
@@ -124,7 +124,7 @@ void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, 
 /* ---- HTTP's side ---------------------------------------------------------------------------------------------------
  * */
 
-/* Takes what was found, and asks for more where that is due. */
+/* Takes the worker's result, and asks for another sample if one is due. */
 static void refresh(struct fgpu_status *status, size_t l, int64_t now_ns)
 {
     struct look *look = &status->looks[l];
@@ -145,7 +145,7 @@ static double unix_s(const struct fgpu_status *status, int64_t timestamp_samples
     return (double)timebase_unix_ns(&status->timebase, timestamp_samples) / (double)NS_PER_S;
 }
 
-/* 0 dB: a tone of full amplitude. */
+/* Returns the power of 0 dB: a tone of full amplitude. */
 static double full_scale(const struct fgpu_config_output *output)
 {
     double most = (double)((1 << (output->sample_bits - 1)) - 1);
@@ -158,7 +158,7 @@ static double band_hz(const struct fgpu_status *status, const struct fgpu_config
     return timebase_decimal_to_double(status->config->time.adc_sample_rate_hz) / 2 / (double)fgpu_decimation(output);
 }
 
-/* Frequency of channel 0 in the digitiser's band. */
+/* Returns the frequency of channel 0 in the digitiser's band. */
 static double first_hz(const struct fgpu_status *status, const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
@@ -166,7 +166,7 @@ static double first_hz(const struct fgpu_status *status, const struct fgpu_confi
     return timebase_decimal_to_double(output->band.centre_hz) - band_hz(status, output) / 2;
 }
 
-/* Mean power over all channels. */
+/* Returns the mean power over all channels in dBFS. */
 static double level_of(const struct fgpu_status *status, size_t l, size_t pol)
 {
     size_t n_chan = (size_t)output_of(status, l)->n_chan;
@@ -218,7 +218,8 @@ static json_t *describe_look(const struct fgpu_status *status, size_t l, const c
                      "curves", curves);
 }
 
-/* The look that is asked for; where nothing is said, the first. */
+/* Returns true if the query asks for this output.  A query without antenna and stream matches every output, and the
+ * first match is shown. */
 static bool is_asked(const struct fgpu_status *status, const struct status_query *query, size_t l)
 {
     const char *antenna = fgpu_config_antenna(status->config, l / status->layout->n_outputs)->name;

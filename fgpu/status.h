@@ -1,12 +1,12 @@
-/* status.h - what fgpu adds to /status.json: its antennas and outputs, delays in force, and spectra of what it sends.
+/* status.h - fgpu's part of /status.json: its antennas and outputs, delays in effect, and spectra of its output.
  *
- * Flow:      HTTP asks --snapshot.h--> worker, of the next buffer of a stream that it finishes (output.h), when that has
- *            been downloaded: looks --> HTTP
- * Looks:     at most one a second of each stream, and none unless somebody asks.  A look averages the power of spectra
- *            of one batch that will be sent, as many as make FGPU_PREVIEW_SAMPLES complex samples: a millisecond or so of
- *            the worker (fgpu_look_seconds).  It holds no buffer and delays none but by that.  With send.gpudirect
- *            these spectra, 2 MiB at most, are what is downloaded of the buffer.
- * Threads:   fgpu_status_sample() is the worker's, fgpu_status_describe() HTTP's. */
+ * Flow:      HTTP asks --snapshot.h--> worker.  For the next buffer of the stream that it finishes (output.h), the
+ *            worker waits for the download, samples the buffer, and answers HTTP.
+ * Samples:   at most one a second per stream, and none without a request.  A sample averages the power of spectra of
+ *            one batch that will be sent.  The spectra have FGPU_PREVIEW_SAMPLES complex samples: about a millisecond
+ *            of the worker's time (fgpu_look_seconds).  Sampling holds no buffer, and delays a buffer only by this
+ *            time.  With send.gpudirect only these spectra, at most 2 MiB, are downloaded.
+ * Threads:   the worker calls fgpu_status_sample(), HTTP calls fgpu_status_describe(). */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H
 
@@ -15,22 +15,22 @@
 
 struct fgpu_status;
 
-/* Returns 0 or -ENOMEM.  'send' must live as long as anybody describes. */
+/* Returns 0 or -ENOMEM.  'send' must remain valid while fgpu_status_describe() may be called. */
 int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
                        struct fgpu_status **status);
 
-/* A downloaded buffer, before it is sent, of a stream of 'antenna': looks at it if that is wanted. */
+/* Samples a buffer of a stream of 'antenna' if HTTP asked for a sample.  The buffer is downloaded and not yet sent. */
 void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna,
                         const struct fgpu_buffer *buffer);
 
-/* As of status.h; 'arg' is the struct fgpu_status. */
+/* Describes fgpu as in common/http/status.h; 'arg' is the struct fgpu_status. */
 void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into);
 
-/* NULL is accepted. */
+/* Accepts NULL. */
 void fgpu_status_destroy(struct fgpu_status *status);
 
-/* Writes the mean powers of 'n_spectra' spectra of a batch to power[pol][chan], in squares of the smallest step.  The
- * batch is [chan][spectrum of n_heap_spectra][pol], 4 or 8 bits a component.  Public for its test. */
+/* Writes the mean powers of 'n_spectra' spectra of a batch to power[pol][chan], in squares of the smallest step.
+ * The batch is [chan][spectrum of n_heap_spectra][pol], with 4 or 8 bits per component.  Public for its test. */
 void fgpu_status_power(const uint8_t *voltages, int sample_bits, size_t n_chan, size_t n_heap_spectra, size_t n_spectra,
                        float *const power[N_POLS]);
 

@@ -1,6 +1,6 @@
-/* stream_info.h - sensors of what the configuration says of each output, for clients that have no other source of it.
+/* stream_info.h - constant sensors of each output's configuration, for clients that have no other source.
  *
- * Names and meanings are those that a site's controller gives them elsewhere.
+ * Names and meanings are the same as those of a site's controller.
  * Threads: main. */
 #ifndef FGPU_STREAM_INFO_H
 #define FGPU_STREAM_INFO_H
@@ -10,12 +10,14 @@
 
 struct labels;
 
-/* Makes 'info' and adds them to 'sensors'.  Returns 0 or -ENOMEM; stream_info_fini() in any case. */
+/* Initialises 'info' and adds its sensors to 'sensors'.  Returns 0 or -ENOMEM.  Call stream_info_fini() in either
+ * case. */
 int fgpu_stream_info_init(struct stream_info *info, const struct fgpu_config *config, const struct fgpu_choice *choices,
                           const struct labels *labels, struct sensors *sensors);
 
-/* Samples by which a filter's output lags its window's start, negative as timestamps are those of a window's first
- * sample: of the whole way to an output, and of a narrow band's down-converter, 0 of a wide band. */
+/* Return the group delay in samples of the whole path to an output, and of a narrow band's down-converter (0 for a
+ * wide band).  The delay is the lag of the filter's output behind its window's start.  The sign is
+ * negative, because a timestamp is the time of a window's first sample. */
 double fgpu_group_delay(const struct fgpu_config_output *output);
 double fgpu_ddc_group_delay(const struct fgpu_config_output *output);
 

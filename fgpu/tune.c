@@ -1,4 +1,4 @@
-/* tune.c - from outputs to the sizes that the tuner measures. */
+/* tune.c - converts outputs to the sizes that the tuner measures. */
 #include "fgpu/tune.h"
 
 #include "fgpu/baseband.h"
@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_JOBS 2 /* of an output */
+#define N_JOBS 2 /* jobs of an output */
 
 struct sizes {
     struct channelise_config channelise;
-    struct ddc_args ddc; /* of a narrow band */
+    struct ddc_args ddc; /* narrow band only */
 };
 
-/* A chunk's samples are converted at once. */
+/* Assumes that a chunk's samples are converted at once. */
 static void find_jobs(const struct fgpu_config *config, size_t o, struct fgpu_choice *choice, struct sizes *s,
                       struct tuner_job jobs[N_JOBS])
 {

@@ -1,4 +1,4 @@
-/* config.h - what a digitiser simulator is told: dsim's YAML as structs.
+/* config.h - the configuration of a digitiser simulator: dsim's YAML as structs.
  *
  * The key table (dsim/config.c) is the only list of keys, ranges, defaults and help. */
 #ifndef TOOLS_DSIM_CONFIG_H
@@ -23,7 +23,7 @@ struct dsim_config_digitiser {
     int64_t dither_seed;     /* -1: chosen at random */
     double duration_s;       /* 0: until stopped */
     int64_t first_timestamp; /* -1: from the clock */
-    bool loop;               /* of recordings */
+    bool loop;               /* recordings are repeated */
 };
 
 struct dsim_config_signals {
@@ -33,7 +33,7 @@ struct dsim_config_signals {
 
 struct dsim_config_antenna {
     char *name;
-    int64_t digitiser_id; /* of polarisation 0 */
+    int64_t digitiser_id; /* id of polarisation 0 */
     struct endpoint_list pols[N_POLS];
 };
 
@@ -41,7 +41,7 @@ struct dsim_config {
     struct config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
-    struct config_array recordings; /* struct dsim_recording_config; one for all inputs, or one for each */
+    struct config_array recordings; /* struct dsim_recording_config; one recording for all inputs, or one for each */
     struct config_array antennas;   /* struct dsim_config_antenna */
     struct config_send send;
     struct config_http http;
@@ -50,10 +50,10 @@ struct dsim_config {
 
 extern const struct config_table dsim_config_table;
 
-/* Checks across keys: alignments, the specification of the signals, identities.  For command_line_main(). */
+/* Checks across keys: alignments, the specification of the signals, identities.  Used by command_line_main(). */
 void dsim_config_check(void *values, struct config *config);
 
-/* Heaps of each input that 'duration' allows; INT64_MAX: until stopped. */
+/* Returns the number of heaps of each input within 'duration'; INT64_MAX: until stopped. */
 int64_t dsim_config_n_heaps(const struct dsim_config *config);
 
 static inline struct dsim_recording_config *dsim_config_recording(const struct dsim_config *config, size_t i)
@@ -66,7 +66,7 @@ static inline struct dsim_config_antenna *dsim_config_antenna(const struct dsim_
     return (struct dsim_config_antenna *)config->antennas.items + i;
 }
 
-/* An input is a polarisation of an antenna: 2 * antenna + polarisation. */
+/* Returns the number of inputs.  An input is a polarisation of an antenna: 2 * antenna + polarisation. */
 static inline size_t dsim_config_n_inputs(const struct dsim_config *config)
 {
     return N_POLS * config->antennas.n;

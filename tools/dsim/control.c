@@ -22,20 +22,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_S    0.005 /* while signals are computed or switched */
-#define TIMEOUT_S 300.0 /* for ?request-timeout-hint: a long period of many signals */
+#define POLL_S    0.005 /* interval while signals are computed or switched */
+#define TIMEOUT_S 300.0 /* for ?request-timeout-hint: the computation of a long period of many signals */
 
-/* A ?signals on its way. */
+/* A ?signals request in progress. */
 struct job {
     struct job *next;
     struct katcp_call *call;
     struct dsim_program *program;
     struct dsim_format format;
-    struct dsim_heaps *heaps; /* the thread's result */
+    struct dsim_heaps *heaps; /* result of the thread */
     int err;
     char why[256];
-    atomic_bool done; /* by the thread */
-    bool answered;    /* the heaps are the sender's, from a timestamp on */
+    atomic_bool done; /* set by the thread */
+    bool answered;    /* the sender has the heaps, from a timestamp on */
 };
 
 struct dsim_control {
@@ -50,7 +50,7 @@ struct dsim_control {
     struct katcp_device device;
     struct katcp_server *server;
     ev_timer poll;
-    struct job *first, **end; /* the first one is being computed or switched to */
+    struct job *first, **end; /* the first is being computed or switched to */
     struct thread thread;
     bool thread_runs;
 };
@@ -122,7 +122,7 @@ static void *compute(void *arg)
     job->err = dsim_pulsar_compute(job->program, &job->format.axis, job->why, sizeof(job->why));
     if (!job->err)
         job->err = dsim_heaps_create(job->program, &job->format, &job->heaps, job->why, sizeof(job->why));
-    atomic_store_explicit(&job->done, true, memory_order_release); /* with advance() */
+    atomic_store_explicit(&job->done, true, memory_order_release); /* pairs with on_poll() */
     return NULL;
 }
 
@@ -142,7 +142,7 @@ static void fail_first(struct dsim_control *c, int err, const char *why)
     drop_first(c);
 }
 
-/* Hands computed heaps to the sender, and says from when on they are sent. */
+/* Gives computed heaps to the sender, and replies with the first timestamp at which they are sent. */
 static void answer(struct dsim_control *c, struct job *job)
 {
     int64_t timestamp = dsim_send_switch(c->send, job->heaps);
@@ -156,7 +156,7 @@ static void answer(struct dsim_control *c, struct job *job)
     katcp_ok(job->call, 1, args);
 }
 
-/* Nobody sends the heaps of before any more. */
+/* Frees the earlier heaps, which no thread sends any more. */
 static void finish(struct dsim_control *c, struct job *job)
 {
     dsim_heaps_destroy(*c->heaps);
@@ -195,7 +195,7 @@ static void on_poll(struct ev_loop *loop, ev_timer *timer, int events)
         ev_timer_stop(loop, &c->poll);
 }
 
-/* Checks a request, and makes the job of it.  Returns NULL with the call failed. */
+/* Checks a request, and creates its job.  On an error, fails the call and returns NULL. */
 static struct job *make_job(struct dsim_control *c, struct katcp_call *call)
 {
     struct job *job = calloc(1, sizeof(*job));
@@ -259,7 +259,7 @@ static void request_time(struct katcp_call *call, void *arg)
     katcp_ok(call, 1, args);
 }
 
-/* The inputs [first, end) of "m001", "m001v" or "m001h". */
+/* Finds the inputs [first, end) of "m001", "m001v" or "m001h". */
 static bool find_inputs(const struct dsim_control *c, const char *name, size_t *first, size_t *end)
 {
     for (size_t a = 0; a < c->config->antennas.n; a++) {

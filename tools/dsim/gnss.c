@@ -1,4 +1,4 @@
-/* gnss.c - beside tracks, for dsim/live.c: satellites' signals, computed while they are sent. */
+/* gnss.c - beside tracks, for dsim/live.c: computes satellites' signals while heaps are sent. */
 #include "tools/dsim/gnss.h"
 
 #include "common/base/why.h"
@@ -13,39 +13,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENT_BITS     12 /* of samples with constant frequencies */
+#define SEGMENT_BITS     12 /* log2 of the samples with constant frequencies */
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
 #define MAX_POSITION     (INT64_C(1) << 59) /* a step of 4 sub-chips stays below 2^127 units */
 #define MAX_TURNS        0x1p61L
-#define MAX_CODE_STEP    3.0 /* sub-chips a sample, so that Doppler and tracks come to less than 4 */
+#define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
 #define UNITS_PER_TURN   0x1p64L
 #define BITS_PER_COUNTER 128
 
 struct dsim_gnss {
     const struct gnss_signal_facts *facts;
     size_t n_secondary;
-    int64_t start_samples; /* the delay: T = 0 is here, and a fraction later */
+    int64_t start_samples; /* T = 0 is at this sample plus 'start_fraction' */
     long double start_fraction;
-    long double carrier_rate, code_rate; /* turns and sub-chips a sample, without Doppler */
-    __int128 carrier_step, code_step;    /* the same in units of 2^-64; the carrier's modulo a turn */
-    long double doppler, doppler_rate;   /* turns a sample, and how that changes with each sample */
-    long double subchips_per_turn;       /* of the code's Doppler and the carrier's */
+    long double carrier_rate, code_rate; /* turns and sub-chips per sample, without Doppler */
+    __int128 carrier_step, code_step;    /* the same in units of 2^-64; the carrier's step modulo a turn */
+    long double doppler, doppler_rate;   /* turns per sample, and the change per sample */
+    long double subchips_per_turn;       /* sub-chips of the code's Doppler per turn of the carrier's */
     long double phase_turns;
     double amplitude;
-    uint32_t n_subchips; /* of the table */
+    uint32_t n_subchips; /* sub-chips of the table */
     int8_t table[];
 };
 
-/* Phases at a sample; units of 2^-64 turns and sub-chips, not wrapped. */
+/* Phases at a sample, in units of 2^-64 turns and sub-chips, not wrapped. */
 struct phases {
     __int128 carrier, code;
 };
 
-/* From one place where phases are computed to the next. */
+/* The samples from one computation of phases to the next. */
 struct segment {
     uint64_t carrier, carrier_step; /* 2^-64 turns */
-    uint64_t code, code_step;       /* as in gnss_phase.h */
-    int64_t code_period;            /* of its first sample */
+    uint64_t code, code_step;       /* in the format of gnss_phase.h */
+    int64_t code_period;            /* code period of the first sample */
 };
 
 /* ---- Before anything is sent ------------------------------------------------------------------------------------- */
@@ -148,8 +148,8 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* The phases 'position' samples behind the start, at 'timestamp'.  Integers hold what grows with whole samples.  Returns
- * false where they are out of range. */
+/* Computes the phases 'position' samples after the start, at 'timestamp'.  Integers hold the part that grows with
+ * whole samples.  Returns false if the phases are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)
 {
@@ -168,7 +168,7 @@ static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *trac
     return true;
 }
 
-/* The segment whose first sample is 'position'.  Returns false where the signal is 0. */
+/* Computes the segment whose first sample is 'position'.  Returns false if the signal is 0. */
 static bool segment_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                        struct segment *segment)
 {
@@ -198,7 +198,7 @@ static int64_t divide_down(int64_t value, int64_t divisor)
     return value / divisor - (value % divisor < 0);
 }
 
-/* +1 or -1, of a code period: the secondary code's chip times the data symbol. */
+/* Returns the sign of a code period, +1 or -1: the secondary code's chip times the data symbol. */
 static double sign_of(const struct dsim_gnss *gnss, const struct dsim_node *node, int64_t code_period)
 {
     int64_t n = (int64_t)gnss->n_secondary, chip = code_period - divide_down(code_period, n) * n;
@@ -215,7 +215,7 @@ static double sign_of(const struct dsim_gnss *gnss, const struct dsim_node *node
     return is_negative ? -1 : 1;
 }
 
-/* cos(2 pi turns), -1/2 <= turns <= 1/2, by the series of the sine; off by 1e-11 at most. */
+/* Returns cos(2 pi turns), -1/2 <= turns <= 1/2, by the series of the sine, with an error of at most 1e-11. */
 static inline double cosine(double turns)
 {
     double x = 2 * M_PI * (0.25 - fabs(turns)), z = x * x;
@@ -229,7 +229,7 @@ static inline double cosine(double turns)
                                            (1 - z * (1 / 110.0) * (1 - z * (1 / 156.0) * (1 - z * (1 / 210.0))))))));
 }
 
-/* Samples of one code period: the levels first, without vectors, then the carrier with them. */
+/* Computes samples of one code period: first the levels, without vector instructions, then the carrier with them. */
 KERNEL_CLONES
 static void evaluate_run(const int8_t *table, double amplitude, const struct segment *from, size_t n_samples,
                          double *restrict values)
@@ -245,7 +245,7 @@ static void evaluate_run(const int8_t *table, double amplitude, const struct seg
     }
 }
 
-/* Makes a segment begin 'n' samples later. */
+/* Moves the begin of a segment 'n' samples later. */
 static void segment_skip(struct segment *segment, uint64_t length, uint64_t n)
 {
     unsigned __int128 code = (unsigned __int128)n * segment->code_step + segment->code;

@@ -1,4 +1,4 @@
-/* live.c - interpolates in tables of what repeats, at positions that drift, and adds what never repeats. */
+/* live.c - interpolates in tables of repeating signals, at drifting positions, and adds signals that never repeat. */
 #include "tools/dsim/live.h"
 
 #include "common/base/memory.h"
@@ -19,12 +19,12 @@
 #define N_FRACTIONS 512
 
 #define LANES    16                   /* outputs whose sums stay in registers */
-#define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads behind it */
+#define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads after the period */
 
-/* A signal that repeats. */
+/* A table of a repeating signal. */
 struct table {
     const struct dsim_node *node;
-    float *values; /* [period + N_BEHIND], the first ones again behind the period */
+    float *values; /* [period + N_BEHIND]; the first samples follow again after the period */
 };
 
 struct dsim_live {
@@ -32,7 +32,8 @@ struct dsim_live {
     struct dsim_format format;
     struct table *tables;
     size_t n_tables;
-    /* The filter for a position that is r / N_FRACTIONS behind a sample, and what is added towards the next one. */
+    /* taps[r]: the filter for a position r / N_FRACTIONS after a sample.  slopes[r]: the difference to the filter
+     * for r + 1. */
     float taps[N_FRACTIONS][N_TAPS];
     float slopes[N_FRACTIONS][N_TAPS];
     struct dsim_workspace *space;
@@ -40,7 +41,8 @@ struct dsim_live {
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* Tap k is for the sample N_TAPS / 2 - 1 before the one at or before the position, and k further. */
+/* Computes the taps.  Tap 0 is for the sample N_TAPS / 2 - 1 before the last sample that is not after the position;
+ * tap k is for the sample k later. */
 static void design(struct dsim_live *live)
 {
     for (int r = 0; r < N_FRACTIONS; r++) {
@@ -55,8 +57,8 @@ static void design(struct dsim_live *live)
 
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
-/* out[i] = sum over k of (taps[k] + (weight + i step) slopes[k]) in[i + k], 0 <= i < n; N_BEHIND samples behind
- * in[n - 1] are read. */
+/* Computes out[i] = sum over k of (taps[k] + (weight + i step) slopes[k]) in[i + k], 0 <= i < n.  Reads N_BEHIND
+ * samples after in[n - 1]. */
 KERNEL_CLONES
 static void filter(const float *restrict in, size_t n, const float *restrict taps, const float *restrict slopes,
                    double weight, double step, double *restrict out)
@@ -92,7 +94,8 @@ static const float *find_table(const struct dsim_live *live, const struct dsim_n
     return live->tables[i].values;
 }
 
-/* How many samples keep the same pair of fractions, the first of them 'weight' (0 to 1) between the two. */
+/* Returns the number of samples that lie between the same two fractions.  'weight' (0 to 1) is the position of the
+ * first sample between them. */
 static size_t run_samples(double weight, double step, size_t n_left)
 {
     double n = step == 0.0 ? (double)n_left : floor((step > 0.0 ? 1.0 - weight : weight) / fabs(step)) + 1.0;
@@ -114,9 +117,9 @@ static void evaluate_track(const struct dsim_live *live, const struct dsim_node 
     double step = -track->track_rate * N_FRACTIONS;
 
     for (size_t i = 0; i < n_samples;) {
-        double position = fraction - (double)i * track->track_rate; /* beside sample i */
+        double position = fraction - (double)i * track->track_rate; /* position relative to sample i */
         double below = floor(position);
-        double place = (position - below) * N_FRACTIONS; /* N_FRACTIONS where it has been rounded up to 1 */
+        double place = (position - below) * N_FRACTIONS; /* N_FRACTIONS if rounding made the fraction 1 */
         size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
         int64_t source = (origin + (int64_t)below + (int64_t)i + period) % period;
         size_t n = run_samples(place - (double)r, step, n_samples - i);
@@ -140,7 +143,7 @@ static void evaluate_periodic(const struct dsim_live *live, const struct dsim_no
     }
 }
 
-/* Both move what is below them. */
+/* Returns the shift inside a DELAY or TRACK node. */
 static struct dsim_shift shift_below(const struct dsim_node *node, const struct dsim_shift *shift)
 {
     return (struct dsim_shift){shift->delay_samples + node->delay_samples,
@@ -190,7 +193,7 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds what repeats and is not part of something larger that does, once each.  Constants need no table. */
+/* Adds the largest repeating parts of an expression, once each.  Constants need no table. */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
     if (node->op == DSIM_CONSTANT || node->op == DSIM_GNSS)
@@ -207,7 +210,7 @@ static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
     live->tables[live->n_tables++].node = node;
 }
 
-/* Returns 0 or -ENOMEM. */
+/* Computes a table.  Returns 0 or -ENOMEM. */
 static int fill_table(const struct dsim_live *live, const struct table *table)
 {
     const struct dsim_format *format = &live->format;
@@ -247,7 +250,7 @@ static int make_tables(struct dsim_live *live, char *why, size_t why_bytes)
         find_periodic(live, program->outputs[i].signal);
     int err = memory_check(bytes_times(live->n_tables, table_bytes), "digitiser.period", "make the period shorter", why,
                            why_bytes);
-    /* OpenMP ends the process where it gets no threads. */
+    /* OpenMP ends the process if it gets no threads. */
     if (!err)
         err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
     for (size_t i = 0; i < live->n_tables && !err; i++) {

@@ -1,4 +1,4 @@
-/* main.c - main of the digitiser simulator: boot order, and shutdown as its mirror. */
+/* main.c - the digitiser simulator: start, and shutdown in reverse order. */
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"
@@ -14,17 +14,17 @@
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
 
-/* Where the heaps come from; those that are not used are NULL. */
+/* The source of the heaps; unused members are NULL. */
 struct origin {
     struct dsim_program *program;
-    struct dsim_format format; /* of the program's signals */
+    struct dsim_format format; /* format of the program's signals */
     struct dsim_heaps *heaps;
     struct dsim_live *live;
     struct dsim_play *play;
 };
 
-/* Computes the heaps of a period, or what live signals need, from the specification, which dsim_config_check() has found
- * valid. */
+/* Computes the heaps of a period, or the tables of live signals, from the specification.  dsim_config_check() has
+ * validated the specification. */
 static int make_heaps(const struct dsim_config *config, struct origin *origin, char *why, size_t why_bytes)
 {
     struct dsim_format *format = &origin->format;

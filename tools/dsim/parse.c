@@ -1,4 +1,4 @@
-/* parse.c - the first step of dsim: the specification of the signals becomes expressions that dsim/signal.c
+/* parse.c - the first step of dsim: parses the specification of the signals to expressions, which dsim/signal.c
  * evaluates.  Recursive descent, one function per rule of the grammar in the header. */
 #include "tools/dsim/parse.h"
 
@@ -13,16 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parentheses and delays within each other; bounds the recursion of the parser. */
+/* Most nested parentheses and functions; bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
-/* Bound of a fractional delay: within it a double has enough digits for the fraction. */
+/* Limit of a fractional delay: below it a double has enough digits for the fraction. */
 #define MAX_TRACK_SAMPLES 1e9
 
-#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as of xbgpu's gates */
+#define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as in xbgpu's gates */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* samples: timestamps of years */
+#define MAX_GNSS_DELAY         1e17 /* samples: allows timestamps of years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4
@@ -44,7 +44,8 @@ struct parser {
     size_t why_bytes;
 };
 
-/* A function reads its arguments, between the parentheses, into 'node'.  Returns false after an error. */
+/* A function of the language.  'read_arguments' reads the arguments between the parentheses into 'node'.  Returns
+ * false after an error. */
 struct function {
     const char *name;
     const char *usage;
@@ -70,7 +71,7 @@ void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsign
     }
 }
 
-/* Always NULL, that is also false, so that callers can return it. */
+/* Writes the error message.  Always returns NULL, which is also false, so that callers can return it. */
 __attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t offset, const char *format, ...)
 {
     unsigned line, column;
@@ -85,7 +86,7 @@ __attribute__((format(printf, 3, 4))) static void *fail(struct parser *p, size_t
     return NULL;
 }
 
-/* Skips blanks; the character that comes next, '\0' at the end. */
+/* Skips blanks.  Returns the next character, '\0' at the end. */
 static char peek(struct parser *p)
 {
     while (p->text[p->offset] != '\0' && strchr(" \t\r\n", p->text[p->offset]))
@@ -101,7 +102,7 @@ static bool accept(struct parser *p, char wanted)
     return true;
 }
 
-/* As the reader would name what is at the current place. */
+/* Returns the name of the next character for an error message. */
 static const char *found(struct parser *p, char *text, size_t text_bytes)
 {
     char c = peek(p);
@@ -130,7 +131,7 @@ static bool starts_name(char c)
     return isalpha((unsigned char)c) || c == '_';
 }
 
-/* Length of the name at the current place; 0: there is none. */
+/* Returns the length of the name at the current place; 0: there is none. */
 static size_t name_length(struct parser *p)
 {
     size_t length = 0;
@@ -149,7 +150,8 @@ static size_t count_digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* Length of the number at 'text', without a sign; 0: it is none.  Not strtod's own idea, which takes "inf" and hex. */
+/* Returns the length of the number at 'text', without a sign; 0: there is none.  Does not use strtod's rule, which
+ * accepts "inf" and hexadecimal numbers. */
 static size_t number_length(const char *text, bool *is_integer)
 {
     size_t length = count_digits(text);
@@ -209,14 +211,15 @@ static bool read_real(struct parser *p, const char *what, double *value)
             first++;
         while (isspace((unsigned char)*first));
     }
-    /* The number ends before anything that strtod could take for a part of it, but for hex: "0x1" is 0 here. */
+    /* After the number no text follows that strtod could read as a part of it, except in hexadecimal: "0x1" is 0
+     * here. */
     *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
     if (!isfinite(*value))
         return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);
     return true;
 }
 
-/* The place in the text, for messages, of what follows. */
+/* Returns the offset of the next character, for messages. */
 static size_t next_offset(struct parser *p)
 {
     peek(p);
@@ -250,7 +253,8 @@ static bool read_integer(struct parser *p, const char *what, int64_t *value)
 
 /* ---- Nodes ----------------------------------------------------------------------------------------------------- */
 
-/* Every node stands for at least one character, so the arrays made for the length of the text always have room. */
+/* Returns a new node.  Every node stands for at least one character, so arrays of the text's length always have
+ * room. */
 static struct dsim_node *new_node(struct parser *p, enum dsim_op op, size_t offset)
 {
     struct dsim_node *node = &p->program->nodes[p->program->n_nodes++];
@@ -261,7 +265,7 @@ static struct dsim_node *new_node(struct parser *p, enum dsim_op op, size_t offs
     return node;
 }
 
-/* Refuses what may not be part of something larger. */
+/* Refuses a node that may not be part of a larger expression. */
 static bool is_operand(struct parser *p, const struct dsim_node *node, size_t offset)
 {
     if (node->op != DSIM_NODITHER)
@@ -278,7 +282,7 @@ static bool is_affordable(struct parser *p, const struct dsim_node *node)
     return true;
 }
 
-/* left OP right.  The left side is evaluated in the place of the result, the right side in a buffer beside it. */
+/* Returns left OP right.  The left side is evaluated in the result's buffer, the right side in a scratch buffer. */
 static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const struct dsim_node *left,
                                     const struct dsim_node *right, size_t left_offset, size_t right_offset)
 {
@@ -438,7 +442,7 @@ static bool read_gnss(struct parser *p, const struct function *function, struct 
            fail(p, start, "%s is a pilot: it has no data, so no seed", gnss_signal_facts(satellite->signal)->name);
 }
 
-/* The signal that a function changes. */
+/* Reads the signal that a function changes. */
 static bool read_signal(struct parser *p, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -453,7 +457,7 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     return true;
 }
 
-/* The signal that a function changes in time, and the comma behind it. */
+/* Reads the signal that a function delays, and the comma after it. */
 static bool read_moved(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -623,7 +627,7 @@ static struct dsim_node *parse_expression(struct parser *p)
     return left;
 }
 
-/* The name that a statement defines, if it is "name = ..."; *length is 0 if it is an output. */
+/* Reads the name that a statement defines, if it is "name = ...".  For an output *length is 0. */
 static bool parse_target(struct parser *p, const char **name, size_t *length)
 {
     *length = name_length(p);

@@ -10,22 +10,23 @@
  *              | "comb(" amplitude "," frequency ")"     impulses of one sample
  *              | "wgn(" standard deviation [ "," seed ] ")"
  *              | "pulsar(" standard deviation "," period "," width "," dispersion measure "," radio frequency of 0 Hz
- *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in seconds and pc/cm^3
- *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency "," delay ","
- *                Doppler "," Doppler rate [ "," seed ] ")"   a navigation satellite (dsim/gnss.h), in dB-Hz, Hz,
- *                                                      samples and Hz/s; the seed is that of its data
- *              | "delay(" expression "," samples ")"     later by that many samples, round the period
+ *                [ "," seed ] ")"                      dispersed pulses of noise (dsim/pulsar.h), in s and pc/cm^3
+ *              | "gnss(" signal "," PRN "," C/N0 "," standard deviation of the noise "," carrier frequency ","
+ *                delay "," Doppler "," Doppler rate [ "," seed ] ")"
+ *                                                      a navigation satellite (dsim/gnss.h), in dB-Hz, Hz, samples
+ *                                                      and Hz/s; the seed is for its data
+ *              | "delay(" expression "," samples ")"     later by this number of samples, wrapping around
  *              | "track(" expression "," samples "," rate ")"
- *                                                        later by samples + rate t at timestamp t: a delay that drifts
+ *                                                        later by samples + rate t at timestamp t: a drifting delay
  *              | "nodither(" expression ")"              only as a whole output, or the whole of a variable
  *   signal     = "L1CA" | "L5I" | "L5Q" | "E1B" | "E1C"
  *   number     = [ "+" | "-" ] decimal                   frequencies in Hz, amplitude 1 is full scale
  *
- * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use; each
- * use is the same signal, noise included.  Expressions are a graph: a variable's node is shared by all who name it.
+ * Arguments of functions are numbers, except the expressions above.  A variable is defined once, before its use.
+ * Each use is the same signal, noise included.  Expressions are a graph: all uses of a variable share its node.
  *
- * All repeat after a period but track() and gnss().  An expression with one of them is live (dsim/live.h).  Delays and
- * tracks take live expressions too, but nothing with a track() in it. */
+ * All signals except track() and gnss() repeat after a period.  An expression with track() or gnss() is live
+ * (dsim/live.h).  delay() and track() accept live expressions, too, but no expression with a track() in it. */
 #ifndef TOOLS_DSIM_PARSE_H
 #define TOOLS_DSIM_PARSE_H
 
@@ -35,13 +36,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Limits of the evaluation of one sample.  Without limits a mistyped expression could look like a hang. */
+/* Limits on the evaluation of one sample.  Without limits a mistyped expression could look like a hang. */
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
-#define DSIM_MAX_DELAY 1e14 /* samples, of what does not repeat; DSIM_MAX_COST of them fit 63 bits */
+#define DSIM_MAX_DELAY 1e14 /* samples, for signals that do not repeat; DSIM_MAX_COST such delays fit 63 bits */
 
-#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the sky does 1e-9 */
+#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; delays of sources in the sky drift by about 1e-9 */
 
 enum dsim_op {
     DSIM_CONSTANT,
@@ -58,7 +59,7 @@ enum dsim_op {
     DSIM_MULTIPLY,
 };
 
-/* The arguments of gnss() that no other function has. */
+/* Arguments that only gnss() has. */
 struct dsim_satellite {
     enum gnss_signal signal;
     int64_t prn;
@@ -70,10 +71,10 @@ struct dsim_satellite {
 
 struct dsim_gnss;
 
-/* The meaning of the fields to each op; the others are zero. */
+/* An expression.  Each field names the ops that use it; fields that an op does not use are zero. */
 struct dsim_node {
     enum dsim_op op;
-    size_t offset;                 /* of its first character in the text */
+    size_t offset;                 /* offset of its first character in the text */
     const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
     double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR, GNSS: standard deviation */
@@ -82,23 +83,23 @@ struct dsim_node {
     double frequency_step_hz;      /* TONES */
     int64_t n_tones;               /* TONES */
     int64_t delay_samples;         /* DELAY */
-    double track_samples;          /* TRACK: at timestamp 0 */
+    double track_samples;          /* TRACK: delay at timestamp 0 */
     double track_rate;             /* TRACK: samples per sample */
     double pulse_period_s;         /* PULSAR */
     double pulse_width_s;          /* PULSAR */
     double dispersion_measure;     /* PULSAR: pc/cm^3 */
-    double *samples;               /* PULSAR: a period, once dsim_pulsar_compute() has made it */
+    double *samples;               /* PULSAR: a period, after dsim_pulsar_compute() */
     struct dsim_satellite satellite;
-    struct dsim_gnss *gnss; /* GNSS: once dsim_gnss_compute() has made it */
+    struct dsim_gnss *gnss; /* GNSS: after dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
-    bool has_seed;          /* WGN, PULSAR: false until one was given or chosen; GNSS: has data */
-    bool is_live;           /* a TRACK or GNSS, or with one below */
-    bool has_track;         /* a TRACK, or with one below */
-    double cost;            /* terms to evaluate for a sample, those below included */
-    size_t n_scratch;       /* buffers that its evaluation needs beside the result */
+    bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: has data */
+    bool is_live;           /* a TRACK or GNSS, or contains one */
+    bool has_track;         /* a TRACK, or contains one */
+    double cost;            /* terms to evaluate for a sample, including those of operands */
+    size_t n_scratch;       /* buffers that its evaluation needs in addition to the result */
 };
 
-/* An output: 'signal' has no DSIM_NODITHER in it any more. */
+/* An output.  'signal' contains no DSIM_NODITHER. */
 struct dsim_output {
     const struct dsim_node *signal;
     bool dither;
@@ -110,14 +111,14 @@ struct dsim_program {
     size_t n_nodes;
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
-    bool is_live;     /* an output is */
+    bool is_live;     /* an output is live */
     bool has_pulsar;
 };
 
 /* Parses 'text'.  Returns 0, -EINVAL with one sentence in 'why' that starts with "line L, column C: ", or -ENOMEM. */
 int dsim_parse(const char *text, struct dsim_program **program, char *why, size_t why_bytes);
 
-/* Line and column (both from 1) of a character of 'text'. */
+/* Computes line and column (both from 1) of the character of 'text' at 'offset'. */
 void dsim_parse_position(const char *text, size_t offset, unsigned *line, unsigned *column);
 
 void dsim_program_free(struct dsim_program *program);

@@ -1,5 +1,5 @@
-/* play.c - the reader: a thread that makes recordings or live signals into blocks of packed heaps before dsim_send
- * wants them. */
+/* play.c - the reader: a thread that converts recordings or live signals to blocks of packed heaps before dsim_send
+ * needs them. */
 #include "tools/dsim/play.h"
 
 #include "common/base/inbox.h"
@@ -21,9 +21,9 @@
 
 #define AHEAD_NS          (NS_PER_S / 2)
 #define N_BLOCKS_MIN      4
-#define BLOCK_SAMPLES_MAX 262144      /* of an input, or one heap: as doubles they stay in the cache */
-#define BLOCK_BYTES_MAX   33554432.0  /* of all inputs, or one heap each */
-#define BYTES_MAX         268435456.0 /* of all blocks, or N_BLOCKS_MIN of them */
+#define BLOCK_SAMPLES_MAX 262144      /* samples of an input, or one heap; as doubles they stay in the cache */
+#define BLOCK_BYTES_MAX   33554432.0  /* bytes of all inputs, or one heap each */
+#define BYTES_MAX         268435456.0 /* bytes of all blocks, or N_BLOCKS_MIN blocks */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -31,23 +31,23 @@ struct dsim_play {
     size_t packet_samples;            /* [const] */
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
-    int64_t n_heaps_wanted;           /* [const] of each input */
-    int64_t n_heaps;                  /* [const] of the recordings, until they end or begin again; INT64_MAX: live */
-    uint64_t n_unplayed_samples;      /* [const] behind the last heap, of all recordings */
+    int64_t n_heaps_wanted;           /* [const] heaps of each input */
+    int64_t n_heaps;                  /* [const] heaps of the recordings until they end or repeat; INT64_MAX: live */
+    uint64_t n_unplayed_samples;      /* [const] samples of all recordings after the last heap */
 
     struct dsim_live *live;             /* [reader] NULL: there are recordings */
     int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
     double *values;                     /* [block_heaps * packet_samples] [reader] */
     int32_t *quantised;                 /* [packet_samples] [reader] */
-    bool has_failed;                    /* [reader] until it has stopped 'full' */
+    bool has_failed;                    /* [reader] an error ended the blocks; read after 'full' has stopped */
     struct dsim_recording_counters counters;
 
-    size_t block_heaps;        /* [const] room in a block, of each input */
+    size_t block_heaps;        /* [const] heaps of each input in a block */
     size_t n_blocks;           /* [const] */
     struct dsim_block *blocks; /* [n_blocks] */
-    struct inbox *free;        /* of blocks, to the reader */
-    struct inbox *full;        /* of blocks, to the sender */
+    struct inbox *free;        /* free blocks, to the reader */
+    struct inbox *full;        /* full blocks, to the sender */
 
     struct thread thread;
     bool is_running;
@@ -81,7 +81,7 @@ static void pack_heaps(struct dsim_play *play, const double *values, double scal
     }
 }
 
-/* Fills the heaps of an input with those from 'heap' of its recording on, and, after the last one, from the first. */
+/* Fills the heaps of an input from heap 'heap' of its recording on.  After the last heap the first follows. */
 static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct dsim_heaps *heaps, char *why,
                       size_t why_bytes)
 {
@@ -101,7 +101,7 @@ static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct
     return 0;
 }
 
-/* The heaps from number 'heap' on. */
+/* Fills the heaps with live signals, from heap number 'heap' on. */
 static void fill_live(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
 {
     for (size_t input = 0; input < play->n_inputs; input++) {
@@ -131,7 +131,7 @@ static int fill(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
         log_error("recordings[%zu]: %s.", i, why);
         return err;
     }
-    for (size_t i = n_recordings; i < play->n_inputs; i++) { /* one recording for all */
+    for (size_t i = n_recordings; i < play->n_inputs; i++) { /* one recording for all inputs */
         memcpy(heaps->payloads + i * input_bytes, heaps->payloads, input_bytes);
         memcpy(heaps->n_saturated + i * heaps->n_heaps, heaps->n_saturated,
                heaps->n_heaps * sizeof(*heaps->n_saturated));
@@ -182,7 +182,7 @@ bool dsim_play_failed(const struct dsim_play *play)
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Chooses how many blocks of how many heaps; see 'Ahead' in the header. */
+/* Chooses the number of blocks and of heaps in a block; see 'Ahead' in the header. */
 static void set_sizes(struct dsim_play *play)
 {
     struct timebase timebase = {.adc_sample_rate_hz = play->config->time.adc_sample_rate_hz};
@@ -220,7 +220,7 @@ static int open_recording(struct dsim_play *play, size_t i, char *why, size_t wh
     return err;
 }
 
-/* Opens all recordings; the shortest says how many heaps there are. */
+/* Opens all recordings.  The shortest determines the number of heaps. */
 static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
 {
     for (size_t i = 0; i < play->config->recordings.n; i++) {
@@ -239,7 +239,7 @@ static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
     return 0;
 }
 
-/* Says how long the recordings are, and what of them is not played. */
+/* Logs the length of the recordings, and the samples that are not played. */
 static void describe(struct dsim_play *play)
 {
     int64_t n_played = play->live ? 0 : play->n_heaps * (int64_t)play->packet_samples;

@@ -1,4 +1,5 @@
-/* pulsar.c - between the choice of seeds and the heaps: a period of each pulsar, for dsim/signal.c to copy from. */
+/* pulsar.c - between the choice of seeds and the heaps: computes a period of each pulsar, from which dsim/signal.c
+ * copies. */
 #include "tools/dsim/pulsar.h"
 
 #include "common/base/memory.h"
@@ -10,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define DISPERSION_S_MHZ2 (1 / 2.41e-4) /* per pc/cm^3 */
+#define DISPERSION_S_MHZ2 (1 / 2.41e-4) /* s MHz^2 per pc/cm^3 */
 #define HZ_PER_MHZ        1e6
 #define BYTES_PER_SAMPLE  (sizeof(double) + sizeof(double complex))
 #define BLOCK_SAMPLES     4096
@@ -35,7 +36,8 @@ static void reverse_bits(double complex *values, size_t n)
     }
 }
 
-/* values[k] = sum over i of values[i] exp(sign 2 pi i k / n), n a power of two (Cooley and Tukey, radix 2). */
+/* Computes values[k] = sum over i of values[i] exp(sign 2 pi i k / n); n is a power of two (Cooley and Tukey, radix
+ * 2). */
 static void transform(double complex *values, size_t n, double sign)
 {
     reverse_bits(values, n);
@@ -51,7 +53,7 @@ static void transform(double complex *values, size_t n, double sign)
     }
 }
 
-/* The filter at cycle k of the period. */
+/* Returns the filter at cycle k of the period. */
 static double complex disperse(const struct dsim_node *node, const struct dsim_axis *axis, int64_t k)
 {
     double top_mhz = (node->frequency_hz + axis->adc_sample_rate_hz / 2) / HZ_PER_MHZ;
@@ -62,7 +64,7 @@ static double complex disperse(const struct dsim_node *node, const struct dsim_a
     return cexp(I * (2 * M_PI * remainder(turns, 1.0)));
 }
 
-/* Whether a pulse is on at sample i. */
+/* Returns true if a pulse is on at sample i. */
 static bool is_on(const struct dsim_node *node, const struct dsim_axis *axis, int64_t i)
 {
     int64_t cycles = (int64_t)fmod(dsim_signal_cycles(axis, 1 / node->pulse_period_s), (double)axis->period_samples);
@@ -86,7 +88,8 @@ static void fill_pulses(const struct dsim_node *node, const struct dsim_axis *ax
     }
 }
 
-/* The spectrum above half the sample rate is the conjugate of what is below; at 0 Hz and half the rate it is real. */
+/* Computes a period.  The spectrum above half the sample rate is the conjugate of the spectrum below.  At 0 Hz and
+ * at half the sample rate it is real. */
 static void compute(struct dsim_node *node, const struct dsim_axis *axis, double complex *values)
 {
     size_t n = (size_t)axis->period_samples;

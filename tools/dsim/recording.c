@@ -1,4 +1,4 @@
-/* recording.c - what all recordings have in common: opening the file and reading from it.  The kinds are
+/* recording.c - the common part of all recordings: opens the file and reads from it.  The kinds are in
  * dsim/recording_raw.c, dsim/recording_complex.c and dsim/recording_vdif.c. */
 #include "tools/dsim/recording.h"
 
@@ -15,7 +15,7 @@ static int open_file(struct dsim_recording *base, char *why, size_t why_bytes)
 {
     struct stat status;
 
-    base->fd = open(base->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would wait for its writer */
+    base->fd = open(base->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a FIFO must not block */
     if (base->fd < 0 || fstat(base->fd, &status)) {
         int err = -errno;
         snprintf(why, why_bytes, "%s cannot be opened: %s", base->path, strerror(-err));
@@ -26,7 +26,7 @@ static int open_file(struct dsim_recording *base, char *why, size_t why_bytes)
         return S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
     }
     base->file_bytes = (int64_t)status.st_size;
-    /* Twice the usual read-ahead; that the kernel may not care is no error. */
+    /* Doubles the usual read-ahead.  A kernel that ignores the advice is no error. */
     (void)posix_fadvise(base->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }

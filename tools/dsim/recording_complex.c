@@ -1,10 +1,9 @@
-/* recording_complex.c - complex recordings as real samples at twice the rate, their 0 Hz at a quarter of it.
+/* recording_complex.c - complex recordings as real samples at twice the rate, with 0 Hz at a quarter of that rate.
  *
  * The recording x, interpolated between its samples, is mixed: y[n] = Re(x(n / 2) i^n).  So
  *     y[2 m] = (-1)^m Re x[m],    y[2 m + 1] = -(-1)^m Im x(m + 1/2).
- * Real parts leave as they are in the file, and imaginary ones from the middle between two samples (dsim/sinc.h).  A tone
- * has the amplitude that it has in the recording.  Before the start and behind the end x is 0.
- * Both parts are columns of a raw file. */
+ * Real parts leave unchanged, imaginary parts are interpolated halfway between two samples (dsim/sinc.h).  A tone
+ * keeps its amplitude.  Before the start and after the end x is 0.  Both parts are columns of a raw file. */
 #include "common/base/units.h"
 #include "common/base/why.h"
 #include "kernels/util/clones.h"
@@ -16,7 +15,7 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-#define N_BEFORE   (DSIM_SINC_TAPS / 2 - 1) /* rows of the filter before the one that the middle follows */
+#define N_BEFORE   (DSIM_SINC_TAPS / 2 - 1) /* rows under the filter before the row that the midpoint follows */
 
 struct complex_recording {
     struct dsim_recording base;
@@ -27,7 +26,7 @@ struct complex_recording {
     double middles[BLOCK_ROWS];
 };
 
-/* middles[i] = sum over k of taps[k] in[i + k]. */
+/* Computes middles[i] = sum over k of taps[k] in[i + k]. */
 KERNEL_CLONES
 static void interpolate(const double *restrict in, const double *restrict taps, size_t n, double *restrict middles)
 {
@@ -37,7 +36,7 @@ static void interpolate(const double *restrict in, const double *restrict taps, 
             middles[i] += taps[k] * in[i + k];
 }
 
-/* values[0..n) = a part's rows from 'first' on, 0 where it has none. */
+/* Reads values[0..n), a part's rows from 'first' on; 0 for rows that do not exist. */
 static int read_rows(struct dsim_recording *part, int64_t first, size_t n, double *values, char *why, size_t why_bytes)
 {
     int64_t begin = first > 0 ? first : 0, end = first + (int64_t)n;
@@ -47,7 +46,7 @@ static int read_rows(struct dsim_recording *part, int64_t first, size_t n, doubl
     return part->ops->read(part, begin, (size_t)(end - begin), values + (begin - first), why, why_bytes);
 }
 
-/* Samples that begin in row first / 2, of BLOCK_ROWS rows at most. */
+/* Reads samples that begin in row first / 2, from at most BLOCK_ROWS rows. */
 static int read_block(struct complex_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                       size_t why_bytes)
 {

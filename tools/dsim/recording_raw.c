@@ -1,5 +1,5 @@
-/* recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats,
- * of which one column is played. */
+/* recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats.
+ * One column is played. */
 #include "common/base/units.h"
 #include "common/base/why.h"
 #include "tools/dsim/recording.h"
@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUFFER_BYTES 262144 /* read at once; at least a row, which has at most 65536 columns of 4 bytes */
+#define BUFFER_BYTES 262144 /* bytes read at once; at least a row, which has at most 65536 columns of 4 bytes */
 
 struct raw {
     struct dsim_recording base;
     enum dsim_recording_kind kind;
-    int64_t first_byte; /* of the column's first sample */
+    int64_t first_byte; /* offset of the column's first sample in the file */
     size_t sample_bytes;
     size_t row_bytes;
     uint8_t buffer[BUFFER_BYTES];
@@ -35,7 +35,7 @@ static double load_float32(const uint8_t *bytes)
     return (double)value;
 }
 
-/* The samples at the beginning of each row. */
+/* Converts the samples at the beginning of each row. */
 static void convert(enum dsim_recording_kind kind, const uint8_t *bytes, size_t row_bytes, size_t n_samples,
                     double *values)
 {
@@ -84,7 +84,7 @@ static int raw_read(struct dsim_recording *base, int64_t first, size_t n_samples
     struct raw *raw = CONTAINER_OF(base, struct raw, base);
 
     while (n_samples > 0) {
-        /* The last row is read up to the end of its sample only. */
+        /* The last row is read only to the end of its sample. */
         size_t n_rows = (BUFFER_BYTES - raw->sample_bytes) / raw->row_bytes + 1;
         size_t n = n_samples < n_rows ? n_samples : n_rows;
         int err = dsim_recording_pread(base, raw->first_byte + first * (int64_t)raw->row_bytes, raw->buffer,

@@ -1,7 +1,7 @@
-/* recording_vdif.c - one channel of one thread of a VDIF file: its frames, and opening it.
+/* recording_vdif.c - opens one channel of one thread of a VDIF file, and finds its frames.
  *
- * Opening reads the beginning and the end of the file: the length of all frames, the thread's first frame, which all
- * others must match, and how long the recording is.  dsim/recording_vdif_read.c does the rest. */
+ * Opening reads the beginning and the end of the file.  It finds the length of all frames, the thread's first frame,
+ * which all others must match, and the length of the recording.  dsim/recording_vdif_read.c does the rest. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEARCH_MAX  65536          /* frames at the beginning among which the thread must be */
-#define N_LAST      (2 * DISORDER) /* frames of the thread at the end that say how long it is */
-#define MAX_SLACK_S 1              /* between the beginnings of two threads */
-#define MAX_FRAMES  (1 << 24)      /* in a second: their number has 24 bits */
+#define SEARCH_MAX  65536          /* frames at the beginning, among which the thread must be */
+#define N_LAST      (2 * DISORDER) /* frames of the thread at the end that determine its length */
+#define MAX_SLACK_S 1              /* s between the beginnings of two threads */
+#define MAX_FRAMES  (1 << 24)      /* frames in a second: their number has 24 bits */
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
 
@@ -77,7 +77,7 @@ int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t 
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the file's first frame: the length of all, and the origin of the time axis. */
+/* Reads the file's first frame: the length of all frames, and the origin of the time axis. */
 static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     struct vdif_header header;
@@ -103,7 +103,7 @@ static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t 
                     vdif->base.path, (long long)vdif->base.file_bytes, header.frame_bytes);
 }
 
-/* The threads among those marked, as "0, 2 to 5"; cut where there is no room. */
+/* Writes the threads marked in 'is_there', as "0, 2 to 5", as far as 'text' has room.  Returns 'text'. */
 static const char *list_threads(const uint8_t is_there[VDIF_N_THREADS], char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -122,7 +122,7 @@ static const char *list_threads(const uint8_t is_there[VDIF_N_THREADS], char *te
     return text;
 }
 
-/* Finds the thread's first frame; *k is where. */
+/* Finds the thread's first frame, file frame *k. */
 static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_t *k, char *why, size_t why_bytes)
 {
     int64_t end = vdif->n_file_frames < SEARCH_MAX ? vdif->n_file_frames : SEARCH_MAX;
@@ -144,7 +144,7 @@ static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_
                     vdif->base.path, thread, (long long)end, list_threads(is_there, threads, sizeof(threads)));
 }
 
-/* Sets the time axis by the sample rate, a decimal > 0. */
+/* Sets the time axis from the sample rate, a decimal > 0. */
 static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, char *why, size_t why_bytes)
 {
     int64_t mantissa = rate_hz.mantissa;
@@ -164,7 +164,7 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
         timebase_decimal_to_double(rate_hz));
 }
 
-/* Judges the thread's first frame, file frame k. */
+/* Checks the thread's first frame, file frame k. */
 static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct dsim_recording_config *config,
                        char *why, size_t why_bytes)
 {
@@ -197,8 +197,8 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     return 0;
 }
 
-/* Finds the length of the recording from the last frames of the thread in the file.  If a frame is far
- * from the others, its header must be wrong. */
+/* Finds the length of the recording from the last frames of the thread in the file.  If a frame is far from the
+ * others, its header must be wrong. */
 static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];
@@ -207,7 +207,7 @@ static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_byte
 
     if (err)
         return err;
-    assert(n > 0); /* the first frame is of the thread */
+    assert(n > 0); /* the first frame belongs to the thread */
     int64_t last = indices[n / 2];
     for (size_t i = n / 2; i < n; i++)
         if (indices[i] - indices[n / 2] <= N_LAST + DISORDER)

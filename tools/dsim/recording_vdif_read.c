@@ -1,27 +1,27 @@
 /* recording_vdif_read.c - samples of a VDIF recording, from frames that may be out of order, missing or wrong.
  *
- * No frame is kept for later.  A read goes through the headers until it has seen so many frames behind the wanted ones
- * that none of these can follow; the next read begins that much further back again (the ring), and knows by 'n_seen'
- * what has been judged before. */
+ * No frame is kept for later.  A read goes through the headers until no wanted frame can follow: until it has seen
+ * enough frames behind the wanted ones.  The next read begins as many frames earlier (the ring).  'n_seen' says
+ * which frames have been checked before. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
 
 #include <string.h>
 
-#define N_AHEAD  (2 * DISORDER) /* this many in a row that come later: nothing of before can follow */
+#define N_AHEAD  (2 * DISORDER) /* consecutive later frames after which no earlier frame can follow */
 #define N_PROBES 3
 
 /* ---- One read ---------------------------------------------------------------------------------------------------- */
 
 /* The samples of one read, and the frames [first_frame, end_frame) with these samples. */
 struct want {
-    int64_t first, end; /* samples of the file's axis */
+    int64_t first, end; /* sample numbers on the file's axis */
     int64_t first_frame, end_frame;
     double *values; /* [end - first] */
 };
 
-/* The run of wanted samples that frame 'index' holds. */
+/* Computes the range of wanted samples that frame 'index' holds. */
 static void overlap(const struct dsim_recording_vdif *vdif, const struct want *want, int64_t index, int64_t *first,
                     int64_t *end)
 {
@@ -39,7 +39,7 @@ static void warn(struct dsim_recording_vdif *vdif, int64_t k, const char *what, 
                 (long long)(k * (int64_t)vdif->frame_bytes), what, detail);
 }
 
-/* Whether file frame k has a place on our axis; what is wrong is counted when it is seen for the first time. */
+/* Returns true if file frame k has a place on the axis.  Counts a wrong frame when it is seen for the first time. */
 static bool judge(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t *index)
 {
     bool is_new = k >= vdif->n_seen;
@@ -57,7 +57,7 @@ static bool judge(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif
     return !wrong;
 }
 
-/* Puts the samples of file frame k, which is frame 'index', where they are wanted. */
+/* Copies the wanted samples of file frame k, which has index 'index'. */
 static int take_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t index,
                       const struct want *want, char *why, size_t why_bytes)
 {
@@ -77,7 +77,8 @@ static int take_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct 
     return err;
 }
 
-/* A frame that has a place, and does not come later: takes it if it is wanted and counts it if it will never be. */
+/* Handles a frame that has a place and is not later than the wanted frames.  Takes the frame if it is wanted, and
+ * counts it if it is too late or double. */
 static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t index,
                        const struct want *want, char *why, size_t why_bytes)
 {
@@ -90,7 +91,7 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
     }
     uint8_t *is_present = &vdif->is_present[index - want->first_frame];
     if (*is_present) {
-        /* A frame may be wanted by two reads, but its end only once. */
+        /* Two reads may want a frame, but only one wants its end. */
         if ((index + 1) * vdif->frame_samples <= want->end)
             counter_add(&vdif->base.counters->n_double_frames, 1);
         return 0;
@@ -102,7 +103,7 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
 static void count_missing(struct dsim_recording_vdif *vdif, const struct want *want)
 {
     uint64_t n_missing = 0;
-    int64_t missing = 0; /* the last such frame, since that of the file's first frame's second */
+    int64_t missing = 0; /* last missing frame, counted from the start of the second of the file's first frame */
 
     for (int64_t index = want->first_frame; index < want->end_frame; index++) {
         int64_t first, end;
@@ -131,8 +132,8 @@ static int64_t lookback(const struct dsim_recording_vdif *vdif)
     return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
 }
 
-/* Goes through the file from 'next_file_frame' on until everything wanted that can come has come.  Frames that are late
- * tell nothing about that, nor about where the next read is to begin. */
+/* Reads the file from 'next_file_frame' on until all wanted frames that can arrive have arrived.  Late frames count
+ * neither for this decision nor for the begin of the next read. */
 static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char *why, size_t why_bytes)
 {
     int64_t k = vdif->next_file_frame;
@@ -168,8 +169,8 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
-/* The median index of the next few frames of our thread from file frame k on, so that one wrong header does not
- * mislead; INT64_MAX where there is none. */
+/* Finds the median index of the next few frames of the recording's thread from file frame k on.  The median
+ * tolerates one wrong header.  INT64_MAX: there are no such frames. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
     int64_t found[N_PROBES];
@@ -181,8 +182,8 @@ static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t
     return err;
 }
 
-/* Sets 'next_file_frame' to one before which nothing from 'frame' on is.  Bisects, for frames are in order but for
- * DISORDER. */
+/* Sets 'next_file_frame' so that no frame from 'frame' on lies before it.  Bisects, because frames are in order
+ * except for displacements by DISORDER. */
 static int seek(struct dsim_recording_vdif *vdif, int64_t frame, char *why, size_t why_bytes)
 {
     int64_t low = 0, high = vdif->n_file_frames;

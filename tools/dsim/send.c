@@ -1,6 +1,6 @@
-/* send.c - the last step of dsim: senders that send each heap, of a period or of dsim_play, as one packet, in real time.
+/* send.c - the last step of dsim: sends each heap, of a period or of dsim_play, as one packet, in real time.
  *
- * A sender has a sink and its share of the inputs.  Senders have nothing to tell each other. */
+ * A sender has a sink and a share of the inputs.  Senders do not communicate. */
 #include "tools/dsim/send.h"
 
 #include "common/base/clock.h"
@@ -19,8 +19,8 @@
 #include <string.h>
 
 #define WAKE_INTERVAL_NS NS_PER_MS
-#define LIVE_LEAD_NS     (NS_PER_S / 4)  /* from the start to the first heap, to compute it */
-#define SWITCH_LEAD_NS   (NS_PER_S / 10) /* before other heaps are sent, so that every thread hears of it */
+#define LIVE_LEAD_NS     (NS_PER_S / 4)  /* from the start to the first heap, for its computation */
+#define SWITCH_LEAD_NS   (NS_PER_S / 10) /* before other heaps are sent, so that every thread has noticed */
 
 #define LOSS_OF_ALL (UINT64_C(1) << 32)
 
@@ -28,58 +28,58 @@
 #define STATUS_COUNT_SHIFT 32
 #define STATUS_COUNT_MAX   0xFFFF
 
-/* Where a polarisation of an antenna goes: a run of its sender's destinations. */
+/* A polarisation of an antenna, with its run of the sender's destinations. */
 struct input {
-    size_t index; /* in the heaps */
+    size_t index; /* index in the heaps */
     uint64_t digitiser_id;
     unsigned first_destination;
     unsigned n_destinations;
 };
 
-/* [const], or of the sender's thread. */
+/* Fields are [const] or belong to the sender's thread. */
 struct dsim_sender {
     struct sim_sender base;
     struct sim_sender_out out;
     struct dsim_send *send;            /* [const] */
     struct input *inputs;              /* [const] [n_inputs] */
     size_t n_inputs;                   /* [const] */
-    struct endpoint_list destinations; /* [const] of its inputs, one after the other */
+    struct endpoint_list destinations; /* [const] destinations of the inputs, one input after another */
 
-    const struct dsim_heaps *heaps; /* being sent, NULL: the next block is to be taken */
-    struct dsim_block *block;       /* whose heaps they are; NULL: those of a period */
-    bool returns_block;             /* as the packet that would take the block back is left out */
-    size_t i_heap;                  /* of 'heaps', the next one */
-    const struct change *taken;     /* the last change; NULL: none */
-    bool has_ended;                 /* no more recordings */
+    const struct dsim_heaps *heaps; /* heaps being sent; NULL: the next block must be taken */
+    struct dsim_block *block;       /* block of 'heaps'; NULL: heaps of a period */
+    bool returns_block;             /* the packet that would return the block is left out */
+    size_t i_heap;                  /* index of the next heap in 'heaps' */
+    const struct change *taken;     /* last change taken; NULL: none */
+    bool has_ended;                 /* no more blocks will come */
 
-    int64_t next_descriptors; /* timestamp at which they are due again */
-    uint64_t n_descriptors;   /* sent to each input */
-    uint64_t random;          /* of losses, never 0 */
-    int64_t n_heaps;          /* sent to each input */
+    int64_t next_descriptors; /* timestamp of the next descriptors */
+    uint64_t n_descriptors;   /* descriptors sent to each input */
+    uint64_t random;          /* random state for losses, never 0 */
+    int64_t n_heaps;          /* heaps sent to each input */
 };
 
 /* Other heaps of a period. */
 struct change {
     const struct dsim_heaps *heaps;
-    int64_t timestamp; /* from which on they are sent */
+    int64_t timestamp; /* timestamp of the first of these heaps */
 };
 
 struct dsim_send {
     struct sim_senders senders;
-    struct dsim_play *play;     /* [const] NULL: the heaps are those of a period */
-    int64_t align_samples;      /* [const] the first timestamp from the clock is a multiple */
+    struct dsim_play *play;     /* [const] NULL: heaps of a period */
+    int64_t align_samples;      /* [const] divides the first timestamp if the clock determines it */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
-    bool starts_when_read;      /* [const] of recordings: once the first heaps are there, the origin is set */
-    int64_t n_heaps_wanted;     /* [const] of each input; INT64_MAX: until stopped */
-    int64_t descriptor_samples; /* [const] between descriptors */
+    bool starts_when_read;      /* [const] recordings: the origin is set when the first heaps have been read */
+    int64_t n_heaps_wanted;     /* [const] heaps of each input; INT64_MAX: until stopped */
+    int64_t descriptor_samples; /* [const] samples between descriptors */
 
-    /* The one that is published is not changed until all senders have taken the one after it. */
+    /* The published change stays unmodified until all senders have taken the next change. */
     struct change changes[2];
     struct change *_Atomic change; /* NULL: none yet */
-    atomic_size_t n_changed;       /* senders that have taken it */
+    atomic_size_t n_changed;       /* senders that have taken 'change' */
 
-    _Atomic uint64_t *losses; /* [n_inputs] of 2^32 heaps as many are left out */
+    _Atomic uint64_t *losses; /* [n_inputs] heaps left out, per 2^32 heaps */
 
     struct counter n_heaps_sent, n_bytes_sent, n_heaps_lost;
     struct counter n_waits;
@@ -90,7 +90,8 @@ struct dsim_send {
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
-/* Until when to sleep, if 'wake_ns' is not before: packets in flight may refer to a block that is waited for. */
+/* Releases sent packets, which may refer to a block that this thread waits for.  Returns the time until which to
+ * sleep, at most 'wake_ns'. */
 static int64_t reap(struct dsim_sender *sender, int64_t now_ns, int64_t wake_ns)
 {
     int64_t reap_ns = now_ns + PACKET_SINK_REAP_NS;
@@ -98,7 +99,7 @@ static int64_t reap(struct dsim_sender *sender, int64_t now_ns, int64_t wake_ns)
     return send_sink_reap(sender->out.sink) > 0 && reap_ns < wake_ns ? reap_ns : wake_ns;
 }
 
-/* Descriptors have the odd heap counts, so that they do not disturb the sequence of the data. */
+/* Adds an input's descriptors.  Descriptors have odd heap counts, so that the data's counts stay a sequence. */
 static void add_descriptors(struct dsim_sender *sender, const struct input *input)
 {
     const struct sim_senders *senders = &sender->send->senders;
@@ -107,7 +108,7 @@ static void add_descriptors(struct dsim_sender *sender, const struct input *inpu
                             senders->descriptors_bytes, 0, SIZE_MAX, senders->descriptor_items);
 }
 
-/* The last packet of a block takes it back to the reader. */
+/* Returns true if the packet is the last of a block.  The last packet returns the block to the reader. */
 static bool ends_block(const struct dsim_sender *sender, size_t i_input)
 {
     return sender->block && sender->i_heap + 1 == sender->heaps->n_heaps && i_input + 1 == sender->n_inputs;
@@ -118,7 +119,8 @@ static uint64_t loss_of(const struct dsim_sender *sender, size_t i_input)
     return atomic_load_explicit(&sender->send->losses[sender->inputs[i_input].index], memory_order_relaxed);
 }
 
-/* Draws whether the next heap of an input is left out: xorshift64 (Marsaglia, "Xorshift RNGs", 2003). */
+/* Returns true if the next heap of an input is to be left out.  Draws with xorshift64 (Marsaglia, "Xorshift RNGs",
+ * 2003). */
 static bool is_lost(struct dsim_sender *sender, size_t i_input)
 {
     uint64_t loss = loss_of(sender, i_input);
@@ -159,14 +161,15 @@ static void add_heap(struct dsim_sender *sender, size_t i_input)
         packet->ref = &sender->block->ref;
 }
 
-/* Takes the next block of recordings if there is none.  Returns false if none will come. */
+/* Takes the next block of heaps if there is none.  Returns false if no more blocks will come, or if the threads must
+ * stop. */
 static bool have_heaps(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
 
     if (sender->heaps)
         return true;
-    sim_sender_out_flush(&sender->out); /* so that no block waits for more packets before it goes back to the reader */
+    sim_sender_out_flush(&sender->out); /* so that no block waits for more packets before it returns to the reader */
     int err = dsim_play_take(send->play, clock_monotonic_ns(), &sender->block);
     if (err == -ETIMEDOUT && send->paced && sender->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
@@ -185,7 +188,8 @@ static bool have_heaps(struct dsim_sender *sender)
     return true;
 }
 
-/* A period begins again; a block has been sent.  A block without its last packet goes back once the others have left. */
+/* Advances to the next heap.  At the end a period begins again, and a block ends.  A block whose last packet was
+ * left out returns to the reader when the other packets have left. */
 static void next_heap(struct dsim_sender *sender)
 {
     if (++sender->i_heap < sender->heaps->n_heaps)
@@ -202,18 +206,18 @@ static void next_heap(struct dsim_sender *sender)
     buffer_ref_put(&sender->block->ref);
 }
 
-/* Tells the sink where payloads come from. */
+/* Registers the memory of payloads with the sink. */
 static int add_memory(struct dsim_sender *sender, const struct dsim_heaps *heaps, char *why, size_t why_bytes)
 {
     return send_sink_add_memory(sender->out.sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
 }
 
-/* Takes up other heaps, once their time has come. */
+/* Switches to other heaps when their time has come. */
 static void take_change(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
     const struct change *change =
-        atomic_load_explicit(&send->change, memory_order_acquire); /* with dsim_send_switch() */
+        atomic_load_explicit(&send->change, memory_order_acquire); /* pairs with dsim_send_switch() */
     char why[512];
 
     if (change == sender->taken || sender->base.timestamp < change->timestamp)
@@ -226,10 +230,10 @@ static void take_change(struct dsim_sender *sender)
     sender->taken = change;
     sender->heaps = change->heaps;
     sender->i_heap = (size_t)(sender->base.timestamp / send->packet_samples) % sender->heaps->n_heaps;
-    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* with dsim_send_has_switched() */
+    atomic_fetch_add_explicit(&send->n_changed, 1, memory_order_release); /* pairs with dsim_send_has_switched() */
 }
 
-/* The packets of one timestamp. */
+/* Adds the packets of one timestamp. */
 static void add_heaps(struct dsim_sender *sender)
 {
     take_change(sender);
@@ -259,7 +263,7 @@ static void add_heaps(struct dsim_sender *sender)
 
 /* ---- Time ------------------------------------------------------------------------------------------------------- */
 
-/* When the next heaps are to leave: once their last sample would have been taken. */
+/* Returns the time at which the next heaps must leave: the time of their last sample. */
 static int64_t deadline_ns(const struct dsim_sender *sender)
 {
     const struct dsim_send *send = sender->send;
@@ -274,14 +278,15 @@ static bool is_over(const struct dsim_sender *sender)
            sender->n_heaps == sender->send->n_heaps_wanted;
 }
 
-/* Sets the first timestamp and when it is.  From the clock, the period starts at a multiple of itself. */
+/* Sets the first timestamp and its time.  If the clock determines the timestamp, the period starts at a multiple of
+ * itself. */
 static void set_origin(struct dsim_send *send)
 {
     sim_senders_set_origin(&send->senders, send->align_samples, 0,
                            send->play && !send->starts_when_read ? LIVE_LEAD_NS : 0);
 }
 
-/* Takes up the origin; of recordings, it is now that the first has been read. */
+/* Begins at the origin.  For recordings the origin is set here, after the first block has been read. */
 static void begin(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
@@ -346,7 +351,8 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Descriptors of the items, for receivers that do not know them.  They describe the samples as sent. */
+/* Builds the descriptors of the items, for receivers that do not know the items.  The descriptors describe the
+ * samples as sent. */
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[SIM_SENDER_N_ITEMS] = {
@@ -366,7 +372,7 @@ static void build_descriptors(struct dsim_send *send, const struct dsim_config_d
     sim_senders_build_descriptors(&send->senders, descriptors);
 }
 
-/* Makes the inputs of sender 'l': each n_senders'th of all. */
+/* Creates the inputs of sender 'l': every n_senders-th input. */
 static int deal_inputs(struct dsim_sender *sender, const struct dsim_config *config, size_t l, size_t n_senders,
                        char *why, size_t why_bytes)
 {
@@ -440,7 +446,8 @@ static void register_metrics(struct dsim_send *send)
                        1e-9);
 }
 
-/* One sender reads a dsim_play; one sender writes a capture (sim_senders_count()). */
+/* Returns the number of senders.  One sender sends the heaps of a dsim_play, and one sender writes a capture
+ * (sim_senders_count()). */
 static size_t count_senders(const struct dsim_config *config, const struct dsim_play *play)
 {
     return play ? 1 : sim_senders_count(&config->send, dsim_config_n_inputs(config));
@@ -507,7 +514,7 @@ int64_t dsim_send_switch(struct dsim_send *send, const struct dsim_heaps *heaps)
     struct change *change = &send->changes[before == &send->changes[0]];
     *change = (struct change){heaps, send->senders.first_timestamp + ahead};
     atomic_store_explicit(&send->n_changed, 0, memory_order_relaxed);
-    atomic_store_explicit(&send->change, change, memory_order_release); /* with take_change() */
+    atomic_store_explicit(&send->change, change, memory_order_release); /* pairs with take_change() */
     return change->timestamp;
 }
 

@@ -1,5 +1,5 @@
-/* signal.c - the second step of dsim, before anything is sent: evaluate the expressions heap by heap, dither,
- * quantise and pack.  No state is carried from one heap to the next, so heaps are computed in parallel. */
+/* signal.c - the second step of dsim, before anything is sent: evaluates the expressions heap by heap, dithers,
+ * quantises and packs.  No state passes from one heap to the next, so heaps are computed in parallel. */
 #include "tools/dsim/signal.h"
 
 #include "common/base/log.h"
@@ -58,8 +58,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz)
     return cycles < 1.0 ? 1.0 : cycles;
 }
 
-/* Adds one tone.  Cycles beyond one per sample are aliases, so only their number modulo the period counts; that fits in
- * 31 bits, and the product with the sample's index in 62. */
+/* Adds one tone.  Cycles beyond one per sample are aliases, so only the number modulo the period counts.  This
+ * number fits in 31 bits, and its product with the sample's index in 62 bits. */
 static void add_tone(const struct dsim_axis *axis, double amplitude, double frequency_hz, int64_t first,
                      size_t n_samples, double *values)
 {
@@ -86,7 +86,7 @@ static void evaluate_tones(const struct dsim_node *node, const struct dsim_axis 
                  node->frequency_hz + (double)tone * node->frequency_step_hz, first, n_samples, values);
 }
 
-/* round(k * period / cycles), half to even, for k >= 0 and k, period and cycles up to 2^31. */
+/* Returns round(k * period / cycles), half to even, for k >= 0 and k, period and cycles up to 2^31. */
 static int64_t impulse_position(int64_t k, int64_t period, int64_t cycles)
 {
     int64_t position = k * period / cycles;
@@ -97,13 +97,13 @@ static int64_t impulse_position(int64_t k, int64_t period, int64_t cycles)
     return position;
 }
 
-/* More impulses than samples are one in every sample. */
+/* Computes a comb.  If there are more impulses than samples, every sample has one impulse. */
 static void evaluate_comb(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values)
 {
     int64_t period = axis->period_samples;
     int64_t cycles = (int64_t)fmin(dsim_signal_cycles(axis, node->frequency_hz), (double)period);
-    int64_t k = first * cycles / period; /* at or before 'first', but for rounding */
+    int64_t k = first * cycles / period; /* at or before 'first', except for rounding */
 
     for (size_t i = 0; i < n_samples; i++)
         values[i] = 0.0;
@@ -124,8 +124,8 @@ static void philox_words(uint64_t seed, int64_t index, uint32_t input, uint32_t 
     philox4x32(counter, key, words);
 }
 
-/* Four normal numbers of variance 1, those of samples 4 index to 4 index + 3 (G. E. P. Box and M. E. Muller, "A note on
- * the generation of random normal deviates", 1958).  The half keeps the logarithm finite. */
+/* Computes four normal numbers of variance 1, for samples 4 index to 4 index + 3 (G. E. P. Box and M. E. Muller, "A
+ * note on the generation of random normal deviates", 1958).  The half keeps the logarithm finite. */
 static void normal_group(uint64_t seed, int64_t index, double normals[PHILOX_WORDS])
 {
     uint32_t words[PHILOX_WORDS];
@@ -152,7 +152,7 @@ static void evaluate_wgn(const struct dsim_node *node, int64_t first, size_t n_s
     }
 }
 
-/* The samples asked for were, before the delay, in one run of the period or, where they straddle its end, in two. */
+/* Computes a delayed signal.  The source samples are one run of the period, or two runs if they cross its end. */
 static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                            double *values, double *scratch)
 {
@@ -254,7 +254,7 @@ size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int samp
 void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed)
 {
     uint32_t mask = (UINT32_C(1) << sample_bits) - 1;
-    uint32_t bits = 0; /* those not yet written are the lowest 'n_bits' */
+    uint32_t bits = 0; /* the lowest 'n_bits' are not yet written */
     int n_bits = 0;
 
     for (size_t i = 0; i < n_samples; i++) {
@@ -309,7 +309,7 @@ uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_for
     return (uint32_t)dsim_count_saturated(space->quantised, n, format->sample_bits);
 }
 
-/* A period may end within a heap. */
+/* Computes a heap.  A period may end within the heap. */
 static void compute_heap(const struct dsim_output *output, const struct dsim_format *format, size_t input, size_t heap,
                          struct dsim_workspace *space, struct dsim_heaps *heaps)
 {
@@ -328,7 +328,7 @@ static void compute_heap(const struct dsim_output *output, const struct dsim_for
         dsim_workspace_pack(space, format, output->dither, heaps->payloads + place * heaps->heap_bytes);
 }
 
-/* Returns 0 or -ENOMEM. */
+/* Computes all heaps.  Returns 0 or -ENOMEM. */
 static int compute_heaps(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps *heaps)
 {
     size_t n_all = heaps->n_inputs * heaps->n_heaps;
@@ -378,7 +378,7 @@ int dsim_heaps_create(const struct dsim_program *program, const struct dsim_form
     size_t n_all = made->n_inputs * made->n_heaps;
     size_t bytes = n_all * (made->heap_bytes + sizeof(*made->n_saturated));
     int err = memory_check(bytes, "digitiser.period", "make the period shorter", why, why_bytes);
-    /* OpenMP ends the process where it gets no threads. */
+    /* OpenMP ends the process if it gets no threads. */
     if (!err)
         err = threads_probe((size_t)sysconf(_SC_NPROCESSORS_ONLN));
     if (!err) {

@@ -1,11 +1,10 @@
 /* signal.h - from expressions to the heaps of one period, packed as they go on the wire.
  *
  * Flow: dsim_parse -> dsim_signal_choose_seeds -> dsim_heaps_create (evaluate, dither, quantise, pack) -> dsim_send
- *       Where an output is live, dsim_live takes the place of dsim_heaps.
+ *       If an output is live, dsim_live replaces dsim_heaps.
  *
- * Every signal is a function of the sample's index in the period and of nothing else (random numbers are
- * counter-based), so the samples do not depend on the number of threads, on the length of a heap or on the order of
- * evaluation. */
+ * Every signal is a function of the sample's index in the period alone (random numbers are counter-based).  So the
+ * samples do not depend on the number of threads, the length of a heap or the order of evaluation. */
 #ifndef TOOLS_DSIM_SIGNAL_H
 #define TOOLS_DSIM_SIGNAL_H
 
@@ -20,20 +19,20 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
-/* The last word of the Philox counter keeps the uses of one seed apart. */
+/* Values of the last word of the Philox counter.  They keep the uses of one seed apart. */
 enum dsim_counter { DSIM_COUNTER_WGN = 1, DSIM_COUNTER_DITHER = 2, DSIM_COUNTER_GNSS = 3 };
 
-/* Gives each wgn() and pulsar() without a seed one of its own, at random, and logs it.  Returns 0 or negative errno. */
+/* Chooses and logs a random seed for each wgn() and pulsar() without a seed.  Returns 0 or negative errno. */
 int dsim_signal_choose_seeds(struct dsim_program *program);
 
-/* A random seed of 53 bits, which any reader of YAML keeps exactly.  Returns 0 or negative errno. */
+/* Draws a random seed of 53 bits, which any reader of YAML keeps exactly.  Returns 0 or negative errno. */
 int dsim_random_seed(uint64_t *seed);
 
-/* Cycles in a period of a tone or comb: the nearest whole number to the frequency asked for, at least 1. */
+/* Returns the cycles in a period of a tone or comb: the whole number nearest to the requested frequency, at least 1. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
-/* values[0..n_samples) = the signal from sample 'first' of the period on, 0 <= first and first + n_samples <= period.
- * The signal is not live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
+/* Computes values[0..n_samples), the signal from sample 'first' of the period on.  0 <= first and first + n_samples <=
+ * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
  *   pulsar     dsim/pulsar.h
@@ -41,24 +40,24 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values, double *scratch);
 
-/* values = values + right, or - or *, whatever 'op' is. */
+/* Computes values = values + right, or - or *, as 'op' says. */
 void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples);
 
-/* q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).  'dither' is in
- * (-1/2, 1/2), or NULL for none. */
+/* Computes q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).
+ * 'dither' is in (-1/2, 1/2), or NULL for none. */
 void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
 
-/* The dither of input 'input' from sample 'first' on. */
+/* Computes the dither of input 'input' from sample 'first' on. */
 void dsim_dither(uint64_t seed, uint32_t input, int64_t first, size_t n_samples, float *dither);
 
-/* Samples at the clamp: |q| >= 2^(bits-1) - 1. */
+/* Returns the number of samples at the limit: |q| >= 2^(bits-1) - 1. */
 size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int sample_bits);
 
-/* The low 'sample_bits' of each sample, most significant bit first, one after the other.  n_samples * sample_bits is a
- * multiple of 8. */
+/* Writes the low 'sample_bits' of each sample, most significant bit first, without gaps.  n_samples * sample_bits is
+ * a multiple of 8. */
 void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed);
 
-/* How the signals become heaps. */
+/* The format of the signals' heaps. */
 struct dsim_format {
     struct dsim_axis axis;
     size_t n_inputs;
@@ -67,35 +66,36 @@ struct dsim_format {
     uint64_t dither_seed;
 };
 
-/* Room for the samples of a heap, from what an expression gives to what is packed; of one thread. */
+/* Buffers for the samples of a heap, from an expression's values to packed samples.  A workspace is used by one
+ * thread. */
 struct dsim_workspace {
     double *values;  /* [packet_samples] */
-    double *scratch; /* [packet_samples] as many times as the program's outputs need */
+    double *scratch; /* [packet_samples], for each scratch buffer that the program's outputs need */
     float *dither;   /* [packet_samples] */
     int32_t *quantised;
 };
 
-/* NULL: out of memory. */
+/* Returns NULL if memory is short. */
 struct dsim_workspace *dsim_workspace_create(const struct dsim_program *program, size_t packet_samples);
 
-/* NULL is accepted. */
+/* Accepts NULL. */
 void dsim_workspace_destroy(struct dsim_workspace *space);
 
-/* Packs the workspace's values, quantised with its dither if 'has_dither'.  Returns how many samples are saturated. */
+/* Packs the workspace's values, quantised with its dither if 'has_dither'.  Returns the number of saturated samples. */
 uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_format *format, bool has_dither,
                              uint8_t *payload);
 
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    size_t n_heaps; /* of an input, until they repeat: in a period, or in as many as are whole heaps */
+    size_t n_heaps; /* heaps of an input until they repeat: the fewest periods with a whole number of heaps */
     size_t heap_bytes;
     uint8_t *payloads;     /* [input][heap][heap_bytes] */
     uint32_t *n_saturated; /* [input][heap] */
 };
 
-/* Computes the heaps of whole periods; input i has the program's output i, or the only one.  Returns 0, or -ENOMEM with
- * one sentence in 'why' when they do not fit in the memory that is available. */
+/* Computes the heaps of whole periods.  Input i has the program's output i, or the only output.  Returns 0, or
+ * -ENOMEM with one sentence in 'why' if the heaps do not fit in the available memory. */
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes);
 

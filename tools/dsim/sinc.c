@@ -1,11 +1,12 @@
-/* sinc.c - at the start: taps, for dsim/live.c and dsim/recording_complex.c. */
+/* sinc.c - computes taps at the start, for dsim/live.c and dsim/recording_complex.c. */
 #include "tools/dsim/sinc.h"
 
 #include <math.h>
 
 #define KAISER_BETA 10.0
 
-/* The modified Bessel function of the first kind and order 0, by its series (all terms positive, 0 <= x <= 10). */
+/* Returns the modified Bessel function of the first kind and order 0, by its series (all terms positive, 0 <= x <=
+ * 10). */
 static double bessel_i0(double x)
 {
     double term = 1.0, sum = 1.0;
