@@ -1,9 +1,9 @@
-/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h or
- * beamform_whole.h.  A lane stores the 8 spectra that it has of a beam by one store of 16 bytes.
+/* beamform.cu - see beamform.h.  beamform_tile.h computes the sums; for many beams beamform_held.h or beamform_whole.h
+ * does.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
  *
  * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
  * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (the sums of beamform_whole.h). */
-#define FRAGMENT_GROUPS 2 /* of a tile; or of a turn and of the next one */
+#define FRAGMENT_GROUPS 2 /* groups of a tile, or of this turn and the next */
 #include "kernels/beamform/beamform_tile.h"
 
 #if WHOLE
@@ -13,12 +13,12 @@
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
-#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* there, 128 registers do not hold all */
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 ? 3 : 4) /* from 12.0 on 128 registers hold too little */
 #endif
 
-#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* no dither lifts a part within it above the limit */
+#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* no dither lifts a smaller part above the limit */
 
-/* The dither's bits of 8 spectra, as the last 16 of 128.5 + dither: two parts in a word. */
+/* Makes the dither of 8 spectra: the last 16 bits of 128.5 + dither, two parts in a word. */
 static __device__ __forceinline__ void make_dither(const struct beamform_args &args, const struct beam &beam,
                                                    uint32_t chan, uint64_t four, uint32_t (&words)[LANE_SPECTRA])
 {
@@ -32,13 +32,13 @@ static __device__ __forceinline__ void make_dither(const struct beamform_args &a
     }
 }
 
-/* 128.5 + dither of a part: a number from 128 on, whose last bits are half of the word. */
+/* Returns 128.5 + dither of a part.  The number is at least 128; its last bits are one half of the word. */
 static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 {
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
 }
 
-/* Rounds 8 dithered spectra to the low bytes of the parts. */
+/* Rounds 8 dithered spectra.  The low byte of each part is the result. */
 static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
                                                           const uint32_t (&dither)[LANE_SPECTRA])
 {
@@ -60,7 +60,7 @@ static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slo
     return n_clipped;
 }
 
-/* Rounds 8 spectra without a dither: half to even, since a sum with 1.5 * 2^23 has no bits behind the point. */
+/* Rounds 8 spectra without a dither, half to even: a sum with 1.5 * 2^23 has no fraction bits. */
 static __device__ __forceinline__ uint32_t round_even(const struct slot &slot, float (&parts)[LANE_SPECTRA][2])
 {
     const float limit = BEAMFORM_LIMIT * slot.inverse;
@@ -76,7 +76,7 @@ static __device__ __forceinline__ uint32_t round_even(const struct slot &slot, f
     return n_clipped;
 }
 
-/* The low bytes of four numbers. */
+/* Returns the low bytes of four numbers. */
 static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float (&b)[2])
 {
     return __byte_perm(__byte_perm(__float_as_uint(a[0]), __float_as_uint(a[1]), 0x0040),
@@ -85,9 +85,9 @@ static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float
 
 /* The lane's 8 spectra of a piece. */
 struct lane {
-    uint64_t four; /* of beamform_dither() */
+    uint64_t four; /* argument of beamform_dither() */
     uint32_t first;
-    bool is_inside; /* the batch */
+    bool is_inside; /* true if 'first' is in the batch */
 };
 
 static __device__ __forceinline__ struct lane find_lane(const struct beamform_args &args, const struct place &place,
@@ -102,7 +102,7 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
     return lane;
 }
 
-/* Quantises and stores the lane's spectra of a slot's beam.  Returns how many samples were clipped. */
+/* Quantises and stores the lane's spectra of a slot's beam.  Returns the number of clipped samples. */
 static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
                                                   const struct slot &slot, const struct lane &lane,
                                                   const int (&sums)[2][4][4])
@@ -124,7 +124,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     return n_clipped;
 }
 
-/* Adds what the four lanes of a beam have clipped. */
+/* Adds the clipped samples of a beam's four lanes to 'saturated'. */
 static __device__ __forceinline__ void count_clipped(const struct beamform_args &args, const struct place &place,
                                                      uint32_t beam, uint32_t n_clipped)
 {
@@ -136,7 +136,7 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-/* Finishes a group of the block.  Returns how many samples the lane has clipped. */
+/* Finishes a group of the block.  Returns the number of samples that the lane has clipped. */
 static __device__ __forceinline__ uint32_t finish_group(const struct beamform_args &args, const struct place &place,
                                                         const struct slot &slot, const struct lane &lane,
                                                         const int (&sums)[2][4][4])
@@ -144,15 +144,15 @@ static __device__ __forceinline__ uint32_t finish_group(const struct beamform_ar
     return slot.beam != BEAMFORM_NO_BEAM && lane.is_inside ? finish(args, place, slot, lane, sums) : 0;
 }
 
-/* The lane's slot of a group of the block. */
+/* Returns the lane's slot in a group of the block. */
 static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
     return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
 }
 
 #if WHOLE
-/* Makes the beams of a group, or none if 'is_there' is false: the warps of a warpgroup take each piece together.  'pol' is the
- * same for all lanes, and the compiler knows it. */
+/* Makes the beams of a group, or none if 'is_there' is false.  The warps of a warpgroup take each piece together.
+ * 'pol' is the same for all lanes, and the compiler knows that. */
 static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
                                                   uint32_t pol, uint32_t group, bool is_there)
 {
@@ -193,7 +193,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     }
 }
 #elif HOLDS
-/* Sums all antennas for a group of the block, whose fragments are in place 'at' of shared memory. */
+/* Sums all antennas for a group of the block.  The group's fragments are in place 'at' of shared memory. */
 static __device__ __forceinline__ void sum_held(const struct held &held, uint32_t group, uint32_t at,
                                                 int (&sums)[2][4][4])
 {
@@ -203,7 +203,7 @@ static __device__ __forceinline__ void sum_held(const struct held &held, uint32_
         sum_pol<0>(held, at, sums);
 }
 
-/* All groups of the block take turns. */
+/* Forms the block's groups, one group a turn. */
 static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t n_groups = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);

@@ -1,22 +1,24 @@
-/* beamform_tile.h - see beamform.cu, beamform_held.h and beam_detect.cu, which include it: the exact sums over the antennas.
+/* beamform_tile.h - exact sums over the antennas.  beamform.cu, beamform_held.h and beam_detect.cu include this file.
  *
- * The sums are matrix products of bytes on tensor cores (mma.m16n8k32).  A product has the coefficients of 8 beams of one
- * polarisation as rows, real parts before imaginary ones; 16 antennas of two parts each as its inner axis; 8 spectra as
- * columns.  A coefficient is 256 high + low, so there are two products, of which each sum fits 32 bits.
+ * The sums are matrix products of bytes on tensor cores (mma.m16n8k32).  A product's rows are the coefficients of 8
+ * beams of one polarisation, real parts before imaginary ones.  A product's inner axis is 16 antennas of two parts
+ * each, and its columns are 8 spectra.  A coefficient is 256 high + low, so there are two products.  Each product's sum
+ * fits 32 bits.
  *     row of a real part:      re, -im of each antenna           row of an imaginary part: im, re
  *     column of a spectrum:    re, im of each antenna's voltage
  *
- * A warp has 32 spectra at a time of one channel and batch, for TILE_GROUPS groups of 8 beams.  Lane l loads 4 spectra from
- * 4 (l / 4) on of 4 of the 16 antennas at a time, 16 bytes each (8 with 4 bits).  Product j of 4 has the spectra 4 n + j as its
- * columns n.  So words of two antennas make an operand by one byte permutation for each polarisation, and a lane ends with 8
- * consecutive spectra of one beam, both parts.
+ * A warp sums 32 spectra at a time of one channel and batch, for TILE_GROUPS groups of 8 beams.  Lane l loads the 4
+ * spectra from 4 (l / 4) on for 4 of the 16 antennas at a time: 16 bytes for each antenna (8 bytes with 4 bits).
+ * Column n of product j of 4 is spectrum 4 n + j.  So one byte permutation for each polarisation makes an operand from
+ * the words of two antennas.  A lane ends with 8 consecutive spectra of one beam, both parts.
  *
- * A block has all spectra of a channel and batch, 32 N_WARPS at a time (a piece).  The fragments of BLOCK_STEPS * 16 antennas
- * lie in shared memory; up to so many antennas, they are loaded once.  A step's voltages are loaded while the products of
- * the step before are made, and the first ones of a piece while the piece before is finished.
- * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by 16.
+ * A block sums all spectra of a channel and batch, a piece of 32 N_WARPS spectra at a time.  The fragments of
+ * BLOCK_STEPS * 16 antennas lie in shared memory.  If there are no more antennas, the fragments are loaded once.  A
+ * step's voltages are loaded during the products of the step before.  A piece's first voltages are loaded while the
+ * piece before is finished.
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h).  The factors of slots are divided by 16.
  *
- * A file that includes this one defines FRAGMENT_GROUPS, for how many groups there is shared memory. */
+ * A file that includes this one defines FRAGMENT_GROUPS, the number of groups whose fragments fit shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
@@ -25,20 +27,20 @@
 #include "kernels/util/ptx.h"
 
 #define STEP_ANTS     BEAM_STEP_ANTS
-#define LANE_ANTS     4 /* of a step */
+#define LANE_ANTS     4 /* antennas of a step for each lane */
 #define TILE_GROUPS   BEAMFORM_TILE_GROUPS
 #define GROUP_BEAMS   BEAM_GROUP_BEAMS
 #define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
-#define LANE_SPECTRA  8 /* of those, behind the products */
+#define LANE_SPECTRA  8 /* spectra of a warp for each lane, after the products */
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
-#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* voltages: beamform_held.h */
+#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* true if warps hold voltages: beamform_held.h */
 
-#define PART_SPECTRA     256u /* of a batch, in the shared memory of a block (beamform_whole.h) */
+#define PART_SPECTRA     256u /* spectra of a batch in the shared memory of a block (beamform_whole.h) */
 #define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
-#define WHOLE_STEP_BYTES 1024 /* of a piece and polarisation */
+#define WHOLE_STEP_BYTES 1024 /* bytes of a piece and polarisation */
 
 #if WIDE
 typedef int64_t total;
@@ -46,17 +48,17 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Four spectra of both polarisations of the lane's antennas of a step: words of re, im, re, im. */
+/* Voltages of the lane's antennas of a step: four spectra, both polarisations, words of [re, im, re, im]. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* A slot of the block, in its batch. */
+/* A slot of the block, for the block's batch. */
 struct slot {
-    uint32_t beam; /* or BEAMFORM_NO_BEAM */
-    float scale;   /* of sums: a power of two */
+    uint32_t beam; /* index, or BEAMFORM_NO_BEAM */
+    float scale;   /* factor for sums: a power of two */
     struct beam parameters;
-    uint64_t offset; /* of the channel in 'out', in bytes */
+    uint64_t offset; /* start of the channel in 'out', in bytes */
     float renormalise;
     float inverse; /* 1 / scale */
 };
@@ -78,11 +80,12 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The warp's place: blocks of the same voltages run side by side, then those of the same fragments. */
+/* The warp's place.  Blocks with the same voltages have consecutive numbers, as have blocks with the same fragments
+ * beyond them. */
 struct place {
-    uint32_t group; /* the first one of the block */
+    uint32_t group; /* first group of the block */
     uint32_t chan, batch;
-    uint32_t first; /* spectrum of the batch */
+    uint32_t first; /* first spectrum in the batch */
     uint32_t n_pieces;
 };
 
@@ -101,13 +104,13 @@ static __device__ __forceinline__ struct place find_place(const struct beamform_
     return place;
 }
 
-/* The warp's first spectrum of a piece. */
+/* Returns the warp's first spectrum of a piece. */
 static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
 {
     return piece * PIECE_SPECTRA + threadIdx.x / 32 * WARP_SPECTRA;
 }
 
-/* Fills the slots in shared memory.  A barrier must come before anyone reads them. */
+/* Fills the slots in shared memory.  A barrier must precede the first read. */
 static __device__ __forceinline__ void load_slots(const struct beamform_args &args, const struct place &place)
 {
 #pragma unroll 1
@@ -129,10 +132,10 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
 }
 
 #if !WHOLE
-/* Where the warp's next voltages are. */
+/* Place of the warp's next voltages. */
 struct cursor {
-    const uint8_t *in;    /* the step's first antenna */
-    uint32_t lane_offset; /* of the lane's first antenna and spectrum, in bytes */
+    const uint8_t *in;    /* start of the step's first antenna */
+    uint32_t lane_offset; /* offset of the lane's first antenna and spectrum, in bytes */
     uint32_t piece, step;
 };
 
@@ -141,7 +144,7 @@ static __device__ __forceinline__ uint64_t ant_bytes_of(const struct beamform_ar
     return (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
 }
 
-/* Goes to a piece. */
+/* Moves the cursor to a piece. */
 static __device__ __forceinline__ void begin_piece(const struct beamform_args &args, const struct place &place,
                                                    uint32_t piece, struct cursor &cursor)
 {
@@ -156,8 +159,8 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
     cursor.step = 0;
 }
 
-/* Loads the voltages of a step and goes on to the next one.  Lane l has antennas 2 (l % 4), the next one, and
- * those 8 behind; antennas behind the last one are the last one. */
+/* Loads the voltages of a step and moves the cursor to the next step.  Lane l has antennas 2 (l % 4) and 2 (l % 4) + 1,
+ * and the two antennas 8 after them.  The last antenna replaces antennas beyond it. */
 static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
                                                  struct voltages &v)
 {
@@ -210,7 +213,7 @@ static __device__ __forceinline__ void copy_fragments(const struct beamform_args
     }
 }
 
-/* Begins the block: loads the first voltages, and starts to copy the first fragments. */
+/* Begins the block: loads the first voltages and starts to copy the first fragments. */
 static __device__ __forceinline__ void begin_block(const struct beamform_args &args, const struct place &place,
                                                    struct cursor &cursor, struct voltages &v)
 {
@@ -220,7 +223,7 @@ static __device__ __forceinline__ void begin_block(const struct beamform_args &a
     load_slots(args, place);
 }
 
-/* The second operands [group][j] of a step: words of the group's polarisation. */
+/* Makes the second operands [group][j] of a step: words of the group's polarisation. */
 static __device__ __forceinline__ void select(const struct voltages &v, const uint32_t (&selectors)[TILE_GROUPS],
                                               uint32_t (&operands)[TILE_GROUPS][4][2])
 {
@@ -238,7 +241,7 @@ static __device__ __forceinline__ void select(const struct voltages &v, const ui
     }
 }
 
-/* Adds a step of antennas to the sums [group][high, low][j]. */
+/* Adds the products of a step of antennas to the sums [group][high, low][j]. */
 static __device__ __forceinline__ void multiply(const struct voltages &v, const uint32_t (&selectors)[TILE_GROUPS],
                                                 uint32_t step, int (&sums)[TILE_GROUPS][2][4][4])
 {
@@ -259,8 +262,8 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
 
 #endif
 
-/* Sums begin with these bits.  With up to 127 antennas a slice's sum is below 2^22.  The sum then forms the last bits
- * of a float from 2^23 to 2^24, and needs no conversion. */
+/* First value of the sums.  With up to 127 antennas a slice's sum is below 2^22.  Then the sum forms the last bits of a
+ * float from 2^23 to 2^24, which needs no conversion. */
 #define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
 
@@ -271,7 +274,7 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
+/* Returns 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
@@ -281,7 +284,7 @@ static __device__ __forceinline__ float total_of(int high, int low)
 #endif
 }
 
-/* The lane's 8 spectra of a group, before they are scaled: [spectrum][re, im]. */
+/* Makes the lane's 8 spectra of a group, not yet scaled: [spectrum][re, im]. */
 static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
                                                   float (&parts)[LANE_SPECTRA][2])
 {
@@ -296,7 +299,7 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
             parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
-/* No part is above the limit, nor is it not a number. */
+/* Returns true if no part is above the limit or NaN. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
     bool within[4] = {true, true, true, true}; /* four chains of comparisons */
@@ -309,8 +312,8 @@ static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPEC
     return (within[0] && within[1]) && (within[2] && within[3]);
 }
 
-/* Clips to [least, most]; a part that is not a number becomes 'zero'.  Returns how many samples of those in 'counted', a bit
- * each, were clipped. */
+/* Clips to [least, most].  A NaN becomes 'zero'.  Returns the number of clipped samples among those whose bit is set in
+ * 'counted'. */
 static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2], float least, float most, float zero,
                                                 uint32_t counted)
 {
@@ -331,8 +334,8 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
 }
 
 #if !WHOLE
-/* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with
- * those of the next piece. */
+/* Sums all antennas for 32 spectra of a piece and the groups of the block.  At the start 'v' has the voltages of this
+ * piece's first step, at the end those of the next piece's first step. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[TILE_GROUPS][2][4][4])
@@ -342,7 +345,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
 
     for (uint32_t first = 0; first < N_STEPS; first += BLOCK_STEPS) {
         const uint32_t n = min(N_STEPS - first, (uint32_t)BLOCK_STEPS);
-        const bool is_begun = piece == 0 && first == 0; /* by begin_block() */
+        const bool is_begun = piece == 0 && first == 0; /* begin_block() has copied the fragments */
         if (N_STEPS > BLOCK_STEPS && !is_begun) {
             __syncthreads();
             copy_fragments(args, place, first, n);
@@ -355,7 +358,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time: no voltages are moved */
+        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two steps at a time, so that no voltages are moved */
             load_next(args, place, cursor, next);
             multiply(v, selectors, step, sums);
             load_next(args, place, cursor, v);
