@@ -96,7 +96,7 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
 
 #endif
 
-/* ---- Samples to shared memory ------------------------------------------------------------------------------------- */
+/* ---- Samples to shared memory ------------------------------------------------------------------------------------ */
 
 /* The input of a block, from an aligned quad of words on. */
 struct source {
@@ -287,7 +287,7 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
         unpack_columns<IS_BYTE>(source, column, quads, rows);
 }
 
-/* ---- Sums --------------------------------------------------------------------------------------------------------- */
+/* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
 /* A lane's sums in mma's order: [tile][output of a pair][row i, row i + 8; re, im].  Row i is lane / 4, and the pair of
  * outputs is lane % 4. */
