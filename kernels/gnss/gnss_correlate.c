@@ -170,8 +170,7 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* samples of an antenna in a block, so that small arrays have several blocks at a
-                                 * time */
+#define MMA_MAX_WINDOW     1312 /* samples of an antenna in a block; small arrays have several blocks at a time */
 #define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
 #define MMA_MAX_TILES      4    /* tiles of a block: MMA_ANTS */
 #define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
