@@ -249,7 +249,7 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
 
 #define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks of the block */
 
-/* Chunks of a channel that a warp has in a tile and in all tiles, and channels that a warp stores at a time. */
+/* Chunks of a channel that a warp has in a tile and in all tiles, and channels that a warp has at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
 #define ALL_CHUNKS    (TILES * TILE_CHUNKS)
 #define WARP_CHANNELS (32 / TILE_CHUNKS)
