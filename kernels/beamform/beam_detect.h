@@ -1,5 +1,6 @@
 /* beam_detect - voltages to the powers of tied-array beams: the kernel sums both polarisations of each beam over the
- * antennas as beamform does, detects the sums, and adds the powers over windows of spectra and groups of channels.
+ * antennas, as beamform does.  The kernel detects these sums, and adds the powers over windows of spectra and groups of
+ * channels.
  *   form        arguments of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then of beam 1, and so on.
  *               Dither and 'out' are not used.  'saturated' is uint32 [n_beams / 2], added to
  *   powers      int64 [window][beam][product][group]   added to

@@ -1,8 +1,8 @@
 /* beamform.cu - see beamform.h.  beamform_tile.h computes the sums; for many beams beamform_held.h or beamform_whole.h
  * does.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
  *
- * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
- * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (the sums of beamform_whole.h). */
+ * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
+ * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (the sums of beamform_whole.h). */
 #define FRAGMENT_GROUPS 2 /* groups of a tile, or of this turn and the next */
 #include "kernels/beamform/beamform_tile.h"
 

@@ -335,7 +335,7 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
 
 #if !WHOLE
 /* Sums all antennas for 32 spectra of a piece and the groups of the block.  At the start 'v' has the voltages of this
- * piece's first step, at the end those of the next piece's first step. */
+ * piece's first step.  At the end 'v' has the voltages of the next piece's first step. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[TILE_GROUPS][2][4][4])

@@ -258,7 +258,7 @@ struct kernel_grid checksum_grid(const struct checksum_args *args)
     struct slices slices = find_slices(args->n_ants);
     uint32_t of_load = load_spectra(args->format), of_step = 32 * of_load;
     bool real = correlate_sums_real(args->format);
-    uint32_t n_lane_sums = real ? 3 * (1 + slices.n_warps) : 3 * 2 * of_load; /* at most */
+    uint32_t n_lane_sums = real ? 3 * (1 + slices.n_warps) : 3 * 2 * of_load; /* upper limit */
     uint64_t n_steps = ((uint64_t)args->n_batches * args->n_spectra + of_step - 1) / of_step;
     uint64_t least = (n_steps * of_load + CHECKSUM_STEP_SPECTRA - 1) / CHECKSUM_STEP_SPECTRA;
     uint64_t filling = (FILL_BLOCKS + args->n_chan - 1) / args->n_chan;

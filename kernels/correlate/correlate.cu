@@ -94,7 +94,7 @@ extern __shared__ float4 shared_memory[];
 /* ---- Fragments from the packets' bytes --------------------------------------------------------------------------- */
 
 #if BITS == 4
-/* These two functions return 16 times the real parts and 16 times the imaginary parts of the four bytes. */
+/* Returns 16 times the real parts of the four bytes.  The next function returns 16 times the imaginary parts. */
 static __device__ __forceinline__ uint32_t high_nibbles(uint32_t bytes)
 {
     return (bytes ^ ZEROS) & 0xF0F0F0F0u;

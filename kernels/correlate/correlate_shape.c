@@ -28,7 +28,7 @@
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
 #define WHOLE_TILE_BYTES 4096 /* bytes of a stage */
-#define WHOLE_MIN_ANTS   17   /* with fewer antennas correlate.cu is faster */
+#define WHOLE_MIN_ANTS   17   /* fewest antennas: below, correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80   /* most antennas in one block */
 
 #define N_WGMMA_CONSTANTS 6 /* the first constants of all */

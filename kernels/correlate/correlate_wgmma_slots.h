@@ -91,9 +91,9 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
 
 /* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
-/* A slot of shared memory holds a stage.  The threads of one producer fill it, the threads of all consumers empty it.
- * Each place has two barriers after the column sums.  Barrier 0 means full and opens after GROUP_THREADS arrivals.
- * Barrier 1 means empty and opens after N_GROUPS * GROUP_THREADS arrivals. */
+/* A slot of shared memory holds a stage.  The threads of one producer fill the slot, and the threads of all consumers
+ * empty it.  Each place has two barriers after the column sums.  Barrier 0 means full and opens after GROUP_THREADS
+ * arrivals.  Barrier 1 means empty and opens after N_GROUPS * GROUP_THREADS arrivals. */
 static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {
     return find_barrier(shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8);

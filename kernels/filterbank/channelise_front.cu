@@ -2,9 +2,9 @@
  * kernels/README.md has a picture, and a timeline of the barriers.
  *
  * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
- * buffer.  With two passes the first half of the warps does the first pass before it filters, and the second half does
- * the last pass after it has filtered.  With one pass each half does half of the pass at these times.  So no thread
- * waits for work that other threads have only just begun.  At any time some warps filter while others transform. */
+ * buffer.  With two passes the first half of the warps does the first pass before filtering.  The second half does the
+ * last pass after filtering.  With one pass each half does half of the pass at these times.  So no thread waits for
+ * work that other threads have only just begun.  At any time some warps filter while others transform. */
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/util/keep.h"
@@ -24,7 +24,7 @@
 #define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words from row to row */
 #define ROWS           2                                 /* rows filtered together; each weight is read once */
 #define STAGES         FRONT_STAGES
-#define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* before spectrum 0 is done */
+#define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
 #define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* lead rows before the window */
 
 #define FITS_FLOAT (THREAD_COLUMNS * SAMPLE_BITS <= 22)

@@ -9,8 +9,8 @@
  *
  * front: a block has FRONT_ROWS x FRONT_COLUMNS points of all spectra of a section.  A thread has FRONT_PER_THREAD
  *        adjacent columns of both polarisations.  A thread unpacks each sample once, and holds n_taps - 1 unfinished
- *        sums (the transposed form of the filter).  FRONT_SPECTRA spectra at a time go through shared memory to the
- *        transform, while the next spectra are filtered.
+ *        sums (the transposed form of the filter).  The transform takes FRONT_SPECTRA spectra at a time from shared
+ *        memory, while the next spectra are filtered.
  * back:  a block transforms BACK_TILES tiles one after the other.  A tile is BACK_PAIRS pairs of rows of BACK_SPECTRA
  *        spectra.
  *

@@ -25,7 +25,7 @@ struct channelise_narrow {
     size_t n_spectra; /* spectra of a buffer */
     struct device *device;
     float *tables;                     /* device: all the following tables */
-    float *weights, *outer, *twiddles; /* as in the arguments */
+    float *weights, *outer, *twiddles; /* arrays as in the arguments */
     float *between;                    /* device: complex [pol][n_spectra][k1][j2] */
     struct device_kernel *front, *back;
 };

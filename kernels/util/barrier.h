@@ -1,9 +1,9 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
- * A barrier opens when the number of threads given to barrier_init() have arrived, and the bytes that they expected
- * have come.  Then the barrier counts from 0 again for the next opening, and so on.  A thread may wait without
- * arriving.  A waiting thread gives the number of the last opening or of the next one; the first opening is number 0.
- * Data written before an arrival are visible after the wait.
+ * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier counts
+ * from 0 again for the next opening, and so on.  A thread may wait without arriving.  A waiting thread gives the number
+ * of the last opening or of the next one; the first opening is number 0.  Data written before an arrival are visible
+ * after the wait.
  *
  * Every lane that has read or written the guarded data arrives.  The arrival of one lane of a warp after a __syncwarp()
  * would suffice, but is no faster.  racecheck could not check such an arrival. */

@@ -24,7 +24,7 @@ static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint3
 #endif
 }
 
-/* out = Philox4x32-7(counter, key). */
+/* Computes out = Philox4x32-7(counter, key). */
 static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];

@@ -93,8 +93,8 @@ static __device__ __forceinline__ void prefetch(const void *from)
 #endif
 }
 
-/* Orders this thread's accesses to shared memory before those of bulk copies and of wgmma
- * (compute capability 9.0). */
+/* Orders this thread's accesses to shared memory before the accesses of bulk copies and of wgmma (compute capability
+ * 9.0). */
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #ifndef EMULATE_CUDA
