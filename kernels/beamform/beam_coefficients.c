@@ -1,4 +1,4 @@
-/* beam_coefficients.c - plain C twin of beam_coefficients: runs before beamform when a beam was steered. */
+/* beam_coefficients.c - plain C twin of beam_coefficients: runs before beamform if a beam was steered. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #include <math.h>

@@ -1,16 +1,16 @@
 /* beam_coefficients.cu - see beam_coefficients.h.
  *
- * A block has some beams in BEAM_COEFFICIENTS_WARPS channels, one for each warp.  Lanes 4 i to 4 i + 3 of a warp have one beam
- * and take a step of 16 antennas at a time, as beam_fragments.h deals them.  With many antennas, 2, 4 or 8 such fours have a
- * beam and take steps side by side.
- * A part is BEAM_COEFFICIENTS_ROUNDS times as many steps as a warp takes at a time.  The steering of a part and its
- * coefficients lie in shared memory.  Coefficients in registers need an unrolled loop, whose instructions do not fit their
- * cache.  All parts are evaluated for the largest coefficient, and then all but the last one once more, backwards.
- * 'fragments' is not NULL here. */
+ * A block makes some beams in BEAM_COEFFICIENTS_WARPS channels, one channel for each warp.  Lanes 4 i to 4 i + 3 of a
+ * warp make one beam and take a step of 16 antennas at a time, in the order of beam_fragments.h.  With many antennas,
+ * 2, 4 or 8 groups of four lanes share a beam and take consecutive steps.  A part is BEAM_COEFFICIENTS_ROUNDS times the
+ * steps that a warp takes at a time.  The steering of a part and its coefficients lie in shared memory.  Coefficients
+ * in registers would need an unrolled loop, whose instructions do not fit the instruction cache.  The first pass
+ * evaluates all parts and finds the largest coefficient.  The second pass goes backwards through all parts but the last
+ * one, and evaluates them again.  'fragments' is never NULL in this kernel. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #define ROUNDS    BEAM_COEFFICIENTS_ROUNDS
-#define LANE_ANTS 4 /* of a step */
+#define LANE_ANTS 4 /* antennas of a step for each lane */
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
 
@@ -18,7 +18,7 @@
 struct shared {
     uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
     float amplitudes[N_ENTRIES];
-    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* of each thread alone */
+    struct beam_complex coefficients[ROUNDS][LANE_ANTS][N_THREADS]; /* each thread uses its own column */
 };
 static_assert(sizeof(struct shared) == BEAM_COEFFICIENTS_SHARED_BYTES, "as beam_coefficients_grid() has it");
 
@@ -31,11 +31,11 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
 
 /* The lane's place. */
 struct place {
-    uint32_t unit;   /* of the block: which beams */
-    uint32_t spread; /* steps side by side */
-    uint32_t beam;   /* if has_beam */
-    uint32_t chan;   /* may be behind the last one */
-    uint32_t first;  /* step */
+    uint32_t unit;   /* the block's beams */
+    uint32_t spread; /* steps that a warp takes at a time */
+    uint32_t beam;   /* valid if has_beam */
+    uint32_t chan;   /* may be beyond the last channel */
+    uint32_t first;  /* first step */
     bool has_beam;
 };
 
@@ -54,13 +54,13 @@ static __device__ __forceinline__ struct place find_place(const struct beam_coef
     return place;
 }
 
-/* The antenna of the lane's 'i' in a step. */
+/* Returns the lane's antenna 'i' of a step. */
 static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
 {
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Puts a part's steering into shared memory: zeros behind the last antenna. */
+/* Puts a part's steering into shared memory: zeros beyond the last antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)
 {
@@ -86,7 +86,8 @@ static __device__ __forceinline__ void load_part(const struct beam_coefficients_
     }
 }
 
-/* Evaluates a step's coefficients: zeros behind the last antenna.  Returns the larger of 'most' and their parts. */
+/* Evaluates a step's coefficients: zeros beyond the last antenna.  Returns the maximum of 'most' and the coefficients'
+ * parts. */
 static __device__ __forceinline__ float evaluate(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t step, uint32_t round, float most)
 {
@@ -104,7 +105,7 @@ static __device__ __forceinline__ float evaluate(const struct beam_coefficients_
     return most;
 }
 
-/* The bytes 'byte' of the pairs (a, b) and (c, d). */
+/* Returns the bytes number 'byte' of the pairs (a, b) and (c, d). */
 static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_t c, int32_t d, uint32_t byte)
 {
     const uint32_t selector = byte | (4 + byte) << 4;
@@ -113,7 +114,8 @@ static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_
                        0x5410);
 }
 
-/* The lane's 16 bytes of a slice, of four coefficients: the lowest bytes, or the next ones. */
+/* Returns the lane's 16 bytes of a slice of four coefficients.  'byte' is 0 for the lowest bytes, 1 for the next
+ * ones. */
 static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
                                                  int32_t add, uint32_t byte)
 {
@@ -152,7 +154,7 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
     *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);
 }
 
-/* The largest of a beam's lanes. */
+/* Returns the maximum over a beam's lanes. */
 static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
 {
     for (uint32_t lanes = 1; lanes < n_lanes; lanes *= 2)
@@ -171,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(con
     for (uint32_t turn = 0; turn < 2 * n_parts - 1; turn++) {
         const uint32_t part = turn < n_parts ? turn : 2 * n_parts - 2 - turn;
         const uint32_t first = part * part_steps + place.first;
-        __syncthreads(); /* All have evaluated the part before. */
+        __syncthreads(); /* All threads have evaluated the part before. */
         load_part(args, place, part);
         __syncthreads();
 #pragma unroll 1

@@ -1,28 +1,28 @@
 /* beam_coefficients - the factors of each antenna's voltages, for each beam and channel, as 16-bit integers.
- *   steering      [beam][model][ant]           phase, its slope over channels, their rates, amplitude (weight times gain)
- *   starts        int64 [beam][model]          when models start, in order; the last one that has started by 'at' is used,
- *                                              or model 0
+ *   steering      [beam][model][ant]           phase, slope over channels, their rates, amplitude (weight times gain)
+ *   starts        int64 [beam][model]          start of each model, in order; the last model that has started by 'at'
+ *                                              is used, or model 0
  *   beams         [beam]                       the polarisation is used here
- *   listed        uint32 [n_listed]            the beams whose coefficients are made; NULL: all
+ *   listed        uint32 [n_listed]            beams whose coefficients are made; NULL: all
  *   calibration   float [ant][pol][chan][re, im]   NULL: 1
  *   coefficients  int16 [chan][beam][ant][re, im]
  *   exponents     int32 [chan][beam]
  *   fragments     the same coefficients for beamform's CUDA variant (beam_fragments.h); NULL: not made
- *   slot_of       uint32 [beam]                where in 'fragments'
+ *   slot_of       uint32 [beam]                slot of each beam in 'fragments'
  *
- * With c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in single
- * precision (beam_phasor.h), where phases are exact,
- *     coefficient = c * 2^exponent, rounded half to even;
- * the exponent is the largest for which no part of the beam's coefficients in the channel is above BEAM_COEFFICIENT_MAX,
- * and BEAM_EXPONENT_MAX at most.  So a channel whose calibration is far off spoils no other channel.  Parts that are whole
- * numbers, up to 2^14 times apart, stay whole numbers.
+ * Let c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in
+ * single precision (beam_phasor.h), with exact phases.  Then
+ *     coefficient = c * 2^exponent, rounded half to even.
+ * The exponent is the largest one for which no part of the beam's coefficients in the channel is above
+ * BEAM_COEFFICIENT_MAX.  The exponent is at most BEAM_EXPONENT_MAX.  So a channel with a wrong calibration spoils no
+ * other channel.  Parts that are whole numbers stay whole numbers if the largest is at most 2^14 times the smallest.
  *
- * Exactness: CUDA and the twin agree in every bit.  A part's error is 2^-15 of the largest part of the channel, at most.
+ * Exactness: CUDA and the twin agree in every bit.  A part's error is at most 2^-15 of the channel's largest part.
  * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
- * Slices:    a coefficient is 256 high + low, both int8; so is its negative: hence BEAM_COEFFICIENT_MAX.
- * Bound by:  arithmetic: a coefficient takes about 60 operations, twice on the cpu device and for more than 768 antennas.
- *            The caller launches the kernel again after each change of the steering, and for beams with rates as time goes
- *            by. */
+ * Slices:    a coefficient and its negative are each 256 high + low, both int8.  BEAM_COEFFICIENT_MAX ensures this.
+ * Bound by:  arithmetic: a coefficient takes about 60 operations, or twice that on the cpu device and for more than 768
+ *            antennas.  The caller launches the kernel again after each change of the steering.  For beams with rates
+ *            the caller also launches the kernel again as time passes. */
 #ifndef KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 #define KERNELS_BEAMFORM_BEAM_COEFFICIENTS_H
 
@@ -34,8 +34,8 @@
 #define BEAM_EXPONENT_MAX    100
 
 struct beam_steering {
-    uint64_t phase; /* at channel 0 of this slice of the band, in 2^-64 turns */
-    uint64_t slope; /* phase from a channel to the next one, in 2^-64 turns */
+    uint64_t phase; /* phase at channel 0 of this slice of the band, in 2^-64 turns */
+    uint64_t slope; /* phase difference between consecutive channels, in 2^-64 turns */
     float amplitude;
     uint32_t unused;
     uint64_t phase_rate; /* per unit of time, in 2^-64 turns */
@@ -44,9 +44,9 @@ struct beam_steering {
 
 /* A beam of one polarisation. */
 struct beam {
-    uint64_t seed; /* of its dither */
+    uint64_t seed; /* seed of the dither */
     uint32_t pol;
-    uint32_t dither; /* 0: none */
+    uint32_t dither; /* 0: no dither */
 };
 
 struct beam_coefficients_args {
@@ -54,13 +54,13 @@ struct beam_coefficients_args {
     const int64_t *starts;                /* [beam][model] */
     const struct beam *beams;             /* [beam] */
     const float *calibration;             /* [ant][pol][chan][re, im]; NULL: 1 */
-    const uint32_t *listed;               /* [n_listed]; NULL: all */
+    const uint32_t *listed;               /* [n_listed]; NULL: all beams */
     int16_t *coefficients;                /* [chan][beam][ant][re, im] */
     int32_t *exponents;                   /* [chan][beam] */
     int8_t *fragments;                    /* beam_fragments.h; NULL: not made */
     const uint32_t *slot_of;              /* [beam] */
-    uint64_t time;                        /* in the units of the rates; before 0 it wraps */
-    int64_t at;                           /* in the units of 'starts' */
+    uint64_t time;                        /* time in the units of the rates; wraps before 0 */
+    int64_t at;                           /* time in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
     uint32_t n_beams;
@@ -69,7 +69,7 @@ struct beam_coefficients_args {
     uint32_t n_chan;
 };
 
-/* How many beams are made, and the number of one of them. */
+/* Returns the number of beams that are made.  The next function returns the i-th of these beams. */
 static inline uint32_t beam_coefficients_n(const struct beam_coefficients_args *args)
 {
     return args->listed ? args->n_listed : args->n_beams;
@@ -80,7 +80,7 @@ static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_arg
     return args->listed ? args->listed[i] : i;
 }
 
-/* The model of a beam: [ant]. */
+/* Returns the model of a beam: [ant]. */
 static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
                                                                   uint32_t beam)
 {
@@ -107,7 +107,7 @@ static inline struct beam_steered beam_steer(const struct beam_coefficients_args
     return steered;
 }
 
-/* The coefficient of an antenna, before it is scaled. */
+/* Returns the coefficient of an antenna before scaling. */
 static inline struct beam_complex beam_coefficient(const struct beam_coefficients_args *args,
                                                    const struct beam_steered *s, uint32_t beam, uint32_t ant,
                                                    uint32_t chan)
@@ -123,7 +123,7 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
     return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
 }
 
-/* The exponent where the largest part is 'most' >= 0. */
+/* Returns the exponent if the largest part is 'most' >= 0. */
 static inline int32_t beam_exponent(float most)
 {
     union {
@@ -133,13 +133,13 @@ static inline int32_t beam_exponent(float most)
     int32_t exponent;
 
     scaled.value = most;
-    exponent = 141 - (int32_t)(scaled.bits >> 23); /* most * 2^exponent is from 2^14 on, and less than 2^15 */
+    exponent = 141 - (int32_t)(scaled.bits >> 23); /* most * 2^exponent is at least 2^14 and less than 2^15 */
     scaled.bits = (scaled.bits & 0x7fffffu) | (141u << 23);
     exponent -= scaled.value > (float)BEAM_COEFFICIENT_MAX;
     return exponent < BEAM_EXPONENT_MAX ? exponent : BEAM_EXPONENT_MAX;
 }
 
-/* 2^exponent, of -126 to 127. */
+/* Returns 2^exponent, for exponents from -126 to 127. */
 static inline float beam_power_of_two(int32_t exponent)
 {
     union {
@@ -154,11 +154,11 @@ static inline float beam_power_of_two(int32_t exponent)
 extern const struct kernel beam_coefficients_kernel;
 
 /* For the CUDA variant: the shape of a launch. */
-#define BEAM_COEFFICIENTS_WARPS        8 /* of a block: channels */
+#define BEAM_COEFFICIENTS_WARPS        8 /* warps of a block: one channel each */
 #define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of antennas of a part, for each lane */
 #define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * (20 + 8 * BEAM_COEFFICIENTS_WARPS))
 
-/* Steps of antennas that a warp takes side by side, for each of 8 / spread beams: 1, 2, 4 or 8. */
+/* Returns the steps of antennas that a warp takes at a time for each of 8 / spread beams: 1, 2, 4 or 8. */
 static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_args *args)
 {
     uint32_t n_steps = beam_fragments_steps(args->n_ants),
@@ -169,7 +169,7 @@ static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_a
     return spread;
 }
 
-/* How many times 8 / spread beams there are. */
+/* Returns the number of units of 8 / spread beams. */
 static inline uint32_t beam_coefficients_units(const struct beam_coefficients_args *args)
 {
     uint32_t unit_beams = 8 / beam_coefficients_spread(args);

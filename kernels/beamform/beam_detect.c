@@ -1,4 +1,4 @@
-/* beam_detect.c - plain C twin of beam_detect: each batch that reaches the X-engine, beside correlate. */
+/* beam_detect.c - plain C twin of beam_detect: runs for each batch that reaches the X-engine, as correlate does. */
 #include "kernels/beamform/beam_detect.h"
 
 #include "common/base/units.h"
@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Adds the powers of a window to those of all threads. */
+/* Adds the powers of a window to the sums of all threads. */
 static void add_window(const struct beam_detect_args *a, uint64_t window, uint32_t beam, uint32_t chan,
                        const int64_t *powers)
 {
@@ -21,7 +21,7 @@ static void add_window(const struct beam_detect_args *a, uint64_t window, uint32
     }
 }
 
-/* Detects 'n' spectra of a beam, sums[pol], that begin with number 'spectrum'. */
+/* Detects 'n' spectra of a beam, sums[pol].  The first spectrum has number 'spectrum'. */
 static void detect(const struct beam_detect_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                    uint32_t chan, uint64_t spectrum, size_t n)
 {
@@ -54,7 +54,7 @@ static void detect(const struct beam_detect_args *a, const struct beamform_sums 
     a->form.saturated[beam] += n_clipped;
 }
 
-/* All beams in a block of spectra of one channel. */
+/* Detects all beams in a block of spectra of one channel. */
 static void detect_block(const struct beam_detect_args *a, size_t batch, uint32_t chan, size_t first,
                          struct beamform_widened *block)
 {
@@ -107,7 +107,8 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
-/* Where voltages are held, shared memory has a pair of groups for each turn. */
+/* Returns the grid.  If warps hold voltages, shared memory has a pair of groups for this turn and one for the next
+ * turn. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;

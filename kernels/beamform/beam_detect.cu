@@ -1,17 +1,18 @@
-/* beam_detect.cu - see beam_detect.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h.
+/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums; for many beams beamform_held.h does.
  *
- * Two groups of slots, a pair, are polarisations 0 and 1 of the same 8 beams.  A lane has 8 consecutive spectra of a beam,
- * and four lanes have the 32 spectra of the warp.  The lane rounds a sample to a word of two 16-bit parts.
+ * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  A lane has 8 consecutive spectra of a
+ * beam, and four lanes have the 32 spectra of the warp.  A lane rounds a sample to a word of two 16-bit parts.
  *
- * A product of two parts is one with the low byte of the second, and one with its high byte.  So a sum of products is two
- * 32-bit sums (struct power), which four lanes add to each other.  No sum overflows: a power has 32 spectra of four parts,
- * 128 * 32767 * 255 < 2^31.  Only the powers of a window are 64-bit integers.
+ * The product of two parts is computed as two products: the first part times the low byte and times the high byte of
+ * the second part.  So a sum of products is two 32-bit sums (struct power).  Four lanes add their sums.  No sum
+ * overflows: a power has 32 spectra of four parts, 128 * 32767 * 255 < 2^31.  Only the powers of a window are 64-bit
+ * integers.
  *
- * The windows of a lane's spectra are found once for all beams.  Where one window has all 32 spectra of the warp, four lanes
- * add up before one of them adds to the powers.
+ * A lane finds the windows of its spectra once for all beams.  If one window has all 32 spectra of the warp, four lanes
+ * add their sums, and then one lane adds the result to the powers.
  *
- * Constants: those of beamform.cu; PRODUCTS. */
-#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* of a pair; or of a turn's pair and of the next one's */
+ * Constants: the constants of beamform.cu, and PRODUCTS. */
+#define FRAGMENT_GROUPS (BLOCK_GROUPS > 2 ? 4 : 2) /* groups of a pair, or of this turn's and the next turn's pairs */
 #include "kernels/beamform/beam_detect.h"
 #include "kernels/beamform/beamform_tile.h"
 #if HOLDS
@@ -19,35 +20,35 @@
 #endif
 
 #define N_PRODUCTS    (PRODUCTS == BEAM_STOKES ? BEAM_MAX_PRODUCTS : 1)
-#define N_SUMS        N_PRODUCTS /* of Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
+#define N_SUMS        N_PRODUCTS /* sums for Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
 #define BLOCKS_PER_SM 3
 #define EVERY_LANE    0xffffffffu
-#define TO_INTEGER    12582912.0f /* 1.5 * 2^23: the sum has no bits behind the point */
+#define TO_INTEGER    12582912.0f /* 1.5 * 2^23: the sum has no fraction bits */
 
-/* The lane's spectra of a piece that are in windows: [begin, end) of 8. */
+/* Spectra of the lane in a piece that are in windows: [begin, end) of 8. */
 struct span {
     int begin, end;
-    uint32_t window; /* of 'begin' */
-    int window_end;  /* may be behind the 8 spectra */
+    uint32_t window; /* window of 'begin' */
+    int window_end;  /* may be beyond the 8 spectra */
     bool is_whole;   /* all spectra of the warp are in this window */
 };
 
-/* The lane's 8 spectra of a pair: [pol][spectrum], the real part in the lower half of a word. */
+/* Samples of the lane's 8 spectra of a pair: [pol][spectrum].  The real part is in the lower half of a word. */
 struct samples {
     uint32_t words[TILE_GROUPS][LANE_SPECTRA];
 };
 
-/* The group of channels of the block. */
+/* Group of channels of the block. */
 struct cell {
     uint32_t group, n_groups;
 };
 
-/* 256 high + low. */
+/* A value of 256 high + low. */
 struct power {
     int low, high;
 };
 
-/* Its division is done once: 'opaque' keeps it out of the loops. */
+/* Divides once for the whole kernel: 'opaque' keeps the divisions out of the loops. */
 static __device__ __forceinline__ struct cell find_cell(const struct beam_detect_args &args, const struct place &place)
 {
     struct cell cell;
@@ -57,7 +58,7 @@ static __device__ __forceinline__ struct cell find_cell(const struct beam_detect
     return cell;
 }
 
-/* Finds the windows of the lane's spectra from 's' of the batch on. */
+/* Finds the windows of the lane's spectra from spectrum 's' of the batch on. */
 static __device__ __forceinline__ struct span find_span(const struct beam_detect_args &args, uint32_t batch, uint32_t s)
 {
     const int64_t from = (int64_t)(args.form.first_spectrum + (uint64_t)batch * args.form.n_spectra + s - args.first);
@@ -75,7 +76,7 @@ static __device__ __forceinline__ struct span find_span(const struct beam_detect
     return span;
 }
 
-/* Rounds the lane's 8 spectra of a group.  Returns how many samples of the span were clipped. */
+/* Rounds the lane's 8 spectra of a group.  Returns the number of clipped samples in the span. */
 static __device__ __forceinline__ uint32_t round_samples(const struct span &span, const struct slot &slot,
                                                          const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
@@ -98,7 +99,7 @@ static __device__ __forceinline__ uint32_t round_samples(const struct span &span
     return n_clipped;
 }
 
-/* Adds the products of the parts of 'a' with those of 'b'. */
+/* Adds the products of the parts of 'a' with the parts of 'b'. */
 static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, struct power &power)
 {
     const uint32_t bytes = __byte_perm(b, 0, 0x3120);
@@ -120,7 +121,7 @@ static __device__ __forceinline__ void add_sample(uint32_t x, uint32_t y, struct
     }
 }
 
-/* The sum of the four lanes of a beam. */
+/* Returns the sum over the four lanes of a beam. */
 static __device__ __forceinline__ int add_lanes(int value)
 {
     value += __shfl_xor_sync(EVERY_LANE, value, 1);
@@ -155,7 +156,7 @@ static __device__ __forceinline__ void add_window(const struct beam_detect_args 
                   (unsigned long long)values[p]);
 }
 
-/* Detects the lane's spectra of a beam, of which each is in one of several windows, or in none. */
+/* Detects the lane's spectra of a beam.  The spectra may be in different windows or in none. */
 static __device__ __forceinline__ void detect_windows(const struct beam_detect_args &args, const struct cell &cell,
                                                       const struct span &span, uint32_t beam,
                                                       const struct samples &samples)
@@ -195,7 +196,7 @@ static __device__ __forceinline__ void detect_whole(const struct beam_detect_arg
         add_window(args, cell, span.window, row / 2, powers);
 }
 
-/* Detects 32 spectra of a pair.  'row' is the beam's one of polarisation 0, or BEAMFORM_NO_BEAM. */
+/* Detects 32 spectra of a pair.  'row' is the index of the beam's polarisation 0 in 'beams', or BEAMFORM_NO_BEAM. */
 static __device__ __forceinline__ void detect(const struct beam_detect_args &args, const struct cell &cell,
                                               const struct span &span, uint32_t row, uint32_t n_clipped,
                                               const struct samples &samples)
@@ -211,13 +212,13 @@ static __device__ __forceinline__ void detect(const struct beam_detect_args &arg
         atomicAdd(args.form.saturated + row / 2, n_clipped);
 }
 
-/* The lane's slot of a group of the block. */
+/* Returns the lane's slot in a group of the block. */
 static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
     return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
 }
 
-/* Rounds a group's sums. */
+/* Rounds a group's sums.  Returns the number of clipped samples in the span. */
 static __device__ __forceinline__ uint32_t round_group(const struct span &span, uint32_t group,
                                                        const int (&sums)[2][4][4], uint32_t (&words)[LANE_SPECTRA])
 {
@@ -225,7 +226,8 @@ static __device__ __forceinline__ uint32_t round_group(const struct span &span, 
 }
 
 #if HOLDS
-/* Sums and rounds group 'pol' of a turn's pair, which begins with 'group'. */
+/* Sums and rounds polarisation POL of a turn's pair.  The pair begins with 'group'.  Returns the number of clipped
+ * samples in the span. */
 template <int POL>
 static __device__ __forceinline__ uint32_t form(const struct held &held, const struct span &span, uint32_t group,
                                                 uint32_t turn, struct samples &samples)
@@ -237,7 +239,7 @@ static __device__ __forceinline__ uint32_t form(const struct held &held, const s
     return round_group(span, group + POL, sums, samples.words[POL]);
 }
 
-/* All pairs of the block take turns. */
+/* Detects the block's pairs, one pair a turn. */
 static __device__ __forceinline__ void detect_all(const struct beam_detect_args &args, const struct place &place)
 {
     const uint32_t n_groups = min(args.form.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);

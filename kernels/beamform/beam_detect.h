@@ -1,34 +1,36 @@
-/* beam_detect - voltages to the powers of tied-array beams: each beam of both polarisations is summed over the antennas
- * as in beamform, detected, and added up over windows of spectra and groups of channels.
- *   form        as of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then those of beam 1, and so on.
- *               Dither and 'out' are not used; 'saturated' is uint32 [n_beams / 2], added to
+/* beam_detect - voltages to the powers of tied-array beams: the kernel sums both polarisations of each beam over the
+ * antennas, as beamform does.  The kernel detects these sums, and adds the powers over windows of spectra and groups of
+ * channels.
+ *   form        arguments of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then of beam 1, and so on.
+ *               Dither and 'out' are not used.  'saturated' is uint32 [n_beams / 2], added to
  *   powers      int64 [window][beam][product][group]   added to
  *
  * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
- * [g n, (g + 1) n), n = group_channels.  Spectra before the first window and after the last one are left out.
+ * [g n, (g + 1) n), n = group_channels.  Spectra before the first window and after the last window are not used.
  *
  * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise * 256, clipped to +-32767
- * and rounded half to even; 0 if it is not a number.  So a power counts (1/256 of a step of the voltage beam)^2.  A
+ * and rounded half to even.  A NaN becomes 0.  So the unit of powers is (1/256 of a step of the voltage beam)^2.  A
  * complex sample counts in 'saturated' if any part was clipped.  X is polarisation 0, Y polarisation 1:
  *     BEAM_POWER_0   |X|^2
  *     BEAM_POWER_1   |Y|^2
  *     BEAM_TOTAL     |X|^2 + |Y|^2
  *     BEAM_STOKES    I = |X|^2 + |Y|^2, Q = |X|^2 - |Y|^2, U = 2 Re X Y*, V = 2 Im X Y*
- * V is positive for right-handed circular polarisation (IAU 1974) where X is to the north and Y to the east, and
- * channels rise in radio frequency.
+ * V is positive for right-handed circular polarisation (IAU 1974) if X is to the north, Y is to the east and the
+ * channels' radio frequency rises.
  *
  * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform.  For more than 8 beams of up to 96 antennas a warp executes about 420 instructions for 8
- *            beams and 32 spectra of 80 antennas: 80 matrix products, 160 to scale, check and round, 100 to detect.  One
- *            64-bit atomic addition for each beam, channel, product and at most 32 spectra.  The twin: as beamform. */
+ * Bound by:  CUDA: as beamform.  The following holds for more than 8 beams of up to 96 antennas.  A warp executes about
+ *            420 instructions for 8 beams and 32 spectra of 80 antennas.  These are 80 matrix products, 160
+ *            instructions to scale, check and round, and 100 to detect, among others.  Each beam, channel and product
+ *            takes one 64-bit atomic addition for at most 32 spectra.  The twin: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 
 #include "kernels/beamform/beamform.h"
 
 #define BEAM_DETECT_LIMIT       32767.0f
-#define BEAM_DETECT_STEPS       256.0f /* to a step of the voltage beam */
+#define BEAM_DETECT_STEPS       256.0f /* steps in a step of the voltage beam */
 #define BEAM_DETECT_MAX_SPECTRA 4096
 #define BEAM_MAX_PRODUCTS       4
 
@@ -54,7 +56,7 @@ struct beam_detect_args {
     uint32_t group_channels;
 };
 
-/* A part that the voltage beam would have as v, as an integer. */
+/* Returns a part as an integer.  'v' is the part in steps of the voltage beam. */
 static inline int32_t beam_detect_round(float v, uint32_t *clipped)
 {
     const float to_integer = 12582912.0f; /* 1.5 * 2^23: the sum has no fraction bits */
@@ -66,7 +68,7 @@ static inline int32_t beam_detect_round(float v, uint32_t *clipped)
     return (int32_t)BEAM_PLUS(BEAM_PLUS(v, to_integer), -to_integer);
 }
 
-/* Adds the products of a sample: x and y are [re, im]. */
+/* Adds the products of a sample.  x and y are [re, im]. */
 static inline void beam_detect_add(enum beam_products products, const int32_t x[2], const int32_t y[2], int64_t *powers)
 {
     int64_t xx = x[0] * x[0] + x[1] * x[1], yy = y[0] * y[0] + y[1] * y[1];

@@ -1,4 +1,4 @@
-/* beam_finish.cu - see beam_finish.h: a thread has all windows of a beam and cell. */
+/* beam_finish.cu - see beam_finish.h.  A thread converts all windows of a beam and cell. */
 #include "kernels/beamform/beam_finish.h"
 
 extern "C" __global__ void beam_finish(const struct beam_finish_args args)

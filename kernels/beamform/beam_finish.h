@@ -1,17 +1,17 @@
-/* beam_finish - the powers of detected beams as they are sent.
+/* beam_finish - converts the powers of detected beams to the sent format.
  *   powers   int64 [window][beam][cell]     a cell is a product and group of channels of beam_detect.h
  *   out      float or uint8 [beam][window][cell]
- *   offsets  float [beam][cell]             of 8 bits only, as 'scales'
+ *   offsets  float [beam][cell]             8 bits only
  *   scales   float [beam][cell]
  *
- * 8 bits: least and most are those of the windows of a beam and cell.  offset = least; scale = (most - least) / 255;
- * out = (power - least) * 255 / (most - least), rounded half up; 0 if both are the same.
- * A power is about offset + scale * out.  Where most - least is 2^54 or more, both differences of 'out' first lose
- * as many of their lowest bits as it has too many.
+ * 8 bits: least and most are the minimum and maximum over the windows of a beam and cell.  offset = least; scale =
+ * (most - least) / 255; out = (power - least) * 255 / (most - least), rounded half up; out = 0 if most = least.  A
+ * power is about offset + scale * out.  If most - least is 2^54 or more, both differences in 'out' are first shifted
+ * right until most - least is below 2^54.
  *
- * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once; so is a scale, again
- *            by its division.  'out' of 8 bits is computed in integers.
- * Requires:  powers of at most 2^61 either way.
+ * Exactness: CUDA and the twin agree in every bit.  Integers are rounded to single precision once.  The division of a
+ *            scale rounds again.  'out' of 8 bits is computed in integers.
+ * Requires:  powers from -2^61 to 2^61.
  * Bound by:  memory. */
 #ifndef KERNELS_BEAMFORM_BEAM_FINISH_H
 #define KERNELS_BEAMFORM_BEAM_FINISH_H
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define BEAM_FINISH_STEPS 255
-#define BEAM_FINISH_BITS  54 /* of differences that BEAM_FINISH_STEPS multiply: 2 * 255 * 2^54 fits 63 bits */
+#define BEAM_FINISH_BITS  54 /* bits of a difference that BEAM_FINISH_STEPS multiplies: 2 * 255 * 2^54 fits 63 bits */
 
 struct beam_finish_args {
     const int64_t *powers; /* [window][beam][cell] */
@@ -33,7 +33,7 @@ struct beam_finish_args {
     uint32_t n_cells;
 };
 
-/* All windows of a beam and cell. */
+/* Converts all windows of a beam and cell. */
 static inline void beam_finish_cell(const struct beam_finish_args *args, uint32_t beam, uint32_t cell)
 {
     const uint64_t row = (uint64_t)beam * args->n_cells + cell, step = (uint64_t)args->n_beams * args->n_cells;

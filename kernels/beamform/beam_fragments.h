@@ -1,13 +1,15 @@
-/* beam_fragments - coefficients of beams as tensor cores take them: two slices of bytes, in the order of a warp's lanes.
+/* beam_fragments - coefficients of beams in the layout of tensor cores: two slices of bytes, in the order of a warp's
+ * lanes.
  *   fragments   int8 [chan][group][step][high, low][lane][half][re, im][odd][2]
- *   slot_of     uint32 [beam]     the beam's slot, of beamform_slots()
+ *   slot_of     uint32 [beam]     the beam's slot, from beamform_slots()
  *
- * A group has BEAM_GROUP_BEAMS slots, a step BEAM_STEP_ANTS antennas.  A coefficient is 256 high + low, both int8.
- * A lane's 16 bytes are its part of the first operand of mma.m16n8k32.  The operand has 16 rows: the real parts of 8 beams,
- * and their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and that antenna
- * have lane = 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of an imaginary one.
+ * A group has BEAM_GROUP_BEAMS slots, a step BEAM_STEP_ANTS antennas.  A coefficient is 256 high + low, both int8.  A
+ * lane's 16 bytes are its part of the first operand of mma.m16n8k32.  The operand has 16 rows: the real parts of 8
+ * beams, then their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and
+ * antenna a belong to lane 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of
+ * an imaginary part.
  *
- * Antennas beyond the last one have zeros.  The bytes of slots without a beam have no meaning. */
+ * Antennas beyond the last antenna have zeros.  The bytes of slots without a beam have no meaning. */
 #ifndef KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 #define KERNELS_BEAMFORM_BEAM_FRAGMENTS_H
 
@@ -15,7 +17,7 @@
 
 #define BEAM_GROUP_BEAMS 8
 #define BEAM_STEP_ANTS   16
-#define BEAM_SLICE_BYTES 512 /* of a step of a group: 16 of each lane */
+#define BEAM_SLICE_BYTES 512 /* bytes of a step of a group: 16 for each lane */
 #define BEAM_STEP_BYTES  (2 * BEAM_SLICE_BYTES)
 
 static inline uint32_t beam_fragments_steps(uint32_t n_ants)
@@ -23,13 +25,13 @@ static inline uint32_t beam_fragments_steps(uint32_t n_ants)
     return (n_ants + BEAM_STEP_ANTS - 1) / BEAM_STEP_ANTS;
 }
 
-/* Bytes of a group's steps in a channel. */
+/* Returns the bytes of a group's steps in a channel. */
 static inline uint64_t beam_fragments_group_bytes(uint32_t n_ants)
 {
     return (uint64_t)beam_fragments_steps(n_ants) * BEAM_STEP_BYTES;
 }
 
-/* Bytes of a channel. */
+/* Returns the bytes of a channel. */
 static inline uint64_t beam_fragments_chan_bytes(uint32_t n_slots, uint32_t n_ants)
 {
     return n_slots / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(n_ants);
@@ -45,7 +47,7 @@ static inline void beam_fragments_put_pair(int8_t *at, int32_t a, int32_t b)
     *(uint16_t *)(at + BEAM_SLICE_BYTES) = (uint16_t)low;
 }
 
-/* Puts the coefficient of an antenna, which may be beyond the last one, into the bytes of a channel. */
+/* Puts the coefficient of an antenna into the bytes of a channel.  The antenna may be beyond the last one. */
 static inline void beam_fragments_put(int8_t *of_chan, uint32_t n_ants, uint32_t slot, uint32_t ant, int32_t re,
                                       int32_t im)
 {

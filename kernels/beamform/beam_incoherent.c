@@ -1,4 +1,5 @@
-/* beam_incoherent.c - plain C twin of beam_incoherent: each batch that reaches the X-engine, beside correlate. */
+/* beam_incoherent.c - plain C twin of beam_incoherent: runs for each batch that reaches the X-engine, as correlate
+ * does. */
 #include "kernels/beamform/beam_incoherent.h"
 
 #include "kernels/beamform/beamform_sums.h"
@@ -29,7 +30,7 @@ KERNEL_CLONES static void add_antenna(int16_t (*parts)[2][BEAMFORM_BLOCK_SPECTRA
     }
 }
 
-/* Adds the sums of a window to the powers, which all threads share. */
+/* Adds the sums of a window to the powers that all threads share. */
 static void add_window(const struct beam_incoherent_args *a, uint32_t window, uint32_t chan,
                        const struct beam_incoherent_sums *sums)
 {
@@ -44,7 +45,7 @@ static void add_window(const struct beam_incoherent_args *a, uint32_t window, ui
     }
 }
 
-/* Adds a block of 'n' spectra, which begins with spectrum 'first' of the batch, to the windows. */
+/* Adds a block of 'n' spectra to the windows.  The block begins with spectrum 'first' of the batch. */
 static void add_windows(const struct beam_incoherent_args *a, uint32_t batch, uint32_t chan, uint32_t first, size_t n,
                         const struct block *block)
 {

@@ -1,11 +1,11 @@
-/* beam_incoherent - voltages to the powers of an incoherent beam: each antenna's voltages are detected, weighted, and
- * added up over the antennas, windows of spectra and groups of channels.
+/* beam_incoherent - voltages to the powers of an incoherent beam: the kernel detects and weights each antenna's
+ * voltages, and adds the powers over antennas, windows of spectra and groups of channels.
  *   voltages   [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
  *   weights    [ant]                                       integers from 0 to 2^31 - 1
  *   powers     int64 [window][product][group]              added to
  *
- * Windows and groups are those of beam_detect.h.  With X the voltage of an antenna in polarisation 0, Y that in
- * polarisation 1, and its weights x, y and xy, a product is the sum over the antennas of
+ * beam_detect.h defines windows and groups.  X is the voltage of an antenna in polarisation 0, Y its voltage in
+ * polarisation 1.  The antenna's weights are x, y and xy.  A product is the sum over the antennas of
  *     BEAM_POWER_0   x |X|^2
  *     BEAM_POWER_1   y |Y|^2
  *     BEAM_TOTAL     x |X|^2 + y |Y|^2
@@ -13,7 +13,7 @@
  *
  * Exactness: all sums are exact, so CUDA and the twin agree in every bit.
  * Requires:  n_spectra a multiple of 8; voltages aligned to 16 bytes; 1 to 4096 antennas and window_spectra;
- *            group_channels divides n_chan; no power may be able to exceed 2^61, if all parts of voltages were -128.
+ *            group_channels divides n_chan; no power exceeds 2^61 even if all parts of voltages are -128.
  * Bound by:  CUDA: memory; voltages are read once.  The twin: 2 or 4 multiply-adds of 64 bits for each antenna and
  *            spectrum. */
 #ifndef KERNELS_BEAMFORM_BEAM_INCOHERENT_H
@@ -24,7 +24,7 @@
 /* The weights of one antenna. */
 struct beam_incoherent_weights {
     int32_t x, y, xy;
-    int32_t unused; /* one load has all */
+    int32_t unused; /* pads to 16 bytes, so that one load reads all weights */
 };
 
 struct beam_incoherent_args {
@@ -37,7 +37,7 @@ struct beam_incoherent_args {
     enum beam_products products;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra; /* of a heap */
+    uint32_t n_spectra; /* spectra of a heap */
     uint32_t first_batch;
     uint32_t n_batches;
     uint32_t n_windows;
@@ -47,7 +47,7 @@ struct beam_incoherent_args {
 
 #define BEAM_INCOHERENT_NO_WINDOW 0xffffffffu
 
-/* The window of a spectrum of a batch, or BEAM_INCOHERENT_NO_WINDOW. */
+/* Returns the window of a spectrum of a batch, or BEAM_INCOHERENT_NO_WINDOW. */
 static inline uint32_t beam_incoherent_window(const struct beam_incoherent_args *args, uint32_t batch,
                                               uint32_t spectrum)
 {
@@ -59,12 +59,12 @@ static inline uint32_t beam_incoherent_window(const struct beam_incoherent_args 
     return window < args->n_windows ? (uint32_t)window : BEAM_INCOHERENT_NO_WINDOW;
 }
 
-/* Sums over antennas: weighted |X|^2, |Y|^2, Re X Y* and Im X Y*; the last two of BEAM_STOKES only. */
+/* Sums over antennas: weighted |X|^2, |Y|^2, Re X Y* and Im X Y*.  Only BEAM_STOKES uses the last two. */
 struct beam_incoherent_sums {
     int64_t x, y, re, im;
 };
 
-/* The products of sums. */
+/* Computes the products from the sums. */
 static inline void beam_incoherent_products(enum beam_products products, const struct beam_incoherent_sums *sums,
                                             int64_t *powers)
 {

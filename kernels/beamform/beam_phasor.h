@@ -1,12 +1,13 @@
-/* beam_phasor.h - cosine and sine of a phase in 64-bit turns, the same bits on every device.
+/* beam_phasor.h - cosine and sine of a phase, with the same bits on every device.
  *
- * A phase is a fraction of a turn, times 2^64, so that sums of phases wrap without a rounding.  The nearest quarter turn is
- * taken off; polynomials (Taylor's, up to t^9 and t^10) have the rest, t in [-pi/4, pi/4].
- * Exactness: quarter turns are exact.  Otherwise each part is within 2^-23: t is rounded once, the polynomials leave out
- *            less than 2^-28.  Each product and each sum is rounded by itself; CUDA does not contract these, and C is
- *            compiled without contraction.
+ * A phase is a fraction of a turn, times 2^64, so that sums of phases wrap without rounding.  The function subtracts
+ * the nearest quarter turn.  Taylor polynomials up to t^9 and t^10 give sine and cosine of the rest, t in [-pi/4,
+ * pi/4].
+ * Exactness: quarter turns are exact.  Otherwise the error of each part is below 2^-23: t is rounded once, and the
+ *            polynomials leave out less than 2^-28.  Each product and each sum is rounded by itself.  CUDA does not
+ *            contract the intrinsics used, and C is compiled without contraction.
  *
- * CUDA kernels include this too. */
+ * CUDA kernels include this file too. */
 #ifndef KERNELS_BEAMFORM_BEAM_PHASOR_H
 #define KERNELS_BEAMFORM_BEAM_PHASOR_H
 
@@ -20,7 +21,7 @@
 #define BEAM_PLUS(a, b)  ((a) + (b))
 #endif
 
-#define BEAM_RADIANS 1.46291807926715968105e-9f /* of 2^-32 turns: 2 pi / 2^32 */
+#define BEAM_RADIANS 1.46291807926715968105e-9f /* radians in 2^-32 turns: 2 pi / 2^32 */
 
 struct beam_complex {
     float re, im;
@@ -49,7 +50,7 @@ static inline struct beam_complex beam_phasor(uint64_t turns)
     return out;
 }
 
-/* a b, each product and each sum rounded by itself. */
+/* Returns a b.  Each product and each sum is rounded by itself. */
 static inline struct beam_complex beam_multiply(struct beam_complex a, struct beam_complex b)
 {
     struct beam_complex out;

@@ -1,4 +1,4 @@
-/* beamform.c - plain C twin of beamform: each batch that reaches the X-engine, beside correlate. */
+/* beamform.c - plain C twin of beamform: runs for each batch that reaches the X-engine, as correlate does. */
 #include "kernels/beamform/beamform.h"
 
 #include "common/base/units.h"
@@ -19,14 +19,14 @@ static int8_t round_even(float v, bool *clipped)
     return (int8_t)lrintf(clip(v, -BEAMFORM_LIMIT, BEAMFORM_LIMIT, 0, clipped));
 }
 
-/* 'half' is the dither's of beamform_dither(). */
+/* Rounds a dithered part.  'half' is one half of a word of beamform_dither(). */
 static int8_t round_dithered(float v, uint32_t half, bool *clipped)
 {
     v += 128 + (float)(half | 1) / 65536;
     return (int8_t)((int)clip(v, BEAMFORM_LEAST, BEAMFORM_MOST, BEAMFORM_ZERO, clipped) - 128);
 }
 
-/* Quantises 'n' spectra of a batch from 'first' on.  Returns how many samples were clipped. */
+/* Quantises 'n' spectra of a batch from 'first' on.  Returns the number of clipped samples. */
 static uint32_t finish(const struct beamform_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                        uint32_t chan, size_t first, size_t n)
 {
@@ -49,7 +49,7 @@ static uint32_t finish(const struct beamform_args *a, const struct beamform_sums
     return n_clipped;
 }
 
-/* Some beams, from 'beam' on, in a block of spectra of one channel. */
+/* Forms up to BEAMFORM_BLOCK_BEAMS beams, from 'beam' on, in a block of spectra of one channel. */
 static void form_block(const struct beamform_args *a, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                        struct beamform_widened *block)
 {
@@ -93,16 +93,16 @@ const struct kernel beamform_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_WARPS     4
-#define BLOCK_STEPS 8   /* of 16 antennas, whose coefficients are in shared memory together */
-#define NARROW_ANTS 256 /* of which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
-#define HELD_STEPS  6   /* whose voltages fit a warp's registers */
-#define HELD_GROUPS 32  /* of a block that holds them, at most: slots are in shared memory */
+#define BLOCK_STEPS 8   /* steps of 16 antennas whose coefficients are in shared memory together */
+#define NARROW_ANTS 256 /* antennas for which both slices' sums fit 32 bits: 256 * 2 * 32639 * 128 < 2^31 */
+#define HELD_STEPS  6   /* steps whose voltages fit a warp's registers */
+#define HELD_GROUPS 32  /* groups of a block that holds its voltages, at most: slots are in shared memory */
 
 /* The shape of beamform_whole.h. */
 #define WHOLE_WARPS   8
-#define WHOLE_SPECTRA 256 /* in shared memory */
-#define WHOLE_BYTES   4   /* of an antenna and spectrum */
-#define WHOLE_GROUPS  5   /* at least: fewer leave warps without a group */
+#define WHOLE_SPECTRA 256 /* spectra in shared memory */
+#define WHOLE_BYTES   4   /* bytes of an antenna and spectrum */
+#define WHOLE_GROUPS  5   /* fewest groups: with fewer, some warps have no group */
 
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of)
 {
@@ -130,7 +130,7 @@ static uint32_t n_groups(const struct beamform_args *args)
     return args->n_slots / BEAM_GROUP_BEAMS;
 }
 
-/* The variant on wgmma. */
+/* Returns true if the launch uses the wgmma variant. */
 static bool is_whole(const struct beamform_args *args)
 {
     return args->wgmma && n_groups(args) >= WHOLE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
@@ -141,7 +141,7 @@ bool beamform_holds(const struct beamform_args *args)
     return n_groups(args) > BEAMFORM_TILE_GROUPS && beam_fragments_steps(args->n_ants) <= HELD_STEPS;
 }
 
-/* Groups of a block: an even number, so that both polarisations of detected beams are in one block. */
+/* Returns the groups of a block: an even number, so that both polarisations of a detected beam are in one block. */
 static uint32_t block_groups(const struct beamform_args *args)
 {
     uint32_t n_blocks = (n_groups(args) + HELD_GROUPS - 1) / HELD_GROUPS;
@@ -151,13 +151,13 @@ static uint32_t block_groups(const struct beamform_args *args)
     return ((n_groups(args) + n_blocks - 1) / n_blocks + 1) / 2 * 2;
 }
 
-/* Steps whose fragments are in shared memory together. */
+/* Returns the number of steps whose fragments are in shared memory together. */
 static uint32_t block_steps(const struct beamform_args *args)
 {
     return beamform_holds(args) ? beam_fragments_steps(args->n_ants) : BLOCK_STEPS;
 }
 
-/* Blocks of a channel and batch. */
+/* Returns the number of blocks of a channel and batch. */
 static uint32_t n_tiles(const struct beamform_args *args)
 {
     return (n_groups(args) + block_groups(args) - 1) / block_groups(args);

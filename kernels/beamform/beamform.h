@@ -9,19 +9,20 @@
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        added to
  *
- * For each part: v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise, then
- *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the number of the
- *      spectrum (philox.h); a whole number stays itself;
- *   2. v is clipped to +-127, and rounded: half to even, or half up behind a dither; 0 if it is not a number.
- * A complex sample of which any part was clipped, by however little, counts in 'saturated'.
+ * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise.  Then
+ *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the spectrum's
+ *      number (philox.h); a whole number stays the same;
+ *   2. v is clipped to +-127 and rounded: half to even without a dither, half up with one; a NaN becomes 0.
+ * A complex sample counts in 'saturated' if any part was clipped, by however little.
  *
- * Exactness: CUDA and the twin agree in every bit.  The sum is exact, of up to 4096 antennas; it is rounded to single
- *            precision once, scaled exactly, and rounded again by 'renormalise' and by the sum with 128.5 + dither.
- * Requires:  'renormalise' of magnitudes from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages and out
- *            aligned to 16 bytes.
- * Bound by:  CUDA: memory, for up to 16 beams: voltages are read once for each 16 beams of both polarisations.  Up to 96
- *            antennas, they are read once for 256 beams: the instructions that make the dither and round.  The twin: 8 integer
- *            multiply-adds for each voltage and beam. */
+ * Exactness: CUDA and the twin agree in every bit.  The sum over up to 4096 antennas is exact.  The sum is rounded to
+ *            single precision once and scaled exactly.  The product with 'renormalise' and the sum with 128.5 + dither
+ *            round again.
+ * Requires:  magnitudes of 'renormalise' from 2^-20 to 2^20; n_spectra a multiple of 8; 1 to 4096 antennas; voltages
+ *            and out aligned to 16 bytes.
+ * Bound by:  CUDA, up to 16 beams: memory; voltages are read once for each 16 beams of both polarisations.  CUDA, more
+ *            beams and up to 96 antennas: the instructions for dither and rounding; voltages are read once for 256
+ *            beams.  The twin: 8 integer multiply-adds for each voltage and beam. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_H
 #define KERNELS_BEAMFORM_BEAMFORM_H
 
@@ -33,8 +34,8 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
-/* A dithered part is v + 128.5 + dither.  These are its limits, and the number for a part that is not a number.  The integer
- * below it, less 128, is the output. */
+/* A dithered part is v + 128.5 + dither.  These are its limits, and the replacement for a NaN.  The part rounded down,
+ * less 128, is the output. */
 #define BEAMFORM_LEAST 1.5f
 #define BEAMFORM_MOST  255.5f
 #define BEAMFORM_ZERO  128.0f
@@ -57,21 +58,21 @@ struct beamform_args {
     uint32_t n_slots;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra;   /* of a heap */
-    uint32_t chan_offset; /* in the band, of channel 0 */
+    uint32_t n_spectra;   /* spectra of a heap */
+    uint32_t chan_offset; /* index of channel 0 in the band */
     uint32_t first_batch;
     uint32_t n_batches;
     uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
 };
 
-/* 2^-exponent, or 2^64, by which every sum but 0 is far above the limit. */
+/* Returns 2^-exponent, or 2^64 for smaller exponents.  Times 2^64 every sum but 0 is far above the limit. */
 static inline float beamform_scale(int32_t exponent)
 {
     return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* The dither's bits of spectra 4 i to 4 i + 3 of a channel of the band.  A half h of bits[s] is the dither of a part:
- * (h | 1) / 65536 - 1/2.  The lower half is that of the real part. */
+/* Makes the dither's bits of spectra 4 i to 4 i + 3 of a channel of the band; 'four' is i.  A half h of bits[s] gives
+ * the dither of a part: (h | 1) / 65536 - 1/2.  The lower half belongs to the real part. */
 static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, uint32_t bits[4])
 {
     const uint32_t counter[4] = {chan, (uint32_t)four, (uint32_t)(four >> 32), 0};
@@ -82,9 +83,9 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, 
 
 extern const struct kernel beamform_kernel;
 
-/* Deals beams to groups of BEAM_GROUP_BEAMS slots, each of one polarisation; the first slot of a group has a beam.  Groups
- * of both polarisations take turns as long as there are both.  Writes at most beamform_max_slots() slots, and the slot of
- * each beam.  Returns how many slots there are. */
+/* Deals beams to groups of BEAM_GROUP_BEAMS slots.  A group has one polarisation, and its first slot has a beam.  The
+ * groups' polarisations alternate as long as both have beams left.  Writes at most beamform_max_slots() slots, and the
+ * slot of each beam.  Returns the number of slots. */
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of);
 static inline uint32_t beamform_max_slots(uint32_t n_beams)
 {
@@ -93,8 +94,8 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 
 /* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
-#define BEAMFORM_SLOT_BYTES  40 /* in shared memory */
-#define BEAMFORM_TILE_GROUPS 2  /* of a block that does not hold its voltages (beamform_held.h) */
+#define BEAMFORM_SLOT_BYTES  40 /* bytes of a slot in shared memory */
+#define BEAMFORM_TILE_GROUPS 2  /* groups of a block that does not hold its voltages (beamform_held.h) */
 bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);

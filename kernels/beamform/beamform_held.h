@@ -1,9 +1,9 @@
-/* beamform_held.h - see beamform.cu and beam_detect.cu, which include it: sums for many beams, of up to 96 antennas.
+/* beamform_held.h - sums of up to 96 antennas for many beams.  beamform.cu and beam_detect.cu include this file.
  *
- * A warp holds the operands of its 32 spectra, all antennas and both polarisations, in registers: 16 for each step of
- * antennas.  So it loads voltages once for all groups of the block.  The groups take turns, one or two at a time, and the
- * warps of a block take the same turn.  Shared memory has the fragments of a turn, and those of the next one, which are
- * copied meanwhile. */
+ * A warp holds the operands of its 32 spectra, all antennas and both polarisations, in registers: 16 registers for each
+ * step of antennas.  So a warp loads voltages once for all groups of the block.  A turn handles one or two groups, and
+ * all warps of a block handle the same turn.  Shared memory has the fragments of this turn and of the next turn.  The
+ * next turn's fragments are copied during this turn. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_HELD_H
 #define KERNELS_BEAMFORM_BEAMFORM_HELD_H
 
@@ -12,7 +12,7 @@
 static_assert(N_STEPS == BLOCK_STEPS, "all steps of a group are in shared memory");
 static_assert(TILE_GROUPS == 2, "one group of each polarisation");
 
-/* The second operands of all steps: [step][pol][j]. */
+/* Second operands of all steps: [step][pol][j]. */
 struct held {
     uint32_t operands[N_STEPS][TILE_GROUPS][4][2];
 };
@@ -27,14 +27,15 @@ static __device__ __forceinline__ void hold(const struct beamform_args &args, co
 
     begin_piece(args, place, piece, cursor);
 #pragma unroll
-    for (int step = 0; step < N_STEPS; step++) /* before any is used */
+    for (int step = 0; step < N_STEPS; step++) /* all loads come before the first use */
         load_step(args, cursor, v[step]);
 #pragma unroll
     for (int step = 0; step < N_STEPS; step++)
         select(v[step], selectors, held.operands[step]);
 }
 
-/* Starts to copy the fragments of N groups of the block, from 'group' on, to the places from 'to_group' on. */
+/* Starts to copy the fragments of N groups of the block, from 'group' on.  The fragments go to places 'to_group' and
+ * following. */
 template <int N>
 static __device__ __forceinline__ void copy_groups(const struct beamform_args &args, const struct place &place,
                                                    uint32_t group, uint32_t to_group)

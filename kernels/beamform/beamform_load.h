@@ -1,8 +1,8 @@
-/* beamform_load.h - how beamform_tile.h and beam_incoherent.cu read voltages.
+/* beamform_load.h - reads voltages for beamform_tile.h and beam_incoherent.cu.
  *
  * Voltages of 4 bits are widened to bytes of 16 times their value.
  *
- * Constants: SAMPLE_BYTES of a complex sample; FLIP, the byte of zeros. */
+ * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte of zeros. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_LOAD_H
 #define KERNELS_BEAMFORM_BEAMFORM_LOAD_H
 
@@ -10,7 +10,7 @@
 
 #define VOLTAGE_SHIFT (SAMPLE_BYTES == 1 ? 4 : 0)
 
-/* A sample of 4 bits of each polarisation, 16 times as large. */
+/* Widens the 4-bit samples of both polarisations to bytes of 16 times the value. */
 static __device__ __forceinline__ uint32_t widen(uint32_t pair)
 {
     const uint32_t x = (pair ^ (FLIP * 0x0101u)) & 0xffffu;
@@ -18,7 +18,7 @@ static __device__ __forceinline__ uint32_t widen(uint32_t pair)
     return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
 }
 
-/* Loads four consecutive spectra of both polarisations: words of re, im, re, im. */
+/* Loads four consecutive spectra of both polarisations: words of [re, im, re, im]. */
 static __device__ __forceinline__ void load_spectra(const uint8_t *at, uint32_t (&words)[4])
 {
     if (SAMPLE_BYTES == 2) {

@@ -1,5 +1,5 @@
-/* beamform_sums.h - blocks of spectra for the plain C twins: widened voltages, which beam_incoherent also uses, and the
- * exact sums of beams for beamform and beam_detect.
+/* beamform_sums.h - blocks of spectra for the plain C twins: widened voltages, and the exact sums of beams for beamform
+ * and beam_detect.  beam_incoherent also uses the widened voltages.
  *
  * A channel's voltages of one antenna and polarisation are widened to int16 once for all beams.  Sums are int32 over
  * blocks of antennas in which they cannot overflow, and int64 over the blocks. */
@@ -9,11 +9,11 @@
 #include "common/base/units.h"
 #include "kernels/beamform/beamform.h"
 
-#define BEAMFORM_BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 of each: below 2^31 */
+#define BEAMFORM_BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 for each antenna: below 2^31 */
 #define BEAMFORM_BLOCK_SPECTRA 64
 #define BEAMFORM_BLOCK_BEAMS   16
 
-/* [ant][pol][re or im][spectrum] of a block. */
+/* Voltages of a block: [ant][pol][re or im][spectrum]. */
 struct beamform_widened {
     int16_t parts[BEAMFORM_BLOCK_ANTS][N_POLS][2][BEAMFORM_BLOCK_SPECTRA];
 };
@@ -26,7 +26,8 @@ struct beamform_sums {
 void beamform_widen(const uint8_t *in, enum voltage_format format, size_t n, int16_t (*out)[2][BEAMFORM_BLOCK_SPECTRA]);
 
 /* Sums 'n_beams' beams (at most BEAMFORM_BLOCK_BEAMS) from 'beam' on, in a block of one channel from spectrum 'first'
- * of the batch on.  'block' is the thread's, and begins as zeros.  Spectra beyond the batch's end have no meaning. */
+ * of the batch on.  Each thread has its own 'block', which is zero before the first call.  Spectra beyond the batch's
+ * end have no meaning. */
 void beamform_sum_block(const struct beamform_args *args, size_t batch, uint32_t chan, size_t first, uint32_t beam,
                         uint32_t n_beams, struct beamform_widened *block, struct beamform_sums *sums);
 

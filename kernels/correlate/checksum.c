@@ -1,10 +1,11 @@
-/* checksum.c - plain C twin of checksum: beside correlate.c, each batch that reaches the X-engine.
+/* checksum.c - plain C twin of checksum: runs for each batch that reaches the X-engine, as correlate.c does.
  *
- * A block of spectra of one channel is read twice: for the sum S of a group of antennas, and for the products of every
- * antenna with it.  A group is so small that S fits in 16 bits; the groups' products add up.  Integers are widened in the
- * order of memory, [spectrum][pol][re, im].  S has the same shape, in four forms, for both parts of both polarisations:
+ * The kernel reads a block of spectra of one channel twice: for the sum S of a group of antennas, and for the products
+ * of every antenna with S.  A group is so small that S fits in 16 bits.  The groups' products are added.  Integers are
+ * widened in the order of memory, [spectrum][pol][re, im].  S has the same shape, in four forms, for both parts of both
+ * polarisations:
  *     plain (re, im, 0, 0), (0, 0, re, im)   turned (-im, re, 0, 0), (0, 0, -im, re)
- * with which the parts of e conj(S) are plain dot products. */
+ * With these forms the parts of e conj(S) are plain dot products. */
 #include "kernels/correlate/checksum.h"
 
 #include "common/base/units.h"
@@ -14,11 +15,11 @@
 #include <math.h>
 #include <string.h>
 
-#define GROUP_ANTS    127 /* 2 * 127 inputs of -128 to 127 make 16 bits */
-#define BLOCK_SPECTRA 128 /* of 2 products of 2^15 * 2^7 at most: 2^30 */
+#define GROUP_ANTS    127 /* sums of 2 * 127 inputs of -128 to 127 fit 16 bits */
+#define BLOCK_SPECTRA 128 /* sums of 2 products of at most 2^15 * 2^7: 2^30 */
 #define QUADS         (N_POLS * 2)
 
-/* Where a channel's spectra are, and which of them are looked at. */
+/* A block of spectra of one channel and batch: spectra [first, first + n). */
 struct block {
     const struct checksum_args *args;
     size_t batch, chan, first, n;
@@ -34,7 +35,7 @@ static const uint8_t *find_spectra(const struct block *b, size_t ant)
 
 /* ---- Integers ---------------------------------------------------------------------------------------------------- */
 
-/* Four parts of 16 bits of each spectrum, alone or together. */
+/* Four parts of 16 bits for each spectrum, separately and as one word. */
 union quads {
     int16_t parts[BLOCK_SPECTRA * QUADS];
     uint64_t together[BLOCK_SPECTRA];
@@ -76,7 +77,7 @@ KERNEL_CLONES static void add_values(const int16_t *in, size_t n, int16_t *sums)
         sums[i] = (int16_t)(sums[i] + in[i]);
 }
 
-/* Adds the polarisations of each spectrum.  Little endian: re is the low half of 32 bits. */
+/* Adds the polarisations of each spectrum.  The machine is little endian: re is the low half of 32 bits. */
 KERNEL_CLONES static void arrange(const union quads *inputs, size_t n, struct integer_sum *sum)
 {
     for (size_t i = 0; i < n; i++) {
@@ -102,7 +103,7 @@ static void sum_integers(const struct block *b, size_t first_ant, size_t end_ant
     arrange(&inputs, b->n, sum);
 }
 
-/* All four sums in one pass, so that each loaded value is used four times. */
+/* Computes all four sums in one pass, so that each loaded value is used four times. */
 KERNEL_CLONES static void multiply_integers(const int16_t *e, const struct integer_sum *sum, size_t n, int64_t *row)
 {
     int32_t re0 = 0, im0 = 0, re1 = 0, im1 = 0;
@@ -213,10 +214,10 @@ const struct kernel checksum_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define WARP_ANTS   5   /* of a block's slice, in registers */
-#define FILL_BLOCKS 256 /* that time is split for: two on each of 128 multiprocessors or so */
+#define WARP_ANTS   5   /* antennas of a block's slice for each warp, in registers */
+#define FILL_BLOCKS 256 /* blocks that fill a GPU: two on each of about 128 multiprocessors */
 
-/* How antennas are dealt to blocks, and those of a block to its warps. */
+/* Division of the antennas into slices, one for each block, and of a slice's antennas into warps. */
 struct slices {
     uint32_t n, n_ants, n_warps;
 };
@@ -230,7 +231,7 @@ static struct slices find_slices(uint32_t n_ants)
     return s;
 }
 
-/* Spectra in the 8 bytes that a thread loads of an antenna. */
+/* Returns the spectra in the 8 bytes of an antenna that a thread loads. */
 static uint32_t load_spectra(enum voltage_format format)
 {
     return 8 / (N_POLS * voltage_bytes(format));
@@ -257,7 +258,7 @@ struct kernel_grid checksum_grid(const struct checksum_args *args)
     struct slices slices = find_slices(args->n_ants);
     uint32_t of_load = load_spectra(args->format), of_step = 32 * of_load;
     bool real = correlate_sums_real(args->format);
-    uint32_t n_lane_sums = real ? 3 * (1 + slices.n_warps) : 3 * 2 * of_load; /* at most */
+    uint32_t n_lane_sums = real ? 3 * (1 + slices.n_warps) : 3 * 2 * of_load; /* upper limit */
     uint64_t n_steps = ((uint64_t)args->n_batches * args->n_spectra + of_step - 1) / of_step;
     uint64_t least = (n_steps * of_load + CHECKSUM_STEP_SPECTRA - 1) / CHECKSUM_STEP_SPECTRA;
     uint64_t filling = (FILL_BLOCKS + args->n_chan - 1) / args->n_chan;

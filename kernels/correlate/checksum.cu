@@ -1,37 +1,39 @@
 /* checksum.cu - see checksum.h.
  *
- * A block has a slice of the antennas of one channel and a part of time, which it takes in steps.  In a step each warp
- * loads its antennas, a lane 8 bytes of each: 1, 2 or 4 spectra that are the lane's own.  It keeps them in registers and
- * adds them to S in shared memory, as it does with antennas of other slices, which it does not keep.  After a barrier
- * every lane has S of its spectra, and multiplies.  Products are summed by lane to the end of the part.  Then each lane
- * has one sum of all lanes: 31 shuffles instead of 5 for each sum.
+ * A block has a slice of the antennas of one channel and a part of time.  The block takes the time in steps.  In a step
+ * each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra that no other lane has.  The
+ * lane keeps these bytes in registers and adds them to S in shared memory.  The lane also adds the antennas of other
+ * slices, but does not keep them.  After a barrier every lane reads S of its spectra, and multiplies.  Each lane sums
+ * its products to the end of the part.  Then the lanes exchange sums until each lane has one sum over all lanes.  This
+ * takes 31 shuffles in total, instead of 5 for each sum.
  *
- * Integers: S has three places, which the steps use in rotation.  The place of the step before, which all have read
- * when the barrier opens, is cleared for the step after the next.  So a step has one barrier.  Where both parts of S
- * fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no addition of floats.  Each warp
- * writes its sums, and after a barrier a few warps add them up.  A second barrier opens when S is there.
+ * Integers: S has three places, which the steps use in rotation.  When the barrier opens, all warps have read the place
+ * of the step before.  That place is cleared for the step after the next.  So a step has one barrier.  If both parts of
+ * S fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no addition of floats.  Each warp
+ * writes its sums, and after a barrier a few warps add these sums.  A second barrier opens when S is complete.
  *
- * Two blocks of 16 warps are on a multiprocessor, so that one multiplies while the other loads: 64 registers a thread.
+ * A multiprocessor runs two blocks of 16 warps, so that one block multiplies while the other loads.  This allows 64
+ * registers a thread.
  *
- * Integers of 4 bits are used 16 times as large, as bytes; sums are divided by 256 at the end, without a remainder.
- * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  From 128 antennas on S has more bits; then it is
- * low + 2^15 high, each with products of its own.
+ * Integers of 4 bits become bytes of 16 times the value.  Sums are divided by 256 at the end, without a remainder.
+ * __dp2a_lo() and __dp2a_hi() multiply 16 bits of S with bytes.  From 128 antennas on S has more bits.  Then S is low +
+ * 2^15 high, and each term has its own products.
  *
- * Constants: those of checksum_constants(). */
+ * Constants: see checksum_constants(). */
 #include "kernels/correlate/checksum.h"
 
 #define FULL_WARP      0xffffffffu
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
-#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, both polarisations */
+#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of an antenna, both polarisations */
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
 #define ZERO_VOLTAGES  (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
-#define N_PARTS        (HALVES ? 3 : 2)                       /* of a value of S, and of an input's row */
+#define N_PARTS        (HALVES ? 3 : 2)                       /* parts of a value of S, and of an input's row */
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
-#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* of S of a lane in shared memory */
+#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* places in shared memory for a lane's S */
 #define BLOCKS_WANTED  (N_TERMS == 1 ? 2 : 1)
 
 #if HALVES
@@ -42,12 +44,12 @@ typedef int partial;
 typedef long long total;
 #endif
 
-/* S: partial [step % 3][N_PLACES][lane]; of half floats [all, then each warp][N_PLACES][lane]. */
+/* S: partial [step % 3][N_PLACES][lane], for half floats [all, then each warp][N_PLACES][lane]. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
-/* A complex number of two half floats. */
+/* Converts a complex number of two half floats. */
 static __device__ __forceinline__ void from_halves(uint32_t halves, float &re, float &im)
 {
 #ifdef EMULATE_CUDA
@@ -60,7 +62,7 @@ static __device__ __forceinline__ void from_halves(uint32_t halves, float &re, f
 #endif
 }
 
-/* Spectrum 'i' of a load of integers, as bytes: re, im of polarisation 0, then of 1. */
+/* Returns spectrum 'i' of a load of integers, as bytes: re, im of polarisation 0, then of polarisation 1. */
 static __device__ __forceinline__ uint32_t bytes_of(uint2 load, int i)
 {
 #if NIBBLES
@@ -71,7 +73,7 @@ static __device__ __forceinline__ uint32_t bytes_of(uint2 load, int i)
 #endif
 }
 
-/* Adds a load to values of S, [spectrum][part]. */
+/* Adds a load to values of S: [spectrum][part]. */
 static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_VALUES])
 {
 #if HALVES
@@ -92,7 +94,7 @@ static __device__ __forceinline__ void add_load(uint2 load, partial (&values)[N_
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* The sums of an antenna, over the spectra of a lane. */
+/* Sums of an antenna over the spectra of a lane. */
 struct sums {
     partial of[N_TERMS][2][N_PARTS]; /* [term][pol] */
 };
@@ -110,7 +112,7 @@ static __device__ __forceinline__ void multiply(uint2 load, const partial (&s)[N
     }
 }
 #else
-/* A term of a part of S: 16 bits, and so is its negative. */
+/* Returns a term of a part of S.  The term and its negative fit 16 bits. */
 static __device__ __forceinline__ int term_of(int value, int term)
 {
     int high = (value + 16384) >> 15;
@@ -150,7 +152,7 @@ typedef total lane_sum;
 #define ANT_SUMS (2 * N_PARTS)
 static_assert(WARP_ANTS * ANT_SUMS <= 32, "a sum for each lane");
 
-/* Sum 'i' of a lane: [antenna of the warp][pol][part]. */
+/* Returns sum 'i' of a lane: [antenna of the warp][pol][part]. */
 static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WARP_ANTS], int i)
 {
     if (i >= WARP_ANTS * ANT_SUMS)
@@ -162,7 +164,7 @@ static __device__ __forceinline__ lane_sum find_sum(const struct sums (&sums)[WA
     return sum;
 }
 
-/* A lane keeps half of 2 HALF sums and gives the others to a lane that keeps those. */
+/* Exchanges half of 2 HALF sums with another lane.  Each of the two lanes keeps a different half. */
 template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[16])
 {
 #pragma unroll
@@ -173,7 +175,7 @@ template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[1
     }
 }
 
-/* Sum 'lane' of all lanes. */
+/* Returns the sum number 'lane', summed over all lanes. */
 static __device__ __forceinline__ total sum_of_lanes(const struct sums (&sums)[WARP_ANTS])
 {
     total kept[16];
@@ -218,7 +220,7 @@ static __device__ __forceinline__ void clear_places(void)
 {
 }
 
-/* Replaces a lane's values by those of the same lane of all warps together. */
+/* Replaces a lane's values by the sum over all warps' values of the same lane. */
 static __device__ __forceinline__ void add_warps(uint32_t, partial (&values)[N_VALUES])
 {
     partial(*const shared)[N_PLACES * 32] = (partial(*)[N_PLACES * 32]) shared_memory;
@@ -274,7 +276,7 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* ---- A block ----------------------------------------------------------------------------------------------------- */
 
-/* The bytes that a lane loads in one step: where antenna 0 has them. */
+/* Place of the bytes of antenna 0 that a lane loads in one step. */
 struct place {
     const uint8_t *at; /* NULL: beyond the end */
     uint64_t ant_bytes;
@@ -301,7 +303,7 @@ static __device__ __forceinline__ uint2 load(const struct place &place, uint32_t
                                 : make_uint2(ZERO_VOLTAGES, ZERO_VOLTAGES);
 }
 
-/* Adds antennas of other slices, which only S needs. */
+/* Adds antennas of other slices.  Only S needs these antennas. */
 static __device__ __forceinline__ void add_others(const struct place &place, uint32_t slice,
                                                   partial (&values)[N_VALUES])
 {

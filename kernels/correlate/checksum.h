@@ -1,25 +1,25 @@
-/* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must add up to the same
- * numbers.
- *   voltages  as correlate.h's
- *   rows      int64 [chan][ant][pol][re, im], of half floats double [chan][ant][pol][re, im, magnitude];   added to
+/* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must have the same total.
+ *   voltages  as in correlate.h
+ *   rows      int64 [chan][ant][pol][re, im], for half floats double [chan][ant][pol][re, im, magnitude];   added to
  *
- * With S = sum over all inputs j of e(j), in each channel:
+ * In each channel S = sum over all inputs j of e(j), and
  *     rows[i] += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(i) * conj(S)
- * and of half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
- * So rows are one more antenna of the array.  checksum_dump.h compares them with the sums of correlate.
+ * For half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
+ * So S is like one more antenna of the array.  checksum_dump.h compares the rows with the sums of correlate.
  *
- * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs, so 64 bits hold 2^32
- *            spectra of 2^15 inputs.  Half floats: S is summed in float32 on CUDA, products of at most
- *            CHECKSUM_STEP_SPECTRA spectra too, and the rest in double; the twin sums in double.
+ * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs.  So 64 bits hold
+ *            2^32 spectra of 2^15 inputs.  Half floats: CUDA sums S in float32, as it does products of at most
+ *            CHECKSUM_STEP_SPECTRA spectra, and the rest in double.  The twin sums in double.
  * Requires: CUDA: n_spectra a multiple of 16, voltages aligned to 16 bytes.
- * Bound by: memory: voltages are read once, with more than CHECKSUM_SLICE_ANTS antennas once from memory and again for
- *           each such slice from the cache.  On CUDA integers of 4 bits by instructions: 6 products for each spectrum. */
+ * Bound by: memory: voltages are read once.  With more than CHECKSUM_SLICE_ANTS antennas, voltages are read once from
+ *           memory and again from the cache for each slice of antennas.  CUDA with 4 bits: instructions, 6 products for
+ *           each spectrum. */
 #ifndef KERNELS_CORRELATE_CHECKSUM_H
 #define KERNELS_CORRELATE_CHECKSUM_H
 
 #include "kernels/correlate/correlate.h"
 
-/* Parts of an input's row. */
+/* Returns the number of parts of an input's row. */
 static inline uint32_t checksum_n_parts(enum voltage_format format)
 {
     return correlate_sums_real(format) ? 3 : 2;
@@ -36,18 +36,17 @@ struct checksum_args {
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra; /* of a heap */
+    uint32_t n_spectra; /* spectra of a heap */
     uint32_t first_batch;
     uint32_t n_batches;
 };
 
 extern const struct kernel checksum_kernel;
 
-/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
- * batch. */
+/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* whose voltages a block keeps; 16 warps of 5.  To be measured: 32, 64, 128 */
-#define CHECKSUM_STEP_SPECTRA 240 /* of a thread at most: its 32-bit sums hold 255 */
+#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps of 5.  To be measured: 32, 64, 128 */
+#define CHECKSUM_STEP_SPECTRA 240 /* most spectra of a thread: its 32-bit sums hold 255 */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);
 

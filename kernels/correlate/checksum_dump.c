@@ -1,5 +1,5 @@
-/* checksum_dump.c - plain C twin of checksum_dump: once per dump, between the last correlate of its window and reduce;
- * and the host's sums of a dump that has been downloaded. */
+/* checksum_dump.c - plain C twin of checksum_dump: runs once per dump, between the last correlate of its window and
+ * reduce.  The file also has the host's sums of a downloaded dump. */
 #include "kernels/correlate/checksum_dump.h"
 
 #include "common/base/units.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define N_PARTS (N_POL_PRODUCTS * 2) /* of a baseline */
+#define N_PARTS (N_POL_PRODUCTS * 2) /* parts of a baseline */
 
 /* ---- Words ------------------------------------------------------------------------------------------------------- */
 
@@ -45,16 +45,16 @@ void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool rea
         sum_integers(words, first, n, sums);
 }
 
-/* ---- A channel: the sums of correlate are taken off the rows, and must leave zeros ------------------------------- */
+/* ---- A channel: subtracts the sums of correlate from the rows; zeros must remain --------------------------------- */
 
-/* A baseline, and where its sums and the rows of its antennas are. */
+/* A baseline, with the indices of its sums and of the rows of its antennas. */
 struct baseline {
     size_t at;
-    size_t first, second; /* rows of polarisation 0 of either antenna; those of polarisation 1 come next */
+    size_t first, second; /* rows of polarisation 0 of each antenna; the row of polarisation 1 follows */
     bool missing;
 };
 
-/* Returns how many products are clipped. */
+/* Subtracts a baseline's sums from the rows.  Returns the number of clipped products. */
 static unsigned take_integers(const struct checksum_dump_args *a, const struct baseline *b, uint32_t *words)
 {
     uint64_t *rows = (uint64_t *)a->rows.integer;
@@ -105,7 +105,7 @@ static void take_reals(const struct checksum_dump_args *a, const struct baseline
     }
 }
 
-/* Returns how many products are clipped. */
+/* Subtracts a channel's sums from the rows.  Returns the number of clipped products. */
 static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
 {
     size_t ant_parts = N_POLS * checksum_n_parts(a->format);
@@ -130,7 +130,7 @@ static uint64_t take_chan(const struct checksum_dump_args *a, size_t chan)
     return n_clipped;
 }
 
-/* Whether nothing is left of a row, which is zeroed. */
+/* Returns true if the rest of a row is zero, or for half floats within the tolerance.  Zeroes the row. */
 static bool row_agrees(const struct checksum_dump_args *a, size_t row)
 {
     if (!correlate_sums_real(a->format)) {

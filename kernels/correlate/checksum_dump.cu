@@ -1,10 +1,10 @@
 /* checksum_dump.cu - see checksum_dump.h.
  *
- * A warp has the two rows of one antenna in one channel.  Its lanes take the baselines with all antennas, 32 bytes of
- * sums each.  Baselines with earlier antennas are consecutive in memory; those with later antennas lie in the stretches
- * of the later antennas.  The warp adds up the words of the former.
+ * A warp computes the two rows of one antenna in one channel.  The lanes take the baselines with all antennas, 32 bytes
+ * of sums each.  Baselines with earlier antennas are consecutive in memory.  Baselines with later antennas lie in the
+ * stretches of the later antennas.  The warp adds the words of the baselines with earlier antennas.
  *
- * Constants: those of checksum_dump_constants(). */
+ * Constants: see checksum_dump_constants(). */
 #include "kernels/correlate/checksum_dump.h"
 
 #define FULL_WARP 0xffffffffu
@@ -18,7 +18,7 @@ typedef unsigned long long wide;
 #define ROW_PARTS 2
 #endif
 
-/* The sums that correlate made of a baseline: [product][re, im]. */
+/* Loads the sums that correlate made of a baseline: [product][re, im]. */
 static __device__ __forceinline__ void load_parts(const struct checksum_dump_args &args, uint64_t baseline,
                                                   wide (&parts)[N_PARTS])
 {
@@ -41,7 +41,7 @@ static __device__ __forceinline__ void load_parts(const struct checksum_dump_arg
     }
 }
 
-/* The word that reduce makes of a part; 'imaginary' is 0 or 1. */
+/* Returns the word that reduce makes from a part.  'imaginary' is 0 or 1. */
 static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, bool missing)
 {
 #if REAL
@@ -54,7 +54,7 @@ static __device__ __forceinline__ uint32_t word_of(wide part, int imaginary, boo
 #endif
 }
 
-/* How many products of a baseline reduce clips. */
+/* Returns the number of a baseline's products that reduce clips. */
 static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_PARTS], bool missing)
 {
     uint32_t n_clipped = 0;
@@ -70,7 +70,7 @@ static __device__ __forceinline__ uint32_t count_clipped(const wide (&parts)[N_P
     return missing ? 0 : n_clipped;
 }
 
-/* Adds a baseline's words, the first of which is number 'first' of the channel. */
+/* Adds a baseline's words.  The first word is number 'first' of the channel. */
 static __device__ __forceinline__ void add_words(const wide (&parts)[N_PARTS], uint32_t first, bool missing,
                                                  unsigned long long (&words)[2])
 {
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void add_words(const wide (&parts)[N_PARTS], u
     }
 }
 
-/* Adds a baseline to the rows of its first antenna, or of its second. */
+/* Adds a baseline to the rows of its first or second antenna. */
 static __device__ __forceinline__ void add_rows(const wide (&parts)[N_PARTS], bool is_first, wide (&rows)[2][2])
 {
 #pragma unroll
@@ -103,7 +103,8 @@ template <typename T> static __device__ __forceinline__ T sum_of_lanes(T sum)
     return sum;
 }
 
-/* Compares a row, numbered as in the verdict, with that expected, which it zeroes.  One lane. */
+/* Compares a row, numbered as in the verdict, with the expected row.  Zeroes the expected row.  One lane calls this
+ * function. */
 static __device__ __forceinline__ void judge(const struct checksum_dump_args &args, uint64_t row, wide re, wide im)
 {
     wide *const expected = (wide *)args.rows.integer + ROW_PARTS * row;

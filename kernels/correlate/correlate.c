@@ -1,12 +1,12 @@
-/* correlate.c - plain C twin of correlate: each batch that reaches the X-engine, before reduce.c.
+/* correlate.c - plain C twin of correlate: runs for each batch that reaches the X-engine, before reduce.c.
  *
- * Antennas are taken in blocks of BLOCK_ANTS against each other, and spectra in blocks, so that the operands
- * fit the L1 cache however large the array.  In a block the pairs of components are widened, integers to
- * int16 and half floats to float, in two forms: 'plain' (re, im) and 'turned' (im, -re), with which both parts of
- * e1 conj(e2) are plain dot products:
+ * The kernel multiplies blocks of BLOCK_ANTS antennas with each other, for a block of spectra at a time.  So the
+ * operands fit the L1 cache for arrays of any size.  In a block the pairs of components are widened, integers to int16
+ * and half floats to float.  There are two forms, 'plain' (re, im) and 'turned' (im, -re).  With these forms both parts
+ * of e1 conj(e2) are plain dot products:
  *     re = r1 r2 + i1 i2 = plain1 . plain2          im = i1 r2 - r1 i2 = turned1 . plain2
- * which compilers turn into multiply-add of int16 pairs to int32 (pmaddwd on x86).  Products of half floats are taken
- * in double, where they are exact, and summed in LANES sums each, an order that vectorises. */
+ * Compilers turn these dot products into multiply-adds of int16 pairs to int32 (pmaddwd on x86).  Products of half
+ * floats are computed in double and are exact.  They are added to LANES sums, an order that compilers can vectorise. */
 #include "kernels/correlate/correlate.h"
 
 #include "common/base/units.h"
@@ -20,7 +20,7 @@
 #define N_SUMS        (N_POL_PRODUCTS * 2)
 #define LANES         8
 
-/* A block of spectra of one antenna: 2 or 4 KiB of it is used. */
+/* Widened voltages of one antenna for a block of spectra.  2 or 4 KiB are in use. */
 union widened {
     struct {
         int16_t plain[N_POLS][2 * BLOCK_SPECTRA];  /* [pol][spectrum][re, im] */
@@ -37,7 +37,7 @@ struct antenna_block {
     union widened ants[BLOCK_ANTS];
 };
 
-/* The sums of a baseline over a launch, [product][re, im]. */
+/* Sums of a baseline over a launch: [product][re, im]. */
 union partial {
     int32_t integer[N_SUMS];
     double real[N_SUMS];
@@ -50,8 +50,7 @@ struct partial_sums {
 
 /* ---- Widening ---------------------------------------------------------------------------------------------------- */
 
-/* 'voltages' [spectrum][pol] of one byte: two's complement nibbles, once 'flip' has turned over the top bits of those
- * that have an offset. */
+/* Widens 'voltages' [spectrum][pol] of one byte each.  XOR with 'flip' turns offset nibbles into two's complement. */
 KERNEL_CLONES static void widen_4_bits(const uint8_t *voltages, uint8_t flip, size_t n_spectra, union widened *out)
 {
     for (size_t s = 0; s < n_spectra; s++)
@@ -75,7 +74,7 @@ KERNEL_CLONES static void widen_8_bits(const int8_t *voltages, size_t n_spectra,
             out->integer.plain[pol][2 * s] = re;
             out->integer.plain[pol][2 * s + 1] = im;
             out->integer.turned[pol][2 * s] = im;
-            out->integer.turned[pol][2 * s + 1] = (int16_t)-re; /* 128 fits */
+            out->integer.turned[pol][2 * s + 1] = (int16_t)-re; /* +128 fits */
         }
 }
 
@@ -102,7 +101,7 @@ static void widen(enum voltage_format format, const void *voltages, size_t n_spe
     }
 }
 
-/* Spectra [s, s + n) of a block's antennas. */
+/* Widens spectra [s, s + n) of a block's antennas. */
 static void widen_block(const struct correlate_args *a, size_t batch, size_t chan, size_t s, size_t n,
                         struct antenna_block *block)
 {
@@ -115,8 +114,8 @@ static void widen_block(const struct correlate_args *a, size_t batch, size_t cha
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* Adds the four products of antennas e1, e2; all eight sums in one pass, so that each loaded value is used four
- * times. */
+/* Adds the four products of antennas e1, e2.  All eight sums are computed in one pass, so that each loaded value is
+ * used four times. */
 KERNEL_CLONES static void multiply_integer(const union widened *e1, const union widened *e2, size_t n_spectra,
                                            int32_t *sums)
 {
@@ -144,7 +143,7 @@ KERNEL_CLONES static void multiply_integer(const union widened *e1, const union 
     sums[7] += im11;
 }
 
-/* The sum of products of 'n' floats each. */
+/* Returns the dot product of two vectors of 'n' floats. */
 KERNEL_CLONES static double dot(const float *x, const float *y, size_t n)
 {
     double lanes[LANES] = {0}, sum = 0;
@@ -178,7 +177,8 @@ static void multiply(enum voltage_format format, const union widened *e1, const 
         multiply_integer(e1, e2, n_spectra, partial->integer);
 }
 
-/* How many antennas i1 of 'first' are at or before antenna i2 of 'second': all, or the triangle of a block. */
+/* Returns the number of antennas i1 of 'first' at or before antenna i2 of 'second': all antennas, or the triangle of a
+ * block. */
 static size_t n_partners(const struct antenna_block *first, const struct antenna_block *second, size_t i2)
 {
     return first == second ? i2 + 1 : first->n;
@@ -207,7 +207,7 @@ static void add_partial(const struct correlate_args *a, size_t at, const union p
             a->sums.integer[at + i] += partial->integer[i];
 }
 
-/* Adds the launch's sums to those in memory. */
+/* Adds the launch's sums to the sums in memory. */
 static void add_block(const struct correlate_args *a, size_t chan, const struct antenna_block *first,
                       const struct antenna_block *second, const struct partial_sums *partial)
 {
@@ -220,19 +220,19 @@ static void add_block(const struct correlate_args *a, size_t chan, const struct 
         }
 }
 
-/* All baselines of one channel between two blocks, which may be the same one. */
+/* Correlates all baselines of one channel between two blocks of antennas.  The two blocks may be the same one. */
 static void correlate_blocks(const struct correlate_args *a, size_t chan, struct antenna_block *first,
                              struct antenna_block *second)
 {
     struct partial_sums partial;
 
-    memset(&partial, 0, sizeof(partial)); /* as numbers of either type, 0 */
+    memset(&partial, 0, sizeof(partial)); /* 0 in both types */
     for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++)
         correlate_batch(a, batch, chan, first, second, &partial);
     add_block(a, chan, first, second, &partial);
 }
 
-/* All baselines of one channel whose second antenna is in the block that begins with 'ant2'. */
+/* Correlates the baselines of one channel whose second antenna is in the block that begins with 'ant2'. */
 static void correlate_rows(const struct correlate_args *a, size_t chan, size_t ant2)
 {
     struct antenna_block first, second;

@@ -3,40 +3,40 @@
  *
  * Operands: rows, operand A:     second antennas a2 of baselines, plain (re, im)
  *           columns, operand B:  first antennas a1, plain (re, im) and turned (im, -re)
- *           (correlate_wgmma.cu and correlate_whole.cu: rows are first antennas)
+ *           (in correlate_wgmma.cu and correlate_whole.cu, rows are first antennas)
  *           row x plain column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           row x turned column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
  * Flow of a block: all threads copy slices of all the block's antennas to shared memory (cp.async), STAGES - 1 slices
- * ahead.  Each warp takes the voltages of its tile from there and multiplies them on the tensor cores (mma.sync) into
- * sums in registers.  At the end the block adds the sums to memory.
+ * ahead.  Each warp reads the voltages of its tile from shared memory and multiplies them on the tensor cores
+ * (mma.sync) into sums in registers.  At the end the block adds the sums to memory.
  *
- * The layout of the wire needs no transposition.  A step is 64 bytes of each antenna, in time order.  Lane (g, t) =
+ * The layout of the packets needs no transposition.  A step is 64 bytes of each antenna, in time order.  Lane (g, t) =
  * lane / 4, lane % 4 reads the 16 bytes of antenna g that begin with byte 16 t: all polarisations and parts of a few
  * spectra.  The lane makes its fragments of the instruction from these bytes: rows g (polarisation 0) and g + 8
- * (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free, as long
- * as rows and columns have the same order.
+ * (polarisation 1) of a 16 x k matrix, or column g of four k x 8 matrices.  The order of the k values is free if rows
+ * and columns have the same order.
  *
- * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re), as ~x = -x - 1.  The sums then
- * lack the sum of im e2.  That is a sum for each row, which is made along with the others.  All of it fits into int32
- * where the result does.  4 bits become bytes of 16 times the value, so their sums are 256 times too large, exactly.
+ * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re); ~x = -x - 1.  The sums then lack
+ * the sum of im e2.  The kernel computes the sum of im e2 for each row along with the other sums.  All sums fit into
+ * int32 if the result does.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
  *
  * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes have these sums.  If the
- * launch is not split over time, no other block adds to them.  The lanes then exchange sums until each has 16 bytes of
- * 64 at a time; these are loaded, added to and stored.  The sums in memory are fetched into the L2 cache while the last
- * slices are multiplied.  Otherwise, or if the shape says so, blocks add with atomics, which leave the multiprocessor
- * at once and are done in the L2 cache.  The lanes then exchange sums so that eight lanes have 32 consecutive bytes, a
- * sector.  Integers come out the same in any order.  With half floats the last bits may differ from run to run if time
- * is split.
+ * launch is not split over time, no other block adds to them.  The lanes then exchange sums until each lane has 16
+ * bytes of 64 at a time.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into the L2
+ * cache while the last slices are multiplied.  If the launch is split over time, or if the shape has atomic_adds,
+ * blocks add with atomics.  Atomics leave the multiprocessor at once, and the L2 cache does the additions.  The lanes
+ * then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the same result in any
+ * order.  With half floats the last bits may differ from run to run if time is split.
  *
- * Constants: those of create_part() in correlate_shape.c. */
+ * Constants: see create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"
 #include "kernels/correlate/transpose_lanes.h"
 #include "kernels/util/ptx.h"
 
 #define THREADS       (32 * TILE_WARPS * TIME_WARPS)
 #define CHUNK_BYTES   16
-#define STEP_CHUNKS   4 /* of an antenna: one for each lane t */
+#define STEP_CHUNKS   4 /* chunks of an antenna: one for each lane t */
 #define STEP_BYTES    (STEP_CHUNKS * CHUNK_BYTES)
 #define SLICE_STEPS   (STEPS * TIME_WARPS)
 #define SLICE_CHUNKS  (STEP_CHUNKS * SLICE_STEPS)
@@ -59,14 +59,14 @@ typedef int32_t sum_type;
 typedef int4 sums_16_bytes;
 #endif
 
-/* A lane's fragment of 8 antennas, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
-#define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* that 64 bytes are enough for */
+/* Fragment of 8 antennas in a lane, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
+#define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* instructions for 64 bytes */
 struct fragment {
     uint32_t r[INSTRUCTIONS][4];
 };
 
-/* A lane's sums of 8 x 8 antennas: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2 + column 2 t
- * or 2 t + 1], for row g. */
+/* Sums of 8 x 8 antennas in a lane, for row g: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2
+ * + column 2 t or 2 t + 1]. */
 struct sums {
     sum_type v[2][PARTS][4];
 };
@@ -76,7 +76,7 @@ struct tile {
     int32_t row_im[ROW_EIGHTS][2];               /* [eight of rows][pol]: this lane's share of the sums of im e2 */
 };
 
-/* The antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
+/* Antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
  * first_row on have the first slots.  In squares off the diagonal, the antennas from first_column on have the slots
  * from BLOCK_ROWS * ROWS on. */
 struct place {
@@ -87,14 +87,14 @@ struct place {
 
 static constexpr int steps_at_once = BITS == 4 ? 1 : STEPS; /* a step of 4 bits is long enough without unrolling */
 
-/* uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES]; with several TIME_WARPS, after that, join_warps()'s sums of 32
- * lanes: [TILE_WARPS][words of struct tile][32]. */
+/* Slices: uint8 [STAGES][SLICE_STEPS][N_SLOTS][STEP_BYTES].  With several TIME_WARPS, join_warps()'s sums of 32 lanes
+ * follow: [TILE_WARPS][words of struct tile][32]. */
 extern __shared__ float4 shared_memory[];
 
-/* ---- Fragments from the bytes on the wire ------------------------------------------------------------------------ */
+/* ---- Fragments from the packets' bytes --------------------------------------------------------------------------- */
 
 #if BITS == 4
-/* 16 times the real parts, and the imaginary ones, of the four bytes. */
+/* Returns 16 times the real parts of the four bytes.  The next function returns 16 times the imaginary parts. */
 static __device__ __forceinline__ uint32_t high_nibbles(uint32_t bytes)
 {
     return (bytes ^ ZEROS) & 0xF0F0F0F0u;
@@ -115,12 +115,12 @@ static __device__ __forceinline__ struct fragment unpack(uint4 wire)
     f.r[0][1] = wire.y;
     f.r[0][2] = wire.z;
     f.r[0][3] = wire.w;
-#elif BITS == 8 /* a word is a spectrum: (re, im, re, im); it becomes (re, im) of one polarisation of two spectra */
+#elif BITS == 8 /* a word is a spectrum, (re, im, re, im); it becomes (re, im) of one polarisation of two spectra */
     f.r[0][0] = __byte_perm(wire.x, wire.y, 0x5410);
     f.r[0][1] = __byte_perm(wire.x, wire.y, 0x7632);
     f.r[0][2] = __byte_perm(wire.z, wire.w, 0x5410);
     f.r[0][3] = __byte_perm(wire.z, wire.w, 0x7632);
-#else           /* a word is two spectra: two bytes each; re and im of four spectra come into registers of their own */
+#else           /* a word is two spectra of two bytes each; re and im of four spectra go to separate registers */
     const uint32_t words[4] = {wire.x, wire.y, wire.z, wire.w};
 #pragma unroll
     for (int i = 0; i < INSTRUCTIONS; i++) {
@@ -152,7 +152,7 @@ static __device__ __forceinline__ struct fragment turn(const struct fragment &pl
     return f;
 }
 
-/* Adds this lane's imaginary parts of both polarisations. */
+/* Adds this lane's imaginary parts for both polarisations. */
 static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t (&row_im)[2])
 {
 #pragma unroll
@@ -166,10 +166,10 @@ static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t 
                 row_im[pol] = __dp4a((int)f.r[i][pol + 2], 0x01010101, row_im[pol]);
 }
 
-/* ---- Where the work is ------------------------------------------------------------------------------------------- */
+/* ---- Places of the work ------------------------------------------------------------------------------------------ */
 
 #if N_RUNS
-/* Tile 'index' of the block's run of tiles, strip after strip, each from the left. */
+/* Finds tile 'index' of the block's run of tiles.  Tiles are numbered strip by strip, from the left. */
 static __device__ __forceinline__ struct place find_in_runs(uint32_t block, uint32_t index)
 {
     uint32_t tile = block * TILE_WARPS + index, last = (block + 1) * TILE_WARPS - 1, n_before = 0;
@@ -258,7 +258,7 @@ static __device__ __forceinline__ void load_slice(const struct correlate_args &a
     }
 }
 
-/* One step: 'rows' and 'columns' are where this lane reads, of the first eight antennas of each. */
+/* Multiplies one step.  'rows' and 'columns' are this lane's addresses in the first eight antennas of each. */
 static __device__ __forceinline__ void multiply_step(const uint8_t *rows, const uint8_t *columns, struct tile &tile)
 {
     struct fragment plain[COLUMN_EIGHTS], turned[COLUMN_EIGHTS];
@@ -300,7 +300,7 @@ static __device__ __forceinline__ void clear(struct tile &tile)
     }
 }
 
-/* Warps that have the same tile add their sums to those of the first of them. */
+/* Adds the sums of warps with the same tile to the sums of the first of these warps. */
 static __device__ __forceinline__ void join_warps(struct tile &tile)
 {
     const uint32_t n_words = sizeof(struct tile) / 4, warp = threadIdx.x / 32;
@@ -336,8 +336,8 @@ static __device__ __forceinline__ void join_warps(struct tile &tile)
     }
 }
 
-/* The i-th of this lane's 16 sums of 8 x 8 antennas, in the order of memory.  The lane has row g with columns 2 t and
- * 2 t + 1, all products p1 + 2 p2 and both parts.  'im': the row's sums of im e2. */
+/* Returns the i-th of this lane's 16 sums of 8 x 8 antennas, in the order of memory.  The lane has row g with columns 2
+ * t and 2 t + 1, all products p1 + 2 p2 and both parts.  'im' has the row's sums of im e2. */
 static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, const uint32_t (&im)[2], int i)
 {
     int j = i / 8, p2 = i / 4 % 2, p1 = i / 2 % 2, part = i % 2;
@@ -351,7 +351,7 @@ static __device__ __forceinline__ sum_type find_sum(const struct sums &sums, con
     return sum;
 }
 
-/* Where the sums of a row with eight columns are. */
+/* Returns the address of the sums of a row with eight columns. */
 static __device__ __forceinline__ sum_type *find_row(sum_type *memory, uint32_t row, uint32_t column)
 {
     return memory + correlate_baseline(column, row) * 8;
@@ -362,7 +362,7 @@ static __device__ __forceinline__ bool is_baseline(uint32_t row, uint32_t column
     return row < N_ANTS && column <= row;
 }
 
-/* Adds sums of 8 x 8 antennas.  No other block has a share of them. */
+/* Adds sums of 8 x 8 antennas to memory.  No other block adds to these sums. */
 static __device__ __forceinline__ void add_owned(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                  uint32_t column, sum_type *memory)
 {
@@ -392,13 +392,13 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas to memory that other blocks add to, too.  After the transpositions four lanes have a
- * row's sums 16 s + 4 m + t.  They swap half of these with the four lanes of the next row. */
+/* Adds sums of 8 x 8 antennas to memory.  Other blocks add to these sums too.  After the transpositions four lanes have
+ * a row's sums 16 s + 4 m + t.  They swap half of these sums with the four lanes of the next row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {
     const uint32_t lane = opaque(threadIdx.x % 32), odd = lane / 4 % 2, even_row = first_row + lane / 8 * 2;
-    const uint32_t within = 4 * odd + lane % 4; /* of a baseline's sums */
+    const uint32_t within = 4 * odd + lane % 4; /* index in a baseline's sums */
     sum_type *const to[2] = {find_row(memory, even_row, column) + within,
                              find_row(memory, even_row + 1, column) + within};
     sum_type values[4][4]; /* [i][lane after the transposition] */
@@ -491,7 +491,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) correlate(const 
     clear(tile);
     for (uint32_t slice = first; slice < end; slice++) {
         copies_wait<STAGES - 2>();
-        __syncthreads(); /* this slice is there for all, and the one before is done with */
+        __syncthreads(); /* this slice is complete, and all warps have finished the slice before */
         if (slice + STAGES - 1 < end)
             load_slice(args, place, chan, slice + STAGES - 1,
                        stages + (stage == 0 ? STAGES - 1 : stage - 1) * STAGE_BYTES);

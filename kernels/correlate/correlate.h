@@ -1,18 +1,18 @@
-/* correlate - voltages to sums of products, all baselines of a slice of the band.
+/* correlate - voltages to sums of products, for all baselines of a slice of the band.
  *   voltages  [batch][ant][chan][spectrum][pol][re, im]   in one of the formats of voltages.h
- *   sums      int32, or float of half floats, [chan][baseline][product][re, im]       added to
+ *   sums      int32, for half floats float, [chan][baseline][product][re, im]         added to
  *
  * baseline = a2 (a2 + 1) / 2 + a1 for a1 <= a2; product = p1 + 2 p2;
  * sums += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(a1, p1) * conj(e(a2, p2)).
  *
- * Exactness: integers are exact; -128 is a legal value, and so is -8 with 4 bits.  A product's part is at most
- *            2 * 128^2 = 2^15, so that sums hold CORRELATE_INT_SPECTRA spectra of them.
- *            Half floats: products are exact; the twin sums those of a launch in double, CUDA in float32.
- * Requires: sums begun at zero and added to by correlate_max_spectra() spectra at most, over all launches, of which one
- *            that is zero in all antennas does not count; the caller then moves them to totals (reduce.h).
+ * Exactness: integers are exact; -128 is a legal value, as is -8 with 4 bits.  A product's part is at most 2 * 128^2 =
+ *            2^15, so sums hold CORRELATE_INT_SPECTRA spectra.
+ *            Half floats: products are exact.  The twin sums a launch in double, CUDA in float32.
+ * Requires: sums start at zero and get at most correlate_max_spectra() spectra over all launches.  A spectrum of zeros
+ *            in all antennas does not count.  The caller then moves the sums to totals (reduce.h).
  *            CUDA: n_spectra a multiple of 16, voltages and sums aligned to 16 bytes.
- * Bound by: integer multiplies; 16 per (baseline, chan, spectrum).  On a GPU up to some 32 antennas by memory: voltages
- *            read once, sums read and written once in so many spectra.
+ * Bound by: integer multiplies; 16 per (baseline, chan, spectrum).  A GPU with up to about 32 antennas: memory.
+ *            Voltages are read once; sums are read and written once per launch.
  * CUDA:     sizes and shapes are in correlate_shape.h; sm_80 and later. */
 #ifndef KERNELS_CORRELATE_CORRELATE_H
 #define KERNELS_CORRELATE_CORRELATE_H
@@ -20,10 +20,10 @@
 #include "common/device/device.h"
 #include "kernels/util/voltages.h"
 
-#define CORRELATE_INT_SPECTRA   65535 /* of products of full scale in an int32: 65535 * 2^15 < 2^31 */
-#define CORRELATE_FLOAT_SPECTRA 8192  /* of half floats in a float32; xbgpu/audit.h says how much that loses */
+#define CORRELATE_INT_SPECTRA   65535 /* spectra of full scale that an int32 holds: 65535 * 2^15 < 2^31 */
+#define CORRELATE_FLOAT_SPECTRA 8192  /* spectra of half floats in a float32; xbgpu/audit.h has the loss */
 
-/* Where sums are kept, 4 bytes a part: which type they have follows from the format of the voltages. */
+/* Sums, 4 bytes a part.  The format of the voltages decides the type. */
 union correlate_sums {
     int32_t *integer;
     float *real; /* VOLTAGES_16_BITS */
@@ -34,7 +34,7 @@ static inline bool correlate_sums_real(enum voltage_format format)
     return format == VOLTAGES_16_BITS;
 }
 
-/* How many spectra such sums hold. */
+/* Returns the number of spectra that the sums hold. */
 static inline uint32_t correlate_max_spectra(enum voltage_format format)
 {
     return correlate_sums_real(format) ? CORRELATE_FLOAT_SPECTRA : CORRELATE_INT_SPECTRA;
@@ -46,13 +46,13 @@ struct correlate_args {
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra; /* of a heap */
+    uint32_t n_spectra; /* spectra of a heap */
     uint32_t first_batch;
     uint32_t n_batches;
 };
 
 extern const struct kernel correlate_kernel;
-/* Made for compute capability 9.0, each for some of the baselines (correlate_shape.h). */
+/* Kernels for compute capability 9.0.  Each computes some of the baselines (correlate_shape.h). */
 extern const struct kernel correlate_wgmma_kernel;
 extern const struct kernel correlate_whole_kernel;
 
@@ -61,7 +61,7 @@ static inline size_t correlate_n_baselines(size_t n_ants)
     return n_ants * (n_ants + 1) / 2;
 }
 
-/* a1 <= a2 */
+/* Returns the number of baseline (a1, a2), a1 <= a2. */
 static inline size_t correlate_baseline(size_t a1, size_t a2)
 {
     return a2 * (a2 + 1) / 2 + a1;

@@ -1,4 +1,5 @@
-/* correlate_shape.c - pure arithmetic, done once when the kernel is made, and once per launch. */
+/* correlate_shape.c - chooses tile sizes and grids with pure arithmetic: once when a kernel is made, and once per
+ * launch. */
 #include "kernels/correlate/correlate_shape.h"
 
 #include "common/base/units.h"
@@ -7,30 +8,30 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP_BYTES        64 /* of an antenna */
+#define STEP_BYTES        64 /* bytes of an antenna */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* row_eights * column_eights: 16 registers of sums each */
-#define MAX_REGISTERS     256 /* of a thread */
+#define MAX_TILE_EIGHTS   12  /* product row_eights * column_eights; each takes 16 registers of sums */
+#define MAX_REGISTERS     256 /* registers of a thread */
 #define QUARTER_REGISTERS 16384
-#define OTHER_REGISTERS   56 /* of a thread, beside the sums, without which the assembler spills */
+#define OTHER_REGISTERS   56 /* registers of a thread besides the sums; with fewer, the assembler spills */
 #define MAX_PARTS         64
 
-/* Sizes of both kernels on wgmma. */
-#define WGMMA_THREADS 512 /* of a block */
-#define WGMMA_SLICE   256 /* bytes of an antenna that a stage takes; 128 of 4 bits */
-#define WGMMA_SHARE   8   /* stages of a block at least, as far as they go round */
-#define WGMMA_ANTS    64  /* of a block of antennas, where not all are in one */
+/* Sizes of both wgmma kernels. */
+#define WGMMA_THREADS 512 /* threads of a block */
+#define WGMMA_SLICE   256 /* bytes of an antenna in a stage; 128 with 4 bits */
+#define WGMMA_SHARE   8   /* fewest stages of a block, if there are enough stages */
+#define WGMMA_ANTS    64  /* antennas of a block of antennas, if there is more than one block */
 
 /* Sizes of correlate_wgmma.cu. */
 #define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
 
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
-#define WHOLE_TILE_BYTES 4096 /* of a stage */
-#define WHOLE_MIN_ANTS   17   /* with fewer correlate.cu is faster */
-#define WHOLE_MAX_ANTS   80   /* in one block */
+#define WHOLE_TILE_BYTES 4096 /* bytes of a stage */
+#define WHOLE_MIN_ANTS   17   /* fewest antennas: below, correlate.cu is faster */
+#define WHOLE_MAX_ANTS   80   /* most antennas in one block */
 
-#define N_WGMMA_CONSTANTS 6 /* the first of all */
+#define N_WGMMA_CONSTANTS 6 /* the first constants of all */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -44,7 +45,7 @@ static uint32_t smaller(uint32_t a, uint32_t b)
 
 /* ---- Tiles of blocks --------------------------------------------------------------------------------------------- */
 
-/* Antennas that rows [first, end) need slots for: all up to the end, and whole tiles. */
+/* Returns the number of slots for rows [first, end): all antennas up to 'end', rounded up to whole tiles. */
 static uint32_t slots_up_to(uint32_t end, const struct correlate_shape *s)
 {
     uint32_t height = 8 * s->row_eights, width = 8 * s->column_eights;
@@ -92,7 +93,7 @@ struct correlate_plan correlate_plan(const struct correlate_args *args, const st
     return plan;
 }
 
-/* ---- Blocks of the variant on wgmma ------------------------------------------------------------------------------- */
+/* ---- Blocks of the wgmma variant --------------------------------------------------------------------------------- */
 
 static uint32_t wgmma_blocks(uint32_t n_ants)
 {
@@ -107,7 +108,7 @@ static uint32_t whole_shared_bytes(uint32_t n_ants)
     return n_stages * (n_tiles * WHOLE_TILE_BYTES + 2 * n_slots * 8 + 16); /* stages, sums, barriers */
 }
 
-/* ---- Shapes -------------------------------------------------------------------------------------------------------- */
+/* ---- Shapes ------------------------------------------------------------------------------------------------------ */
 
 bool correlate_shape_valid(const struct correlate_args *args, const struct correlate_shape *shape, size_t shared_bytes)
 {
@@ -119,12 +120,12 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
     if (s->row_eights < 1 || s->column_eights < 1 || s->row_eights * s->column_eights > MAX_TILE_EIGHTS ||
         s->time_warps < 1 || s->steps < 1 || s->steps > 8 || s->stages < 2 || s->stages > 8 || s->resident < 1)
         return false;
-    /* A column of blocks lies wholly within a row of them, or outside. */
+    /* A column of blocks lies wholly inside or wholly outside a row of blocks. */
     if (!s->n_runs && (s->block_rows < 1 || s->block_columns < 1 ||
                        (s->block_rows * s->row_eights) % (s->block_columns * s->column_eights)))
         return false;
     struct correlate_plan plan = correlate_plan(args, s);
-    /* Each quarter of a multiprocessor has a quarter of the registers, and a quarter of the warps, rounded up. */
+    /* A quarter of a multiprocessor has a quarter of the registers, and a quarter of the warps, rounded up. */
     uint32_t registers = OTHER_REGISTERS + 16 * s->row_eights * s->column_eights;
     uint32_t quarter_warps = divide_up(plan.threads / 32 * s->resident, 4);
     return plan.threads <= 32 * MAX_WARPS && plan.threads >= 4 * s->steps * s->time_warps &&
@@ -134,7 +135,7 @@ bool correlate_shape_valid(const struct correlate_args *args, const struct corre
 
 /* ---- Choosing ---------------------------------------------------------------------------------------------------- */
 
-/* By array size: the first that is large enough and valid is the default, the others are candidates. */
+/* Shapes by array size.  The first shape that is large enough and valid is the default.  The others are candidates. */
 static const struct {
     uint32_t from_ants, to_ants;
     struct correlate_shape shape;
@@ -198,7 +199,7 @@ struct correlate_shape correlate_default_shape(const struct correlate_args *args
     struct correlate_shape shape;
     size_t n = correlate_candidates(args, shared_bytes, 1, &shape);
 
-    assert(n == 1); /* the last of the known shapes takes 16 KiB */
+    assert(n == 1); /* the last known shape takes 16 KiB */
     return shape;
 }
 
@@ -238,14 +239,14 @@ static long sample_bits(enum voltage_format format)
     return 4 * (long)voltage_bytes(format);
 }
 
-/* One kernel of those that a shape needs. */
+/* One of the kernels that a shape needs. */
 struct part {
     const struct kernel *kernel;
-    uint32_t n_blocks; /* of a channel */
+    uint32_t n_blocks; /* blocks of a channel */
     uint32_t threads, shared_bytes;
 };
 
-/* Returns how many. */
+/* Returns the number of parts. */
 static size_t find_parts(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct part parts[CORRELATE_MAX_KERNELS])
 {
@@ -321,8 +322,8 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Into how many parts the time is best split.  Blocks run in rounds; a round fills the 'room' of the device.  A block
- * adds its sums to memory at its end, which takes about as long as 'overhead' slices. */
+/* Returns the best number of parts of the time.  Blocks run in rounds; a round fills the 'room' of the device.  A block
+ * ends with adding its sums to memory, which takes about as long as 'overhead' slices. */
 static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {
     const uint64_t overhead = 24;

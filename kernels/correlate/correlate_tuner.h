@@ -1,14 +1,14 @@
 /* correlate_tuner - the candidate shapes of correlate's CUDA variants (common/device/tuner.h).
  *
- * The default is the device's (correlate_device_shape); the others are those of correlate_candidates().  Sums of half
- * floats round by the order of the additions, so for these there is the default only. */
+ * The default is correlate_device_shape().  correlate_candidates() lists the others.  Sums of half floats depend on the
+ * order of the additions, so half floats have only the default. */
 #ifndef KERNELS_CORRELATE_CORRELATE_TUNER_H
 #define KERNELS_CORRELATE_CORRELATE_TUNER_H
 
 #include "common/device/tuner.h"
 #include "kernels/correlate/correlate_shape.h"
 
-/* Sizes: struct correlate_args, all but where the voltages and sums are.  Shapes: struct correlate_shape. */
+/* Sizes are a struct correlate_args without the addresses of voltages and sums.  Shapes are struct correlate_shape. */
 extern const struct tuner_kernel correlate_tuner;
 
 #endif

@@ -1,42 +1,42 @@
 /* correlate_wgmma.cu - see correlate.h: the variant for sm_90a and more than 80 antennas, with the tensor cores'
  * warpgroup instructions (wgmma).  It computes the baselines between blocks of 64 antennas; correlate_whole.cu computes
- * the baselines within these blocks.  kernels/README.md has a picture, and says which sizes must agree.
+ * the baselines within these blocks.  kernels/README.md has a picture, and lists the sizes that must agree.
  *
  * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
  *           columns, operand B:  second antennas a2, plain (re, im)
- *           (correlate.cu: rows are second antennas)
+ *           (in correlate.cu, rows are second antennas)
  *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
  * Work:     an item (a work tile) is the products of the ROW_ANTS first antennas of a block with the COL_ANTS second
- *           antennas of a later block, in one channel.  It is taken in stages of STAGE_SPECTRA spectra.  A block of
+ *           antennas of a later block, in one channel.  Stages of STAGE_SPECTRA spectra make an item.  A block of
  *           threads stays on its multiprocessor, and takes one item after the other.  The last items are too few for
- *           all blocks of threads; these share them stage by stage, and add to memory with atomics.
+ *           all blocks of threads.  The blocks share the last items stage by stage, and add to memory with atomics.
  *
- * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  They load the voltages of these
- *           antennas from memory straight into registers, from where wgmma takes operand A.  The registers of a piece
- *           for the two polarisations are rows i and i + 8 of the 16 rows that a warp multiplies.  Warpgroups 2 and 3,
- *           the producers, take alternate stages.  They load the voltages of the column antennas, and lay them out in
- *           shared memory as wgmma wants operand B: a column for each input.
+ * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  Consumers load the voltages of
+ *           these antennas from memory straight into registers.  wgmma reads operand A from there.  The registers of a
+ *           piece for the two polarisations are rows i and i + 8 of the 16 rows that a warp multiplies.  Warpgroups 2
+ *           and 3, the producers, take alternate stages.  Producers load the voltages of the column antennas, and store
+ *           them in shared memory in wgmma's layout of operand B: a column for each input.
  *
- * Order:    the order of spectra within an operation is free, as long as rows and columns have the same order.  Thread
- *           t of four has 16 consecutive bytes of an antenna.  They are its part of successive 'pieces', half
+ * Order:    the order of spectra within an operation is free if rows and columns have the same order.  Thread t of four
+ *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of successive 'pieces', half
  *           operations.  The order of the columns is free too: the antenna modulo 8 comes first.  So a thread ends up
  *           with whole baselines, and the stores of a warp to shared memory meet different banks.
  *
  * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
- *           because the assembler counts them together.  So loads that are further ahead need more warps: hence two
- *           producers, each with the time of two stages for one stage.  While one consumer prepares its rows, the other
- *           consumer has the tensor cores.
+ *           because the assembler counts them together.  So loads that are further ahead need more warps.  With two
+ *           producers, each producer has the time of two stages for one stage.  While one consumer prepares its rows,
+ *           the other consumer uses the tensor cores.
  *
- * Integers: turned rows have ~re = -re - 1 in place of -re, because the negative of -128 would overflow.  So the sums
- *           lack the sum of im of the column.  The producers add up this sum, and the consumers add it at the end.
- *           4 bits are widened to 16 times their value: sums are 256 times too large, and shifted back at the end.
- *           Partial sums in int32 hold 65 535 spectra of full scale.
+ * Integers: turned rows have ~re = -re - 1 instead of -re, because the negative of -128 would overflow.  So the sums
+ *           lack the sum of im of the column.  The producers compute this sum, and the consumers add it at the end.
+ *           Samples of 4 bits are widened to 16 times their value.  So sums are 256 times too large, and are shifted
+ *           back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
  * Blocks: x: shares of the work.
- * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+ * Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (create_part() in correlate_shape.c). */
 #include "kernels/correlate/correlate.h"
 
 #define correlate_wgmma_args correlate_args
@@ -48,12 +48,12 @@
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
 
-/* These headers use the sizes above, and each uses the headers before it (kernels/README.md lists the names). */
+/* These headers use the sizes above.  Each header uses the headers before it (kernels/README.md lists the names). */
 #include "kernels/correlate/correlate_wgmma_slots.h"
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Item 'number' of a channel: the block of row antennas, x, and the block of column antennas, y > x. */
+/* Returns the blocks of antennas of item 'number' of a channel: row antennas x and column antennas y > x. */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     uint2 block = {number, 1};
@@ -67,7 +67,7 @@ static __device__ __forceinline__ uint2 find_block(uint32_t number)
 
 /* ---- Columns ----------------------------------------------------------------------------------------------------- */
 
-/* The sums of a baseline in memory: [product][re, im]. */
+/* Sums of a baseline in memory: [product][re, im]. */
 struct __align__(16) baseline
 {
     partial sums[8];
@@ -77,19 +77,19 @@ struct __align__(16) baseline
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* A thread's row antenna among those of the block. */
+/* Returns a thread's row antenna within the block. */
 static __device__ __forceinline__ uint32_t thread_row(void)
 {
     return threadIdx.x / 32 * 8 + threadIdx.x % 32 / 4;
 }
 
-/* A thread's fragments of operand A in a stage: [operation][half * 2 + polarisation], where a half of an operation is
- * 16 bytes. */
+/* A thread's fragments of operand A in a stage: [operation][half * 2 + polarisation].  Half an operation is 16
+ * bytes. */
 struct rows {
     uint32_t plain[4][4], turned[4][4];
 };
 
-/* A thread's loads for the rows of a stage, loads[1][load] and there[load].  'there' is false for spectra beyond the
+/* A thread's loads for the rows of a stage: loads[1][load] and there[load].  'there' is false for spectra beyond the
  * end of the launch. */
 struct row_loads {
     uint4 loads[1][N_LOADS];
@@ -117,7 +117,7 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         uint4 load = row_loads->loads[0][i];
         if (!row_loads->there[i]) {
             if (STAGE_UNITS == 1 && !HALVES)
-                asm volatile(""); /* so rarely that a jump is better */
+                asm volatile(""); /* so rare that a jump is faster */
             load = {ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES, ZERO_VOLTAGES};
         }
 #pragma unroll
@@ -132,7 +132,8 @@ static __device__ __forceinline__ void make_rows(const struct row_loads *row_loa
         rows->turned[i / 4][i % 4] = turn(rows->plain[i / 4][i % 4]);
 }
 
-/* Which baseline is number i of a thread's, with a row antenna and those from 'column_ant' on; says whether there is. */
+/* Finds the number of a thread's i-th baseline: a row antenna with the column antennas from 'column_ant' on.  Returns
+ * true if the baseline exists. */
 static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t column_ant, int i, uint32_t *baseline)
 {
     uint32_t ant = column_ant + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
@@ -141,12 +142,12 @@ static __device__ __forceinline__ bool find_baseline(uint32_t row_ant, uint32_t 
     return ant < N_ANTS;
 }
 
-/* A thread's sums of an item as wgmma leaves them, re and im: [column antenna / 8][p2][p1][column antenna % 2]. */
+/* A thread's sums of an item in wgmma's order, re and im: [column antenna / 8][p2][p1][column antenna % 2]. */
 struct products {
     partial plain[COL_ANTS], turned[COL_ANTS];
 };
 
-/* The sum of im of the two columns of a thread's i-th baseline, over the stages of both producers: sums[p2]. */
+/* Finds the sums of im of the two columns of a thread's i-th baseline, over the stages of both producers: sums[p2]. */
 static __device__ __forceinline__ void find_column_sums(shared_address shared, uint32_t last_slot, int i,
                                                         int (&sums)[2])
 {
@@ -159,7 +160,7 @@ static __device__ __forceinline__ void find_column_sums(shared_address shared, u
                                    (unsigned)load_int(sum_slot(shared, last_slot - 1) + at + pol * 4));
 }
 
-/* The amount that a thread adds to sum 'value' of its i-th baseline. */
+/* Returns the amount that a thread adds to sum 'value' of its i-th baseline. */
 static __device__ __forceinline__ partial find_product(const struct products *products, const int (&column_sums)[2],
                                                        int i, int value)
 {
@@ -169,15 +170,15 @@ static __device__ __forceinline__ partial find_product(const struct products *pr
     return finish(turned ? products->turned[at] : products->plain[at], turned ? column_sums[pol2] : 0);
 }
 
-/* Where a consumer's sums go. */
+/* Destination of a consumer's sums. */
 struct target {
-    struct baseline *sums; /* of the channel */
+    struct baseline *sums; /* sums of the channel */
     uint32_t row_ant, column_ant;
     uint32_t last_slot;
     bool alone; /* no other block has sums of this item */
 };
 
-/* Adds a thread's sums to memory: of its row antenna with N antennas. */
+/* Adds a thread's sums to memory: its row antenna with N antennas. */
 template <unsigned N>
 static __device__ __forceinline__ void add_sums(const struct target *target, shared_address shared,
                                                 const struct products *products)
@@ -199,20 +200,20 @@ static __device__ __forceinline__ void add_sums(const struct target *target, sha
             for (int value = 0; value < 8; value++)
                 atomicAdd(&target->sums[at].sums[value], find_product(products, column_sums, i, value));
         }
-        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+        asm volatile("" ::: "memory"); /* limits the registers in use at a time */
     }
 }
 
-/* A consumer's state.  'at' is the stage to multiply, and 'rows' are the rows of this stage.  'ahead' is a later stage,
- * and 'loads' are the loads of that later stage. */
+/* A consumer's state.  'at' is the stage to multiply, and 'rows' has the rows of this stage.  'ahead' is a later stage,
+ * and 'loads' has the loads of that later stage. */
 struct group {
     struct cursor at, ahead;
     struct rows rows;
     struct row_loads loads;
-    uint32_t slot, n_slots; /* of all that the block has */
+    uint32_t slot, n_slots; /* slots of all that the block does */
 };
 
-/* Rows times the columns of N antennas. */
+/* Multiplies rows with the columns of N antennas. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply_rows(const struct group *group, shared_address shared,
                                                      struct products *products)
@@ -226,7 +227,7 @@ static __device__ __forceinline__ void multiply_rows(const struct group *group, 
     }
 }
 
-/* Multiplies the stage at hand.  Says whether the item ends, or the block's share of it. */
+/* Multiplies the current stage.  Returns true if the item or the block's part of it ends. */
 template <unsigned N>
 static __device__ __forceinline__ bool multiply_stage(struct group *group, shared_address shared,
                                                       struct products *products)
@@ -246,7 +247,7 @@ static __device__ __forceinline__ bool multiply_stage(struct group *group, share
     return ended;
 }
 
-/* A consumer's part of an item, or of the block's share of it. */
+/* Computes a consumer's part of an item, or of the block's part of the item. */
 template <unsigned N>
 static __device__ __forceinline__ void consume(struct group *group, shared_address shared, struct baseline *sums)
 {
@@ -262,12 +263,12 @@ static __device__ __forceinline__ void consume(struct group *group, shared_addre
     target.column_ant = began.column_ant;
     target.last_slot = group->slot - 1;
     target.alone = began.stage == 0 && began.n_left >= began.n_stages;
-    /* Once in an item: these values are not worth registers meanwhile. */
+    /* These values are used once in an item and not worth registers in between. */
     asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant));
     add_sums<N>(&target, shared, &products);
 }
 
-/* How many column antennas a consumer multiplies in an item, in steps of 16. */
+/* Returns the number of column antennas that a consumer multiplies in an item, a multiple of 16. */
 static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
@@ -275,7 +276,7 @@ static __device__ __forceinline__ uint32_t count_columns(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 * 16 : COL_ANTS;
 }
 
-/* A consumer's share of the work. */
+/* Computes a consumer's share of the work. */
 static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {
     struct baseline *sums = (struct baseline *)args->sums.integer;
@@ -309,9 +310,9 @@ static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * 
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const struct correlate_wgmma_args args)
 {
-    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
+    extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that warps agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

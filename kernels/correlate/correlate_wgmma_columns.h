@@ -1,21 +1,21 @@
-/* correlate_wgmma_columns.h - the producers of correlate_wgmma.cu: they copy columns from memory to shared memory.
+/* correlate_wgmma_columns.h - the producers of correlate_wgmma.cu, which copy columns from memory to shared memory.
  *
- * Include it after the other correlate_wgmma headers and struct baseline. */
+ * Include this file after the other correlate_wgmma headers and struct baseline. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 
-/* Antennas come in groups of 4.  Each of the four warps has one group of every 16 antennas, so that few antennas are
- * few groups for each warp.  Eight lanes load 128 bytes of an antenna at a time: 16 bytes a lane, two lanes for each
+/* Antennas come in groups of 4.  Each of the four warps has one group of every 16 antennas, so a few antennas are a few
+ * groups for each warp.  Eight lanes load 128 bytes of an antenna at a time: 16 bytes a lane, two lanes for each
  * quarter.  The antennas of a group are chosen so that a warp's stores meet different banks.  Columns: [antenna /
- * 8][pol][antenna % 8]; the 16-byte chunks of a column are swizzled by the column's number modulo 8. */
-#define EIGHT_COLUMNS 16 /* of eight antennas */
+ * 8][pol][antenna % 8].  The 16-byte chunks of a column are swizzled by the column's number modulo 8. */
+#define EIGHT_COLUMNS 16 /* columns of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
 {
     return threadIdx.x % GROUP_THREADS / 32;
 }
 
-/* A thread's antenna modulo 8, the same in all groups. */
+/* Returns a thread's antenna modulo 8, the same in all groups. */
 static __device__ __forceinline__ uint32_t lane_ant(void)
 {
     uint32_t ant = threadIdx.x % 32 / 8, odd = producing_warp() % 2;
@@ -23,7 +23,7 @@ static __device__ __forceinline__ uint32_t lane_ant(void)
     return NIBBLES ? ant + odd * 4 : ant % 2 + ant / 2 * 4 + odd * 2;
 }
 
-/* How many groups of a warp the item's columns take. */
+/* Returns the number of a warp's groups that the item's columns take. */
 static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
@@ -31,7 +31,7 @@ static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_TILES;
 }
 
-/* Where a thread writes in a stage: the first 16-byte chunk of its first group. */
+/* Returns the place in a stage of the first 16-byte chunk of a thread's first group. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
@@ -40,7 +40,7 @@ static __device__ __forceinline__ uint32_t find_place(void)
     return column * COLUMN_BYTES + chunk * 16 + threadIdx.x % 4 * 4;
 }
 
-/* Stores one load of a group.  'sums': [pol], of im of the antenna's two columns. */
+/* Stores one load of a group.  Adds im of the antenna's two columns to 'sums' [pol]. */
 static __device__ __forceinline__ void put_task(shared_address stage, uint32_t place, uint32_t group, int task,
                                                 uint4 load, int (&sums)[2])
 {
@@ -59,13 +59,13 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
     }
 }
 
-/* Fetches an item's sums into the L2 cache, before they are added to.  The sums of a column antenna with all row
- * antennas lie side by side. */
+/* Fetches an item's sums into the L2 cache before the consumers add to them.  The sums of a column antenna with all row
+ * antennas are consecutive. */
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once in an item: not worth a register in between */
-    uint32_t line = thread % 16 * 4;                       /* of 128 bytes */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once for each item: not worth a register in between */
+    uint32_t line = thread % 16 * 4;                       /* a line has 128 bytes */
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
 #pragma unroll 1
@@ -76,7 +76,7 @@ static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row
     }
 }
 
-/* A producer's loads of a stage that are on their way, and the sums of im over the columns of an item stored so far. */
+/* A producer's loads of a stage in flight, and the sums of im over the columns of an item stored so far. */
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* [group of 4 antennas][load] */
     uint32_t n_groups;
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-/* Stores the sums of the columns, [antenna][pol], with a producer's last stage of an item, and sets them to zero. */
+/* Stores the sums of the columns, [antenna][pol], with a producer's last stage of an item.  Zeroes the sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -120,7 +120,7 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
         }
 }
 
-/* As advance().  When all stages of an item have been asked for, fetches its sums, too. */
+/* Moves the cursor as advance() does.  When all stages of an item have been requested, also fetches the item's sums. */
 static __device__ __forceinline__ void advance_prefetching(struct cursor *c, const struct baseline *sums)
 {
     uint32_t chan = c->chan, row_ant = c->row_ant, column_ant = c->column_ant;
@@ -129,7 +129,7 @@ static __device__ __forceinline__ void advance_prefetching(struct cursor *c, con
         prefetch_sums(chan, row_ant, column_ant, sums);
 }
 
-/* A producer's stages of the block's share: every second one, from 'number' on. */
+/* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
                                                shared_address shared)
 {

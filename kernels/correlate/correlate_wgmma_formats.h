@@ -1,25 +1,25 @@
 /* correlate_wgmma_formats.h - the formats of voltages, for correlate_wgmma.cu and correlate_whole.cu: sizes in memory,
- * sizes of a stage in shared memory, and the bytes of memory as operands of wgmma.
+ * sizes of a stage in shared memory, and the conversion of bytes in memory to operands of wgmma.
  *
- * Include it after N_TILES, N_STAGES and COL_ANTS.  Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA. */
+ * Include this file after N_TILES, N_STAGES and COL_ANTS.  Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_FORMATS_H
 
 #define GROUP_THREADS 128
-#define N_GROUPS      2 /* consumer warpgroups, which multiply */
+#define N_GROUPS      2 /* consumer warpgroups; consumers multiply */
 #define N_PRODUCERS   2 /* producer warpgroups */
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
 #define TILE_ANTS     16  /* 64 rows, 32 columns */
-#define COLUMN_BYTES  128 /* of an input in a stage */
+#define COLUMN_BYTES  128 /* bytes of an input in a stage */
 #define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES   (N_TILES * TILE_BYTES)
 
 /* Shared memory:
  *     stages       uint8 [N_STAGES][STAGE_BYTES]            columns of operand B, swizzled
- *     column sums  int32 [N_SUM_SLOTS][2 * COL_ANTS]        of im of each column
+ *     column sums  int32 [N_SUM_SLOTS][2 * COL_ANTS]        sum of im of each column
  *     barriers     uint64 [N_STAGES][full, empty]
- * The sums of a slot have been read when the slot N_STAGES later is free, before a producer comes to the slot 2 *
- * N_STAGES later. */
+ * When the slot N_STAGES later is free, consumers have read the sums of a slot.  That is before a producer comes to the
+ * slot 2 * N_STAGES later. */
 #define N_SUM_SLOTS    (2 * N_STAGES)
 #define SUM_SLOT_BYTES (COL_ANTS * 8)
 #define SUMS_AT        (N_STAGES * STAGE_BYTES)
@@ -27,23 +27,23 @@
 
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
-#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* of an antenna, in memory */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input, four operations of 32 */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* within one heap */
+#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of an antenna, in memory */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* spectra of 128 bytes of an input: four operations */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* all in one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
-#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* of an antenna */
+#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of an antenna */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
-#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* in the 16 bytes of a thread's load; four loads lie side by side */
-#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* of a load: 4 bytes of either polarisation, half of a thread's operation */
+#define LOAD_SPECTRA (16 / SPECTRUM_BYTES) /* spectra in a thread's load of 16 bytes; four loads are consecutive */
+#define LOAD_PIECES  (NIBBLES ? 4 : 2)     /* pieces of a load: 4 bytes of each polarisation, half an operation */
 #define N_LOADS      (STAGE_SPECTRA / (4 * LOAD_SPECTRA))
-#define N_TASKS      (N_LOADS / 2) /* of a producer's thread, of an antenna */
+#define N_TASKS      (N_LOADS / 2) /* loads of a producer's thread for an antenna */
 
 #define ZERO_VOLTAGES (NIBBLES && OFFSET ? 0x88888888 : 0) /* voltages of 0 */
 
-/* Within a batch: 32 bits where they do, because registers are short. */
+/* Type of an offset in a batch: 32 bits if the batch is small enough, because registers are scarce. */
 template <bool SMALL> struct offset_type {
     typedef uint64_t type;
 };
@@ -58,7 +58,7 @@ typedef float partial;
 typedef int partial;
 #endif
 
-/* Makes the registers of one piece out of a load's 16 bytes: 2 spectra (1 of half floats) of each polarisation. */
+/* Makes the registers of one piece from a load's 16 bytes: 2 spectra (1 of half floats) of each polarisation. */
 static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t *pol0, uint32_t *pol1)
 {
     const uint32_t words[4] = {load.x, load.y, load.z, load.w};
@@ -75,7 +75,7 @@ static __device__ __forceinline__ void separate(uint4 load, int piece, uint32_t 
 #endif
 }
 
-/* (re, im) to (im, -re), of integers (im, ~re). */
+/* Turns (re, im) into (im, -re), for integers into (im, ~re). */
 static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 {
 #if HALVES
@@ -85,7 +85,7 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 #endif
 }
 
-/* A sum plus 'lacking', which is missing because ~re stood for -re. */
+/* Returns the sum plus 'lacking'.  'lacking' is the sum of im, which the sum lacks because ~re replaced -re. */
 static __device__ __forceinline__ partial finish(partial sum, int lacking)
 {
 #if HALVES

@@ -1,23 +1,23 @@
-/* correlate_wgmma_share.h - the share of the work that a block of correlate_wgmma.cu or correlate_whole.cu has: stages
- * of items, and where their voltages are.
+/* correlate_wgmma_share.h - the share of the work of a block of correlate_wgmma.cu or correlate_whole.cu: stages of
+ * items, and the addresses of their voltages.
  *
- * Include it after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block(). */
+ * Include this file after correlate_wgmma_formats.h, ROW_ANTS, COL_ANTS and find_block(). */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SHARE_H
 
 #define N_ITEMS (N_CHAN * N_BLOCKS)
 
-/* A place in a block's share of the work.  The share begins with whole items, one of each round; every block has as
- * many.  In a round, neighbouring blocks use the same voltages at the same time.  The share ends with a part of the
- * items that are left.  Stages come in pairs, one stage for each producer. */
+/* A place in a block's share of the work.  The share begins with whole items, one in each round.  Every block has the
+ * same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share ends
+ * with a part of the remaining items.  Stages come in pairs, one stage for each producer. */
 struct cursor {
     const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
-    uint32_t n_units, n_stages; /* of the launch */
+    uint32_t n_units, n_stages; /* totals of the launch */
     uint32_t round, n_rounds;
-    uint32_t last_item, last_stage; /* where the last part begins */
-    uint32_t n_left;                /* stages of the share, this one counted */
+    uint32_t last_item, last_stage; /* start of the last part */
+    uint32_t n_left;                /* stages of the share from this one on */
     uint32_t item, stage;
-    uint32_t chan, row_ant, column_ant; /* of the item */
+    uint32_t chan, row_ant, column_ant; /* channel and first antennas of the item */
 };
 
 static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item)
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item
     c->column_ant = block.y * COL_ANTS;
 }
 
-/* Blocks take turns, so that each has items of all kinds. */
+/* Begins a round.  The blocks rotate from round to round, so that each block gets items of all kinds. */
 static __device__ __forceinline__ void begin_round(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
@@ -47,20 +47,20 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* The number of pairs of stages that blocks before 'block' have, in the items that are left over after all rounds. */
+/* Returns the number of pairs of stages of all blocks before 'block', in the items that remain after all rounds. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
 }
 
-/* Stages in the block's share. */
+/* Returns the number of stages in the block's share. */
 static __device__ __forceinline__ uint32_t count_share(uint32_t n_stages)
 {
     return N_ITEMS / gridDim.x * n_stages +
            2 * (uint32_t)(find_pair(n_stages, blockIdx.x + 1) - find_pair(n_stages, blockIdx.x));
 }
 
-/* Says whether there is anything in the share. */
+/* Begins the share.  Returns true if the share has a stage. */
 static __device__ __forceinline__ bool begin_share(struct cursor *c, const struct correlate_args *args)
 {
     c->voltages = (const uint8_t *)args->voltages + args->first_batch * BATCH_BYTES;
@@ -77,7 +77,7 @@ static __device__ __forceinline__ bool begin_share(struct cursor *c, const struc
     return c->n_left > 0;
 }
 
-/* To the next item, or the block's share of it, with 'n_left' as it is. */
+/* Moves to the next item, or to the block's part of it.  'n_left' does not change. */
 static __device__ __forceinline__ void begin_next(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
@@ -89,7 +89,8 @@ static __device__ __forceinline__ void begin_next(struct cursor *c)
     }
 }
 
-/* To the next stage, if it is there; says whether the share of the item ends before it. */
+/* Moves to the next stage, if there is one.  Returns true if the block's part of the item ends before the next
+ * stage. */
 static __device__ __forceinline__ bool advance(struct cursor *c)
 {
     if (c->n_left <= 1) {
@@ -103,7 +104,7 @@ static __device__ __forceinline__ bool advance(struct cursor *c)
     return true;
 }
 
-/* To a producer's next stage, if it is there: of all items either producer has as many. */
+/* Moves to a producer's next stage, if there is one.  Both producers have the same number of stages of each item. */
 static __device__ __forceinline__ void advance_producer(struct cursor *c)
 {
     if (c->n_left <= N_PRODUCERS) {
@@ -119,7 +120,7 @@ static __device__ __forceinline__ void advance_producer(struct cursor *c)
     c->stage += number;
 }
 
-/* Goes past all stages that the block has in the item. */
+/* Moves beyond all stages that the block has in the item. */
 static __device__ __forceinline__ void next_item(struct cursor *c)
 {
     uint32_t n = c->n_stages - c->stage;
@@ -129,24 +130,24 @@ static __device__ __forceinline__ void next_item(struct cursor *c)
         begin_next(c);
 }
 
-/* Whether this is the producer's last stage of the item, or of the block's share of it. */
+/* Returns true if this is the producer's last stage of the item, or of the block's part of the item. */
 static __device__ __forceinline__ bool is_last(const struct cursor *c)
 {
     return c->n_left <= N_PRODUCERS || c->stage + N_PRODUCERS >= c->n_stages;
 }
 
-/* The unit that a spectrum of the stage is in: 'first' is the same for all threads, and known when this is compiled,
- * and 'lane' a thread's own, below 'span'. */
+/* Returns the unit of a spectrum of the stage.  'first' is the same for all threads, and known at compile time.  'lane'
+ * is the thread's offset, below 'span'. */
 static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
                                                      uint32_t lane)
 {
-    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* to the threads, for which there are registers */
+    bool common = first % UNIT_SPECTRA + span <= UNIT_SPECTRA; /* one unit for all threads saves registers */
 
     return c->stage * STAGE_UNITS + (common ? first : first + lane) / UNIT_SPECTRA;
 }
 
-/* Where an antenna's spectra of that unit are, for the thread that has the spectra from 'lane' on.  Units beyond the
- * end give the last unit.  Its products do not count, because rows or columns become ZERO_VOLTAGES. */
+/* Returns the address of an antenna's spectra of a unit, for the thread with the spectra from 'lane' on.  The last unit
+ * replaces units beyond the end.  Its products do not count, because rows or columns become ZERO_VOLTAGES. */
 static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
                                                                uint32_t lane)
 {
@@ -155,11 +156,11 @@ static __device__ __forceinline__ const uint8_t *find_voltages(const struct curs
                                              at % HEAP_UNITS * UNIT_SPECTRA * SPECTRUM_BYTES);
 
     voltages += (batch_offset)ant * (batch_offset)HEAP_BYTES + lane * SPECTRUM_BYTES;
-    asm volatile("" : "+l"(voltages)); /* one pointer for all that is at fixed distances from it */
+    asm volatile("" : "+l"(voltages)); /* one pointer for all constant offsets */
     return voltages;
 }
 
-/* Where 16 bytes of an antenna are, for each of N times, in which 'span' spectra lie side by side. */
+/* Addresses of 16 bytes of an antenna for each of N times.  At each time 'span' spectra are consecutive. */
 template <int N> struct places {
     const uint8_t *at[N];
 };
@@ -173,7 +174,7 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
 #pragma unroll
     for (int i = 0; i < N; i++) {
         uint32_t first = i * span, within = first % UNIT_SPECTRA;
-        if (within + span > UNIT_SPECTRA) { /* not all threads in the same unit */
+        if (within + span > UNIT_SPECTRA) { /* not all threads have the same unit */
             uint32_t own = first + lane;
             from = find_voltages(c, ant, find_unit(c, first, span, lane), own % UNIT_SPECTRA);
             within = 0;
@@ -186,7 +187,7 @@ static __device__ __forceinline__ struct places<N> find_places(const struct curs
 }
 
 /* Loads the voltages at 'places' for N_ROWS antennas from 'ant' on, ROW_DISTANCE apart.  Antennas beyond N_ANTS are not
- * loaded, because their products are not kept. */
+ * loaded, because their products are not stored. */
 template <int N, int N_ROWS, int ROW_DISTANCE>
 static __device__ __forceinline__ void load_voltages(const struct places<N> &places, uint32_t ant,
                                                      uint4 (&loads)[N_ROWS][N])

@@ -1,7 +1,7 @@
-/* correlate_wgmma_slots.h - shared memory of correlate_wgmma.cu and correlate_whole.cu, and the barriers at which
+/* correlate_wgmma_slots.h - shared memory of correlate_wgmma.cu and correlate_whole.cu, and the barriers with which
  * producer and consumer warpgroups hand over its slots.
  *
- * Include it after correlate_wgmma_formats.h. */
+ * Include this file after correlate_wgmma_formats.h. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_SLOTS_H
 
@@ -72,7 +72,7 @@ static __device__ __forceinline__ shared_address find_shared(const void *shared)
 {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
 
-    asm volatile("" : "+r"(address)); /* the compiler does not work it out again each time */
+    asm volatile("" : "+r"(address)); /* the compiler computes the address only once */
     return address;
 }
 
@@ -82,7 +82,8 @@ static __device__ __forceinline__ uint64_t *find_barrier(shared_address at)
 }
 #endif
 
-/* Where the sums of columns of a slot are: int32 [ant][pol] (correlate_wgmma.cu) or [pol][ant] (correlate_whole.cu). */
+/* Returns the address of a slot's sums of columns: int32 [ant][pol] (correlate_wgmma.cu) or [pol][ant]
+ * (correlate_whole.cu). */
 static __device__ __forceinline__ shared_address sum_slot(shared_address shared, uint32_t slot)
 {
     return shared + SUMS_AT + slot % N_SUM_SLOTS * SUM_SLOT_BYTES;
@@ -90,9 +91,9 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
 
 /* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
-/* A slot of shared memory holds a stage.  The threads of one producer fill it, the threads of all consumers empty it.
- * Each place has two barriers after the column sums: 0, full (GROUP_THREADS arrivals), and 1, empty (N_GROUPS *
- * GROUP_THREADS arrivals). */
+/* A slot of shared memory holds a stage.  The threads of one producer fill the slot, and the threads of all consumers
+ * empty it.  Each place has two barriers after the column sums.  Barrier 0 means full and opens after GROUP_THREADS
+ * arrivals.  Barrier 1 means empty and opens after N_GROUPS * GROUP_THREADS arrivals. */
 static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {
     return find_barrier(shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8);
@@ -118,10 +119,10 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
     barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
 }
 
-/* Every consumer thread calls this when it has read the stage, and the column sums of earlier slots. */
+/* Every consumer thread calls this function after reading the stage and the column sums of earlier slots. */
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
-    if (slot + N_STAGES < n_slots) /* else no thread waits for it */
+    if (slot + N_STAGES < n_slots) /* otherwise no thread waits for the slot */
         barrier_arrive(slot_barrier(shared, slot, 1));
 }
 

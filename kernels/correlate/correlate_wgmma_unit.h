@@ -1,12 +1,12 @@
 /* correlate_wgmma_unit.h - the warpgroup instructions of the tensor cores (PTX's wgmma, compute capability 9.0), and
  * their emulation.
  *
- * Include it after correlate_wgmma_formats.h and correlate_wgmma_slots.h. */
+ * Include this file after correlate_wgmma_formats.h and correlate_wgmma_slots.h. */
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_UNIT_H
 
-/* Operand B, in shared memory, is [column][K]: 128 bytes of an input, of which a step has 32.  The 16-byte chunks of a
- * column are swizzled by the column's number modulo 8.  PTX calls a column a row of K. */
+/* Operand B, in shared memory, is [column][K]: 128 bytes of an input; a step uses 32 of these bytes.  The 16-byte
+ * chunks of a column are swizzled by the column's number modulo 8.  PTX calls a column a row of K. */
 #define SWIZZLE_ATOM_BYTES (8 * COLUMN_BYTES)
 #define STEP_BYTES         32
 
@@ -18,7 +18,8 @@ static uint32_t emulated_word(const uint8_t *operand, unsigned row, unsigned ste
     return *(const uint32_t *)(operand + row * COLUMN_BYTES + 16 * chunk + word % 4 * 4);
 }
 
-/* sums[column / 8][row i, row i + 8][column % 2] += rows[row i, row i + 8][word of K] times the columns of 'b'. */
+/* Adds products: sums[column / 8][row i, row i + 8][column % 2] += rows[row i, row i + 8][word of K] times columns of
+ * 'b'. */
 static void emulate_multiply(partial *sums, const uint32_t (*rows)[8], const uint8_t *b, unsigned step,
                              unsigned n_columns)
 {
@@ -64,14 +65,14 @@ static __device__ __forceinline__ void matrix_end(void)
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* Waits until the tensor cores have done all operations but those of the last N groups that matrix_end() has ended. */
+/* Waits until the tensor cores have done all groups of operations but the last N groups. */
 template <int N = 0> static __device__ __forceinline__ void matrix_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Registers go from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has only
- * the registers that it begins with.  A warp that asked for more would wait for ever. */
+/* Moves registers from the producers' warps, which need few, to the consumers' warps, which hold sums.  A block has
+ * only the registers with which it begins.  A warp that requests more registers waits for ever. */
 template <int N> static __device__ __forceinline__ void setmaxnreg_dec(void)
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
@@ -82,8 +83,8 @@ template <int N> static __device__ __forceinline__ void setmaxnreg_inc(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* The matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled, from byte 'at' of 'operand' on.
- * The addition is the last one, so that the rest is done once for all constant 'at'. */
+/* Returns the matrix descriptor (PTX ISA) of operand B: K-major, rows of 128 bytes, swizzled, from byte 'at' of
+ * 'operand' on.  The addition comes last, so that the compiler computes the rest once for all constant 'at'. */
 static __device__ __forceinline__ uint64_t describe(shared_address operand, unsigned at)
 {
     uint32_t low = (operand >> 4 & 0x3fff) | 1 << 16, high = SWIZZLE_ATOM_BYTES >> 4 | 1 << 30;
@@ -115,9 +116,9 @@ static __device__ __forceinline__ uint64_t describe(shared_address operand, unsi
 #define OPERANDS(a, b) "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
 #endif
 
-/* Multiplies 64 rows of a warpgroup with N columns, for one step.  Each thread has its fragment of the rows in
+/* Multiplies 64 rows of a warpgroup with N columns for one step.  Each thread has its fragment of the rows in
  * registers, a[half of K * 2 + (row i, row i + 8)].  The columns begin at byte 'at' of 'columns', in shared memory.  A
- * thread's sums: [column / 8][row i, row i + 8][column % 2]. */
+ * thread's sums are [column / 8][row i, row i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply(partial *sums, const uint32_t (&a)[4], shared_address columns,
                                                 unsigned at, unsigned step)

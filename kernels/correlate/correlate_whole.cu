@@ -4,52 +4,52 @@
  *
  * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
  *           columns, operand B:  second antennas a2, plain (re, im)
- *           (correlate.cu: rows are second antennas)
+ *           (in correlate.cu, rows are second antennas)
  *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  It is taken
- *           in stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and takes one item
- *           after the other.  The last items are too few for all blocks of threads; these share them stage by stage
- *           (correlate_wgmma_share.h).
+ * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  Stages of
+ *           STAGE_SPECTRA spectra make an item.  A block of threads stays on its multiprocessor, and takes one item
+ *           after the other.  The last items are too few for all blocks of threads.  The blocks share the last items
+ *           stage by stage (correlate_wgmma_share.h).
  *
- * Roles:    warpgroups 2 and 3, the producers, take alternate stages.  They load the voltages of the block's antennas,
- *           once, and lay them out in shared memory as wgmma wants operand B: for each input a column of 128 bytes, in
- *           eights of four antennas, [pol][antenna % 4].  The order of spectra is free, as long as all inputs have the
- *           same order: the 16 bytes that a thread has loaded of an input stay together.  Warpgroups 0 and 1, the
- *           consumers ('groups'), multiply.  A tile has 16 row antennas.  Its columns are the antennas from its first
- *           row on, so nothing above the diagonal is computed but within tiles of 16 x 16.  Each consumer has some of
- *           the tiles, with about half of the products.  A warp has an eight of the tile's inputs twice, as plain rows
- *           and as turned rows.
+ * Roles:    warpgroups 2 and 3, the producers, take alternate stages.  Producers load the voltages of the block's
+ *           antennas once, and store them in shared memory in wgmma's layout of operand B.  Each input has a column of
+ *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  The order of spectra is free if all
+ *           inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.  Warpgroups 0
+ *           and 1, the consumers ('groups'), multiply.  A tile has 16 row antennas.  A tile's columns are the antennas
+ *           from its first row on.  So products above the diagonal are computed only within tiles of 16 x 16.  Each
+ *           consumer has some of the tiles, with about half of the products.  A warp has eight of the tile's inputs
+ *           twice, as plain rows and as turned rows.
  *
- * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma takes
- *           both from registers.  Shared memory has about as much to do as the tensor cores, so turned rows are neither
- *           stored in it nor read from it.
- * Sums:     two lanes exchange parts.  Then a lane has the real or the imaginary part of one product of polarisations,
- *           and the lanes of a warp have 128 consecutive bytes of memory.
+ * Rows:     a warp reads plain rows from among the columns into registers (ldmatrix) and turns them there.  wgmma reads
+ *           both kinds of rows from registers.  Shared memory is about as busy as the tensor cores.  So turned rows are
+ *           neither stored in shared memory nor read from it.
+ * Sums:     two lanes exchange parts.  Then a lane has the real or the imaginary part of one product of polarisations.
+ *           The lanes of a warp have 128 consecutive bytes of memory.
  *
  * Integers and floats: as in correlate_wgmma.cu.
  *
  * Blocks: x: shares of the work.
- * Constants: of create_part() in correlate_shape.c BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS. */
+ * Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (create_part() in correlate_shape.c). */
 #include "kernels/correlate/correlate.h"
 
 #define correlate_whole_args correlate_args
 
-#define N_TILES    (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* of a block */
-#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* of the last one */
+#define N_TILES    (N_ANTS > 80 ? 4 : (N_ANTS + TILE_ANTS - 1) / TILE_ANTS) /* tiles of a block */
+#define LAST_TILES ((N_ANTS - 1) % ROW_ANTS / TILE_ANTS + 1)                /* tiles of the last block */
 #define ROW_ANTS   (N_TILES * TILE_ANTS)
 #define COL_ANTS   ROW_ANTS
-#define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* of up to 200 KiB */
+#define N_STAGES   (N_TILES < 3 ? 16 : (48 + N_TILES - 1) / N_TILES) /* stages in up to 200 KiB */
 
 #include "kernels/correlate/correlate_wgmma_formats.h"
 
-/* These headers use the sizes above, and each uses the headers before it (kernels/README.md lists the names). */
+/* These headers use the sizes above.  Each header uses the headers before it (kernels/README.md lists the names). */
 #include "kernels/correlate/correlate_wgmma_slots.h"
 
 #include "kernels/correlate/correlate_wgmma_unit.h"
 
-/* Item 'number' of a channel: the block of row antennas, x, and the block of column antennas, y: the same. */
+/* Returns the block of antennas of item 'number' of a channel: the same block for rows (x) and columns (y). */
 static __device__ __forceinline__ uint2 find_block(uint32_t number)
 {
     return {number, number};
@@ -57,7 +57,7 @@ static __device__ __forceinline__ uint2 find_block(uint32_t number)
 
 #include "kernels/correlate/correlate_wgmma_share.h"
 
-/* How many tiles an item has. */
+/* Returns the number of tiles of an item. */
 static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
 {
     return LAST_TILES < N_TILES && c->row_ant == (N_BLOCKS - 1) * ROW_ANTS ? LAST_TILES : N_TILES;
@@ -65,17 +65,17 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
 
 /* ---- The producers ----------------------------------------------------------------------------------------------- */
 
-/* In every tile of 16 antennas a thread has some 16 bytes of one antenna, once or twice in a stage.  Eight lanes have
- * 128 consecutive bytes of memory. */
+/* In every tile of 16 antennas a thread has 16 bytes of one antenna, once or twice in a stage.  Eight lanes have 128
+ * consecutive bytes of memory. */
 
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* [tile][load] */
     uint32_t n_tiles;
     bool there[N_TASKS];  /* [load] */
-    int sums[N_TILES][2]; /* [tile][pol]: of im, over the stages of an item so far */
+    int sums[N_TILES][2]; /* [tile][pol]: sums of im over the stages of an item so far */
 };
 
-/* A thread's antenna of a tile. */
+/* Returns a thread's antenna of a tile. */
 static __device__ __forceinline__ uint32_t lane_ant(void)
 {
     return threadIdx.x % GROUP_THREADS / 8;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void fetch_columns(const struct cursor *c, str
         columns->there[task] = find_unit(c, task * 8 * LOAD_SPECTRA, 8 * LOAD_SPECTRA, lane) < c->n_units;
 }
 
-/* 'to' is the thread's place for polarisation 0 in the tile. */
+/* Stores a thread's voltages of a tile.  'to' is the thread's place for polarisation 0 in the tile. */
 static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (&loads)[N_TASKS], int (&sums)[2])
 {
     uint32_t words[2][4];
@@ -116,7 +116,7 @@ static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (
     }
 }
 
-/* A thread's place in a stage: its antenna's column for polarisation 0 in the first tile. */
+/* Returns a thread's place in a stage: its antenna's column for polarisation 0 in the first tile. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
@@ -128,7 +128,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
 {
 #pragma unroll
     for (int task = 0; task < N_TASKS; task++)
-        if (!columns->there[task]) { /* so rarely that a jump is better than selections */
+        if (!columns->there[task]) { /* so rare that a jump is faster than selections */
             asm volatile("");
 #pragma unroll
             for (uint32_t tile = 0; tile < N_TILES; tile++)
@@ -140,7 +140,7 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
             put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
-/* Stores the sums of the columns, [pol][antenna], with a producer's last stage of an item, and sets them to zero. */
+/* Stores the sums of the columns, [pol][antenna], with a producer's last stage of an item.  Zeroes the sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -159,8 +159,8 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Where an item's sums begin: the first antenna's baseline with itself.  find_baseline() counts from there: antennas a1
- * and a2 of the block. */
+/* Returns the start of an item's sums: the first antenna's baseline with itself.  find_baseline() counts from this
+ * start and takes antennas a1 and a2 of the block. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
     return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
@@ -171,7 +171,7 @@ static __device__ __forceinline__ uint32_t find_baseline(uint32_t row_ant, uint3
     return (a2 * (a2 + 1) / 2 + a2 * row_ant + a1) * BASELINE_SUMS;
 }
 
-/* Fetches an item's sums into the L2 cache, before they are added to. */
+/* Fetches an item's sums into the L2 cache before the consumers add to them. */
 static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, const partial *sums)
 {
     const uint32_t line = 128 / (BASELINE_SUMS * sizeof(*sums)), n_lines = ROW_ANTS / line;
@@ -185,7 +185,7 @@ static __device__ __forceinline__ void prefetch_sums(const struct cursor *c, con
     }
 }
 
-#define PREFETCHED_STAGES 8 /* before the item's end: soon enough for memory, and late enough to stay in the L2 cache */
+#define PREFETCHED_STAGES 8 /* stages before the end: early enough for memory, late enough to stay in the L2 cache */
 
 /* Loads a producer's stages of the block's share: every second stage, from 'number' on. */
 static __device__ __forceinline__ void produce(const struct correlate_args *args, uint32_t number,
@@ -211,7 +211,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
         advance_producer(&at);
-        fetch_columns(&at, &columns); /* first, as publishing waits for stores */
+        fetch_columns(&at, &columns); /* first, because publishing waits for stores */
         fence_proxy_async();
         hand_over_slot(shared, slot);
     }
@@ -219,8 +219,8 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Which consumer has tile 'tile' of n_tiles.  Each tile goes to the consumer that has fewer products so far, the long
- * tiles first. */
+/* Returns the consumer of tile 'tile' of n_tiles.  Tiles are dealt from the longest on, each to the consumer with fewer
+ * products so far. */
 static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
@@ -232,8 +232,8 @@ static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
     return group;
 }
 
-/* Where the sums of tile 'tile' begin among those of a consumer.  With tile = n_tiles: how many sums the consumer
- * has. */
+/* Returns the index of the first sum of tile 'tile' among a consumer's sums.  With tile = n_tiles, returns the number
+ * of the consumer's sums. */
 static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, unsigned n_tiles)
 {
     unsigned n = 0;
@@ -244,7 +244,7 @@ static __device__ constexpr unsigned find_sums(unsigned group, unsigned tile, un
     return n;
 }
 
-/* Number of a consumer's tiles out of n_tiles. */
+/* Returns the number of a consumer's tiles out of n_tiles. */
 static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned n_tiles)
 {
     unsigned n = 0;
@@ -254,9 +254,9 @@ static __device__ constexpr unsigned count_group_tiles(unsigned group, unsigned 
     return n;
 }
 
-/* How many sets of rows are in registers: a set is the rows of one tile for half a stage, two steps.  The tensor cores
- * work on all sets but the one that is being loaded.  The halves of a stage are a multiple of the number, or the
- * assembler would need more registers. */
+/* Returns the number of sets of rows in registers.  A set is the rows of one tile for half a stage, two steps.  The
+ * tensor cores work on all sets but the one that is being loaded.  The halves of a stage are a multiple of the number
+ * of sets; otherwise the assembler would need more registers. */
 static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tiles)
 {
     unsigned n = count_group_tiles(group, n_tiles);
@@ -264,7 +264,7 @@ static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tile
     return n == 3 ? 3 : 2 * n;
 }
 
-/* Where the row is that a lane loads for its warp, counted from the begin of a tile: in the first half of a stage. */
+/* Returns the place of the row that a lane loads for its warp: offset in a tile, in the first half of a stage. */
 static __device__ __forceinline__ uint32_t find_row(void)
 {
     uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
@@ -272,8 +272,9 @@ static __device__ __forceinline__ uint32_t find_row(void)
     return warp * SWIZZLE_ATOM_BYTES + row * COLUMN_BYTES + chunk * 16;
 }
 
-/* Multiplies the rows of 16 antennas with the columns of N antennas, the same antennas and later ones, for half a
- * stage.  Both begin at byte 'at' of the stage.  sums: [column / 8][row i, row i + 8][column % 2]. */
+/* Multiplies the rows of 16 antennas with the columns of N antennas for half a stage.  The columns' antennas are the
+ * rows' antennas and later ones.  Rows and columns begin at byte 'at' of the stage.  'sums' is [column / 8][row i, row
+ * i + 8][column % 2]. */
 template <unsigned N>
 static __device__ __forceinline__ void multiply_half(partial *sums, shared_address stage, unsigned at, uint32_t row,
                                                      unsigned half)
@@ -293,7 +294,8 @@ static __device__ __forceinline__ void multiply_half(partial *sums, shared_addre
     matrix_end();
 }
 
-/* Multiplies half a stage for a consumer's tiles of N, from TILE on, each with the columns from its antennas on. */
+/* Multiplies half a stage for a consumer's tiles from TILE on, out of N tiles.  Each tile's columns start with the
+ * tile's antennas. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint32_t row, unsigned half, partial *sums)
 {
@@ -306,8 +308,8 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* A thread's part of the sums of one row with four column antennas, which four threads share.  wgmma leaves
- * the thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
+/* A thread's part of the sums of one row with four column antennas.  Four threads share these sums.  wgmma leaves the
+ * thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
  * imaginary, of all four antennas to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
@@ -315,13 +317,14 @@ struct quarter {
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once in an item: not worth a register meanwhile */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once for each item: not worth a register in between */
     uint32_t lane = thread % 32;
 
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* The sums of im of a thread's two columns of these antennas, over both producers: the turned products lack them. */
+/* Returns the sums of im of a thread's two columns of these antennas, over both producers.  The turned products lack
+ * these sums. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {
@@ -336,7 +339,8 @@ static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarte
 }
 
 /* Exchanges [row i, row i + 8][column % 2] of two threads for one part of each of four antennas.  The first thread gets
- * the real parts, the second the imaginary ones.  So the sums that a warp adds at once lie side by side in memory. */
+ * the real parts, the second thread the imaginary parts.  So the sums that a warp adds at once are consecutive in
+ * memory. */
 static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
 {
     partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};
@@ -350,17 +354,17 @@ static __device__ __forceinline__ void exchange(const partial *sums, int2 lackin
     }
 }
 
-#define EIGHTS_AT_ONCE 4 /* of columns: antennas by fours */
+#define EIGHTS_AT_ONCE 4 /* eights of columns: four antennas each */
 
-/* Where a consumer's sums of an item go. */
+/* Destination of a consumer's sums of an item. */
 struct target {
-    partial *corner; /* the sums of the block's first baseline */
+    partial *corner; /* sums of the block's first baseline */
     uint32_t row_ant;
-    shared_address column_sums, more; /* of the last two slots */
+    shared_address column_sums, more; /* sums of columns of the last two slots */
 };
 
-/* Adds the sums of tile TILE of N to memory by atomics, though mostly no other block has sums of this item.  So no
- * thread waits for the old sums. */
+/* Adds the sums of tile TILE of N to memory with atomics.  Usually no other block has sums of this item.  But with
+ * atomics no thread waits for the old sums. */
 template <unsigned N, unsigned TILE>
 static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
 {
@@ -385,11 +389,11 @@ static __device__ __forceinline__ void add_tile(const struct target *target, con
                     atomicAdd(row + find_baseline(target->row_ant, a1, a2), parts[j]);
             }
         }
-        asm volatile("" ::: "memory"); /* so few registers are needed at a time */
+        asm volatile("" ::: "memory"); /* limits the registers in use at a time */
     }
 }
 
-/* Adds the sums of a consumer's tiles of N, from TILE on, to memory. */
+/* Adds the sums of a consumer's tiles from TILE on, out of N tiles, to memory. */
 template <unsigned GROUP, unsigned N, unsigned TILE = 0>
 static __device__ __forceinline__ void add_tiles(const struct target *target, const partial *sums)
 {
@@ -400,8 +404,8 @@ static __device__ __forceinline__ void add_tiles(const struct target *target, co
     }
 }
 
-/* A consumer's part of an item of N tiles, or of the block's share of it.  'slot' is the item's first slot.  Returns
- * the slot after the last one. */
+/* Computes a consumer's part of an item of N tiles, or of the block's part of the item.  'slot' is the item's first
+ * slot.  Returns the slot after the last one. */
 template <unsigned GROUP, unsigned N>
 static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t slot, uint32_t n_slots,
                                                    shared_address shared, partial *sums)
@@ -417,7 +421,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
 #pragma unroll
         for (unsigned half = 0; half < 2; half++)
             multiply_tiles<GROUP, N>(shared + slot % N_STAGES * STAGE_BYTES, row, half, products);
-        if (slot > first) /* the tensor cores have ended the stage before */
+        if (slot > first) /* the tensor cores have finished the stage before */
             release_slot(shared, slot - 1, n_slots);
     }
     matrix_wait();
@@ -427,7 +431,7 @@ static __device__ __forceinline__ uint32_t consume(struct cursor *at, uint32_t s
     return end;
 }
 
-/* A consumer's share of the work. */
+/* Computes a consumer's share of the work. */
 template <unsigned GROUP>
 static __device__ __forceinline__ void consume_share(const struct correlate_args *args, shared_address shared)
 {
@@ -455,9 +459,9 @@ static_assert((N_GROUPS * GROUP_REGISTERS + N_PRODUCERS * PRODUCER_REGISTERS) * 
 
 extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const struct correlate_whole_args args)
 {
-    extern __shared__ float4 shared_memory[]; /* begins at a multiple of 1024 bytes, as operations need it */
+    extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* the compiler sees that warps agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that warps agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

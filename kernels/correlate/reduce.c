@@ -1,5 +1,5 @@
-/* reduce.c - plain C twin of reduce: once per dump, after the last correlate of its window, and before a correlate that
- * its sums have no room for. */
+/* reduce.c - plain C twin of reduce: runs once per dump after the last correlate of its window, and before a correlate
+ * for which the sums have no room. */
 #include "kernels/correlate/reduce.h"
 
 #include "common/base/units.h"
@@ -8,11 +8,11 @@
 #include <math.h>
 #include <string.h>
 
-#define N_PARTS (N_POL_PRODUCTS * 2) /* of a baseline */
+#define N_PARTS (N_POL_PRODUCTS * 2) /* parts of a baseline */
 
 /* ---- Sums to totals ---------------------------------------------------------------------------------------------- */
 
-/* Those of one channel, 'n' of them from 'at' on. */
+/* Adds 'n' sums of one channel, from 'at' on, to the totals. */
 static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 {
     for (size_t i = at; i < at + n; i++)
@@ -27,7 +27,7 @@ static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 
 /* ---- A dump ------------------------------------------------------------------------------------------------------ */
 
-/* Takes the sums of a baseline in one channel, and leaves zeros. */
+/* Takes the sums and totals of a baseline in one channel, and leaves zeros. */
 static inline void take_integers(const struct reduce_args *a, size_t at, int64_t taken[N_PARTS])
 {
     int32_t *sums = a->sums.integer + at;
@@ -60,7 +60,7 @@ static inline void take_reals(const struct reduce_args *a, size_t at, double tak
     }
 }
 
-/* Clips to the symmetric range of int32 and says whether it had to. */
+/* Clips to the symmetric range of int32.  Sets 'clipped' if the sum was outside. */
 static inline int32_t clip(int64_t sum, unsigned *clipped)
 {
     int64_t bounded = sum > INT32_MAX ? INT32_MAX : sum < -INT32_MAX ? -INT32_MAX : sum;
@@ -68,7 +68,7 @@ static inline int32_t clip(int64_t sum, unsigned *clipped)
     return (int32_t)bounded;
 }
 
-/* The four products of one baseline in one channel; returns how many were clipped. */
+/* Dumps the four products of one baseline in one channel.  Returns the number of clipped products. */
 static unsigned dump_integers(const struct reduce_args *a, size_t at, bool missing)
 {
     int32_t *out = a->out.integer + at;
@@ -135,7 +135,7 @@ void reduce_constants(const struct reduce_args *args, struct kernel_constant *co
 
 struct kernel_grid reduce_grid(const struct reduce_args *args)
 {
-    /* An item is two visibilities, or with totals one. */
+    /* An item is two visibilities, or one visibility with totals. */
     uint64_t n_items = (uint64_t)args->n_chan * args->n_baselines * N_POL_PRODUCTS / (args->totals.integer ? 1 : 2);
     uint64_t of_block = REDUCE_THREADS * REDUCE_ITEMS;
 

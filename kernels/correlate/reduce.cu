@@ -1,11 +1,11 @@
 /* reduce.cu - see reduce.h.
  *
- * An item is one load of a lane; the next lane's item is next to it.  Without totals an item is two visibilities, 16
- * bytes of sums.  With totals an item is one visibility, whose totals are 16 bytes.  A thread loads all its items
- * before it stores any.  A dump's stores are marked as not used again: with three streams of them the L2 cache is
- * otherwise three times slower.
+ * An item is one load of a lane.  Neighbouring lanes have neighbouring items.  Without totals an item is two
+ * visibilities, 16 bytes of sums.  With totals an item is one visibility with 16 bytes of totals.  A thread loads all
+ * its items before its first store.  A dump's stores are marked as streaming.  Otherwise the L2 cache is three times
+ * slower with three streams of stores.
  *
- * Constants: those of reduce_constants(). */
+ * Constants: see reduce_constants(). */
 #include "kernels/correlate/reduce.h"
 
 #define FULL_WARP 0xffffffffu
@@ -52,11 +52,11 @@ static __device__ __forceinline__ wide add(wide total, int2 sum)
 
 /* ---- A thread's items -------------------------------------------------------------------------------------------- */
 
-/* A thread has every REDUCE_THREADS-th item of its block. */
+/* Items of a thread: every REDUCE_THREADS-th item of its block. */
 struct items {
-    uint64_t first, n; /* its first one, and how many there are in all */
-    uint32_t chan_n;   /* of a channel */
-    uint32_t in_chan;  /* the first one's number there, and more */
+    uint64_t first, n; /* the thread's first item, and the number of items of the launch */
+    uint32_t chan_n;   /* items of a channel */
+    uint32_t in_chan;  /* number of the first item in its channel, possibly beyond the channel's end */
 };
 
 static __device__ __forceinline__ struct items find_items(const struct reduce_args &args, uint32_t baseline_items)
@@ -76,7 +76,8 @@ static __device__ __forceinline__ bool is_there(const struct items &items, uint3
     return items.first + i * REDUCE_THREADS < items.n;
 }
 
-/* The last of all where it is not there, so that loads need no branch. */
+/* Returns the thread's i-th item.  The launch's last item replaces items beyond the end, so that loads need no
+ * branch. */
 static __device__ __forceinline__ uint64_t find_item(const struct items &items, uint32_t i)
 {
     return is_there(items, i) ? items.first + i * REDUCE_THREADS : items.n - 1;

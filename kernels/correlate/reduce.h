@@ -1,18 +1,18 @@
-/* reduce - sums to the visibilities of a dump: saturate, flag, count, and start the next accumulation at zero; or, where
- * an accumulation is longer than sums hold (correlate.h), sums to totals.
+/* reduce - sums to the visibilities of a dump: saturates, flags and counts, and starts the next accumulation at zero.
+ * If an accumulation is longer than the sums hold (correlate.h), adds the sums to totals instead.
  *   sums         int32 or float   [chan][baseline][product][re, im]   read, then zeroed
- *   totals       int64 or double  the same, or NULL where there are none
- *   weights      uint32 [baseline]                                    spectra that went into each baseline
+ *   totals       int64 or double  the same, or NULL: no totals
+ *   weights      uint32 [baseline]                                    spectra in each baseline
  *   out          int32 or float   [chan][baseline][product][re, im], or NULL: no dump
- *   n_saturated  uint64 [1]                             complex visibilities with a part clipped; added to
+ *   n_saturated  uint64 [1]                             complex visibilities with a clipped part; added to
  *
- * Without 'out' (totals there must be), totals += sums; weights and n_saturated are not looked at.
- * With 'out', a dump is totals + sums, and totals are zeroed as well:
- * Integers: a baseline whose weight is below 'min_weight' is (-2^31, 1) in all channels and products
- * and never counts.  Else each part is clipped to +-(2^31 - 1).
- * Half floats: such a baseline is not a number, in both parts.  Nothing is clipped, nothing counts.
- * Bound by: memory; for each part 4 B in, 4 B zeroed, 4 B out, with totals 8 B in and 8 B zeroed more; without a dump
- *            4 B in, 4 B zeroed, 8 B in, 8 B out. */
+ * Without 'out' (totals are required), totals += sums; weights and n_saturated are not used.
+ * With 'out', a dump is totals + sums, and the totals are zeroed too.
+ * Integers: a baseline with a weight below 'min_weight' is (-2^31, 1) in all channels and products and never counts in
+ * n_saturated.  In other baselines each part is clipped to +-(2^31 - 1).
+ * Half floats: such a baseline is NaN in both parts.  Nothing is clipped or counted.
+ * Bound by: memory; for each part 4 B in, 4 B zeroed and 4 B out.  Totals add 8 B in and 8 B zeroed.  Without a dump 4
+ *            B in, 4 B zeroed, 8 B in and 8 B out. */
 #ifndef KERNELS_CORRELATE_REDUCE_H
 #define KERNELS_CORRELATE_REDUCE_H
 
@@ -20,9 +20,9 @@
 
 #define REDUCE_MISSING_RE  (-2147483647 - 1)
 #define REDUCE_MISSING_IM  1
-#define REDUCE_MISSING_NAN 0x7FC00000 /* the bits of a float: a quiet NaN */
+#define REDUCE_MISSING_NAN 0x7FC00000 /* bits of a quiet NaN (float) */
 
-/* 8 bytes a part, of the type that goes with the sums'. */
+/* Totals, 8 bytes a part: int64 for int32 sums, double for float sums. */
 union reduce_totals {
     int64_t *integer;
     double *real; /* VOLTAGES_16_BITS */
@@ -30,7 +30,7 @@ union reduce_totals {
 
 union reduce_out {
     int32_t *integer;
-    float *real; /* where the sums are */
+    float *real; /* if the sums are real */
 };
 
 struct reduce_args {
@@ -39,7 +39,7 @@ struct reduce_args {
     const uint32_t *weights;    /* [baseline] */
     union reduce_out out;       /* [chan][baseline][product][re, im], or NULL */
     uint64_t *n_saturated;      /* [1] */
-    enum voltage_format format; /* that the sums are of */
+    enum voltage_format format; /* format of the summed voltages */
     uint32_t min_weight;
     uint32_t n_baselines;
     uint32_t n_chan;
@@ -51,7 +51,7 @@ extern const struct kernel reduce_kernel;
  * bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
-#define REDUCE_ITEMS       4 /* that a thread loads before it stores any.  To be measured: 1, 2, 4, 8 */
+#define REDUCE_ITEMS       4 /* items that a thread loads before its first store.  To be measured: 1, 2, 4, 8 */
 void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants);
 struct kernel_grid reduce_grid(const struct reduce_args *args);
 

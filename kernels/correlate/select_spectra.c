@@ -1,5 +1,5 @@
-/* select_spectra.c - plain C twin of select_spectra: between the upload and correlate.c, where inputs are shifted or an
- * output has a gate. */
+/* select_spectra.c - plain C twin of select_spectra: runs between the upload and correlate.c if inputs are shifted or
+ * an output has a gate. */
 #include "kernels/correlate/select_spectra.h"
 
 #include "common/base/units.h"
@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The spectra to select from one channel: 'n' spectra, listed in list[0 .. n), or from 'first' on if 'list' is NULL. */
+/* Wanted spectra of one channel: list[0 .. n), or 'n' spectra from 'first' on if 'list' is NULL. */
 struct wanted {
     const uint32_t *list;
     size_t first, n;
@@ -31,7 +31,7 @@ static inline size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Which spectrum of 'in', history included, an input has for spectrum 't'. */
+/* Returns an input's spectrum of 'in', history included, for spectrum 't'. */
 static inline size_t find_source(const struct select_spectra_args *a, size_t ant, size_t pol, size_t t)
 {
     return (size_t)a->n_history * a->n_spectra + t - (a->delays ? a->delays[ant * N_POLS + pol] : 0);
@@ -45,8 +45,8 @@ static inline const uint8_t *find_sample(const struct select_spectra_args *a, si
     return (const uint8_t *)a->in + ((heap * a->n_spectra + from % a->n_spectra) * N_POLS + pol) * bytes;
 }
 
-/* How many of the wanted spectra from the j-th on, which is 't', are in a row, in one batch, and in one heap of each
- * polarisation of 'in'. */
+/* Returns the length of the run of consecutive wanted spectra from the j-th on.  The j-th wanted spectrum is 't'.  The
+ * run stays in one batch, and in one heap of each polarisation of 'in'. */
 static size_t find_run(const struct select_spectra_args *a, const struct wanted *w, size_t j, size_t t, size_t ant)
 {
     size_t n = smaller(w->n - j, a->n_spectra - t % a->n_spectra), run = 1;
@@ -60,7 +60,7 @@ static size_t find_run(const struct select_spectra_args *a, const struct wanted 
     return run;
 }
 
-/* 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant in each inlined copy. */
+/* Copies 'n' spectra of one antenna and channel.  'bytes' of a sample is a constant in each inlined copy. */
 static inline void copy_run(const struct select_spectra_args *a, size_t t, size_t ant, size_t chan, size_t n,
                             size_t bytes, uint8_t *out)
 {
@@ -77,7 +77,7 @@ static inline void copy_run(const struct select_spectra_args *a, size_t t, size_
     }
 }
 
-/* One antenna's channel of one batch out. */
+/* Writes one antenna and channel of one output batch. */
 static inline void select_any(const struct select_spectra_args *a, size_t out_batch, size_t ant, size_t chan,
                               size_t bytes)
 {
@@ -119,8 +119,8 @@ const struct kernel select_spectra_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS 256 /* of a block; to be measured: 64, 128, 256, 512 */
-#define BLOCK_ANTS  8   /* that share one look-up of a spectrum; to be measured: 1, 4, 8, 16 */
+#define MAX_THREADS 256 /* threads of a block; to be measured: 64, 128, 256, 512 */
+#define BLOCK_ANTS  8   /* antennas that share one look-up of a spectrum; to be measured: 1, 4, 8, 16 */
 
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants)
 {

@@ -1,11 +1,11 @@
 /* select_spectra.cu - see select_spectra.h.
  *
- * A block has a stretch of output spectra and, one after the other, the antennas of its group.  The grid's third axis
- * is channels.  A thread has one output spectrum: it looks up which spectrum is wanted, then moves both polarisations
- * of each antenna.  So a warp's stores are contiguous as far as a heap goes, and its loads where consecutive spectra
- * are wanted.
+ * A block moves a stretch of output spectra for its group of antennas, one antenna after the other.  The grid's third
+ * axis is channels.  A thread looks up the wanted spectrum for one output spectrum, and then moves both polarisations
+ * of each antenna.  So a warp's stores are contiguous within a heap.  A warp's loads are contiguous if consecutive
+ * spectra are wanted.
  *
- * Constants: SAMPLE_BYTES 1, 2 or 4; ZERO the byte of zeros; N_SPECTRA, N_OUT_SPECTRA. */
+ * Constants: SAMPLE_BYTES (1, 2 or 4), ZERO (the byte of zeros), N_SPECTRA, N_OUT_SPECTRA. */
 #include "kernels/correlate/select_spectra.h"
 
 #if SAMPLE_BYTES == 1
@@ -24,14 +24,14 @@ typedef uint2 pair;
 
 #define N_POLS 2
 
-/* Where spectrum 'from' of an antenna's channel lies, in pairs. */
+/* Returns the index of spectrum 'from' of an antenna's channel, in pairs. */
 static __device__ __forceinline__ size_t place(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                                uint32_t chan)
 {
     return (((size_t)(from / N_SPECTRA) * a.n_ants + ant) * a.n_chan + chan) * N_SPECTRA + from % N_SPECTRA;
 }
 
-/* Both polarisations of an antenna that is there, 'from' being the spectrum that has no delay. */
+/* Returns both polarisations of a present antenna.  'from' is the spectrum before the delay is subtracted. */
 static __device__ __forceinline__ pair load(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                             uint32_t chan)
 {

@@ -1,21 +1,22 @@
-/* select_spectra - shifts voltages in time, and copies the wanted spectra of them, one after the other.
+/* select_spectra - shifts voltages in time, and copies the wanted spectra one after the other.
  *   in       [n_history + batch][ant][chan][spectrum][pol]        in one of the formats of voltages.h
  *   delays   uint32 [ant][pol]                                    spectra; NULL: none
  *   present  uint8 [batch][ant]                                   0 or 1; NULL: all 1
- *   spectra  uint32 [row][row_pitch]                              wanted, in order: spectra counted from batch 0's first
- *   ends     uint32 [row][ends_pitch]                             ends[b]: how many wanted spectra lie before batch b
- *   out      [out batch][ant][chan][out spectrum][pol]            in the same format; all of it is written
+ *   spectra  uint32 [row][row_pitch]                              wanted spectra in order, counted from batch 0's first
+ *   ends     uint32 [row][ends_pitch]                             ends[b]: number of wanted spectra before batch b
+ *   out      [out batch][ant][chan][out spectrum][pol]            in the same format; written completely
  *
  * The wanted spectra of batches [first_batch, first_batch + n_batches) are listed in row 0 for all channels, or with
- * n_rows = n_chan in a row for each channel.  Without 'spectra' all spectra are wanted.  The j-th wanted spectrum t of
- * a channel is, for each input, in batch b = t / n_spectra,
+ * n_rows = n_chan in one row for each channel.  Without 'spectra' all spectra are wanted.  The j-th wanted spectrum t
+ * of a channel is in batch b = t / n_spectra.  For each input
  *     out[j / n_out_spectra][ant][chan][j % n_out_spectra][pol] = present[b][ant] ? in[t - delays[ant][pol]] : 0
- * where in[.] counts spectra from batch 0, through batches and back into the history.  Behind the last one are zeros.
+ * The index of in[] counts spectra from batch 0 on, across batches, and is negative in the history.  Zeros follow the
+ * last wanted spectrum.
  *
  * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds the wanted spectra of every channel;
  *           'in' and 'out' do not overlap.
- * Bound by: memory; wanted spectra are read once and written once.  On a GPU runs of wanted spectra shorter than 32
- *           bytes cost 32 bytes. */
+ * Bound by: memory; wanted spectra are read once and written once.  On a GPU a run of wanted spectra costs at least 32
+ *           bytes. */
 #ifndef KERNELS_CORRELATE_SELECT_SPECTRA_H
 #define KERNELS_CORRELATE_SELECT_SPECTRA_H
 
@@ -24,28 +25,27 @@
 struct select_spectra_args {
     const void *in;          /* [n_history + batch][ant][chan][spectrum][pol] */
     void *out;               /* [out batch][ant][chan][out spectrum][pol] */
-    const uint32_t *delays;  /* [ant][pol]; NULL: none */
+    const uint32_t *delays;  /* [ant][pol]; NULL: no delays */
     const uint8_t *present;  /* [batch][ant]; NULL: all 1 */
     const uint32_t *spectra; /* [row][row_pitch]; NULL: all */
     const uint32_t *ends;    /* [row][ends_pitch] */
     enum voltage_format format;
     uint32_t n_ants;
     uint32_t n_chan;
-    uint32_t n_spectra; /* of a heap of 'in' */
+    uint32_t n_spectra; /* spectra of a heap of 'in' */
     uint32_t n_history; /* batches of 'in' before batch 0 */
     uint32_t first_batch;
     uint32_t n_batches;
     uint32_t n_out_spectra;
     uint32_t n_out_batches;
-    uint32_t n_rows; /* 1, or n_chan */
+    uint32_t n_rows; /* 1 or n_chan */
     uint32_t row_pitch;
     uint32_t ends_pitch;
 };
 
 extern const struct kernel select_spectra_kernel;
 
-/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
- * batch out. */
+/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one output batch. */
 #define SELECT_SPECTRA_N_CONSTANTS 4
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants);
 struct kernel_grid select_spectra_grid(const struct select_spectra_args *args);

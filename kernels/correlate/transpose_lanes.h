@@ -1,10 +1,10 @@
-/* transpose_lanes.h - exchanges numbers between four lanes.  Before, one lane has 8 bytes of each of several places in
- * memory.  After, four lanes have 32 bytes of one place. */
+/* transpose_lanes.h - exchanges numbers between four lanes.  Before the exchange, one lane has 8 bytes of each of
+ * several places in memory.  After the exchange, four lanes have 32 bytes of one place. */
 #ifndef KERNELS_CORRELATE_TRANSPOSE_LANES_H
 #define KERNELS_CORRELATE_TRANSPOSE_LANES_H
 
-/* In lane t of four (threadIdx.x % 4), value i becomes the former value t of lane i.  All lanes of the warp must
- * come. */
+/* Exchanges values of four lanes: value i of lane t (threadIdx.x % 4) becomes the former value t of lane i.  All lanes
+ * of the warp call this function. */
 template <typename T> static __device__ __forceinline__ void transpose_lanes(T (&values)[4])
 {
 #pragma unroll

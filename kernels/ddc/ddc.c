@@ -1,8 +1,8 @@
 /* ddc.c - plain C twin of ddc: the first step of a narrowband output, before the polyphase filter bank.
  *
- * A block of outputs is taken through the samples one residue modulo A at a time.  The samples of a residue are
- * unpacked into a column.  The taps of the same residue slide over this column, one sample per output and tap.  So the
- * innermost loops go along the outputs, and each sample is unpacked once for a block. */
+ * The kernel computes a block of outputs from one residue of samples modulo A (the subsampling) at a time.  The samples
+ * of a residue are unpacked into a column.  The taps of the same residue slide over this column, one sample per output
+ * and tap.  So the innermost loops run along the outputs, and each sample is unpacked once for a block. */
 #include "kernels/ddc/ddc.h"
 
 #include "common/base/units.h"
@@ -17,14 +17,14 @@
 #include <string.h>
 
 #define BLOCK_OUT   256
-#define COLUMN_TAPS 64 /* taps of a residue that are taken at a time */
+#define COLUMN_TAPS 64 /* taps of a residue in one pass */
 
 struct block {
     float column[BLOCK_OUT + COLUMN_TAPS];
     float re[BLOCK_OUT], im[BLOCK_OUT];
 };
 
-/* Samples first, first + stride, ...; zeros from n_there on. */
+/* Unpacks samples first, first + stride, ... to a column, with zeros from index 'n_there' on. */
 static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t n_there, unsigned sample_bits,
                           float *column)
 {
@@ -32,8 +32,8 @@ static void unpack_column(const uint8_t *in, size_t first, size_t stride, size_t
         column[i] = i < n_there ? unpack_one(in, (first + i * stride) * sample_bits, sample_bits) : 0;
 }
 
-/* Adds taps [0, n) of a column, whose weights (re, im) are 2 'stride' floats apart.  Four at a time for each load and
- * store of a sum. */
+/* Adds taps [0, n) of a column.  Their weights (re, im) are 2 'stride' floats apart.  Four taps are added for each load
+ * and store of a sum. */
 KERNEL_CLONES static void filter_column(const float *weights, size_t stride, size_t n, const float *restrict column,
                                         float *restrict re, float *restrict im)
 {
@@ -64,7 +64,8 @@ static double complex rotation(uint64_t turns)
     return cos(angle) + I * sin(angle);
 }
 
-/* rotations[i] = e^{2 pi i phase_step i}: the first 2^n times the rotation by 2^n steps are the next. */
+/* Fills rotations[i] = e^{2 pi i phase_step i}.  The next 2^n rotations are the first 2^n times the rotation by 2^n
+ * steps. */
 static void rotate_block(uint64_t phase_step, double complex *rotations)
 {
     rotations[0] = 1;
@@ -75,7 +76,7 @@ static void rotate_block(uint64_t phase_step, double complex *rotations)
     }
 }
 
-/* Outputs [m0, m0 + n), n <= BLOCK_OUT, of one polarisation. */
+/* Computes outputs [m0, m0 + n), n <= BLOCK_OUT, of one polarisation. */
 static void convert_block(const struct ddc_args *a, size_t pol, size_t m0, size_t n, const double complex *rotations)
 {
     const float *weights = a->weights;
@@ -122,8 +123,8 @@ const struct kernel ddc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_WEIGHT       0x1p14 /* of stored weights; half floats go to 65504 */
-#define MAX_PACKED_WORDS 56     /* that a thread may have in registers, before it has sums */
+#define MAX_WEIGHT       0x1p14 /* largest stored weight; half floats reach 65504 */
+#define MAX_PACKED_WORDS 56     /* words that a thread may keep in registers, before it has sums */
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -134,14 +135,14 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked ones need more room */
+    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked samples need more room */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
     return (struct ddc_shape){.n_warps = 4, .n_tiles = row <= 64 ? 4 : 2, .columns = row};
 }
 
-/* Rows of samples that a row of outputs looks at. */
+/* Returns the number of rows of samples that a row of outputs uses. */
 static uint32_t n_shifts_of(const struct ddc_args *args)
 {
     uint32_t row = DDC_ROW_OUTPUTS * args->subsampling;
@@ -149,14 +150,14 @@ static uint32_t n_shifts_of(const struct ddc_args *args)
     return (args->n_taps + (DDC_ROW_OUTPUTS - 1) * args->subsampling + row - 1) / row;
 }
 
-/* Pieces of 'columns' that a row is cut into. */
+/* Returns the number of chunks of 'columns' samples in a row. */
 static uint32_t n_chunks_of(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     return (DDC_ROW_OUTPUTS * args->subsampling + shape->columns - 1) / shape->columns;
 }
 
-/* A step of 16 samples: for each lane 4 registers of weights' high terms and 4 of their low terms, of two halves
- * each. */
+/* Half floats of a step of 16 samples: 4 registers of high terms and 4 registers of low terms of the weights for each
+ * lane.  A register has two halves. */
 #define STEP_HALVES ((size_t)2 * 32 * 8)
 
 static size_t n_steps_of(const struct ddc_args *args, const struct ddc_shape *shape)
@@ -171,9 +172,9 @@ size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *sh
     return n_steps_of(args, shape) * STEP_HALVES * sizeof(uint16_t);
 }
 
-/* The weight of a sample for output 'out' of a row of outputs.  The sample is in 'column' of the row 'shift' rows after
- * the outputs' row.  The weight includes the rotation from the row's first output to this output, e^{2 pi i f A out}.
- * So one rotation serves a whole row of outputs. */
+/* Returns the weight of a sample for output 'out' of a row of outputs.  The sample is in 'column' of the row that is
+ * 'shift' rows after the outputs' row.  The weight includes the rotation from the row's first output to this output,
+ * e^{2 pi i f A out}.  So one rotation serves a whole row of outputs. */
 static double complex row_weight(const struct ddc_args *args, const float *filter, const struct mixer *mixer,
                                  uint32_t shift, uint32_t column, uint32_t out)
 {
@@ -185,9 +186,9 @@ static double complex row_weight(const struct ddc_args *args, const float *filte
     return filter[k] * rotation(mixer_turns(mixer, at));
 }
 
-/* The registers of a step, as mma.m16n8k16 has its second operand: a lane's half i of register r multiplies sample
- * 8 (r % 2) + 2 (lane % 4) + i, for column lane / 4 of the tile r / 2; columns are parts, real and imaginary, of every
- * other output. */
+/* Writes the registers of a step as the second operand of mma.m16n8k16.  Half i of a lane's register r multiplies
+ * sample 8 (r % 2) + 2 (lane % 4) + i, for column lane / 4 of tile r / 2.  Columns are the real and imaginary parts of
+ * every other output. */
 static void write_step(const struct ddc_args *args, const float *filter, const struct mixer *mixer, double scale,
                        uint32_t shift, uint32_t column, uint16_t *halves)
 {
@@ -238,8 +239,8 @@ static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_sha
     return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
 }
 
-/* Whether packed samples are unpacked to where they were, by way of registers: of whole rows, if there are enough
- * registers and every thread has the same place in several rows. */
+/* Returns true if packed samples are unpacked in place, through registers.  This needs whole rows, enough registers,
+ * and the same place in several rows for every thread. */
 static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t group = DDC_ROW_OUTPUTS * args->subsampling % 16 == 0 ? 16 : 8, threads = 32 * shape->n_warps;
@@ -266,7 +267,7 @@ void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, s
     memcpy(constants, all, sizeof(all));
 }
 
-/* Bytes of a block's packed samples in shared memory, as in ddc.cu. */
+/* Returns the bytes of a block's packed samples in shared memory, as in ddc.cu. */
 static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     bool is_cut = n_chunks_of(args, shape) > 1;
@@ -276,7 +277,7 @@ static uint32_t packed_bytes(const struct ddc_args *args, const struct ddc_shape
     return (is_cut ? n_rows : 1) * DDC_SEGMENT_QUADS(segment * args->sample_bits) * 16;
 }
 
-/* Bytes of a block's packed and unpacked samples; the larger of the two if they share their memory. */
+/* Returns the bytes of a block's packed and unpacked samples: the maximum of the two if they share their memory. */
 static uint32_t samples_bytes(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t plane = n_load_rows_of(args, shape) * (shape->columns + 8) * 2, packed = packed_bytes(args, shape);

@@ -1,20 +1,23 @@
 /* ddc.cu - see ddc.h.
  *
  * The filter is a product of matrices, for the tensor cores (mma.m16n8k16).  Eight consecutive outputs are a row.  A
- * row looks at n_taps + 7 A samples; the next row looks at samples 8 A further on.  All rows have the same weights.  So
- *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights, shifted
- *     by A from output to output)
- * has zeros for 7 of 23 products with 16 A taps.  A sample in registers is multiplied by all its weights for all eight
+ * row uses n_taps + 7 A samples; the next row uses samples 8 A further on.  All rows have the same weights.  So the
+ * filter is
+ *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights,
+ *     shifted by A from output to output)
+ * With 16 A taps, 7 of 23 weights are zeros.  A sample in registers is multiplied by all its weights for all eight
  * outputs.  Samples of up to 12 bits are exact in half precision; samples of 16 bits are two terms.  A weight is the
- * sum of two half floats, each of which is multiplied: 92 products of the tensor cores per sample, whatever A is.
+ * sum of two half floats, and both are multiplied.  So the tensor cores compute 92 products per sample for any A.
  *
  * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows after it.  The samples lie in
- * shared memory as rows of 8 A, unpacked once; the samples 'shift' rows on are the same memory again.  Where a row is
- * long, a chunk of its columns is taken at a time, of all rows of the block.  kernels/README.md has a picture.
+ * shared memory as rows of 8 A, unpacked once.  The samples 'shift' rows on are in the same memory.  If rows are long,
+ * the block takes one chunk of the columns of all rows at a time.  kernels/README.md has a picture.
  *
- * Accuracy: the tensor cores truncate their sums.  Their sums are taken over one such chunk, and added up in float32.
+ * Accuracy: the tensor cores truncate their sums.  The tensor cores sum over one chunk; the sums of chunks are added in
+ * float32.
  *
- * A block has 16 N_TILES N_WARPS rows, a warp 16 N_TILES of them and all columns; blockIdx.y is the polarisation.
+ * A block has 16 N_TILES N_WARPS rows, and a warp 16 N_TILES of these rows and all columns.  blockIdx.y is the
+ * polarisation.
  * Constants: SUBSAMPLING, N_TAPS, SAMPLE_BITS, N_WARPS, N_TILES, COLUMNS, IN_PLACE. */
 #include "kernels/ddc/ddc.h"
 #include "kernels/util/ptx.h"
@@ -27,30 +30,30 @@
 #define N_CHUNKS    ((ROW_SAMPLES + COLUMNS - 1) / COLUMNS)
 #define N_STEPS     (COLUMNS / 16)
 #define LOAD_ROWS   (ROWS + N_SHIFTS - 1)
-#define PITCH       (COLUMNS + 8) /* halves from row to row: 8 rows' 16 bytes lie in different banks */
+#define PITCH       (COLUMNS + 8) /* halves from row to row; 16 bytes of 8 rows lie in different banks */
 #define N_PLANES    (SAMPLE_BITS > 12 ? 2 : 1)
 #define PLANE       (LOAD_ROWS * PITCH)
 #define N_SUMS      (N_TILES * 8)
 
-/* Warps of a multiprocessor for which there are to be registers: 64, 80 or 128 of each thread. */
+/* Warps of a multiprocessor whose registers fit: 64, 80 or 128 registers for each thread. */
 #define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
 /* A thread unpacks GROUP_SAMPLES samples at a time.  Groups begin at the same bit of a byte.  kernels/README.md has a
  * picture of rows, groups, segments and quads. */
 #define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
-#define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* of a row */
-#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* of a group, once they begin with its first sample */
-#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* that may have a group */
+#define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
+#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* words of a group that begins at a word */
+#define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* words of a group at any bit */
 
-/* How the packed samples of a chunk lie in shared memory: one segment, or where rows are cut one for each. */
+/* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
 #define N_SEGMENTS      (N_CHUNKS > 1 ? LOAD_ROWS : 1)
 #define SEGMENT_SAMPLES (N_CHUNKS > 1 ? COLUMNS : (LOAD_ROWS - 1) * ROW_SAMPLES + COLUMNS) /* samples */
 #define SEGMENT_QUADS   DDC_SEGMENT_QUADS(SEGMENT_SAMPLES *SAMPLE_BITS)
 #define N_QUADS         (N_SEGMENTS * SEGMENT_QUADS)
 
-/* float2 [2 * N_TILES] rotations; then uint4 [N_QUADS] packed samples and, after them or IN_PLACE of them, half floats
- * [N_PLANES][LOAD_ROWS][PITCH]. */
+/* Shared memory: float2 [2 * N_TILES] rotations, then uint4 [N_QUADS] packed samples.  Half floats
+ * [N_PLANES][LOAD_ROWS][PITCH] follow, or replace the packed samples with IN_PLACE. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Pairs of half floats ---------------------------------------------------------------------------------------- */
@@ -82,7 +85,7 @@ static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uin
     return out;
 }
 
-/* (a & b) ^ c, in one instruction if there are registers for the constants. */
+/* Computes (a & b) ^ c, in one instruction if there are registers for the constants. */
 static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint32_t c)
 {
     uint32_t out;
@@ -93,13 +96,13 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
 
 #endif
 
-/* ---- Samples to shared memory ------------------------------------------------------------------------------------- */
+/* ---- Samples to shared memory ------------------------------------------------------------------------------------ */
 
 /* The input of a block, from an aligned quad of words on. */
 struct source {
     const uint4 *quads;
-    uint32_t first_bit; /* of the first row; < 128 */
-    uint32_t last_quad; /* that has any sample to be read */
+    uint32_t first_bit; /* first bit of the first row; < 128 */
+    uint32_t last_quad; /* last quad with a used sample */
 };
 
 static __device__ __forceinline__ struct source make_source(const struct ddc_args &args)
@@ -138,7 +141,7 @@ static __device__ __forceinline__ void fetch_columns(const struct source &source
     }
 }
 
-/* The words that have a group. */
+/* Loads the words that contain a group. */
 static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t (&words)[N_WORDS])
 {
 #pragma unroll
@@ -146,7 +149,8 @@ static __device__ __forceinline__ void load_group(const uint32_t *from, uint32_t
         words[i] = from[i];
 }
 
-/* A field of 'bits' bits that begins at 'position' of the stream, to bit 'at'; there may be anything around it. */
+/* Returns a field of 'bits' bits that begins at 'position' of the stream, moved to bit 'at'.  The other bits are
+ * undefined. */
 static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM_WORDS + 1], int position, int bits,
                                                  int at)
 {
@@ -159,8 +163,8 @@ static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM
     return __funnelshift_r(stream[word + 1], stream[word], (uint32_t)(32 + shift));
 }
 
-/* Fields of two samples, 'bits' <= 10 bits each, as half floats plus 1024: the fields are these halves' mantissas.  'flip'
- * turns a sign bit over, which adds 2^(bits - 1). */
+/* Returns fields of two samples, 'bits' <= 10 bits each, as half floats plus 1024.  The fields are these halves'
+ * mantissas.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
 static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM_WORDS + 1], int position,
                                                       int bits, uint32_t flip)
 {
@@ -171,7 +175,7 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
     return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
-/* Half floats, twice: 1, 64 and 256; and minus the sum of 1024 and the flipped sign bit's value. */
+/* Pairs of equal half floats: 1, 64 and 256, and minus the sum of 1024 and the inverted sign bit's value. */
 #define HALF_1   0x3c003c00u
 #define HALF_64  0x54005400u
 #define HALF_256 0x5c005c00u
@@ -197,7 +201,7 @@ static __device__ __forceinline__ uint32_t unpack_pair(const uint32_t (&stream)[
     return half2_fma(two_fields(stream, position + 8, 8, 0), HALF_1, MINUS(0));
 }
 
-/* A group's bits from bit 'first' of its words on, the most significant of a word first. */
+/* Makes a stream of a group's bits from bit 'first' of its words on, the most significant bit of a word first. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WORDS], uint32_t first,
                                                    uint32_t (&stream)[STREAM_WORDS + 1])
@@ -213,7 +217,7 @@ static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WOR
     stream[STREAM_WORDS] = 0;
 }
 
-/* Unpacks a group, which begins at bit 'first' of its words; with a byte if IS_BYTE. */
+/* Unpacks a group.  The group begins at bit 'first' of its words; IS_BYTE: at a byte. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
 {
@@ -234,7 +238,7 @@ static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WOR
 }
 
 /* Unpacks the columns that fetch_columns() has copied.  Eight lanes store to eight rows, which lie in different banks.
- * Beyond a row's end are the next row's samples, whose weights are 0. */
+ * The next row's samples follow a row's end; their weights are 0. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
                                                       uint16_t *rows)
@@ -251,7 +255,8 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
     }
 }
 
-/* The same where packed and unpacked samples are in the same memory: all are in registers in between. */
+/* Unpacks like unpack_columns(), if packed and unpacked samples share their memory.  All samples are in registers in
+ * between. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
 {
@@ -282,14 +287,14 @@ static __device__ __forceinline__ void unpack(const struct source &source, uint3
         unpack_columns<IS_BYTE>(source, column, quads, rows);
 }
 
-/* ---- Sums --------------------------------------------------------------------------------------------------------- */
+/* ---- Sums -------------------------------------------------------------------------------------------------------- */
 
-/* A lane's sums as mma leaves them: [tile][output of a pair][row i, row i + 8; re, im].  The row i is lane / 4, the
- * pair of outputs is lane % 4. */
+/* A lane's sums in mma's order: [tile][output of a pair][row i, row i + 8; re, im].  Row i is lane / 4, and the pair of
+ * outputs is lane % 4. */
 typedef float block_sums[N_TILES][2][4];
 
 /* Adds the products of the columns in shared memory.  'row' is the row of the warp's first tile that this lane
- * addresses for ldmatrix.  weights: [shift][step][high, low][lane]. */
+ * addresses for ldmatrix.  'weights' is [shift][step][high, low][lane]. */
 static __device__ __forceinline__ void multiply_columns(const uint16_t *row, const uint4 *weights, block_sums &sums)
 {
 #pragma unroll 1
@@ -330,7 +335,7 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* A row's pair of outputs to 'to', where there are 'n' more at least; all of them if IS_WHOLE. */
+/* Stores a row's pair of outputs to 'to'.  'n' outputs remain from 'to' on.  IS_WHOLE: at least two outputs remain. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {
@@ -340,7 +345,7 @@ static __device__ __forceinline__ void store_pair(float *to, int n, float2 first
         __stcs((float2 *)to, first);
 }
 
-/* Stores the warp's outputs.  rotations[i]: by 8 i rows, times 'scale'. */
+/* Stores the warp's outputs.  rotations[i] is the rotation by 8 i rows, times 'scale'. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store(const struct ddc_args &args, const float2 *rotations,
                                              const block_sums &sums)

@@ -1,22 +1,23 @@
 /* ddc - packed ADC samples of both polarisations to complex samples of a narrow band: the digital down-converter.
  *   in       uint8 [pol][...]            packed two's complement, 'sample_bits' each, most significant bit first
- *   weights  as ddc_weights() makes them of the filter and the mixer
+ *   weights  as ddc_weights() makes them from the filter and the mixer
  *   out      complex float [pol][n_out]
  *
  * out[pol][m] = e^{2 pi i (phase + m phase_step)} * sum over k < n_taps of x[offset + A m + k] w_k,
  *     w_k = h_k e^{2 pi i f k}
  *
- * where x[j] is sample j of in[pol], A the subsampling, h the filter (design_ddc.h), f = -centre / rate (mixer.h).  With
- * phase = mixer_turns(timestamp of sample 'offset') and phase_step = mixer_turns(A) that is the input, mixed with
- * e^{2 pi i f t} at its own timestamps t, filtered and subsampled; out[m] has the timestamp of its window's first sample.
- * It depends on nothing but the input around it, so outputs of several launches on one grid of A samples join.
+ * x[j] is sample j of in[pol], A the subsampling, h the filter (design_ddc.h), and f = -centre / rate (mixer.h).  Set
+ * phase = mixer_turns(timestamp of sample 'offset') and phase_step = mixer_turns(A).  Then 'out' is the input mixed
+ * with e^{2 pi i f t} at the input's timestamps t, filtered and subsampled.  out[m] has the timestamp of its window's
+ * first sample.  An output depends only on the samples in its window.  So outputs of several launches on one grid of A
+ * samples join.
  *
  * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
- *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the samples that are looked at; 'out'
- *           aligned to 16 bytes; n_taps <= 64 A.
- * Exactness: the twin multiplies and adds in float32, all other steps are in double.  CUDA: samples are exact, weights
- *           are exact to 2^-22 of themselves, and the tensor cores truncate sums to float32.  Both are
- *           within DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
+ *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the last used sample; 'out' aligned to
+ *           16 bytes; n_taps <= 64 A.
+ * Exactness: the twin multiplies and adds in float32; all other steps are in double.  CUDA: samples are exact, weights
+ *           have a relative error of at most 2^-22, and the tensor cores truncate sums to float32.  Both are within
+ *           DDC_TOLERANCE * (sum of |w_k|) * (largest sample) of the formula.
  * Bound by: memory; 2 * sample_bits / 8 B in + 16 / A B out per dual-polarisation sample of input. */
 #ifndef KERNELS_DDC_DDC_H
 #define KERNELS_DDC_DDC_H
@@ -28,13 +29,13 @@ struct ddc_args {
     float *out[2];        /* [pol]: complex [n_out] */
     const void *weights;  /* twin: complex float [n_taps].  CUDA: half [chunk][shift][step][high, low][lane][8] */
     int64_t offset;       /* sample index in 'in' of the first sample of out[0]'s window */
-    uint64_t phase;       /* turns of 2^64, of out[0] */
-    uint64_t phase_step;  /* from one output to the next */
-    uint32_t n_out;       /* of each polarisation */
+    uint64_t phase;       /* phase of out[0] in 2^-64 turns */
+    uint64_t phase_step;  /* phase difference of consecutive outputs, in 2^-64 turns */
+    uint32_t n_out;       /* outputs of each polarisation */
     uint32_t n_taps;
     uint32_t subsampling;
     uint32_t sample_bits;
-    float scale; /* as ddc_weights() returned it */
+    float scale; /* value that ddc_weights() returned */
 };
 
 extern const struct kernel ddc_kernel;
@@ -42,7 +43,7 @@ extern const struct kernel ddc_kernel;
 #define DDC_TOLERANCE   1e-6
 #define DDC_SPARE_BYTES 16
 
-/* Samples of input that 'n_out' outputs look at; 0 of none. */
+/* Returns the number of input samples that 'n_out' outputs use.  0 outputs use 0 samples. */
 static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps, uint32_t n_out)
 {
     return n_out ? (uint64_t)(n_out - 1) * subsampling + n_taps : 0;
@@ -50,30 +51,31 @@ static inline uint64_t ddc_window_samples(uint32_t subsampling, uint32_t n_taps,
 
 /* Division of the CUDA variant's work. */
 struct ddc_shape {
-    uint32_t n_warps; /* of a block; 1..16 */
-    uint32_t n_tiles; /* of a warp: 16 rows of DDC_ROW_OUTPUTS each */
+    uint32_t n_warps; /* warps of a block; 1..16 */
+    uint32_t n_tiles; /* tiles of a warp: 16 rows of DDC_ROW_OUTPUTS each */
     uint32_t columns; /* samples of a row that are in shared memory at a time; a multiple of 16 */
 };
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Units of 16 bytes that have n_bits consecutive bits, wherever they begin, and the word after them.  Odd, so that
- * eight such segments lie in different banks. */
+/* Units of 16 bytes that hold n_bits consecutive bits at any alignment, and the word after them.  The number is odd, so
+ * that eight such segments lie in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
-/* The default shape for the sizes in 'args'.  Only n_taps, subsampling and sample_bits of 'args' count,
- * here and below. */
+/* Returns the default shape for the sizes in 'args'.  This function and the functions below use only n_taps,
+ * subsampling and sample_bits of 'args'. */
 struct ddc_shape ddc_default_shape(const struct ddc_args *args);
 
-/* Bytes of the weights in the order and precision of the device's variant ('compiles' as of device_compiles()). */
+/* Returns the bytes of the weights in the order and precision of the device's variant.  'compiles' is
+ * device_compiles(). */
 size_t ddc_weights_bytes(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles);
 
-/* Writes the weights of the filter h[n_taps] to host memory.  Returns the arguments' 'scale'. */
+/* Writes the weights of the filter h[n_taps] to host memory.  Returns the value for ddc_args.scale. */
 struct mixer;
 float ddc_weights(const struct ddc_args *args, const struct ddc_shape *shape, bool compiles, const float *filter,
                   const struct mixer *mixer, void *weights);
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one output. */
+/* Constants of the CUDA variant, and the grid of a launch of at least one output. */
 #define DDC_N_CONSTANTS 7
 void ddc_constants(const struct ddc_args *args, const struct ddc_shape *shape, struct kernel_constant *constants);
 struct kernel_grid ddc_grid(const struct ddc_args *args, const struct ddc_shape *shape);

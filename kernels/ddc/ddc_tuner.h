@@ -1,14 +1,14 @@
 /* ddc_tuner - the candidate shapes of ddc's CUDA variant (common/device/tuner.h).
  *
  * Warps of a block and tiles of a warp vary.  The columns do not vary: sums are taken over one chunk of columns, so the
- * number of columns decides how sums round. */
+ * number of columns decides the rounding of sums. */
 #ifndef KERNELS_DDC_DDC_TUNER_H
 #define KERNELS_DDC_DDC_TUNER_H
 
 #include "common/device/tuner.h"
 #include "kernels/ddc/ddc.h"
 
-/* Sizes: struct ddc_args; only n_out, n_taps, subsampling and sample_bits count.  Shapes: struct ddc_shape. */
+/* Sizes are a struct ddc_args; only n_out, n_taps, subsampling and sample_bits count.  Shapes are struct ddc_shape. */
 extern const struct tuner_kernel ddc_tuner;
 
 #endif

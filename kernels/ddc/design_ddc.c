@@ -1,4 +1,4 @@
-/* design_ddc.c - run once per narrowband output at start: the filter that ddc.c slides over the samples. */
+/* design_ddc.c - designs the filter of ddc.c, once per narrowband output at start. */
 #include "kernels/ddc/design_ddc.h"
 
 #include "kernels/ddc/remez.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Bands in units of the rate after subsampling.  Returns how many there are. */
+/* Lists the bands in units of the rate after subsampling.  Returns the number of bands. */
 static size_t find_bands(const struct design_ddc *d, struct remez_band *bands)
 {
     double half_rate = d->subsampling / 2.0;

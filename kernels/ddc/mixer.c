@@ -1,4 +1,4 @@
-/* mixer.c - where the phases that ddc.c begins with come from: integers of 128 bits. */
+/* mixer.c - computes the start phases for ddc.c with integers of 128 bits. */
 #include "kernels/ddc/mixer.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 typedef unsigned __int128 u128;
 
-/* value = mantissa 2^exponent, exactly; the mantissa is odd. */
+/* A double as mantissa * 2^exponent, exactly.  The mantissa is odd. */
 struct binary {
     uint64_t mantissa;
     int exponent;
@@ -33,7 +33,7 @@ void mixer_init(struct mixer *mixer, double centre_hz, double rate_hz)
     struct binary centre = to_binary(centre_hz), rate = to_binary(rate_hz);
     u128 denominator = rate.mantissa;
     for (int i = rate.exponent; i > centre.exponent; i--)
-        denominator *= 2; /* at most rate 2^89 < 2^126 */
+        denominator *= 2; /* at most rate * 2^89 < 2^126 */
     u128 numerator = centre.mantissa % denominator;
     for (int i = centre.exponent; i > rate.exponent; i--)
         numerator = 2 * numerator % denominator;
@@ -41,7 +41,7 @@ void mixer_init(struct mixer *mixer, double centre_hz, double rate_hz)
     mixer->denominator = denominator;
 }
 
-/* a * b modulo m, m < 2^127, a < m. */
+/* Returns a * b modulo m.  m < 2^127, a < m. */
 static u128 multiply_modulo(u128 a, uint64_t b, u128 m)
 {
     u128 product = 0;
@@ -54,7 +54,7 @@ static u128 multiply_modulo(u128 a, uint64_t b, u128 m)
     return product;
 }
 
-/* 2^64 a / m, rounded to nearest, modulo 2^64; a < m < 2^127. */
+/* Returns 2^64 a / m, rounded to nearest, modulo 2^64.  a < m < 2^127. */
 static uint64_t to_turns(u128 a, u128 m)
 {
     uint64_t turns = 0;

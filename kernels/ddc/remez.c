@@ -1,13 +1,13 @@
-/* remez.c - used once per output, by design_ddc.c.
+/* remez.c - optimal filters; design_ddc.c uses this file once per output.
  *
  * The response of a symmetric filter is a polynomial in cos(2 pi f), times cos(pi f) if the number of taps is even.
- * This factor goes into desired response and weight.  The error of the best polynomial with n coefficients reaches its
- * largest size, with alternating sign, at n + 1 frequencies (the alternation theorem).  The exchange: assume n + 1
- * frequencies, find the polynomial whose error alternates there, move the frequencies to where the error is largest,
- * and repeat.
+ * This factor goes into the desired response and the weight.  The error of the best polynomial with n coefficients
+ * reaches its maximum, with alternating sign, at n + 1 frequencies (the alternation theorem).  The exchange algorithm
+ * assumes n + 1 frequencies, and finds the polynomial with an alternating error at these frequencies.  Then the
+ * algorithm moves the frequencies to the maxima of the error, and repeats.
  * Sources: McClellan and Parks, IEEE Trans. Circuit Theory 20, 697 (1973); Berrut and Trefethen, "Barycentric Lagrange
- * interpolation", SIAM Review 46, 501 (2004), for the polynomial's values; Filip, ACM TOMS 43, 7 (2016), for the sums of
- * logarithms. */
+ * interpolation", SIAM Review 46, 501 (2004) (values of the polynomial); Filip, ACM TOMS 43, 7 (2016) (sums of
+ * logarithms). */
 #include "kernels/ddc/remez.h"
 
 #include "kernels/util/clones.h"
@@ -21,20 +21,20 @@
 #include <string.h>
 
 #define GRID_DENSITY   16
-#define HALVED_TAPS    64 /* from here on, the filter of half as many taps is found first */
+#define HALVED_TAPS    64 /* from this number of taps on, the filter with half as many taps is found first */
 #define MAX_ITERATIONS 250
-#define CONVERGED      1e-7 /* by how much the largest error may exceed the alternating error, relatively */
-#define N_REFINEMENTS  2    /* of the taps */
+#define CONVERGED      1e-7 /* relative excess of the largest error over the alternating error */
+#define N_REFINEMENTS  2    /* refinements of the taps */
 #define BLOCK          64   /* grid points whose error is computed together */
 
 struct exchange {
-    size_t n; /* coefficients; n + 1 extrema */
+    size_t n; /* coefficients; there are n + 1 extrema */
     bool even;
     size_t n_grid;
     double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
-    size_t *extrema, *found;                          /* [n + 1] and [n_grid], grid indices */
+    size_t *extrema, *found;                          /* grid indices: [n + 1] and [n_grid] */
     double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, the polynomial's values */
-    double *wanted, *node_frequency;                  /* [n + 1]: the first values, and where; in find_taps only */
+    double *wanted, *node_frequency;                  /* [n + 1]: first values, with frequencies; for find_taps() */
     double deviation;                                 /* signed: the weighted error at the first extremum */
 };
 
@@ -44,7 +44,7 @@ static void exchange_fini(struct exchange *e)
     free(e->extrema);
 }
 
-/* One allocation of doubles, one of indices.  Returns 0 or -ENOMEM. */
+/* Allocates one block of doubles and one block of indices.  Returns 0 or -ENOMEM. */
 static int exchange_init(struct exchange *e, size_t n_taps, size_t max_grid)
 {
     *e = (struct exchange){.n = (n_taps + 1) / 2, .even = n_taps % 2 == 0};
@@ -84,7 +84,7 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
 
     for (size_t band = 0; band < n_bands; band++) {
         double frequency = bands[band].low;
-        /* Summed, not multiplied, so that rounding makes as many points as elsewhere. */
+        /* The sum, unlike a product, rounds to the same number of points as other programs. */
         for (; frequency + step <= bands[band].high; frequency += step)
             add_point(e, &bands[band], frequency);
         add_point(e, &bands[band], bands[band].high);
@@ -93,7 +93,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
         e->n_grid--;
 }
 
-/* factors[i] = 1 / product of (nodes[i] - nodes[j]), all by the same factor, which cancels, so that none overflows. */
+/* Computes factors[i] = 1 / product of (nodes[i] - nodes[j]).  All factors are scaled by a common factor against
+ * overflow.  The common factor cancels. */
 static void find_factors(struct exchange *e)
 {
     double least = INFINITY;
@@ -112,12 +113,12 @@ static void find_factors(struct exchange *e)
         e->factors[i] = logarithm + log(product);
         least = fmin(least, e->factors[i]);
     }
-    /* The nodes fall, so node i has i larger ones. */
+    /* The nodes decrease, so i nodes are larger than node i. */
     for (size_t i = 0; i <= e->n; i++)
         e->factors[i] = (i % 2 ? -1 : 1) * exp(least - e->factors[i]);
 }
 
-/* The polynomial whose weighted error alternates at the extrema: its values there, and the error. */
+/* Finds the polynomial whose weighted error alternates at the extrema: its values there, and the error. */
 static void interpolate(struct exchange *e)
 {
     double above = 0, below = 0;
@@ -134,7 +135,7 @@ static void interpolate(struct exchange *e)
         e->values[i] = e->desired[e->extrema[i]] - (i % 2 ? -1 : 1) * e->deviation / e->weight[e->extrema[i]];
 }
 
-/* The polynomial at x[0..BLOCK); not a number at a node. */
+/* Evaluates the polynomial at x[0..BLOCK).  The result at a node is NaN. */
 KERNEL_CLONES static void evaluate_block(const struct exchange *e, const double *restrict x, double *restrict out)
 {
     double above[BLOCK] = {0}, below[BLOCK] = {0};
@@ -162,7 +163,7 @@ static void evaluate(const struct exchange *e, const double *x, size_t n, double
         memcpy(out + first, block, count * sizeof(*out));
     }
     for (size_t j = 0; j < n; j++)
-        if (!isfinite(out[j])) /* a node, or as near to one as makes no difference */
+        if (!isfinite(out[j])) /* a node, or equal to one within rounding */
             for (size_t i = 0; i <= e->n; i++)
                 if (fabs(e->nodes[i] - x[j]) <= 4 * DBL_EPSILON)
                     out[j] = e->values[i];
@@ -195,7 +196,7 @@ static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, s
     return n_found - n_removed;
 }
 
-/* Leaves n + 1 extrema.  Removes the smallest ones so that the rest still alternate: one at either end, or two
+/* Leaves n + 1 extrema.  Removes the smallest extrema so that the rest still alternate: one at either end, or two
  * neighbours. */
 static void reduce_extrema(struct exchange *e, size_t n_found)
 {
@@ -214,7 +215,8 @@ static void reduce_extrema(struct exchange *e, size_t n_found)
     }
 }
 
-/* From e->extrema on.  Returns 0, or -EDOM if rounding errors are as large as the filter's, or it comes to no end. */
+/* Iterates from e->extrema on.  Returns 0, or -EDOM if rounding errors are as large as the filter's errors or the
+ * iteration does not converge. */
 static int iterate(struct exchange *e)
 {
     for (int iteration = 0; iteration < MAX_ITERATIONS; iteration++) {
@@ -238,8 +240,8 @@ static int iterate(struct exchange *e)
     return -EDOM;
 }
 
-/* n values define a polynomial of n coefficients; rounding would make n + 1 contradict each other.  The node of the
- * largest factor goes: its value follows best from the others'. */
+/* Removes a node.  n values define a polynomial of n coefficients; n + 1 rounded values would contradict each other.
+ * The node with the largest factor is removed, because the other values determine its value best. */
 static void drop_node(struct exchange *e)
 {
     size_t dropped = 0;
@@ -251,12 +253,12 @@ static void drop_node(struct exchange *e)
         e->factors[i] *= e->nodes[i] - e->nodes[dropped];
 }
 
-/* Adds to taps[n_taps] the filter that has e->values at the nodes: the inverse transform of the polynomial at n_taps
- * equally spaced frequencies.  Uses the grid's memory. */
+/* Adds to taps[n_taps] the filter that has e->values at the nodes.  The taps are the inverse transform of the
+ * polynomial at n_taps equally spaced frequencies.  Uses the grid's memory. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
     double *x = e->x, *response = e->error, *cosines = e->frequency; /* 2 n_taps <= 4 n <= n_grid */
-    size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* the rest mirrors them; of an even number, 1/2 has none */
+    size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* other points mirror these; at 1/2 an even filter is 0 */
 
     for (size_t j = 0; j < n_points; j++)
         x[j] = cos(2 * M_PI * (double)j / (double)n_taps);
@@ -273,7 +275,7 @@ static void add_taps(struct exchange *e, size_t n_taps, double *taps)
     }
 }
 
-/* e->values becomes by how much the taps miss the wanted values at the nodes. */
+/* Sets e->values to the differences between the wanted values and the taps' values at the nodes. */
 static void find_residuals(struct exchange *e, size_t n_taps, const double *taps)
 {
     for (size_t i = 0; i <= e->n; i++) {
@@ -284,8 +286,8 @@ static void find_residuals(struct exchange *e, size_t n_taps, const double *taps
     }
 }
 
-/* The taps.  Between bands that are far apart, interpolation amplifies rounding errors by up to 1e9: iterative refinement
- * takes them away again where the nodes are, that is within the bands. */
+/* Finds the taps.  Between bands that are far apart, interpolation amplifies rounding errors by up to 1e9.  Iterative
+ * refinement removes these errors at the nodes, that is within the bands. */
 static void find_taps(struct exchange *e, size_t n_taps, double *taps)
 {
     for (size_t i = 0; i <= e->n; i++) {
@@ -301,8 +303,8 @@ static void find_taps(struct exchange *e, size_t n_taps, double *taps)
     }
 }
 
-/* Begins with the extrema of another filter for the same bands, at frequencies[0..n_given), spread to n + 1; or, of none,
- * with points as far apart in the grid as can be. */
+/* Chooses the first extrema.  If n_given > 0, spreads the extrema of another filter for the same bands,
+ * frequencies[0..n_given), to n + 1 extrema.  Otherwise spreads the extrema evenly over the grid. */
 static void begin(struct exchange *e, const double *frequencies, size_t n_given)
 {
     size_t j = 0;
@@ -322,8 +324,8 @@ static void begin(struct exchange *e, const double *frequencies, size_t n_given)
     }
 }
 
-/* Finds the extrema.  The extrema of half as many taps come first, and a few iterations from there suffice.  Guessed
- * extrema would not do: with many taps their error is smaller than rounding errors. */
+/* Finds the extrema.  First finds the extrema of a filter with half as many taps.  A few iterations from these suffice.
+ * Guessed extrema would fail: with many taps their error is smaller than rounding errors. */
 static int solve(struct exchange *e, size_t n_taps, const struct remez_band *bands, size_t n_bands)
 {
     double width = 0, *frequencies = NULL;
@@ -343,7 +345,7 @@ static int solve(struct exchange *e, size_t n_taps, const struct remez_band *ban
         if (err)
             goto undo_exchange;
         n_given = half.n + 1;
-        frequencies = half.nodes; /* in their place */
+        frequencies = half.nodes; /* replaces half.nodes */
         for (size_t i = 0; i < n_given; i++)
             frequencies[i] = half.frequency[half.extrema[i]];
     }

@@ -1,12 +1,12 @@
-/* remez - linear-phase FIR filters with the smallest largest weighted error (Parks and McClellan).
+/* remez - linear-phase FIR filters with the smallest maximum weighted error (Parks and McClellan).
  *
- * Frequencies are in cycles per sample, 0 to 1/2.  On the grid below, the filter is the one and only best: two programs
- * that use the same grid give the same taps but for rounding (tests/system/test_design_ddc.py compares with scipy's).
- *   grid: in each band from its lower edge on, 1 / (32 n) apart, n = ceil(n_taps / 2), and its upper edge instead of
- *         the last.  With an even number of taps the response at 1/2 is always 0, so points nearer than that to 1/2
- *         are left out.
+ * Frequencies are in cycles per sample, 0 to 1/2.  On the grid below, exactly one filter is the best.  So two programs
+ * that use the same grid give the same taps but for rounding (tests/system/test_design_ddc.py compares with scipy).
+ *   grid: in each band points from its lower edge on, 1 / (32 n) apart, n = ceil(n_taps / 2).  The band's upper edge
+ *         replaces the last point.  With an even number of taps the response at 1/2 is always 0.  So the grid has no
+ *         points less than 1 / (32 n) from 1/2.
  *
- * Accuracy: double; within bands the response to some 1e-15 of the largest response.
+ * Accuracy: double; within bands the response has errors of about 1e-15 of the largest response.
  * Cost:     n^2 * 16 divisions for each of 10 to 20 iterations: below 0.1 s with 1024 taps, seconds with 4096. */
 #ifndef KERNELS_DDC_REMEZ_H
 #define KERNELS_DDC_REMEZ_H
@@ -18,12 +18,12 @@
 struct remez_band {
     double low, high; /* low < high; bands are in rising order and do not touch */
     double gain;      /* wanted response */
-    double weight;    /* of the error; > 0 */
+    double weight;    /* weight of the error; > 0 */
 };
 
 /* Writes taps[n_taps], symmetric to the bit.  n_taps >= 4, 1 <= n_bands <= REMEZ_MAX_BANDS.  Returns 0, -ENOMEM, or
- * -EDOM: a filter of n_taps cannot be had for such bands in double precision (usually, there are far more than the
- * bands need). */
+ * -EDOM if double precision does not suffice for such a filter.  Usually there are then far more taps than the bands
+ * need. */
 int remez(size_t n_taps, const struct remez_band *bands, size_t n_bands, double *taps);
 
 #endif

@@ -15,16 +15,16 @@
 
 struct channelise {
     struct channelise_config config;
-    size_t n_spectra; /* of an output buffer */
+    size_t n_spectra; /* spectra of an output buffer */
     uint32_t unzip;   /* FFTs per spectrum */
     struct device *device;
     float *weights;         /* device: [n_taps][spacing] */
     float *filtered;        /* device: [pol][n_spectra][2 n_chan], or complex [pol][n_spectra][n_bins] */
-    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or as 'filtered' */
-    struct device_fft *fft; /* filtered to transformed */
-    struct device_kernel *pfb_fir, *postproc; /* the first is pfb_fir_complex where the input is */
-    struct channelise_fused *fused;           /* instead of all from 'weights' on; or NULL */
-    struct channelise_narrow *narrow;         /* the same of complex input */
+    float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or the shape of 'filtered' */
+    struct device_fft *fft; /* transform from 'filtered' to 'transformed' */
+    struct device_kernel *pfb_fir, *postproc; /* with complex input 'pfb_fir' is pfb_fir_complex */
+    struct channelise_fused *fused;           /* replaces everything from 'weights' on; or NULL */
+    struct channelise_narrow *narrow;         /* the same for complex input */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -52,7 +52,7 @@ static size_t weights_bytes(const struct channelise_config *config)
     return channelise_window_samples(config) * sizeof(float);
 }
 
-/* Bytes of the filtered samples of a buffer.  The transforms have as many bytes. */
+/* Returns the bytes of the filtered samples of a buffer.  The transforms have as many bytes. */
 static size_t spectra_bytes(const struct channelise_config *config)
 {
     size_t row = channelise_spacing_samples(config) * (config->n_bins ? 2 : 1);
@@ -60,8 +60,8 @@ static size_t spectra_bytes(const struct channelise_config *config)
     return N_POLS * n_spectra_of(config) * row * sizeof(float);
 }
 
-/* Where CUDA variants run, unless there is too little shared memory for very many channels and taps, or the input is
- * complex. */
+/* Returns true if the two fused kernels run.  They need CUDA variants, real input, and enough shared memory for the
+ * channels and taps. */
 static bool is_fused(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_shape shape;
@@ -73,7 +73,7 @@ static bool is_fused(const struct channelise_config *config, size_t shared_bytes
            channelise_shape_valid(config, &shape, shared_bytes);
 }
 
-/* The same for complex input.  Some of its sizes have no fused kernels. */
+/* Returns true if the two fused kernels for complex input run.  Some sizes have no such kernels. */
 static bool is_narrow(const struct channelise_config *config, size_t shared_bytes)
 {
     struct channelise_narrow_shape shape;
@@ -91,7 +91,7 @@ size_t channelise_scratch_bytes(const struct channelise_config *config, size_t s
     return weights_bytes(config) + 2 * spectra_bytes(config);
 }
 
-/* Designs the filter and brings it to the device. */
+/* Designs the filter and uploads it to the device. */
 static int upload_weights(struct channelise *c)
 {
     const struct channelise_config *config = &c->config;
@@ -105,7 +105,8 @@ static int upload_weights(struct channelise *c)
     return err;
 }
 
-/* The cpu device's FFT gains nothing from being cut into smaller ones; of complex input it is taken whole. */
+/* Returns the number of FFTs per spectrum.  The cpu device gains nothing from smaller FFTs.  Complex input has one
+ * FFT. */
 static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
 {
     if (!compiles || config->n_bins)
@@ -115,8 +116,8 @@ static uint32_t unzip_of(const struct channelise_config *config, bool compiles)
     return config->n_chan <= MAX_FFT_POINTS ? 1 : config->n_chan / MAX_FFT_POINTS;
 }
 
-/* Arguments for the filtering of 'n' spectra of one polarisation.  'row' is the first of these spectra in the buffer,
- * [pol][n_spectra]. */
+/* Returns the arguments for filtering 'n' spectra of one polarisation.  'row' is the first of these spectra in the
+ * buffer, [pol][n_spectra]. */
 static struct pfb_fir_args fir_args(const struct channelise *c, const uint8_t *input, size_t row, int64_t offset,
                                     size_t n)
 {
@@ -147,7 +148,7 @@ static struct pfb_fir_complex_args complex_args(const struct channelise *c, cons
     };
 }
 
-/* Arguments for a whole buffer, without the buffer's addresses, the gains and the time. */
+/* Returns the arguments for a whole buffer, without the buffer's addresses, the gains and the time. */
 static struct postproc_args post_args(const struct channelise *c)
 {
     return (struct postproc_args){
@@ -215,7 +216,7 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
-    c->config.shape = NULL; /* both live until this returns, and the kernels' objects have copies */
+    c->config.shape = NULL; /* both live only until this function returns; the kernels' objects have copies */
     c->config.narrow = NULL;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
@@ -248,7 +249,8 @@ void channelise_destroy(struct channelise *channelise)
     free(channelise);
 }
 
-/* How many of spectra[0..n), n > 0, one launch can filter: while windows advance by exactly the spacing. */
+/* Returns how many of spectra[0..n), n > 0, one launch can filter: the spectra whose windows advance by exactly the
+ * spacing. */
 static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, size_t spacing)
 {
     size_t run = 1;
@@ -258,7 +260,7 @@ static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, s
     return run;
 }
 
-/* One polarisation, spectra [first, first + n), by stages. */
+/* Filters spectra [first, first + n) of one polarisation with the stages. */
 static void filter(struct channelise *c, struct device_stream *stream, const uint8_t *input, size_t pol, size_t first,
                    size_t n, const struct channelise_spectrum *spectra, uint64_t *power)
 {
@@ -274,7 +276,7 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
     }
 }
 
-/* Both polarisations at once, so in runs that are regular in both. */
+/* Filters both polarisations at once, in runs that are regular in both. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
                          size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
                          uint64_t *power)

@@ -1,13 +1,13 @@
-/* channelise - ADC samples, or complex ones of a narrow band, to quantised spectra, for one antenna (two polarisations)
- * and one output.
+/* channelise - ADC samples, or complex samples of a narrow band, to quantised spectra, for one antenna (two
+ * polarisations) and one output.
  *
- * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), again and again, all on one stream
+ * Flow:      channelise_append(input, spectra...)*  ->  channelise_finish(buffer), repeatedly, all on one stream
  *            pfb_fir per run of regular offsets  ->  FFT of the whole buffer  ->  postproc
- *            or, the same with fewer passes over memory, the two kernels of channelise_fused.h
- * Narrow:    with n_bins the input is complex float, which ddc made: pfb_fir_complex -> FFT of n_bins points ->
- *            postproc, which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  A sample
- *            is then one of those, also in all offsets and sizes; a spectrum's 'fine' is in units of 1 / (width of the
- *            n_chan channels).
+ *            or, with fewer passes over memory, the two kernels of channelise_fused.h
+ * Narrow:    with n_bins the input is the complex float output of ddc: pfb_fir_complex -> FFT of n_bins points ->
+ *            postproc, which keeps the n_chan bins in the middle; or the two kernels of channelise_narrow.h.  Offsets
+ *            and sizes then count complex samples.  A spectrum's 'fine' is in units of 1 / (width of the n_chan
+ *            channels).
  * Ownership: the object owns its scratch (filtered samples, spectra), weights and plan; buffers belong to the pipeline.
  * Threads:   the worker.   Blocking and allocation: none after create.
  * Source:    Price, "Spectrometers and Polyphase Filterbanks in Radio Astronomy" (2016), for the method. */
@@ -21,7 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The stages of the header above, or the same in two kernels (channelise_fused.h).  The cpu device has stages only. */
+/* The stages of the essay above, or two equivalent kernels (channelise_fused.h).  The cpu device has stages only. */
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
@@ -32,71 +32,72 @@ struct channelise_narrow_shape;
 #define CHANNELISE_CUDA_SPECTRA (4 * 65535)
 
 struct channelise_config {
-    unsigned n_chan; /* power of two, 64..65536 */
-    unsigned n_bins; /* 0: real, packed input; else a power of two >= n_chan: complex input */
+    unsigned n_chan; /* a power of two, 64..65536 */
+    unsigned n_bins; /* 0: real, packed input; otherwise a power of two >= n_chan: complex input */
     unsigned n_taps; /* 1..32 */
     double w_cutoff;
     enum pfb_window window;
-    unsigned sample_bits;      /* 2..10, 12, 16; of packed input */
+    unsigned sample_bits;      /* 2..10, 12 or 16; packed input only */
     unsigned spectra_per_heap; /* a multiple of 16 */
-    unsigned n_batches;        /* of an output buffer, at most CHANNELISE_CUDA_SPECTRA spectra */
+    unsigned n_batches;        /* batches of an output buffer, at most CHANNELISE_CUDA_SPECTRA spectra */
     unsigned out_bits;         /* 8 or 4 */
     bool dither;
-    bool power; /* a buffer's 'power' is wanted; not of complex input */
+    bool power; /* true: a buffer's 'power' is computed; real input only */
     uint64_t seed;
     uint32_t stream_id;
-    /* Where CUDA variants run: */
-    unsigned append_spectra; /* that are usually appended at a time; 0: not known */
+    /* The following fields are for CUDA variants. */
+    unsigned append_spectra; /* usual number of spectra of an append; 0: unknown */
     enum channelise_method method;
-    const struct channelise_shape *shape;         /* fused: how the work is cut; NULL: as is good for these sizes */
-    const struct channelise_narrow_shape *narrow; /* fused, of complex input: the same */
-    unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: as is good for these sizes */
+    const struct channelise_shape *shape;         /* fused: tile sizes; NULL: the default for these sizes */
+    const struct channelise_narrow_shape *narrow; /* fused, complex input: the same */
+    unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: the default for these sizes */
 };
 
-/* Bytes after the samples of an input that must be readable. */
+/* Readable bytes required after the samples of an input. */
 #define CHANNELISE_SPARE_BYTES 32
 
-/* Where one output spectrum of one polarisation comes from. */
+/* Source of one output spectrum of one polarisation. */
 struct channelise_spectrum {
     int64_t offset; /* index in the device input of the first sample of its window */
-    float fine;     /* remaining delay, samples, [-1/2, 1/2]; in a narrow band up to 1 either way */
-    float phase;    /* radians, at the band's centre */
+    float fine;     /* remaining delay in samples, [-1/2, 1/2]; in a narrow band [-1, 1] */
+    float phase;    /* radians at the band's centre */
 };
 
-/* An output buffer's parts; n_spectra = n_batches * spectra_per_heap. */
+/* Parts of an output buffer; n_spectra = n_batches * spectra_per_heap. */
 struct channelise_buffer {
     uint8_t *voltages;      /* device: heaps [batch][chan][spectrum][pol] */
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
     float *rotation_device; /* device: the same */
-    /* device: [pol], added to by append: the squares of all samples of the spectra's first taps, exact; so each sample once
-     * where spectra follow each other. */
+    /* device: [pol]; append adds the exact sum of squares of all samples of the spectra's first taps.  So each sample
+     * counts once if spectra follow each other. */
     uint64_t *power;
 };
 
 struct channelise;
 
-/* Samples of input that a spectrum looks at: n_taps * spacing; and samples from spectrum to spectrum: 2 n_chan, or
- * n_bins. */
+/* The first function returns the input samples of a spectrum's window: n_taps * spacing.  The second function returns
+ * the samples from spectrum to spectrum: 2 n_chan, or n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
-size_t channelise_voltage_bytes(const struct channelise_config *config); /* of a buffer's voltages */
-/* Device memory of the object; 'shared_bytes' as of the device. */
+size_t channelise_voltage_bytes(const struct channelise_config *config); /* Returns the bytes of a buffer's voltages. */
+/* Returns the device memory of the object.  'shared_bytes' is the device's. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
-/* Returns 0 or negative errno: -ENOMEM where memory is short. */
+/* Creates the object.  Returns 0 or negative errno: -ENOMEM if memory is short. */
 int channelise_create(struct device *device, const struct channelise_config *config, struct channelise **channelise);
 void channelise_destroy(struct channelise *channelise);
 
-/* Filters 'n' spectra, the output buffer's spectra [first, first + n), out of input[pol] (device memory, packed
- * samples or complex float).  spectra[pol][0..n): every window must lie in the input.  Splits runs in which the offset
- * does not advance by exactly the spacing.  Reads 'spectra' before it returns. */
+/* Filters 'n' spectra from input[pol] (device memory, packed samples or complex float) to the output buffer's spectra
+ * [first, first + n).  The window of every spectra[pol][0..n) must lie in the input.  Splits runs in which the offset
+ * does not advance by exactly the spacing.  Reads 'spectra' before returning. */
 void channelise_append(struct channelise *channelise, struct device_stream *stream, const uint8_t *const input[N_POLS],
                        const struct channelise_buffer *buffer, size_t first, size_t n,
                        const struct channelise_spectrum *const spectra[N_POLS]);
 
-/* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps (never to be sent).
- * 'first_spectrum' is the absolute index of spectrum 0, even; 'gain' is device memory, complex float [chan][pol]. */
+/* Transforms and quantises the whole buffer.  Spectra that were not appended give unspecified heaps, which must not be
+ * sent.  'first_spectrum' is the absolute index of spectrum 0, even.  'gain' is device memory, complex float
+ * [chan][pol]. */
 void channelise_finish(struct channelise *channelise, struct device_stream *stream,
                        const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
 

@@ -1,8 +1,8 @@
-/* channelise_back.cu - the second factor of the transform, and all that follows it.  See channelise_fused.h.
+/* channelise_back.cu - the second factor of the transform, and the steps after it.  See channelise_fused.h.
  *
- * A block works on TILES tiles, one after the other: PAIRS pairs of rows of TILE_SPECTRA spectra each.  Quantised values
- * wait in shared memory for the last tile, so that a warp stores longer pieces: each piece is a request to the L2 cache of
- * its own. */
+ * A block works on TILES tiles, one after the other.  A tile is PAIRS pairs of rows of TILE_SPECTRA spectra.  Quantised
+ * values wait in shared memory for the last tile, so that a warp stores longer pieces.  Each piece is a separate
+ * request to the L2 cache. */
 #include "kernels/util/bulk_copy.h"
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
@@ -20,7 +20,7 @@
 #define N_THREADS    BACK_THREADS
 #define N_LINES      (PAIRS * 2 * TILE_SPECTRA) /* transforms of a tile */
 
-/* A line between its passes is [a][b].  The padding makes the lanes of a warp use different banks in either pass.
+/* A line between its passes is [a][b].  Because of the padding, the lanes of a warp use different banks in either pass.
  * After the last pass the line is [k]. */
 #define PITCH_A    (RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define LINE_PITCH (RADIX_A * PITCH_A)
@@ -28,22 +28,22 @@
 #define N_TOGETHER 4 /* spectra of a channel that are stored at once */
 #define N_GROUPS   (TILE_SPECTRA / N_TOGETHER)
 
-/* Each warp has whole lines of its own in both passes, which so wait for no other. */
+/* Each warp has whole lines of its own in both passes.  So a warp waits for no other warp. */
 #define WARP_LINES (N_LINES / (N_THREADS / 32))
 static_assert(WARP_LINES * RADIX_A % 32 == 0 && WARP_LINES * RADIX_B % 32 == 0, "all lanes have as many transforms");
 
 struct tile {
-    uint32_t pair, spectrum; /* the first ones, counted in the buffer */
+    uint32_t pair, spectrum; /* first pair and first spectrum in the buffer */
 };
 
-/* Blocks that begin one after the other have the spectra whose values make a line of 128 bytes of each channel of the
- * output.  Then come the next pairs of rows.  So lines are whole soon, and go to memory once. */
-#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* of both polarisations */
+/* Consecutive blocks have the spectra that make a line of 128 bytes of each channel of the output.  Then the next pairs
+ * of rows follow.  So lines are complete soon, and go to memory once. */
+#define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* spectra of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
-#define N_PLACES     (M1 / 2 / PAIRS) /* pairs that a block may have: gridDim.x */
+#define N_PLACES     (M1 / 2 / PAIRS) /* groups of pairs, one for each block: gridDim.x */
 
-/* The first tile of the block. */
+/* Returns the first tile of the block. */
 static __device__ __forceinline__ struct tile find_tile(void)
 {
     const uint32_t i = blockIdx.y * N_PLACES + blockIdx.x;
@@ -51,13 +51,13 @@ static __device__ __forceinline__ struct tile find_tile(void)
     return {i / N_NEAR % N_PLACES * PAIRS, (i / N_NEAR / N_PLACES * N_NEAR + i % N_NEAR) * (TILES * TILE_SPECTRA)};
 }
 
-/* Row k1 of either kind, 'which', of a pair. */
+/* Returns the row k1 of a pair; 'which' is 0 or 1. */
 static __device__ __forceinline__ unsigned row_of(unsigned pair, unsigned which)
 {
     return which == 0 ? pair : pair == 0 ? M1 / 2 : M1 - pair;
 }
 
-/* Where line 'line' of the tile begins; lines are [pair][2][spectrum]. */
+/* Returns the start of line 'line' of the tile.  Lines are [pair][2][spectrum]. */
 static __device__ __forceinline__ const float2 *find_line(const float2 *in, struct tile tile, unsigned line)
 {
     unsigned row = (tile.spectrum + line % TILE_SPECTRA) * M1 +
@@ -66,13 +66,14 @@ static __device__ __forceinline__ const float2 *find_line(const float2 *in, stru
     return in + (uint64_t)row * M2;
 }
 
-/* The lane's m-th transform of a pass that has n_rest of each line: n_rest times the line, and which of it. */
+/* Returns the item of the lane's m-th transform in a pass with n_rest transforms for each line.  The item is n_rest
+ * times the line, plus the transform's number in the line. */
 static __device__ __forceinline__ unsigned nth_item(unsigned m, unsigned n_rest)
 {
     return threadIdx.x / 32 * (WARP_LINES * n_rest) + m * 32 + threadIdx.x % 32;
 }
 
-/* Times the twiddles, two of a load; the first is 1. */
+/* Multiplies with the twiddles.  One load has two twiddles; the first twiddle is 1. */
 static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const float4 *twiddles)
 {
 #pragma unroll
@@ -84,7 +85,7 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const f
     }
 }
 
-/* The end of the first pass, along a: stores item 'i' as [a][b]; a transform of one pass is done with that. */
+/* Ends the first pass, along a: stores item 'i' as [a][b].  A transform with one pass ends here. */
 static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
                                                    const float4 *twiddles)
 {
@@ -98,7 +99,7 @@ static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, fl
         to[a * PITCH_A] = v[a];
 }
 
-/* Along b, from [a][b] to [k = a + RADIX_A k_b]; all lanes read before any of them writes. */
+/* Does the last pass, along b, from [a][b] to [k = a + RADIX_A k_b].  All lanes read before any lane writes. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
     const unsigned n_mine = WARP_LINES * RADIX_A / 32;
@@ -128,7 +129,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
 
 #if BACK_BULK
 
-/* Asks for the warp's lines of a tile, each where it will be transformed; those of the tile before have been read. */
+/* Starts to fetch the warp's lines of a tile, each to the place of its transform.  The lines of the tile before have
+ * been read. */
 static __device__ __forceinline__ void fetch_lines(float2 *lines, const float2 *in, struct tile tile, uint64_t *landed)
 {
     const uint32_t warp = uniform_warp();
@@ -141,7 +143,7 @@ static __device__ __forceinline__ void fetch_lines(float2 *lines, const float2 *
     }
 }
 
-/* Each warp has a barrier, which opens when its lines of a tile have come. */
+/* Initialises a barrier for each warp.  The barrier opens when the warp's lines of a tile have arrived. */
 static __device__ __forceinline__ void begin_fetches(uint64_t *landed)
 {
     if (threadIdx.x == 0) {
@@ -152,7 +154,8 @@ static __device__ __forceinline__ void begin_fetches(uint64_t *landed)
     __syncthreads();
 }
 
-/* Along a, of the lines of the block's tile t, when they have come; all lanes read before any of them writes. */
+/* Does the first pass, along a, of the lines of the block's tile t, after their arrival.  All lanes read before any
+ * lane writes. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *, struct tile, int t, uint64_t *landed,
                                                   const float4 *twiddles)
 {
@@ -185,7 +188,7 @@ static __device__ __forceinline__ void fetch_lines(float2 *, const float2 *, str
 {
 }
 
-/* Along a, of the lines of 'tile'. */
+/* Does the first pass, along a, of the lines of 'tile'. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const float2 *in, struct tile tile, int, uint64_t *,
                                                   const float4 *twiddles)
 {

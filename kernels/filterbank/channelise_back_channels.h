@@ -1,10 +1,10 @@
-/* channelise_back_channels.h - from the points of a tile to quantised channels.
+/* channelise_back_channels.h - converts the points of a tile to quantised channels.
  *
- * channelise_back.cu includes it after its sizes (kernels/README.md lists them). */
+ * channelise_back.cu includes this file after its sizes (kernels/README.md lists them). */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 #define KERNELS_FILTERBANK_CHANNELISE_BACK_CHANNELS_H
 
-/* Philox4x32-7 (philox.h), with the keys of the rounds made beforehand. */
+/* Computes Philox4x32-7 (philox.h) with precomputed keys of the rounds. */
 static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7][2])
 {
 #pragma unroll
@@ -16,8 +16,9 @@ static __device__ __forceinline__ uint4 philox(uint4 c, const uint32_t (&keys)[7
     return c;
 }
 
-/* Dither is made into floats by their bits: 16 bits of it, sign bit turned over, below an exponent with which they count
- * 1/65536 each, are DITHER_BEFORE more than it.  So much less comes out of the last multiplication. */
+/* Excess of the float made from dither bits.  16 bits of dither with the sign bit inverted become the last bits of a
+ * float.  The exponent makes one unit of these bits 1/65536.  The float exceeds the dither by DITHER_BEFORE, and the
+ * last multiplication subtracts this excess. */
 #define DITHER_BEFORE (DITHER ? 128.5f : 0.0f)
 
 static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint32_t im, int half, uint32_t exponent)
@@ -28,19 +29,19 @@ static __device__ __forceinline__ float2 add_dither(float2 v, uint32_t re, uint3
                        v.y + __uint_as_float(__byte_perm(im, exponent, select)));
 }
 
-/* a b, less by DITHER_BEFORE. */
+/* Returns a b - DITHER_BEFORE in both parts. */
 static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
 {
     return make_float2(fmaf(a.x, b.x, fmaf(-a.y, b.y, -DITHER_BEFORE)), fmaf(a.x, b.y, fmaf(a.y, b.x, -DITHER_BEFORE)));
 }
 
-/* Rounded half to even, in two's complement in the lower bits; where |v| <= QUANTISE_LIMIT. */
+/* Returns v, rounded half to even, as two's complement in the lower bits.  |v| <= QUANTISE_LIMIT. */
 static __device__ __forceinline__ uint32_t round_float(float v)
 {
-    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23, to which 1 is the last bit */
+    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23: the last bit of the sum is 1 */
 }
 
-/* (re, im) of both polarisations: 32 bits, or 16. */
+/* Returns (re, im) of both polarisations: 32 bits, or 16 bits. */
 static __device__ __forceinline__ uint32_t round_and_pack(float2 x0, float2 x1)
 {
     return pack(round_float(x0.x), round_float(x0.y), round_float(x1.x), round_float(x1.y));
@@ -51,7 +52,7 @@ static __device__ __forceinline__ bool is_clipped(float2 v)
     return !(fabsf(v.x) <= QUANTISE_LIMIT) | !(fabsf(v.y) <= QUANTISE_LIMIT); /* no branches */
 }
 
-/* Clips; not-a-number becomes 0. */
+/* Clips v.  NaN becomes 0. */
 static __device__ __forceinline__ float2 clip(float2 v)
 {
     const float limit = QUANTISE_LIMIT;
@@ -60,7 +61,7 @@ static __device__ __forceinline__ float2 clip(float2 v)
                        v.y == v.y ? fminf(fmaxf(v.y, -limit), limit) : 0.0f);
 }
 
-/* A channel's values in N_TOGETHER spectra. */
+/* Values of a channel in N_TOGETHER spectra. */
 struct __align__(OUT_BITS * 2) chunk
 {
     uint32_t words[OUT_BITS / 2];
@@ -76,9 +77,9 @@ static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words
     return chunk;
 }
 
-#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* from channel to channel of a heap */
+#define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* bytes from channel to channel of a heap */
 
-/* The byte of the output at which channel k has spectrum 'first'. */
+/* Returns the byte of the output at which channel k has spectrum 'first'. */
 static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
 {
     uint32_t batch = first / SPECTRA_PER_HEAP;
@@ -86,9 +87,8 @@ static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
     return (uint64_t)(batch * N_CHAN + k) * CHANNEL_BYTES + first % SPECTRA_PER_HEAP * (OUT_BITS / 2);
 }
 
-/* Which of the groups of N_TOGETHER spectra a thread has, and its place among the threads that have the same: half
- * warps side by side, so that loads meet different banks, and the halves of a warp store bytes that lie side by side,
- * if they can. */
+/* Returns the thread's group of N_TOGETHER spectra, and the thread's place among the threads of this group.  Half warps
+ * are adjacent, so that loads meet different banks.  The halves of a warp store adjacent bytes, if they can. */
 static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
 {
     if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
@@ -101,7 +101,7 @@ static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
     return threadIdx.x / 16 % 2 + 2 * (warp % n_halves);
 }
 
-/* Computes twice the polarisations' channel from the transform's points k and POINTS - k. */
+/* Computes twice the polarisations' channels from the transform's points k and POINTS - k. */
 static __device__ __forceinline__ void separate(float2 z, float2 mirror, float2 *x0, float2 *x1)
 {
     *x0 = make_float2(z.x + mirror.x, z.y - mirror.y);
@@ -113,8 +113,8 @@ static __device__ __forceinline__ float slope_of(unsigned k)
     return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* The dither's bits of channel k in two spectra, 'pair' being half of their absolute index: odd, and with the sign bits
- * turned over. */
+/* Returns the dither's bits of channel k in two spectra.  'pair' is half of their absolute index.  The bits are odd,
+ * with inverted sign bits. */
 static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
@@ -123,7 +123,7 @@ static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_a
                       (bits.w | 0x10001) ^ 0x80008000);
 }
 
-/* All spectra of a block are of one heap, that of 'spectrum'. */
+/* Adds the clipped values of the block's spectra.  All these spectra are in one heap, the heap of 'spectrum'. */
 static __device__ __forceinline__ void add_clipped(const struct channelise_back_args &args, uint32_t spectrum,
                                                    const uint32_t (&n_clipped)[2])
 {
@@ -135,17 +135,17 @@ static __device__ __forceinline__ void add_clipped(const struct channelise_back_
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-/* A row of the tile, as a thread uses it.  The row's channels are row + M1 k2.  Computed once for all these channels,
- * and kept. */
+/* A row of the tile, as a thread uses the row.  The row's channels are row + M1 k2.  These values are computed once for
+ * all these channels and kept. */
 struct row {
-    uint32_t line, mirrors; /* where the row and its mirror begin, in the first of the thread's spectra */
+    uint32_t line, mirrors; /* starts of the row and its mirror, in the first of the thread's spectra */
     uint32_t row;
     uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
-    uint32_t gains;       /* where its gains begin */
+    uint32_t gains;       /* start of the row's gains */
 };
 
-/* Row 'i' of the tile, in order of [pair][which], and the thread's spectra from 's' on.  All lanes of the warp must
- * come. */
+/* Finds row 'i' of the tile, in order of [pair][which], for the thread's spectra from 's' on.  All lanes of the warp
+ * call this function. */
 static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned i, unsigned s)
 {
     unsigned pair = tile.pair + i / 2, which = i % 2;
@@ -156,7 +156,7 @@ static __device__ __forceinline__ struct row find_row(struct tile tile, unsigned
             keep(row_of(pair, which) * (M2 / 2))};
 }
 
-/* Channel k2 of the row in N_TOGETHER spectra.  'spectrum' is the absolute index of the first one. */
+/* Quantises channel k2 of the row in N_TOGETHER spectra.  'spectrum' is the absolute index of the first spectrum. */
 static __device__ __forceinline__ struct chunk quantise_channel(const struct channelise_back_args &args,
                                                                 const float2 *lines, const struct row &row, unsigned k2,
                                                                 uint64_t spectrum, float4 gain,
@@ -187,7 +187,7 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
         x[0][i] = x0;
         x[1][i] = x1;
     }
-    if (any_clipped) /* rare, so counted and clipped only then */
+    if (any_clipped) /* rare, so counted and clipped only here */
 #pragma unroll
         for (int pol = 0; pol < 2; pol++)
 #pragma unroll
@@ -201,8 +201,8 @@ static __device__ __forceinline__ struct chunk quantise_channel(const struct cha
     return pack_chunk(words);
 }
 
-/* Threads side by side have neighbouring channels of a row, or of ROW_STEP rows.  A thread has N_ROWS rows, one after
- * the other, and ROW_CHANNELS channels of each. */
+/* Adjacent threads have neighbouring channels of a row, or of ROW_STEP rows.  A thread handles N_ROWS rows, one after
+ * the other, and ROW_CHANNELS channels of each row. */
 #define N_SIDE_BY_SIDE (N_THREADS / N_GROUPS)
 #define ROW_STEP       (N_SIDE_BY_SIDE > M2 / 2 ? N_SIDE_BY_SIDE / (M2 / 2) : 1)
 #define N_ROWS         ((PAIRS * 2 + ROW_STEP - 1) / ROW_STEP)
@@ -225,7 +225,8 @@ static __device__ __forceinline__ struct task begin_task()
     return task;
 }
 
-/* 'rotations' begins with the tile's first spectrum, polarisation 0.  Polarisation 1 follows n_spectra later. */
+/* Loads the rotations of the thread's spectra.  'rotations' begins with the tile's first spectrum, polarisation 0.
+ * Polarisation 1 follows n_spectra later. */
 static __device__ __forceinline__ void load_rotations(struct task &task, const float2 *rotations, uint32_t n_spectra)
 {
 #pragma unroll
@@ -235,7 +236,7 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-/* Which row of the tile is a thread's n-th; not all threads have one where there are few. */
+/* Returns true if the thread has an n-th row.  If rows are few, some threads lack one. */
 static __device__ __forceinline__ bool has_row(const struct task &task, unsigned n)
 {
     return N_ROWS * ROW_STEP <= PAIRS * 2 || n * ROW_STEP + task.first_row < PAIRS * 2;
@@ -246,22 +247,22 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
     return has_row(task, n) ? n * ROW_STEP + task.first_row : 0;
 }
 
-#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks, of the block */
+#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks of the block */
 
-/* Chunks of a channel that a warp has of a tile and of all tiles, and channels that it has at a time. */
+/* Chunks of a channel that a warp has in a tile and in all tiles, and channels that a warp has at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
 #define ALL_CHUNKS    (TILES * TILE_CHUNKS)
 #define WARP_CHANNELS (32 / TILE_CHUNKS)
 
-/* Where a lane loads and stores chunks when its warp has quantised the same channels in all tiles.  Neighbouring lanes
- * store neighbouring chunks.  Computed once for a tile, and kept. */
+/* Places from which a lane loads chunks and to which it stores them, when its warp has quantised the same channels in
+ * all tiles.  Neighbouring lanes store neighbouring chunks.  These values are computed once for a tile and kept. */
 struct delivery {
-    uint32_t from;  /* the chunk, of kept[], of the thread's first channels */
-    uint32_t ahead; /* channels from the lane's own to the one that it stores, modulo 2^32 */
-    uint64_t to;    /* the byte of the output, in channel 0 */
+    uint32_t from;  /* index in kept[] of the chunk of the thread's first channels */
+    uint32_t ahead; /* channels from the lane's own channel to the stored channel, modulo 2^32 */
+    uint64_t to;    /* byte of the output, in channel 0 */
 };
 
-/* 'first': spectrum of the block.  All lanes of the warp must come. */
+/* Computes the delivery.  'first' is the block's first spectrum.  All lanes of the warp call this function. */
 static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first)
 {
     unsigned lane = threadIdx.x % 32, part = lane % ALL_CHUNKS, channel = lane / ALL_CHUNKS;
@@ -272,7 +273,7 @@ static __device__ __forceinline__ struct delivery enable_delivery(uint32_t first
             keep((uint32_t)to) | (uint64_t)keep((uint32_t)(to >> 32)) << 32};
 }
 
-/* The lane's i-th channel is k. */
+/* Stores the warp's i-th channels.  The lane's i-th channel is k. */
 static __device__ __forceinline__ void deliver(uint8_t *out, const struct chunk *kept, const struct delivery &delivery,
                                                unsigned k, unsigned i)
 {
@@ -285,12 +286,12 @@ static __device__ __forceinline__ void deliver(uint8_t *out, const struct chunk 
         *(struct chunk *)(to + round * (32 / ALL_CHUNKS) * M1 * CHANNEL_BYTES) = from[round * (32 / ALL_CHUNKS)];
 }
 
-/* Tile t of the block. */
+/* Quantises tile t of the block. */
 static __device__ __forceinline__ void quantise_tile(const struct channelise_back_args &args, struct tile tile, int t,
                                                      const float2 *lines, struct chunk *kept, const struct task &task,
                                                      uint32_t (&n_clipped)[2])
 {
-    const uint32_t exponent = keep_constant(0x4300); /* of add_dither() */
+    const uint32_t exponent = keep_constant(0x4300); /* exponent for add_dither() */
     const uint32_t first = tile.spectrum + task.s;
     const uint64_t spectrum = args.first_spectrum + first;
     struct delivery delivery = {};
@@ -301,7 +302,7 @@ static __device__ __forceinline__ void quantise_tile(const struct channelise_bac
 #pragma unroll 1
     for (unsigned n = 0; n < N_ROWS; n++) {
         const struct row row = find_row(tile, nth_row(task, n), task.s);
-        float4 gains[ROW_CHANNELS]; /* at once, so that they are waited for once */
+        float4 gains[ROW_CHANNELS]; /* loaded together, so that the thread waits once */
 
         if (!has_row(task, n))
             break;

@@ -2,9 +2,9 @@
  * kernels/README.md has a picture, and a timeline of the barriers.
  *
  * All warps filter STEP_SPECTRA spectra at a time into one of two buffers, and transform the points of the other
- * buffer.  With two passes the first half of the warps does the first pass before it filters, and the second half does
- * the last pass after it has filtered.  With one pass each half does half of the pass at these times.  So no thread
- * waits for work that others have only just begun, and at any time some warps filter while others transform. */
+ * buffer.  With two passes the first half of the warps does the first pass before filtering.  The second half does the
+ * last pass after filtering.  With one pass each half does half of the pass at these times.  So no thread waits for
+ * work that other threads have only just begun.  At any time some warps filter while others transform. */
 #include "kernels/filterbank/channelise_fused.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/util/keep.h"
@@ -22,16 +22,16 @@
 #define N_THREADS      (M1 * COLUMNS / THREAD_COLUMNS)
 #define N_SUMS         (N_TAPS > 1 ? N_TAPS - 1 : 1)
 #define PITCH          ((long)POINTS * SAMPLE_BITS / 32) /* words from row to row */
-#define ROWS           2                                 /* that are filtered together, and take the weights once */
+#define ROWS           2                                 /* rows filtered together; each weight is read once */
 #define STAGES         FRONT_STAGES
-#define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* before the first is done */
-#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* of these, how many come before the window */
+#define LEAD_ROWS      ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA) /* rows before spectrum 0 */
+#define SPARE_ROWS     (LEAD_ROWS - (N_TAPS - 1)) /* lead rows before the window */
 
 #define FITS_FLOAT (THREAD_COLUMNS * SAMPLE_BITS <= 22)
 
 #include "kernels/filterbank/channelise_front_fetch.h"
 
-/* Four bytes out of two words, as the lower half of 'how' selects them; of digits above 7 the bytes are not used. */
+/* Selects four bytes from two words by the lower half of 'how'.  Bytes of digits above 7 are not used. */
 static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
 {
 #ifdef EMULATE_CUDA
@@ -43,12 +43,13 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
 #endif
 }
 
-/* Column i of a thread has its samples SAMPLE_SHIFT(i) bits up, and its weights so much less. */
+/* Column i of a thread has its samples shifted up by SAMPLE_SHIFT(i) bits, and its weights reduced by the same
+ * factor. */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
-/* The samples in four bytes.  Where they fit a float's mantissa, they lie 'shift' bits from the bottom, and are masked
- * into a mantissa that has an exponent, sign bit turned over; masks[] come in registers, so that this is one operation.
- * Otherwise they lie 'shift' bits from the top. */
+/* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits from the bottom.
+ * The samples are then masked into a mantissa with an exponent, with the sign bit inverted.  masks[] are in registers,
+ * so that this is one operation.  Otherwise the samples lie 'shift' bits from the top. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -63,7 +64,7 @@ static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, co
     }
 }
 
-/* ROWS rows from 'row' of the stage on. */
+/* Unpacks ROWS rows from 'row' of the stage on. */
 static __device__ __forceinline__ void unpack_rows(const struct place (&places)[2],
                                                    const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *from,
                                                    int row, float (&x)[ROWS][2][THREAD_COLUMNS])
@@ -79,7 +80,8 @@ static __device__ __forceinline__ void unpack_rows(const struct place (&places)[
     }
 }
 
-/* The squares of a thread's samples of ROWS rows, the first of which is 'row' of a section that has n_rows. */
+/* Adds the squares of a thread's samples in ROWS rows.  The first of these rows is 'row' of a section of n_rows
+ * rows. */
 static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THREAD_COLUMNS], int row, int n_rows,
                                                    uint64_t (&power)[2])
 {
@@ -93,7 +95,7 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THR
             }
 }
 
-/* Adds the squares that the warp's lanes found for a polarisation. */
+/* Adds the squares that the warp's lanes have summed for a polarisation. */
 static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
 {
 #pragma unroll
@@ -103,26 +105,26 @@ static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
         atomicAdd((unsigned long long *)sum, power);
 }
 
-/* Weights of two taps, which are taken from the last to the first. */
+/* Weights of two taps.  The order of taps is from the last to the first. */
 struct __align__(2 * THREAD_COLUMNS * 4) weights
 {
     float of[2][THREAD_COLUMNS];
 };
 
-/* Puts ROWS rows of samples, x[row][pol][column], through the filters.  sums[tap][pol][column]: sums[i] lacks i + 1
- * rows, of which x[r] comes with weight N_TAPS - 1 - i + r.  So the first ROWS sums are completed, into done[], and all
- * others move down by ROWS places; the weights pass by once, ROWS of them at a time. */
+/* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows, and x[r]
+ * has the weight N_TAPS - 1 - i + r for this sum.  So the first ROWS sums are completed into done[], and all other sums
+ * move down by ROWS places.  Each weight is read once, ROWS weights at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
                                                    float (&done)[ROWS][2][THREAD_COLUMNS])
 {
-    float w[ROWS][THREAD_COLUMNS]; /* w[r]: of x[r] for the sum in hand */
+    float w[ROWS][THREAD_COLUMNS]; /* w[r]: weight of x[r] for the current sum */
     struct weights pair = {};
 
 #pragma unroll
     for (int i = 0; i < N_TAPS - 1 + ROWS; i++) {
-        const int t0 = N_TAPS - 1 - i; /* of x[0] */
+        const int t0 = N_TAPS - 1 - i; /* tap of x[0] */
 
 #pragma unroll
         for (int r = ROWS - 1; r > 0; r--)
@@ -163,15 +165,15 @@ static __device__ __forceinline__ void store_points(const float (&done)[2][THREA
 
 /* ---- Transforms -------------------------------------------------------------------------------------------------- */
 
-/* Threads of a pass, and how many of its spectra they have at a time. */
+/* Threads of a pass, and the number of a pass's spectra at a time. */
 #define N_TEAM                 (N_THREADS / 2)
 #define N_LAST                 (TWO_PASSES ? N_TEAM : N_THREADS)
 #define AT_ONCE(radix, n)      ((n) / (M1 / (radix)*COLUMNS))
 #define ROUNDS(at_once)        (((STEP_SPECTRA) + (at_once)-1) / (at_once))
 #define IS_OF_STEP(at_once, s) (STEP_SPECTRA % (at_once) == 0 || (s) < STEP_SPECTRA)
 
-/* The first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  Thread t of a
- * team. */
+/* Does the first pass of STEP_SPECTRA spectra, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c].  't' is the
+ * thread's number in its team. */
 static __device__ __forceinline__ void first_pass(float2 *points, const float2 *inner, unsigned t)
 {
     const int n_rest = RADIX_B * COLUMNS, at_once = AT_ONCE(RADIX_A, N_TEAM);
@@ -198,8 +200,8 @@ static __device__ __forceinline__ void first_pass(float2 *points, const float2 *
     }
 }
 
-/* The last pass, of the first n of STEP_SPECTRA spectra to device memory: [spectrum][ka][jb][c] to
- * [spectrum][k1 = ka + RADIX_A kb][j2].  Thread t of N_LAST. */
+/* Does the last pass of the first n of STEP_SPECTRA spectra, to device memory: [spectrum][ka][jb][c] to [spectrum][k1 =
+ * ka + RADIX_A kb][j2].  't' is the thread's number out of N_LAST. */
 static __device__ __forceinline__ void last_pass(const float2 *points, const float2 (&outer)[M1][COLUMNS], float2 *out,
                                                  int n, unsigned t)
 {
@@ -230,18 +232,19 @@ static __device__ __forceinline__ void last_pass(const float2 *points, const flo
 
 /* ---- The block --------------------------------------------------------------------------------------------------- */
 
-/* Shared memory of the block, after its points. */
+/* Shared memory of the block, after the block's points. */
 struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
     float2 outer[M1][COLUMNS];                           /* [k1][c] */
     float2 inner[M1];                                    /* [jb][ka] */
-    /* Barriers of the two buffers.  filtered: N_THREADS have filtered into it.  passed: N_TEAM have done the first
-     * pass.  taken: N_LAST have taken all points.  landed: the boxes of a stage have come. */
+    /* Barriers of the two buffers.  filtered: N_THREADS threads have filtered into the buffer.  passed: N_TEAM threads
+     * have done the first pass.  taken: N_LAST threads have read all points.  landed: the boxes of a stage have
+     * arrived. */
     uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
     struct stage stages[N_RINGS][STAGES];
 };
 
-/* Fills them, and makes the barriers of the buffers. */
+/* Fills the tables, and initialises the barriers of the buffers. */
 static __device__ __forceinline__ void load_tables(const struct channelise_front_args &args, struct tables *tables)
 {
     const float *mine = args.weights + threadIdx.x * THREAD_COLUMNS / COLUMNS * M2 + blockIdx.x * COLUMNS +
@@ -264,7 +267,7 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
         }
 }
 
-/* The places of both polarisations' samples, and sums without any row. */
+/* Finds the places of both polarisations' samples, and zeroes the sums. */
 static __device__ __forceinline__ void begin_section(const struct channelise_front_args &args, uint32_t begin,
                                                      struct place (&places)[2],
                                                      float (&sums)[N_SUMS][2][THREAD_COLUMNS])
@@ -280,7 +283,7 @@ static __device__ __forceinline__ void begin_section(const struct channelise_fro
     }
 }
 
-/* Filters the STEP_SPECTRA rows of a stage, the first of which is 'row' of the section's n, into points. */
+/* Filters the STEP_SPECTRA rows of a stage into points.  The first row is 'row' of the section's n rows. */
 static __device__ __forceinline__ void filter_stage(const struct place (&places)[2],
                                                     const uint32_t (&masks)[THREAD_COLUMNS], const struct stage *stage,
                                                     const struct weights *weights, int row, int n,
@@ -304,7 +307,7 @@ static __device__ __forceinline__ void filter_stage(const struct place (&places)
 extern "C" __global__ void __launch_bounds__(N_THREADS, FRONT_BLOCKS)
     channelise_front(const __grid_constant__ struct channelise_front_args args)
 {
-    extern __shared__ float4 shared_memory[];           /* begins at a multiple of 1024 bytes; boxes need 128 */
+    extern __shared__ float4 shared_memory[];           /* starts at a multiple of 1024 bytes; boxes need 128 */
     typedef float2 buffer[STEP_SPECTRA * M1 * COLUMNS]; /* [spectrum][j1][c] */
     buffer *points = (buffer *)shared_memory;           /* [2] */
     struct tables *tables = (struct tables *)(points + 2);

@@ -1,11 +1,11 @@
-/* channelise_front_fetch.h - samples on their way from device memory to shared memory, a ring of STAGES stages of
- * STEP_SPECTRA rows, and where they are then.
+/* channelise_front_fetch.h - fetches samples from device memory to shared memory, into a ring of STAGES stages of
+ * STEP_SPECTRA rows, and finds their places.
  *
- * channelise_front.cu includes it after its sizes (kernels/README.md lists them).
+ * channelise_front.cu includes this file after its sizes (kernels/README.md lists them).
  *
  * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
- * on) one lane of the block fetches a stage as boxes of bytes, which costs few instructions and no work of the L1
- * cache; otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of them. */
+ * on) one lane of the block fetches a stage as boxes of bytes.  This takes few instructions and no work of the L1
+ * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of these pieces. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 
@@ -23,8 +23,9 @@
 #define PIECE_WORDS (PIECE_BYTES / 4)
 #define STAGE_BYTES (2 * STEP_SPECTRA * M1 * PIECE_BYTES)
 
-/* A box has the pieces of a row side by side.  But of 48 bytes the four pieces of a warp would meet in banks: then the same
- * piece of two rows lies side by side, so that pieces are 96 bytes apart, and there is a box for each two rows. */
+/* A box has the pieces of a row side by side.  But with pieces of 48 bytes the four pieces of a warp would conflict in
+ * banks.  Then a box has the same piece of two rows side by side, so that pieces are 96 bytes apart.  There is one box
+ * for each two rows. */
 #define ROW_PAIRS   (WARP_PIECES == 4 && PIECE_BYTES == 48)
 #define BOX_ROWS    (ROW_PAIRS ? 2 : STEP_SPECTRA)
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
@@ -35,29 +36,29 @@
 
 struct __align__(128) stage
 {
-    uint32_t words[2][POL_WORDS]; /* [pol]: [box][j1][row] or [row][j1] of PIECE_WORDS */
+    uint32_t words[2][POL_WORDS]; /* [pol]: PIECE_WORDS words of each [box][j1][row] or [row][j1] */
 };
 
 struct fetcher {
     struct stage *stages;
-    uint64_t *landed;     /* barriers of the stages, which open when boxes have come */
-    uint32_t slot, round; /* of the next stage, and how often all of them have been used */
+    uint64_t *landed;     /* barriers of the stages; each opens when the stage's boxes have arrived */
+    uint32_t slot, round; /* next stage, and the number of completed rounds through the ring */
 };
 
-/* The bit of the tensor's innermost axis in which the block's first sample begins. */
+/* Returns the bit of the tensor's innermost axis at which the block's first sample begins. */
 static __device__ __forceinline__ uint32_t first_bit(const struct channelise_front_args &args, int pol)
 {
     return args.first_bit[pol] + blockIdx.x * COLUMNS * SAMPLE_BITS;
 }
 
 #ifdef EMULATE_CUDA
-/* The box on its way to each slot. */
+/* Boxes in flight to each slot. */
 static struct {
     bool any;
     int32_t row;
 } emulated_stages[STAGES];
 
-static uint32_t emulated_bytes; /* of boxes: as many as the barrier expects */
+static uint32_t emulated_bytes; /* bytes of boxes: as many as the barrier expects */
 
 static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t byte, int32_t second, int32_t third,
                       uint64_t *)
@@ -65,7 +66,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
-    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* an illegal instruction else */
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* otherwise an illegal instruction */
     emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
     for (uint32_t c = 0; c < tensor->box[2]; c++)
         for (uint32_t b = 0; b < tensor->box[1]; b++)
@@ -87,7 +88,7 @@ static __device__ __forceinline__ void fetch_box(uint32_t *to, const struct devi
 }
 #endif
 
-/* The boxes of a stage that begins with 'row'. */
+/* Fetches the boxes of the stage that begins with 'row'. */
 static __device__ __forceinline__ void fetch_boxes(const struct channelise_front_args &args, struct stage *stage,
                                                    int32_t row, uint64_t *landed)
 {
@@ -101,8 +102,8 @@ static __device__ __forceinline__ void fetch_boxes(const struct channelise_front
         }
 }
 
-/* By all lanes of one warp: stage i of the section that begins with spectrum 'begin', into 'slot'.  All threads
- * have read the stage that was in the slot. */
+/* Fetches stage i of the section that begins with spectrum 'begin', into 'slot'.  All lanes of one warp call this
+ * function, after all threads have read the stage that was in the slot. */
 static __device__ __forceinline__ void fetch_stage(const struct channelise_front_args &args,
                                                    const struct fetcher &fetcher, uint32_t begin, int i, uint32_t slot)
 {
@@ -112,7 +113,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
         return;
 #ifdef EMULATE_CUDA
     emulated_stages[slot] = {true, row};
-    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* until the copy has come the content is undefined */
+    memset(&fetcher.stages[slot], 0xA5, sizeof(struct stage)); /* undefined until the copy arrives */
     barrier_arrive(fetcher.landed + slot);
 #else
     bulk_expect(fetcher.landed + slot, STAGE_BYTES);
@@ -120,7 +121,7 @@ static __device__ __forceinline__ void fetch_stage(const struct channelise_front
 #endif
 }
 
-/* The first of n_stages of the section. */
+/* Fetches the first of the section's n_stages stages. */
 static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
                                                                struct stage *stages, uint64_t *landed, uint32_t begin,
                                                                int n_stages, int)
@@ -140,7 +141,7 @@ static __device__ __forceinline__ struct fetcher begin_fetches(const struct chan
     return fetcher;
 }
 
-/* Fetches another stage to where stage i was, which all threads have read. */
+/* Fetches another stage to the slot of stage i.  All threads have read stage i. */
 static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &args,
                                                   const struct fetcher &fetcher, uint32_t begin, int i, int n_stages)
 {
@@ -148,7 +149,7 @@ static __device__ __forceinline__ void fetch_more(const struct channelise_front_
         fetch_stage(args, fetcher, begin, i + STAGES, fetcher.slot == 0 ? STAGES - 1 : fetcher.slot - 1);
 }
 
-/* The next stage, when it has come. */
+/* Waits for the next stage and returns it. */
 static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &args,
                                                                  struct fetcher &fetcher)
 {
@@ -168,7 +169,7 @@ static __device__ __forceinline__ const struct stage *next_stage(const struct ch
     return stage;
 }
 
-/* The thread's samples are in two words side by side. */
+/* Returns the first of the two adjacent words with the thread's samples. */
 static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
 {
     return min(bit / 32, PIECE_WORDS - 2);
@@ -179,7 +180,7 @@ static __device__ __forceinline__ uint32_t word_at(uint32_t bit)
     return threadIdx.x * THREAD_COLUMNS / COLUMNS * (ROW_PAIRS ? 2 : 1) * PIECE_WORDS + bit / 32;
 }
 
-/* The bit of its piece in which the thread's first sample of a polarisation begins. */
+/* Returns the bit of its piece at which the thread's first sample of a polarisation begins. */
 static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise_front_args &args, int pol, uint32_t)
 {
     return first_bit(args, pol) % 128 + threadIdx.x * THREAD_COLUMNS % COLUMNS * SAMPLE_BITS;
@@ -190,16 +191,16 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 /* ---- Lanes ------------------------------------------------------------------------------------------------------- */
 
 /* A stage has N_CHUNKS chunks of each piece of a row, for each polarisation; a chunk is 16 aligned bytes.  The first
- * chunks of all pieces lie side by side, then the second chunks, and so on.  So the lanes of a warp meet different
- * banks.  A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
+ * chunks of all pieces are adjacent, then the second chunks, and so on.  So the lanes of a warp meet different banks.
+ * A lane fetches the same chunk of every ROW_STEP-th row, or with N_STEPS > 1 several chunks of every row. */
 #define N_RINGS     N_WARPS
-#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* they may begin in the last bit of one */
+#define N_CHUNKS    ((COLUMNS * SAMPLE_BITS + 254) / 128) /* samples may begin in the last bit of a chunk */
 #define ROW_CHUNKS  (2 * N_CHUNKS * WARP_PIECES)
 #define LANE_ROWS   (ROW_CHUNKS > 16 ? 1 : ROW_CHUNKS > 8 ? 2 : ROW_CHUNKS > 4 ? 4 : 8)
 #define ROW_STEP    (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
 #define N_STEPS     ((ROW_CHUNKS + 31) / 32)
 
-/* Words from one polarisation to the other, and to a row. */
+/* Words from one polarisation to the other, and words from the stage's start to a row. */
 #define POL_WORDS   (N_CHUNKS * WARP_PIECES * 4)
 #define ROW_AT(row) ((row) * (2 * POL_WORDS))
 
@@ -207,32 +208,33 @@ struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* The number of the aligned 16 bytes in which sample 'first' begins, or the bit 'bits' bits after its begin. */
+/* Returns the number of the aligned 16 bytes in which sample 'first' begins, or in which the bit lies that is 'bits'
+ * bits later. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
 }
 
-/* The chunks that this lane fetches: their addresses 'from' in 'row', and their place 'to' in the stage.  'row' is
- * counted from the first row of the window.  Steps that are not 'active' fetch nothing. */
+/* Chunks that this lane fetches: their addresses 'from' in 'row', and their place 'to' in the stage.  'row' is counted
+ * from the first row of the window.  Steps that are not 'active' fetch nothing. */
 struct fetcher {
     struct stage *stages;
     const uint4 *from[N_STEPS];
     bool active[N_STEPS];
     uint32_t row, n_rows;
     uint32_t to;
-    uint32_t oldest, newest; /* the next stage, and where the one is fetched to that will be the last */
+    uint32_t oldest, newest; /* next stage to use, and stage to fill next */
 };
 
-/* The polarisation's sample in the block's first column of the window's first row. */
+/* Returns the polarisation's sample in the block's first column of the window's first row. */
 static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
                                                        uint32_t begin)
 {
     return args.offset[pol] + (int64_t)begin * POINTS + blockIdx.x * COLUMNS;
 }
 
-/* The next rows into stages[at].  Only rows of the window are fetched.  The others add to no spectrum of the
- * section, so their places keep old samples. */
+/* Fetches the next rows into stages[at].  Only rows of the window are fetched.  The other rows add to no spectrum of
+ * the section, so their places keep old samples. */
 static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t at)
 {
     uint4 *to = &fetcher.stages[at].chunks[0][0][0][0] + fetcher.to;
@@ -249,7 +251,7 @@ static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint3
     copies_commit();
 }
 
-/* The first stages of the section's n_rows rows. */
+/* Fetches the first stages of the section's n_rows rows. */
 static __device__ __forceinline__ struct fetcher begin_fetches(const struct channelise_front_args &args,
                                                                struct stage *stages, uint64_t *, uint32_t begin, int,
                                                                int n_rows)
@@ -283,7 +285,8 @@ static __device__ __forceinline__ void fetch_more(const struct channelise_front_
 {
 }
 
-/* The next stage, when it has come, for the whole warp, which has read the one before: its place is filled again. */
+/* Waits for the next stage and returns it.  The whole warp has read the stage before; that stage's place is filled
+ * again. */
 static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &,
                                                                  struct fetcher &fetcher)
 {
@@ -321,10 +324,10 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* ---- Both -------------------------------------------------------------------------------------------------------- */
 
-/* The place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: how the four bytes of the
- * samples are selected, turned round, out of two words; bits 16..20: 'shift' of unpack().  'words': the first of these
- * words in a row of the polarisation in bits 0..15; the second, which is the next one with boxes, in bits 16..31.  A
- * second word that is not needed is selected and not used. */
+/* Place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: selection of the samples' four
+ * bytes, reversed, from two words; bits 16..20: 'shift' of unpack().  'words', bits 0..15: first of these words in a
+ * row of the polarisation; bits 16..31: second word, with boxes the next one.  A second word that is not needed is
+ * selected and not used. */
 struct place {
     uint32_t how, words;
 };
@@ -340,7 +343,7 @@ static __device__ __forceinline__ struct place find_samples(const struct channel
                                           << 16)};
 }
 
-/* The words of a stage in which a thread's samples are: of its row 0. */
+/* These two functions return the addresses of the words with a thread's samples in row 0 of a stage. */
 static __device__ __forceinline__ const uint32_t *first_of(const struct stage *stage, struct place place)
 {
     return (const uint32_t *)stage + (place.words & 0xffff);

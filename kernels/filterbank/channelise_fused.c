@@ -1,4 +1,4 @@
-/* channelise_fused.c - the host's side of the two kernels: how the work is cut, tables, launches. */
+/* channelise_fused.c - the host's side of the two kernels: tile sizes, tables, launches. */
 #include "kernels/filterbank/channelise_fused.h"
 
 #include "common/base/units.h"
@@ -9,25 +9,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_BLOCKS    16 /* per multiprocessor */
-#define MIN_SECTION   64 /* spectra, by default */
+#define MAX_BLOCKS    16 /* blocks per multiprocessor */
+#define MIN_SECTION   64 /* fewest spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
-#define LEAST_SECTION 16 /* spectra, that may be asked for: of CHANNELISE_CUDA_SPECTRA 16384 sections */
-#define START_ROWS    16 /* that a block could have filtered while it starts, about */
+#define LEAST_SECTION 16 /* fewest spectra that may be requested: CHANNELISE_CUDA_SPECTRA make 16384 sections */
+#define START_ROWS    16 /* rows that a block could filter in the time of its start, about */
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
- * GPUs without tensors and bulk copies give a block less. */
+ * Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
 
 struct channelise_fused {
-    struct channelise_config config; /* its 'shape' points to the one below */
+    struct channelise_config config; /* 'shape' points to the next field */
     struct channelise_shape shape;
     size_t n_points; /* M */
     size_t n_spectra;
     struct device *device;
-    float *tables; /* device: all that follow */
+    float *tables; /* device: all the tables that follow */
     const float *weights, *inner, *outer, *twiddles;
     float *between; /* device: complex [spectrum][k1][j2] */
-    float *gain;    /* device: of the buffer in hand, complex [k1][k2][pol] */
+    float *gain;    /* device: gains of the current buffer, complex [k1][k2][pol] */
     struct device_kernel *front, *back, *gains;
 };
 
@@ -46,7 +46,7 @@ const struct kernel channelise_gains_kernel = {
     .args_bytes = sizeof(struct channelise_gains_args),
 };
 
-/* ---- How the work is cut ----------------------------------------------------------------------------------------- */
+/* ---- Tile sizes -------------------------------------------------------------------------------------------------- */
 
 static uint32_t smaller(uint32_t value, uint32_t limit)
 {
@@ -58,7 +58,7 @@ static uint32_t back_points(const struct channelise_config *config, const struct
     return 2 * config->n_chan / s->front_rows;
 }
 
-/* Pieces of a row that a warp has.  A piece is front_columns. */
+/* Returns the number of a warp's pieces of a row.  A piece has front_columns samples. */
 static uint32_t front_warp_pieces(const struct channelise_shape *s)
 {
     return 32 * s->front_per_thread / s->front_columns;
@@ -69,23 +69,25 @@ static uint32_t front_threads(const struct channelise_shape *s)
     return s->front_rows * s->front_columns / s->front_per_thread;
 }
 
-/* A block's columns of a row, wherever they begin in the first 16 bytes. */
+/* Returns the bytes of a block's columns of a row, for any start in the first 16 bytes. */
 static size_t front_piece_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
 }
 
-/* Whether boxes have rows side by side, two of them, and not the pieces of a row: channelise_front_fetch.h says why. */
+/* Returns true if boxes have two rows side by side instead of the pieces of a row.  channelise_front_fetch.h has the
+ * reason. */
 static bool front_row_pairs(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return front_warp_pieces(s) == 4 && front_piece_bytes(config, s) == 48;
 }
 
-/* The points, and after them struct tables of channelise_front.cu. */
+/* Returns the bytes of the points and of struct tables in channelise_front.cu. */
 static size_t front_shared_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     size_t n_block = s->front_rows * s->front_columns;
-    /* Bytes of one polarisation in a stage: a block's with tensors, else a warp's, because each warp has a ring. */
+    /* Bytes of one polarisation in a stage: a block's bytes with tensors, otherwise a warp's bytes, because each warp
+     * has a ring. */
     int64_t stage = s->front_spectra * (int64_t)front_piece_bytes(config, s) *
                     (s->front_tensors ? s->front_rows : front_warp_pieces(s));
     int64_t n_stages = s->front_stages * (s->front_tensors ? 1 : front_threads(s) / 32);
@@ -101,13 +103,14 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     uint32_t m2 = back_points(config, s), b = m2 / s->back_radix;
     size_t pitch = s->back_radix * (b > 1 ? b + 1 : 1);
     size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
-    /* Values of both polarisations in the channels, which are half of the points; those of one tile are stored at once. */
+    /* Channels of both polarisations, half as many as points.  With one tile they are stored at once. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
 
-    return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* and a barrier of each warp */
+    return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* plus one barrier for each warp */
 }
 
-/* Rows begin at multiples of 16 bytes, and so do the runs of each j1 within a row. */
+/* Returns true if tensors are possible.  Rows, and the runs of each j1 within a row, must begin at multiples of 16
+ * bytes. */
 static bool may_have_tensors(const struct channelise_config *config, uint32_t n_back, size_t shared_bytes)
 {
     return shared_bytes >= TENSORS_SHARED_BYTES && n_back * config->sample_bits % 128 == 0;
@@ -127,17 +130,17 @@ static bool back_valid(const struct channelise_config *config, const struct chan
         !power_of_two(s->back_tiles, 1, s->back_spectra < 16 ? 2 : 1) || !power_of_two(s->back_threads, 32, 512) ||
         s->back_blocks < 1 || s->back_blocks > MAX_BLOCKS)
         return false;
-    /* With several tiles all threads have channels of each, those of a warp in one row. */
+    /* With several tiles all threads have channels of each tile.  The channels of a warp are in one row. */
     if (s->back_tiles > 1 && (s->back_threads > n_lines * m2 / 8 || m2 < 64))
         return false;
-    /* All threads have as many transforms, in either pass. */
+    /* All threads have the same number of transforms in either pass. */
     return s->back_bulk <= (shared_bytes >= TENSORS_SHARED_BYTES) &&
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
-/* On an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows the block reads long pieces and the
- * front has one pass; but the back has no more than two of radix 32, and with radix 16 it has more warps, or more spectra.
- * Boxes cost the front no more with many rows than with few. */
+/* Measured on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows the block reads long
+ * pieces and the front has one pass.  But the back has at most two passes of radix 32; with radix 16 the back has more
+ * warps or more spectra.  Boxes cost the front no more with many rows than with few rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -156,20 +159,20 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* Lanes are as fast with fewer rows. */
+                                 /* Fetching by lanes is as fast with fewer rows. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
-    /* Blocks of 256 threads, so that there are two; but pieces of fewer than 16 columns are too short, and boxes are better
-     * the longer they are. */
+    /* Blocks have 256 threads, so that a multiprocessor has two blocks.  But pieces of fewer than 16 columns are too
+     * short, and longer boxes are better. */
     columns = (s.front_tensors ? 512 : 256) * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
     columns = smaller(columns, 512 * s.front_per_thread / rows);
     columns = smaller(columns, 32 * s.front_per_thread);
     columns = smaller(columns, back);
     s.front_rows = rows;
-    s.front_spectra = 8 / s.front_per_thread; /* so that all threads transform */
+    s.front_spectra = 8 / s.front_per_thread; /* all threads take part in the transform */
     s.front_columns = columns;
     s.front_radix = rows <= 8 ? rows : rows <= 32 ? 4 : rows == 64 ? 8 : 16;
     s.back_radix = back == 16 || back == 128 || back == 256 ? 16 : back <= 64 ? 8 : 32;
@@ -189,8 +192,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
-    /* Pieces of 32 bytes, or 16 of 4 bits.  Without bulk copies the points on their way need the L1 cache, of which the
-     * tile that waits would take half. */
+    /* Pieces of 32 bytes, or 16 bytes with 4 bits.  Without bulk copies the points in flight need the L1 cache.  The
+     * waiting tile would take half of that cache. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
 }
@@ -203,7 +206,7 @@ static bool front_valid(const struct channelise_config *config, const struct cha
         s->front_blocks > MAX_BLOCKS)
         return false;
     uint32_t last = s->front_rows / s->front_radix;
-    /* Half of the threads, and of one pass all, have a transform or several of each spectrum. */
+    /* Half of the threads, or with one pass all threads, have at least one transform of each spectrum. */
     return s->front_rows >= s->front_radix && last <= 16 && (last == 1 || last >= 2 * s->front_per_thread) &&
            back_points(config, s) >= 16 && s->front_columns <= back_points(config, s) &&
            s->front_columns <= 32 * s->front_per_thread && front_threads(s) >= 64 && front_threads(s) <= 512 &&
@@ -263,7 +266,7 @@ void channelise_back_constants(const struct channelise_config *config, const str
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* e^{-2 pi i numerator / n} * scale. */
+/* Writes e^{-2 pi i numerator / n} * scale. */
 static void put_turn(float *to, size_t numerator, size_t n, double scale)
 {
     double angle = -2 * M_PI * (double)(numerator % n) / (double)n;
@@ -272,7 +275,7 @@ static void put_turn(float *to, size_t numerator, size_t n, double scale)
     to[1] = (float)(scale * sin(angle));
 }
 
-/* [i][j] of n_i by n_j: e^{-2 pi i i j / n} * scale. */
+/* Writes e^{-2 pi i i j / n} * scale as [i][j], n_i by n_j. */
 static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
 {
     for (size_t i = 0; i < n_i; i++)
@@ -280,7 +283,7 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* The same as [i / 2][j][i % 2], so that two can be loaded at once, and not scaled. */
+/* Writes the same factors, not scaled, as [i / 2][j][i % 2], so that a thread can load two at once. */
 static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)
@@ -288,7 +291,7 @@ static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
             put_turn(to + ((i / 2 * n_j + j) * 2 + i % 2) * 2, i * j, n, 1);
 }
 
-/* In floats, in the order in which they lie in device memory. */
+/* Sizes of the tables in floats, in their order in device memory. */
 struct table_sizes {
     size_t weights, outer, inner, twiddles;
 };
@@ -297,7 +300,7 @@ static struct table_sizes table_sizes(const struct channelise_config *config)
 {
     size_t m = channelise_spacing_samples(config);
 
-    /* No more than that, whatever the shape. */
+    /* These sizes suffice for all shapes. */
     return (struct table_sizes){
         .weights = channelise_window_samples(config), .outer = 2 * m, .inner = 2 * m, .twiddles = 2 * m};
 }
@@ -416,8 +419,8 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* The length of a section with which all blocks are done first.  Blocks run in waves, as many at a time as fit.  Each
- * block begins with rows that the preceding section has filtered, too. */
+/* Returns the length of a section with which all blocks finish first.  Blocks run in waves, as many at a time as fit.
+ * Each block begins with rows that the preceding section has filtered too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;
@@ -438,14 +441,15 @@ static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
     return (uint32_t)best;
 }
 
-/* The first spectrum's window begins in the first 16 bytes of the tensors, which end with the last one's. */
+/* Describes the samples as tensors.  The first spectrum's window begins in the tensors' first 16 bytes.  The tensors
+ * end with the last spectrum's window. */
 static void map_samples(const struct channelise_fused *f, struct device_stream *stream,
                         struct channelise_front_args *args)
 {
     const struct channelise_shape *s = &f->shape;
     const uint32_t bits = f->config.sample_bits;
     const bool pairs = front_row_pairs(&f->config, s);
-    /* Along a row's pieces, and along the rows. */
+    /* Axes along a row's pieces, and along the rows. */
     const uint64_t extent[] = {s->front_rows, args->n_spectra + f->config.n_taps - 1};
     const uint64_t pitch[] = {f->n_points / s->front_rows * bits / 8, f->n_points * bits / 8};
     const uint32_t box[] = {s->front_rows, pairs ? 2 : s->front_spectra};

@@ -1,6 +1,6 @@
-/* channelise_fused - the whole wideband F-engine in two CUDA kernels, with one pass through device memory in between.
+/* channelise_fused - the whole wideband F-engine in two CUDA kernels, with one pass through device memory between them.
  *
- * Both polarisations go through one complex transform: z_j = f0_j + i f1_j, f_p the windowed sums of polarisation p
+ * One complex transform takes both polarisations: z_j = f0_j + i f1_j, with f_p the windowed sums of polarisation p
  * (pfb_fir.h), j = 0 .. M-1, M = 2 n_chan.  With j = j1 M2 + j2 and k = k1 + M1 k2 (Cooley and Tukey, 1965):
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} / 2 -> between [spectrum][k1][j2]
  *   back    for each k1 the transform over j2 gives Z_k; the spectra of the polarisations are
@@ -8,16 +8,18 @@
  *           postproc.h.  Rows k1 and M1 - k1 need each other, so a block has both.
  *
  * front: a block has FRONT_ROWS x FRONT_COLUMNS points of all spectra of a section.  A thread has FRONT_PER_THREAD
- *        adjacent columns of both polarisations, unpacks each sample once, and holds the n_taps - 1 sums that are begun
- *        (the transposed form of the filter).  FRONT_SPECTRA spectra at a time go through shared memory to be transformed,
- *        while the next ones are filtered.
- * back:  a block has BACK_PAIRS pairs of rows of BACK_SPECTRA spectra, BACK_TILES times one after the other.
+ *        adjacent columns of both polarisations.  A thread unpacks each sample once, and holds n_taps - 1 unfinished
+ *        sums (the transposed form of the filter).  The transform takes FRONT_SPECTRA spectra at a time from shared
+ *        memory, while the next spectra are filtered.
+ * back:  a block transforms BACK_TILES tiles one after the other.  A tile is BACK_PAIRS pairs of rows of BACK_SPECTRA
+ *        spectra.
  *
- * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and those of struct channelise_shape.
+ * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, POWER, and the fields of struct
+ *            channelise_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi.
- * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
+ * Exactness: float32; equal to the stages but for the rounding of transforms and sines.
  * Bound by:  memory: sample_bits / 4 + 8 B in the front, 8 + out_bits / 4 B in the back, per sample of both
- *            polarisations; and by the issue of instructions: docs/decisions/f-two-kernels.md counts them. */
+ *            polarisations; also the issue of instructions: docs/decisions/f-two-kernels.md counts them. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 #define KERNELS_FILTERBANK_CHANNELISE_FUSED_H
 
@@ -29,21 +31,21 @@ struct channelise_front_args {
     const float *weights; /* [n_taps][M] */
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
-    float *out;           /* complex [spectrum][k1][j2], of the first spectrum */
-    uint64_t *power;      /* [pol], added to where POWER: squares of the first taps' samples, exact */
+    float *out;           /* complex [spectrum][k1][j2], from the first spectrum on */
+    uint64_t *power;      /* [pol], added to if POWER: exact squares of the first taps' samples */
     int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
-    /* With front_tensors, [pol]: the tensor of the bytes of in[pol] from the window on, with axes bytes, j1, and rows
-     * of M samples.  Where boxes have pairs of rows, the last two axes are swapped.  first_bit: the bit of the first 16
-     * bytes in which the window begins. */
+    /* [pol], with front_tensors: the tensor of the bytes of in[pol] from the window on.  Its axes are bytes, j1, and
+     * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  first_bit is the bit of the
+     * first 16 bytes at which the window begins. */
     struct device_tensor_map map[2];
     uint32_t first_bit[2];
     uint32_t n_spectra;
-    uint32_t section_spectra; /* of a block; a multiple of front_spectra */
+    uint32_t section_spectra; /* spectra of a block; a multiple of front_spectra */
 };
 
 struct channelise_gains_args {
     const float *in; /* complex [chan][pol] */
-    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2: neighbours for the lanes of a warp of the back */
+    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2; the order for the back's lanes */
 };
 
 struct channelise_back_args {
@@ -63,23 +65,23 @@ extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* How the work is cut: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.
- * front_rows and the radices decide the order of the transform, the others only the speed. */
+/* Tile sizes: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.  front_rows
+ * and the radices decide the order of the transform; the others only the speed. */
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
-    uint32_t front_columns;    /* of a block */
-    uint32_t front_spectra;    /* whose rows a block fetches, filters and transforms together */
+    uint32_t front_columns;    /* columns of a block */
+    uint32_t front_spectra;    /* spectra whose rows a block fetches, filters and transforms together */
     uint32_t front_per_thread; /* columns of a thread: 1 or 2 */
-    uint32_t front_radix;      /* of the first of two passes, or M1 if there is one */
-    uint32_t front_stages;     /* of front_spectra rows that are fetched, or are on their way */
-    uint32_t front_blocks;     /* per multiprocessor */
-    uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some of them */
-    uint32_t front_section;    /* spectra that a block filters one after the other; 0: as is good for their number */
-    uint32_t back_radix;       /* of the first of two passes, or M2 if there is one */
-    uint32_t back_spectra;     /* of a tile: 4, 8 or 16 */
-    uint32_t back_pairs;       /* of rows of a tile */
-    uint32_t back_tiles;       /* of a block, of the same rows: 1 or 2; 1 of 16 spectra */
-    uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some */
+    uint32_t front_radix;      /* radix of the first of two passes, or M1 with one pass */
+    uint32_t front_stages;     /* stages of front_spectra rows, fetched or in flight */
+    uint32_t front_blocks;     /* blocks per multiprocessor */
+    uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
+    uint32_t front_section;    /* spectra that a block filters one after the other; 0: the default for their number */
+    uint32_t back_radix;       /* radix of the first of two passes, or M2 with one pass */
+    uint32_t back_spectra;     /* spectra of a tile: 4, 8 or 16 */
+    uint32_t back_pairs;       /* pairs of rows of a tile */
+    uint32_t back_tiles;       /* tiles of a block, with the same rows: 1 or 2; 1 with 16 spectra */
+    uint32_t back_bulk;        /* 1: points are fetched by bulk copies; 0: each lane loads some points */
     uint32_t back_threads, back_blocks;
 };
 
@@ -89,13 +91,13 @@ struct channelise_shape {
 
 struct channelise_fused;
 
-/* The shape for these sizes that is used without tuning, where a block may have 'shared_bytes' of shared memory. */
+/* Returns the default shape for these sizes on a device with 'shared_bytes' of shared memory for a block. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes);
-/* The same, but with front_rows = 'rows' (a power of two, 8 .. min(256, n_chan / 8)); it need not be
- * valid. */
+/* Returns the default shape with front_rows = 'rows' (a power of two, 8 .. min(256, n_chan / 8)).  The shape may be
+ * invalid. */
 struct channelise_shape channelise_shape_of_rows(const struct channelise_config *config, uint32_t rows,
                                                  size_t shared_bytes);
-/* Whether the kernels can be cut so, whatever is in 'shape'. */
+/* Returns true if the kernels can have this shape.  'shape' may have any values. */
 bool channelise_shape_valid(const struct channelise_config *config, const struct channelise_shape *shape,
                             size_t shared_bytes);
 
@@ -108,17 +110,17 @@ void channelise_back_constants(const struct channelise_config *config, const str
 
 size_t channelise_fused_scratch_bytes(const struct channelise_config *config);
 
-/* Returns 0 or negative errno.  Ownership and threads as in channelise.h. */
+/* Creates the object.  Returns 0 or negative errno.  Ownership and threads are as in channelise.h. */
 int channelise_fused_create(struct device *device, const struct channelise_config *config,
                             struct channelise_fused **fused);
 void channelise_fused_destroy(struct channelise_fused *fused);
 
-/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by the spacing.  'power' as in
- * struct channelise_buffer. */
+/* Filters spectra [first, first + n) of the buffer.  Their windows begin at offset[pol] and advance by the spacing.
+ * 'power' is as in struct channelise_buffer. */
 void channelise_fused_front(struct channelise_fused *fused, struct device_stream *stream,
                             const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n,
                             uint64_t *power);
-/* The whole buffer. */
+/* Transforms and quantises the whole buffer. */
 void channelise_fused_back(struct channelise_fused *fused, struct device_stream *stream,
                            const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
 

@@ -1,4 +1,4 @@
-/* channelise_gains.cu - gains in the order in which channelise_back takes them.  See channelise_fused.h. */
+/* channelise_gains.cu - rearranges gains for channelise_back.  See channelise_fused.h. */
 #include "kernels/filterbank/channelise_fused.h"
 
 extern "C" __global__ void channelise_gains(const struct channelise_gains_args args)

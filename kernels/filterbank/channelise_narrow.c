@@ -1,4 +1,4 @@
-/* channelise_narrow.c - the host's side of the two kernels; their twin is the stages of channelise.c. */
+/* channelise_narrow.c - the host's side of the two kernels.  Their twin is the stages of channelise.c. */
 #include "kernels/filterbank/channelise_narrow.h"
 
 #include <assert.h>
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* of the front: about twice as many as an H200 runs at once, of the largest blocks */
-#define MIN_SECTION  64  /* spectra; a section takes n_taps - 1 rows more */
+#define MANY_BLOCKS  256 /* blocks of the front: about twice as many of the largest blocks as an H200 runs at once */
+#define MIN_SECTION  64  /* spectra; a section filters n_taps - 1 more rows */
 
 const struct kernel channelise_narrow_front_kernel = {
     .name = "channelise_narrow_front",
@@ -22,28 +22,28 @@ const struct kernel channelise_narrow_back_kernel = {
 struct channelise_narrow {
     struct channelise_config config;
     struct channelise_narrow_shape shape;
-    size_t n_spectra; /* of a buffer */
+    size_t n_spectra; /* spectra of a buffer */
     struct device *device;
-    float *tables;                     /* device: all of the following */
-    float *weights, *outer, *twiddles; /* as in the arguments */
+    float *tables;                     /* device: all the following tables */
+    float *weights, *outer, *twiddles; /* arrays as in the arguments */
     float *between;                    /* device: complex [pol][n_spectra][k1][j2] */
     struct device_kernel *front, *back;
 };
 
-/* By the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the back.
- * Blocks of the front have 256 threads, or 512 where a block of fewer would have runs of 32 bytes or less.  These are for
- * launches of many blocks; suit_few_blocks() changes them for others. */
+/* Shapes by the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the
+ * back.  Blocks of the front have 256 threads, or 512 if a smaller block would have runs of 32 bytes or less.  These
+ * shapes suit launches of many blocks; suit_few_blocks() changes them for other launches. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
     {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
 };
 #define LEAST_BINS 2048
 
-/* More taps take more registers.  Threads have as many registers only in small blocks. */
+/* More taps take more registers.  Only small blocks have enough registers for each thread. */
 #define MANY_TAPS         16
 #define MANY_TAPS_THREADS 256
 
-#define LINE_COLUMNS 16 /* complex numbers of a line of 128 bytes */
+#define LINE_COLUMNS 16 /* complex numbers in a line of 128 bytes */
 
 static size_t rows_of(const struct channelise_narrow_shape *s)
 {
@@ -72,7 +72,7 @@ bool channelise_narrow_valid(const struct channelise_config *config, const struc
            back_shared_bytes(shape) <= shared_bytes;
 }
 
-/* Spectra of a block of the front, when 'n' are appended. */
+/* Returns the spectra of a block of the front if 'n' spectra are appended. */
 static size_t section_of(const struct channelise_config *config, const struct channelise_narrow_shape *s, size_t n)
 {
     size_t n_columns = config->n_bins / rows_of(s) / s->columns, section = n * n_columns * N_POLS / MANY_BLOCKS;
@@ -94,7 +94,7 @@ static struct kernel_grid front_grid(const struct channelise_config *config, con
     };
 }
 
-/* Blocks of a usual launch. */
+/* Returns the blocks of a usual launch. */
 static size_t n_front_blocks(const struct channelise_config *config, const struct channelise_narrow_shape *s)
 {
     struct kernel_grid grid = front_grid(config, s, config->append_spectra);
@@ -102,8 +102,9 @@ static size_t n_front_blocks(const struct channelise_config *config, const struc
     return (size_t)grid.blocks[0] * grid.blocks[1] * grid.blocks[2];
 }
 
-/* A block that is alone on its multiprocessor waits for its own loads, so it has twice as many under way.  Where some
- * multiprocessors would have no block, blocks have fewer columns, as long as they load whole lines. */
+/* Changes the shape for few blocks.  A block that is alone on its multiprocessor waits for its own loads, so the block
+ * has twice as many loads in flight.  If some multiprocessors would have no block, blocks have fewer columns, but still
+ * load whole lines. */
 static void suit_few_blocks(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape)
 {
@@ -137,7 +138,7 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
     return false;
 }
 
-/* In floats, in the order in which they lie. */
+/* Returns the floats of the weights, the first table. */
 static size_t weights_floats(const struct channelise_config *config)
 {
     return (size_t)config->n_taps * config->n_bins;
@@ -145,7 +146,7 @@ static size_t weights_floats(const struct channelise_config *config)
 
 static size_t tables_bytes(const struct channelise_config *config)
 {
-    /* Twiddles of a row are no more than those between rows. */
+    /* A row's twiddles are at most as many as the factors between rows. */
     return (weights_floats(config) + 4 * (size_t)config->n_bins) * sizeof(float);
 }
 
@@ -164,7 +165,7 @@ size_t channelise_narrow_scratch_bytes(const struct channelise_config *config)
     return tables_bytes(config) + between_bytes(config);
 }
 
-/* [i][j] of n_i by n_j: e^{-2 pi i i j / n}. */
+/* Writes e^{-2 pi i i j / n} as [i][j], n_i by n_j. */
 static void put_turns(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)

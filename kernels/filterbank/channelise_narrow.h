@@ -1,18 +1,20 @@
-/* channelise_narrow - channels of complex samples in two CUDA kernels, with one pass through device memory in between.
+/* channelise_narrow - channels of complex samples in two CUDA kernels, with one pass through device memory between
+ * them.
  *
- * For each polarisation, z_j = the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2 and
- * k = k1 + M1 k2 (Cooley and Tukey, 1965):
+ * For each polarisation, z_j are the windowed sums (pfb_fir_complex.h), j = 0 .. M-1, M = n_bins.  With j = j1 M2 + j2
+ * and k = k1 + M1 k2 (Cooley and Tukey, 1965):
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} -> between [pol][spectrum][k1][j2]
- *   back    for each k1 the transform over j2; of that the n_chan bins in the middle, and steps 2 and 3 of postproc.h
+ *   back    for each k1 the transform over j2; then steps 2 and 3 of postproc.h for the n_chan bins in the middle
  *
- * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation; a thread has one of
- *        them, its weights and the n_taps - 1 sums that are begun.  After NARROW_TOGETHER spectra the block transforms
+ * front: a block has M1 x NARROW_COLUMNS points of all spectra of a section of one polarisation.  A thread has one of
+ *        these points, its weights and n_taps - 1 unfinished sums.  After NARROW_TOGETHER spectra the block transforms
  *        the points in shared memory.
  * back:  a block has a row k1 of NARROW_BACK_SPECTRA spectra of both polarisations.
  *
- * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and those of struct channelise_narrow_shape.
+ * Constants: N_CHAN, N_BINS, N_TAPS, SPECTRA_PER_HEAP, OUT_BITS, DITHER, and the fields of struct
+ *            channelise_narrow_shape.
  * Requires:  spectra_per_heap a multiple of 16; first_spectrum even; |phase| <= pi, |fine| <= 1.
- * Exactness: float32; equal to the stages but for the rounding of transforms and of sines.
+ * Exactness: float32; equal to the stages but for the rounding of transforms and sines.
  * Bound by:  memory, per sample: 8 + 8 B in the front, 8 B and the bytes of the heaps in the back. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_NARROW_H
 #define KERNELS_FILTERBANK_CHANNELISE_NARROW_H
@@ -23,11 +25,11 @@ struct channelise_narrow_front_args {
     const float *in[2];   /* complex, aligned to 8 B */
     const float *weights; /* [n_taps][M] */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} */
-    float *out;           /* complex [pol][n_buffer][k1][j2], of the first spectrum of polarisation 0 */
-    int64_t offset[2];    /* sample of in[pol] at which the first spectrum's window begins */
+    float *out;           /* complex [pol][n_buffer][k1][j2], from the first spectrum of polarisation 0 on */
+    int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
     uint32_t n_spectra;
     uint32_t n_buffer;        /* spectra from one polarisation to the next in 'out' */
-    uint32_t section_spectra; /* of a block; a multiple of NARROW_TOGETHER */
+    uint32_t section_spectra; /* spectra of a block; a multiple of NARROW_TOGETHER */
 };
 
 struct channelise_narrow_back_args {
@@ -45,13 +47,13 @@ struct channelise_narrow_back_args {
 extern const struct kernel channelise_narrow_front_kernel;
 extern const struct kernel channelise_narrow_back_kernel;
 
-#define NARROW_BACK_SPECTRA 4 /* as many as one store takes */
+#define NARROW_BACK_SPECTRA 4 /* spectra of one store */
 
-/* How the work is cut; powers of two.  M1 = radix_a * radix_b of the front, M2 = those of the back. */
+/* Tile sizes; powers of two.  M1 = radix_a * radix_b of the front, M2 = radix_a * radix_b of the back. */
 struct channelise_narrow_shape {
     uint32_t front_radix_a, front_radix_b; /* 2..16; 1..16 */
-    uint32_t columns;                      /* of a block of the front */
-    uint32_t together;                     /* spectra that it transforms at a time */
+    uint32_t columns;                      /* columns of a block of the front */
+    uint32_t together;                     /* spectra that the front transforms at a time */
     uint32_t back_radix_a, back_radix_b;   /* 4..32 */
 };
 
@@ -61,26 +63,27 @@ struct channelise_narrow_shape {
 
 struct channelise_narrow;
 
-/* Whether these sizes can be had on a device whose blocks may have 'shared_bytes', and how they are cut then.  The number
- * of multiprocessors decides only how. */
+/* Returns true if the kernels exist for these sizes on a device with 'shared_bytes' of shared memory for a block.
+ * Writes the default shape.  The number of multiprocessors affects only the shape. */
 bool channelise_narrow_fits(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape);
 
-/* Whether the front can be cut so: any columns and spectra at a time, powers of two, with the radices of such a shape. */
+/* Returns true if the front can have this shape: any columns and spectra at a time, powers of two, with the radices of
+ * a default shape. */
 bool channelise_narrow_valid(const struct channelise_config *config, const struct channelise_narrow_shape *shape,
                              size_t shared_bytes);
 
 size_t channelise_narrow_scratch_bytes(const struct channelise_config *config);
 
-/* Returns 0 or negative errno.  Ownership and threads as in channelise.h. */
+/* Creates the object.  Returns 0 or negative errno.  Ownership and threads are as in channelise.h. */
 int channelise_narrow_create(struct device *device, const struct channelise_config *config,
                              struct channelise_narrow **narrow);
 void channelise_narrow_destroy(struct channelise_narrow *narrow);
 
-/* Spectra [first, first + n) of the buffer, whose windows begin at offset[pol] and advance by n_bins. */
+/* Filters spectra [first, first + n) of the buffer.  Their windows begin at offset[pol] and advance by n_bins. */
 void channelise_narrow_front(struct channelise_narrow *narrow, struct device_stream *stream,
                              const uint8_t *const input[N_POLS], const int64_t offset[N_POLS], size_t first, size_t n);
-/* The whole buffer. */
+/* Transforms and quantises the whole buffer. */
 void channelise_narrow_back(struct channelise_narrow *narrow, struct device_stream *stream,
                             const struct channelise_buffer *buffer, const float *gain, uint64_t first_spectrum);
 

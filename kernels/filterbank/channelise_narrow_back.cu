@@ -1,8 +1,8 @@
-/* channelise_narrow_back.cu - the second factor of a narrow band's transform, and all that follows it.  See
+/* channelise_narrow_back.cu - the second factor of a narrow band's transform, and the steps after it.  See
  * channelise_narrow.h.
  *
- * A line is the row k1 of a spectrum of a polarisation; lines[pol][spectrum] lie in shared memory, first as [ka][jb],
- * then, in the same places, as [ka][kb], k2 = ka + RADIX_A kb. */
+ * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] lie in shared memory, first as [ka][jb],
+ * and then, in the same places, as [ka][kb], k2 = ka + RADIX_A kb. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"
@@ -14,14 +14,14 @@
 #define LINE_PITCH    (RADIX_A * PITCH)
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
-/* Blocks of a multiprocessor, so that the loads of some are under way while others compute: three, of 80 registers a
- * thread and 66 KiB, where there is the shared memory for them.  Where half of the threads have no part in the first
- * pass, 80 registers do not suffice. */
+/* Blocks of a multiprocessor: several, so that some load while others compute.  GPUs with enough shared memory run
+ * three blocks, with 80 registers a thread and 66 KiB.  If half of the threads have no part in the first pass, 80
+ * registers do not suffice. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
-extern __shared__ float4 shared_memory[]; /* float2 [pol][BLOCK_SPECTRA][LINE_PITCH]: the lines */
+extern __shared__ float4 shared_memory[]; /* lines: float2 [pol][BLOCK_SPECTRA][LINE_PITCH] */
 
-/* Loads, transforms along a. */
+/* Loads the lines, and transforms along a. */
 static __device__ __forceinline__ void first_pass(float2 *lines, const struct channelise_narrow_back_args &args)
 {
 #pragma unroll 1
@@ -42,19 +42,19 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll /* the other way round it spills */
+#pragma unroll /* the opposite order spills */
         for (int a = RADIX_A - 1; a > 0; a--)
             to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }
 }
 
-/* Whether the last pass's point b has a channel; those of a row's bins are the first and the last. */
+/* Returns true if the last pass's point b has a channel.  The channels are the first and the last of a row's bins. */
 static __device__ __forceinline__ constexpr bool is_kept(int b)
 {
     return b * 2 * N_BINS < RADIX_B * N_CHAN || (RADIX_B - 1 - b) * 2 * N_BINS < RADIX_B * N_CHAN;
 }
 
-/* Along b, in place. */
+/* Transforms along b, in place. */
 static __device__ __forceinline__ void last_pass(float2 *lines)
 {
 #pragma unroll 1
@@ -74,8 +74,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
     }
 }
 
-/* Channel k, whose points are line[pol][spectrum], into words[spectrum].  Counts clipped values in
- * n_clipped, polarisation 1 in the upper half. */
+/* Quantises channel k from the points line[pol][spectrum] into words[spectrum].  Counts clipped values in n_clipped,
+ * polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_channel(const struct channelise_narrow_back_args &args,
                                                         const float2 *lines, uint32_t k,
                                                         const float2 (&rotation)[2][BLOCK_SPECTRA],

@@ -4,7 +4,7 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-/* PITCH: points from ka to ka; lanes of the last pass meet different banks.  With KEEPS_FACTORS a thread keeps its
+/* PITCH: points from ka to ka; the lanes of the last pass meet different banks.  With KEEPS_FACTORS a thread keeps its
  * outer factors in registers.  N_LEAD: rows before the first spectrum is done, a whole number of steps. */
 #define POINTS          N_BINS
 #define M1              (RADIX_A * RADIX_B)
@@ -15,15 +15,16 @@
 #define N_REST          (RADIX_B * COLUMNS) /* points of a ka */
 #define PITCH           (N_REST + (RADIX_B > 1 ? COLUMNS : 0))
 #define SPECTRUM_POINTS (RADIX_A * PITCH)
-#define RADIX_LAST      (RADIX_B > 1 ? RADIX_B : RADIX_A) /* of the last pass */
+#define RADIX_LAST      (RADIX_B > 1 ? RADIX_B : RADIX_A) /* radix of the last pass */
 #define KEEPS_FACTORS   (RADIX_A <= 8)
 #define N_FIRST         (M1 / RADIX_LAST)
 #define N_LEAD          ((N_TAPS - 1 + STEP_SPECTRA - 1) / STEP_SPECTRA * STEP_SPECTRA)
 
-/* float2 [2][STEP_SPECTRA][SPECTRUM_POINTS]: points of two buffers; then [M1][COLUMNS]: outer factors. */
+/* Shared memory: float2 [2][STEP_SPECTRA][SPECTRUM_POINTS], points of two buffers; then [M1][COLUMNS], outer
+ * factors. */
 extern __shared__ float4 shared_memory[];
 
-/* Rows [row, row + STEP_SPECTRA); instead of those that no spectrum of the section looks at, any. */
+/* Loads rows [row, row + STEP_SPECTRA).  Rows that no spectrum of the section uses get any values. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[STEP_SPECTRA])
 {
     if (row >= 0 && row + STEP_SPECTRA <= n_rows) {
@@ -38,8 +39,8 @@ static __device__ __forceinline__ void load_rows(const float2 *in, int row, int 
     }
 }
 
-/* Between the two passes.  If the factors are equal the N_REST threads of a spectrum are the same in both, and wait for
- * each other only. */
+/* Waits between the two passes.  If the factors are equal, the N_REST threads of a spectrum are the same in both
+ * passes, and wait only for each other. */
 static __device__ __forceinline__ void wait_for_spectrum(void)
 {
     if (RADIX_A == RADIX_B && N_REST % 32 == 0)
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void wait_for_spectrum(void)
         __syncthreads();
 }
 
-/* Where there are two passes the first, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
+/* Does the first of two passes, in place: [spectrum][ja][jb][c] to [spectrum][ka][jb][c]. */
 static __device__ __forceinline__ void first_pass(float2 *points)
 {
     for (int i = threadIdx.x; i < STEP_SPECTRA * N_REST; i += N_THREADS) {
@@ -67,8 +68,8 @@ static __device__ __forceinline__ void first_pass(float2 *points)
     }
 }
 
-/* The last pass, to device memory, of 'n' spectra: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
- * 'step' is e^{-2 pi i ka / M1} of the thread, kept[kb] its outer[kb * N_FIRST * COLUMNS]. */
+/* Does the last pass of 'n' spectra, to device memory: [spectrum][ka][jb][c] to [spectrum][k1 = ka + RADIX_A kb][j2].
+ * 'step' is e^{-2 pi i ka / M1} of the thread.  kept[kb] is the thread's outer[kb * N_FIRST * COLUMNS]. */
 static __device__ __forceinline__ void last_pass(const float2 *points, float2 step, const float2 *outer,
                                                  const float2 (&kept)[RADIX_LAST], float2 *out, int n)
 {
@@ -96,7 +97,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     float2 *buffers = (float2 *)shared_memory, *outer = buffers + 2 * STEP_SPECTRA * SPECTRUM_POINTS;
     int begin = (int)(blockIdx.y * args.section_spectra), column = blockIdx.x * COLUMNS + threadIdx.x % COLUMNS;
     int n = min((int)args.section_spectra, (int)args.n_spectra - begin), n_rows = n + N_TAPS - 1;
-    int place = threadIdx.x / COLUMNS * M2 + column; /* in a row */
+    int place = threadIdx.x / COLUMNS * M2 + column; /* index in a row */
     int point = threadIdx.x / N_REST * PITCH + threadIdx.x % N_REST;
     const float2 *in = (const float2 *)(blockIdx.z ? args.in[1] : args.in[0]) +
                        (blockIdx.z ? args.offset[1] : args.offset[0]) + (int64_t)begin * POINTS + place;
@@ -117,8 +118,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
 #pragma unroll
     for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
-    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* spectra that these rows complete */
-        /* Two buffers take turns: nothing waits for those that are still in the last pass of the other. */
+    for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* first spectrum that these rows complete */
+        /* Two buffers alternate.  So nothing waits for threads that are still in the last pass of the other buffer. */
         float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;
 #pragma unroll
         for (int i = 0; i < STEP_SPECTRA; i++) {

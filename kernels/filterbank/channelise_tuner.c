@@ -1,5 +1,5 @@
-/* channelise_tuner.c - tables of candidates, and the work that is timed: the appends to a buffer (front), its finish
- * (back), or both (narrow). */
+/* channelise_tuner.c - tables of candidates, and the timed work: the appends to a buffer (front), its finish (back), or
+ * both (narrow). */
 #include "kernels/filterbank/channelise_tuner.h"
 
 #include <errno.h>
@@ -8,11 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define REGISTERS 65536 /* of a multiprocessor */
+#define REGISTERS 65536 /* registers of a multiprocessor */
 
 /* ---- Candidates of a wide band ----------------------------------------------------------------------------------- */
 
-/* A number and its values; the numbers of a group vary in all combinations, the others are the base's. */
+/* A field of the shape and its values.  The fields of a group vary in all combinations; other fields have the base's
+ * values. */
 struct axis {
     size_t number, n;
     uint32_t values[8];
@@ -21,7 +22,7 @@ struct axis {
 #define NUMBER(member) (offsetof(struct channelise_shape, member) / sizeof(uint32_t))
 #define N_NUMBERS      (sizeof(struct channelise_shape) / sizeof(uint32_t))
 
-/* The numbers with the largest effect come first. */
+/* The groups with the largest effect come first. */
 static const struct axis groups[][MAX_AXES] = {
     {{NUMBER(front_per_thread), 2, {1, 2}},
      {NUMBER(front_columns), 5, {4, 8, 16, 32, 64}},
@@ -36,14 +37,14 @@ static const struct axis groups[][MAX_AXES] = {
     {{NUMBER(back_tiles), 2, {1, 2}}, {NUMBER(back_bulk), 2, {0, 1}}},
 };
 
-/* Registers per thread that let 'blocks' blocks reside on a multiprocessor. */
+/* Returns the registers per thread that allow 'blocks' blocks on a multiprocessor. */
 static uint32_t registers(uint32_t threads, uint32_t blocks)
 {
     return REGISTERS / (threads * blocks);
 }
 
-/* A thread of the front keeps the sums of both polarisations that are begun, and little else.  Registers beyond twice
- * its need would be better spent on more blocks. */
+/* Returns true if a shape of the front is worth measuring.  A thread of the front keeps the unfinished sums of both
+ * polarisations, and little else.  Registers beyond twice this need would be better spent on more blocks. */
 static bool front_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t columns = s->front_rows * s->front_columns, threads = columns / s->front_per_thread;
@@ -54,7 +55,8 @@ static bool front_plausible(const struct channelise_config *config, const struct
     return threads >= 128 && (s->front_blocks == 1 || available >= needed) && available <= 2 * needed;
 }
 
-/* Points enough for each thread and not too many, and registers for the longer pass. */
+/* Returns true if a shape of the back is worth measuring: enough points for each thread but not too many, and enough
+ * registers for the longer pass. */
 static bool back_plausible(const struct channelise_config *config, const struct channelise_shape *s)
 {
     uint32_t m2 = 2 * config->n_chan / s->front_rows, a = s->back_radix, b = m2 / a;
@@ -64,7 +66,7 @@ static bool back_plausible(const struct channelise_config *config, const struct 
     return points >= 8 && points <= 64 && available >= 2 * (a > b ? a : b) + 32 && available >= 64 && available <= 170;
 }
 
-/* Combination 'index' of the group's values; false beyond the last. */
+/* Sets combination 'index' of the group's values.  Returns false beyond the last combination. */
 static bool combine(const struct axis *group, size_t index, struct channelise_shape *shape)
 {
     const struct channelise_shape base = *shape;
@@ -73,7 +75,7 @@ static bool combine(const struct axis *group, size_t index, struct channelise_sh
         ((uint32_t *)shape)[axis->number] = axis->values[index % axis->n];
         index /= axis->n;
     }
-    /* All threads of the front go on to transform, and the back has as many threads in all. */
+    /* All threads of the front still transform, and the back has the same number of threads in total. */
     if (shape->front_per_thread != base.front_per_thread)
         shape->front_spectra = base.front_spectra * base.front_per_thread / shape->front_per_thread;
     if (shape->back_threads != base.back_threads && base.back_threads * base.back_blocks >= shape->back_threads)
@@ -122,7 +124,7 @@ static size_t wide_candidates(const struct tuner_kernel *kernel, const void *siz
 
 /* ---- Candidates of a narrow band --------------------------------------------------------------------------------- */
 
-/* Twice and half of the default's columns and spectra at a time. */
+/* Lists twice and half of the default's columns and spectra at a time. */
 static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *sizes, const struct device *device,
                                 void *shapes)
 {
@@ -141,12 +143,12 @@ static size_t narrow_candidates(const struct tuner_kernel *kernel, const void *s
     return n;
 }
 
-/* ---- The work that is timed -------------------------------------------------------------------------------------- */
+/* ---- The timed work ---------------------------------------------------------------------------------------------- */
 
 struct runs {
     struct channelise *channelise;
     const struct channelise_config *sizes;
-    size_t n_spectra; /* of a buffer */
+    size_t n_spectra; /* spectra of a buffer */
     const uint8_t *input[N_POLS];
     float *gain;
     struct channelise_buffer buffer;
@@ -179,7 +181,8 @@ static void append_and_finish(void *work, struct device_stream *stream)
     finish(work, stream);
 }
 
-/* Gains bring the input, random bits or numbers around 1, to a usual level: few values are clipped. */
+/* Uploads gains that bring the input, random bits or numbers around 1, to a usual level, so that few values are
+ * clipped. */
 static void upload_gain(struct tuner_bed *bed, const struct channelise_config *c, float *gain)
 {
     size_t n = (size_t)c->n_chan * N_POLS * 2;
@@ -202,7 +205,7 @@ static int create(struct tuner_bed *bed, const void *sizes, const void *shape, v
 
     c.shape = c.n_bins ? NULL : shape;
     c.narrow = c.n_bins ? shape : NULL;
-    c.power = false; /* whose sums have no place here */
+    c.power = false; /* the sums would have no place here */
     r->sizes = sizes;
     r->n_spectra = n;
     r->spectra = calloc(n, sizeof(*r->spectra));

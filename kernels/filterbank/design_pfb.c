@@ -1,4 +1,4 @@
-/* design_pfb.c - run once per output at start: the weights that pfb_fir.c slides over the samples. */
+/* design_pfb.c - computes the weights for pfb_fir.c, once per output at start. */
 #include "kernels/filterbank/design_pfb.h"
 
 #include <assert.h>
@@ -9,8 +9,8 @@ static double sinc(double x)
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
-/* Weight i before normalisation.  Both halves are computed from the same index, so the filter is symmetric to the bit
- * and a Hann window's end points are exactly zero. */
+/* Returns weight i before normalisation.  Both halves use the same index, so the filter is symmetric to the bit and a
+ * Hann window's end points are exactly zero. */
 static double raw_weight(size_t i, size_t step, size_t n_taps, double w_cutoff, enum pfb_window window)
 {
     size_t last = step * n_taps - 1;
@@ -34,8 +34,8 @@ void design_pfb(size_t step, size_t n_taps, double w_cutoff, enum pfb_window win
         double weight = raw_weight(i, step, n_taps, w_cutoff, window);
         power += weight * weight;
     }
-    assert(power > 0); /* only a Hann window of two points has none */
-    /* Computed again rather than kept, so that nothing need be allocated and nothing is rounded twice. */
+    assert(power > 0); /* only a Hann window of two points has zero power */
+    /* Computed again rather than kept, so that nothing is allocated and nothing is rounded twice. */
     for (size_t i = 0; i < step * n_taps; i++)
         weights[i] = (float)(raw_weight(i, step, n_taps, w_cutoff, window) / sqrt(power));
 }

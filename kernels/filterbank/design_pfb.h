@@ -3,8 +3,8 @@
  * For i = 0 .. W-1 with W = step * n_taps:
  *     w_i = K * win_i * sinc(w_cutoff * ((i + 1/2) / step - n_taps / 2)),   sinc(x) = sin(pi x) / (pi x)
  *     win_i = sin^2(pi i / (W - 1)) (Hann, symmetric) or 1 (rect)
- * and K so that the sum of squares is 1: white noise of variance s^2 then gives E|X|^2 = s^2.
- * Computed in double, stored as float. */
+ * K makes the sum of squares 1: white noise of variance s^2 then gives E|X|^2 = s^2.  The weights are computed in
+ * double and stored as float. */
 #ifndef KERNELS_FILTERBANK_DESIGN_PFB_H
 #define KERNELS_FILTERBANK_DESIGN_PFB_H
 

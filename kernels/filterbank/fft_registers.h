@@ -2,10 +2,10 @@
  *
  *   v[k] = sum over j of v[j] e^{-2 pi i jk / N}, in place, both in natural order, unnormalised.
  *
- * Decimation in time by radix 2, unrolled at compile time.  A butterfly e +- w o with w = c (1 + i t) is computed as
- * u = o + i t o, e +- c u: six multiply-adds instead of ten operations (Linzer and Feig, "Implementation of efficient
- * FFT algorithms on fused multiply-add architectures", 1993).  Operations per point: 2, 4, 6.5, 9.25, 12.1 for N = 2, 4,
- * 8, 16, 32. */
+ * Decimation in time by radix 2, unrolled at compile time.  A butterfly e +- w o with w = c (1 + i t) is computed as u
+ * = o + i t o, e +- c u.  This takes six multiply-adds instead of ten operations (Linzer and Feig, "Implementation of
+ * efficient FFT algorithms on fused multiply-add architectures", 1993).  Operations per point: 2, 4, 6.5, 9.25, 12.1
+ * for N = 2, 4, 8, 16, 32. */
 #ifndef KERNELS_FILTERBANK_FFT_REGISTERS_H
 #define KERNELS_FILTERBANK_FFT_REGISTERS_H
 
@@ -14,7 +14,7 @@ static __device__ __forceinline__ float2 complex_multiply(float2 a, float2 b)
     return make_float2(fmaf(a.x, b.x, -a.y * b.y), fmaf(a.x, b.y, a.y * b.x));
 }
 
-/* cos(2 pi k / 32), k = 0 .. 8. */
+/* Returns cos(2 pi k / 32), k = 0 .. 8. */
 static __device__ __forceinline__ constexpr float fft_cosine(int k)
 {
     return k == 0   ? 1.0f
@@ -28,7 +28,7 @@ static __device__ __forceinline__ constexpr float fft_cosine(int k)
                     : 0.0f;
 }
 
-/* tan(2 pi k / 32), k = 0 .. 4. */
+/* Returns tan(2 pi k / 32), k = 0 .. 4. */
 static __device__ __forceinline__ constexpr float fft_tangent(int k)
 {
     return k == 0   ? 0.0f
@@ -38,7 +38,8 @@ static __device__ __forceinline__ constexpr float fft_tangent(int k)
                     : 1.0f;
 }
 
-/* (e, o) = (e + w o, e - w o), w = e^{-2 pi i k / 32}, 0 <= k < 16, a compile-time constant after unrolling. */
+/* Computes (e, o) = (e + w o, e - w o), w = e^{-2 pi i k / 32}, 0 <= k < 16.  k is a compile-time constant after
+ * unrolling. */
 static __device__ __forceinline__ void fft_butterfly(int k, float2 &e, float2 &o)
 {
     float2 u;
@@ -55,7 +56,7 @@ static __device__ __forceinline__ void fft_butterfly(int k, float2 &e, float2 &o
         float t = fft_tangent(k);
         u = make_float2(fmaf(t, o.y, o.x), fmaf(-t, o.x, o.y));
         c = fft_cosine(k);
-    } else { /* w o = -i sin (o + i cot o), sin and cot of k being cos and tan of 8 - k */
+    } else { /* w o = -i sin (o + i cot o); sin and cot of k are cos and tan of 8 - k */
         float t = fft_tangent(8 - k);
         u = make_float2(fmaf(t, o.x, o.y), fmaf(t, o.y, -o.x));
         c = fft_cosine(8 - k);

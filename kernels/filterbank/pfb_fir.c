@@ -1,8 +1,8 @@
 /* pfb_fir.c - plain C twin of pfb_fir: the first step of channelise.c.
  *
- * A spectrum's window overlaps the next one's in all taps but one.  So the samples are seen as rows of 2 n_chan
- * columns, and a block of columns is taken down the rows: each row is unpacked once into a ring of the last n_taps
- * rows, which stays in the L1 cache together with the block's weights. */
+ * A spectrum's window overlaps the next window in all taps but one.  The samples form rows of 2 n_chan columns.  The
+ * kernel goes down the rows with a block of columns.  Each row is unpacked once into a ring of the last n_taps rows.
+ * The ring stays in the L1 cache together with the block's weights. */
 #include "kernels/filterbank/pfb_fir.h"
 
 #include "kernels/util/clones.h"
@@ -12,15 +12,15 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 16 KiB of ring and as much of weights with 32 taps, half of that with 16 */
-#define BLOCK_SPECTRA 256 /* of a thread's piece of work; 32 taps' extra rows are an eighth of it */
+#define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps, half of that with 16 taps */
+#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; the extra rows of 32 taps are an eighth of it */
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
 };
 
-/* Unpacks samples [first, first + n).  Eight samples take a whole number of bytes, so that within a group of eight bit
- * positions are constants wherever sample_bits is one. */
+/* Unpacks samples [first, first + n).  Eight samples take a whole number of bytes.  So the bit positions within a group
+ * of eight are constants if sample_bits is a constant. */
 static inline void unpack_any(const uint8_t *in, size_t first, size_t n, unsigned sample_bits, float *out)
 {
     size_t j = 0;
@@ -47,8 +47,8 @@ static void unpack(const uint8_t *in, size_t first, size_t n, unsigned sample_bi
     }
 }
 
-/* sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps for each load and store of a sum, which are
- * still added in order. */
+/* Computes sums[c] = sum over taps i of weights[i][c] * (row s + i)[c].  Four taps are added for each load and store of
+ * a sum, in order. */
 static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_COLUMNS], size_t s, size_t n_taps,
                           float *restrict sums)
 {
@@ -70,7 +70,7 @@ static inline void filter(const struct ring *ring, const float (*weights)[BLOCK_
     }
 }
 
-/* Stores 'n' columns from 'column' on in 'out', a spectrum, in the order that the unzipped FFTs want. */
+/* Stores 'n' columns from 'column' on in the spectrum 'out', in the order of the unzipped FFTs. */
 static void store(const struct pfb_fir_args *a, const float *sums, size_t column, size_t n, float *out)
 {
     size_t n_fft = a->n_chan / a->unzip;
@@ -85,7 +85,7 @@ static void store(const struct pfb_fir_args *a, const float *sums, size_t column
             memcpy(out + 2 * (r * n_fft + q0 + q), sums + 2 * (q * a->unzip + r), 2 * sizeof(*out));
 }
 
-/* Sum of the squares of a row's first 'n' samples. */
+/* Returns the sum of the squares of a row's first 'n' samples. */
 KERNEL_CLONES static uint64_t row_power(const float *row, size_t n)
 {
     uint64_t sum = 0;
@@ -97,7 +97,7 @@ KERNEL_CLONES static uint64_t row_power(const float *row, size_t n)
     return sum;
 }
 
-/* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
+/* Filters spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, size_t s1, size_t column, size_t n)
 {
     struct ring ring;
@@ -107,11 +107,11 @@ KERNEL_CLONES static void filter_block(const struct pfb_fir_args *a, size_t s0, 
     size_t next_row = s0;
     uint64_t power = 0;
 
-    if (n < BLOCK_COLUMNS) { /* results of columns past 'n' are not stored, but should be defined */
+    if (n < BLOCK_COLUMNS) { /* results beyond column 'n' are not stored, but must be defined */
         memset(&ring, 0, sizeof(ring));
         memset(weights, 0, sizeof(weights));
     }
-    /* A copy, as rows a power of two apart would compete for the same few cache sets. */
+    /* Copies the weights, because rows a power of two apart would compete for the same few cache sets. */
     for (size_t i = 0; i < a->n_taps; i++)
         memcpy(weights[i], a->weights + i * step + column, n * sizeof(float));
     for (size_t s = s0; s < s1; s++) {
@@ -154,9 +154,9 @@ const struct kernel pfb_fir_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS  128  /* of a block: each has a column, which for real samples is a pair */
-#define MANY_BLOCKS  4096 /* some six times as many as an H200 runs at once */
-#define MIN_SECTION  64   /* spectra; a section takes n_taps - 1 rows more */
+#define MAX_THREADS  128  /* threads of a block: each has a column, or a pair of columns of real samples */
+#define MANY_BLOCKS  4096 /* about six times as many blocks as an H200 runs at once */
+#define MIN_SECTION  64   /* spectra; a section filters n_taps - 1 more rows */
 #define MAX_BLOCKS_Y 65535
 
 uint32_t pfb_fir_threads(uint32_t n_columns)

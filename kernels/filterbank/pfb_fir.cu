@@ -1,8 +1,8 @@
 /* pfb_fir.cu - see pfb_fir.h.
  *
- * A thread has a pair of columns of all spectra of a section, whose number is gridDim.y, and takes it down the rows.
- * Each sample is loaded and unpacked once, and goes at once into the n_taps sums that it is part of (the transposed
- * form of the filter): so registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
+ * A thread goes down the rows with a pair of columns of all spectra of a section.  There are gridDim.y sections.  Each
+ * sample is loaded and unpacked once, and is added at once to its n_taps sums (the transposed form of the filter).  So
+ * registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
 #include "kernels/filterbank/pfb_fir.h"
@@ -10,15 +10,15 @@
 #define STEP       (2 * N_CHAN)
 #define PITCH      (STEP / 32 * SAMPLE_BITS) /* words from row to row */
 #define N_SUMS     (N_TAPS > 1 ? N_TAPS - 1 : 1)
-#define ROWS_AHEAD 4 /* rows that are loaded while as many are worked on */
+#define ROWS_AHEAD 4 /* rows loaded while as many rows are filtered */
 
-/* Where the pair's samples are in a row: within the 4 bytes that 'selector' takes, turned round, out of the words that
- * have the first and the last of them. */
+/* Place of the pair's samples in a row.  The samples lie within 4 bytes.  'selector' selects these bytes, reversed,
+ * from the words with the samples' first and last bits. */
 struct place {
-    const uint32_t *words; /* of the row to load next */
-    uint32_t last;         /* word of the last bit, from the first's: 0 or 1 */
+    const uint32_t *words; /* words of the row to load next */
+    uint32_t last;         /* word of the last bit minus word of the first bit: 0 or 1 */
     uint32_t selector;
-    uint32_t shift; /* of the first sample from the top of the 4 bytes; < 8 */
+    uint32_t shift; /* bits of the 4 bytes before the first sample; < 8 */
 };
 
 struct words {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ struct place make_place(const uint8_t *in, int
     return place;
 }
 
-/* The next ROWS_AHEAD rows.  Only 'n' are there; the others are zeros, which add nothing. */
+/* Loads the next ROWS_AHEAD rows.  Only 'n' rows exist; the other rows are zeros, which add nothing. */
 static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[ROWS_AHEAD])
 {
 #pragma unroll
@@ -48,8 +48,8 @@ static __device__ __forceinline__ void load_rows(struct place &place, int n, str
     place.words += ROWS_AHEAD * PITCH;
 }
 
-/* The sample that 'bits' has 'at' bits from its end.  Masked, with its sign bit turned over, into a float that has an
- * exponent already, 2^23 + (sample + 2^(SAMPLE_BITS - 1)) 2^at, it takes two operations. */
+/* Returns the sample that lies 'at' bits from the end of 'bits', in two operations.  The masked sample with inverted
+ * sign bit becomes the mantissa of a float with a set exponent: 2^23 + (sample + 2^(SAMPLE_BITS - 1)) 2^at. */
 static __device__ __forceinline__ float unpack_one(uint32_t bits, int at)
 {
     const uint32_t mask = ((1u << SAMPLE_BITS) - 1) << at, sign = 1u << (at + SAMPLE_BITS - 1);
@@ -63,12 +63,12 @@ static __device__ __forceinline__ float2 unpack(const struct place &place, struc
     uint32_t bytes = __byte_perm(words.first, words.last, place.selector);
     uint32_t second = bytes >> (32 - 2 * SAMPLE_BITS - place.shift);
 
-    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for both, and the sign */
+    if (2 * SAMPLE_BITS <= 22) /* the mantissa has room for both samples and the sign */
         return make_float2(unpack_one(second, SAMPLE_BITS), unpack_one(second, 0));
     return make_float2(unpack_one(bytes >> (32 - SAMPLE_BITS - place.shift), 0), unpack_one(second, 0));
 }
 
-/* One more row.  Returns the sums that it completes; sums[i] lacks i + 1 rows more. */
+/* Adds one row.  Returns the sums that the row completes.  sums[i] still lacks i + 1 rows. */
 static __device__ __forceinline__ float2 filter(const float2 (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
 {
     float2 begun = make_float2(weights[0].x * x.x, weights[0].y * x.y), done;
@@ -93,7 +93,7 @@ static __device__ __forceinline__ uint32_t square(float2 x)
     return (uint32_t)(a * a) + (uint32_t)(b * b);
 }
 
-/* Adds the sums of the warp's threads, with one atomic. */
+/* Adds the sums of the warp's threads with one atomic. */
 static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
 {
 #pragma unroll
@@ -109,14 +109,14 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir(const struct pfb
     int section = (int)((args.n_spectra + gridDim.y - 1) / gridDim.y), begin = (int)blockIdx.y * section;
     int n_spectra = min(section, (int)args.n_spectra - begin), n_rows = n_spectra + N_TAPS - 1;
     struct place place = make_place(args.in, args.offset + (int64_t)begin * STEP + 2 * pair);
-    /* Points to the output of the spectrum that row 0 would complete. */
+    /* Output of the spectrum that row 0 would complete. */
     float2 *out =
         (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_CHAN + pair % UNZIP * (N_CHAN / UNZIP) + pair / UNZIP;
     float2 weights[N_TAPS], sums[N_SUMS];
     struct words now[ROWS_AHEAD], next[ROWS_AHEAD];
     unsigned long long power = 0;
 
-    if (n_spectra <= 0) /* sections have one length, so the last may begin beyond the end */
+    if (n_spectra <= 0) /* sections have the same length, so the last may begin beyond the end */
         return;
     load_rows(place, n_rows, next);
 #pragma unroll

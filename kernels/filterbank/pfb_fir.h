@@ -1,22 +1,21 @@
 /* pfb_fir - packed ADC samples to windowed sums, the first half of a polyphase filter bank.
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
- *   out      float [spectrum][2 * n_chan]     of one polarisation; order within a spectrum below
- *   power    uint64                           added to, where it is wanted: the sum of x[j]^2 over the n_spectra * 2
- *                                             n_chan samples from 'offset' on, the first tap's; of contiguous runs,
- *                                             each sample once
+ *   out      float [spectrum][2 * n_chan]     one polarisation; the order within a spectrum is below
+ *   power    uint64                           optional, added to: the sum of x[j]^2 over the n_spectra * 2 n_chan
+ *                                             samples from 'offset' on, the first tap's samples; over contiguous runs
+ *                                             each sample counts once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *
- * where x[j] is sample j of 'in'.  As complex pairs z_i = (out[2i], out[2i+1]), i < n_chan, a spectrum is stored
- * unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q, so each r is a contiguous FFT of
- * n_chan / n.
+ * x[j] is sample j of 'in'.  A spectrum's complex pairs are z_i = (out[2i], out[2i+1]), i < n_chan.  They are stored
+ * unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q.  So each r is the contiguous input
+ * of an FFT of n_chan / n points.
  *
  * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
- *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the aligned 4 that have the last
- *           sample.
- * Exactness: float32 accumulation in order of taps; the twin rounds weights times samples, CUDA does not (FMA).
- *            'power' is exact.
+ *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the last sample's 4-byte word.
+ * Exactness: float32 accumulation in order of taps; the twin rounds products of weights and samples, CUDA does not
+ *            (FMA).  'power' is exact.
  * Bound by: memory; sample_bits / 8 B in + 4 B out per sample. */
 #ifndef KERNELS_FILTERBANK_PFB_FIR_H
 #define KERNELS_FILTERBANK_PFB_FIR_H
@@ -26,9 +25,9 @@
 struct pfb_fir_args {
     const uint8_t *in;    /* packed samples */
     const float *weights; /* [n_taps][2 n_chan] */
-    float *out;           /* complex [spectrum][r][n_chan / unzip], of the first spectrum to write */
-    uint64_t *power;      /* [1]; NULL: not wanted */
-    int64_t offset;       /* sample index in 'in' of the first sample of the first spectrum's window; >= 0 */
+    float *out;           /* complex [spectrum][r][n_chan / unzip], from the first spectrum to write on */
+    uint64_t *power;      /* [1]; NULL: not computed */
+    int64_t offset;       /* sample of 'in' at which the first spectrum's window begins; >= 0 */
     uint32_t n_spectra;
     uint32_t n_chan;
     uint32_t n_taps;
@@ -38,15 +37,15 @@ struct pfb_fir_args {
 
 extern const struct kernel pfb_fir_kernel;
 
-/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
- * spectrum.  A block has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections
- * to keep a large GPU busy. */
+/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one spectrum.  A block
+ * has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections to keep a large GPU
+ * busy. */
 #define PFB_FIR_N_CONSTANTS 5
 void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra);
 
-/* The same of both filters, real and complex: threads of a block, and the shape of a launch.  Each thread has one of
- * 'n_columns', which for real samples are pairs. */
+/* Threads of a block and grid of a launch, for both filters, real and complex.  Each thread has one of 'n_columns'
+ * columns.  A column of real samples is a pair. */
 uint32_t pfb_fir_threads(uint32_t n_columns);
 struct kernel_grid pfb_fir_sections(uint32_t n_columns, uint32_t n_spectra, uint32_t section_spectra);
 

@@ -1,7 +1,7 @@
-/* pfb_fir_complex.c - plain C twin of pfb_fir_complex: between ddc.c and the FFT of a narrowband output.
+/* pfb_fir_complex.c - plain C twin of pfb_fir_complex: runs between ddc.c and the FFT of a narrowband output.
  *
- * A block of columns is taken down the spectra.  The next spectrum's window has all rows of a window but one.  So the
- * rows stay in the cache, with the block's weights. */
+ * The kernel goes down the spectra with a block of columns.  The next spectrum's window has all rows of a window but
+ * one.  So the rows stay in the cache, with the block's weights. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
 #include "kernels/filterbank/pfb_fir.h"
@@ -11,14 +11,14 @@
 #include <string.h>
 
 #define MAX_TAPS      32
-#define BLOCK_COLUMNS 128 /* 32 KiB of samples with 32 taps, and as much of weights */
-#define BLOCK_SPECTRA 64  /* of a thread's piece of work */
+#define BLOCK_COLUMNS 128 /* 32 KiB of samples and 32 KiB of weights with 32 taps */
+#define BLOCK_SPECTRA 64  /* spectra of a thread's piece of work */
 
-/* Spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
+/* Filters spectra [s0, s1), columns [column, column + n), n <= BLOCK_COLUMNS. */
 KERNEL_CLONES static void filter_block(const struct pfb_fir_complex_args *a, size_t s0, size_t s1, size_t column,
                                        size_t n)
 {
-    float weights[MAX_TAPS][2 * BLOCK_COLUMNS]; /* of each part */
+    float weights[MAX_TAPS][2 * BLOCK_COLUMNS]; /* [tap][column][part]: each weight twice */
     float sums[2 * BLOCK_COLUMNS];
 
     for (size_t i = 0; i < a->n_taps; i++)

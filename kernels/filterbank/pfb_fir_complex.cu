@@ -1,15 +1,15 @@
 /* pfb_fir_complex.cu - see pfb_fir_complex.h.
  *
- * A thread has a column of all spectra of a section, whose number is gridDim.y, and takes it down the rows.  Each
- * sample is loaded once, and goes at once into the n_taps sums that it is part of (the transposed form of the filter).
+ * A thread goes down the rows with a column of all spectra of a section.  There are gridDim.y sections.  Each sample is
+ * loaded once, and is added at once to its n_taps sums (the transposed form of the filter).
  *
  * Constants: N_BINS, N_TAPS, N_THREADS. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 #include "kernels/filterbank/fir_complex.h"
 
-#define ROWS_AHEAD 4 /* rows that are loaded while as many are worked on */
+#define ROWS_AHEAD 4 /* rows loaded while as many rows are filtered */
 
-/* Rows [row, row + ROWS_AHEAD).  Rows from n_rows on are not there; they are zeros, which add nothing. */
+/* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist; they are zeros, which add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
 {
 #pragma unroll
@@ -24,11 +24,11 @@ extern "C" __global__ void __launch_bounds__(N_THREADS) pfb_fir_complex(const st
     int n_rows = min(section, (int)args.n_spectra - begin) + N_TAPS - 1;
     const float2 *in = (const float2 *)args.in + args.offset + (int64_t)begin * N_BINS + column;
     float2 *out =
-        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column; /* that row 0 would complete */
+        (float2 *)args.out + ((int64_t)begin - (N_TAPS - 1)) * N_BINS + column; /* spectrum that row 0 would complete */
     float weights[N_TAPS];
     float2 sums[N_SUMS], now[ROWS_AHEAD], next[ROWS_AHEAD];
 
-    if (n_rows < N_TAPS) /* sections have one length, so the last may begin beyond the end */
+    if (n_rows < N_TAPS) /* sections have the same length, so the last may begin beyond the end */
         return;
     load_rows(in, 0, n_rows, next);
 #pragma unroll

@@ -1,12 +1,13 @@
 /* pfb_fir_complex - complex samples to windowed sums, the first half of a polyphase filter bank of a narrow band.
  *   in       complex float [...]
  *   weights  float [n_taps][n_bins]
- *   out      complex float [spectrum][n_bins]     of one polarisation
+ *   out      complex float [spectrum][n_bins]     one polarisation
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * in[offset + (s + i) n_bins + p]
  *
  * Requires: n_bins a power of two >= 2; n_taps 1..32; offset >= 0.  CUDA: n_bins >= 64; all aligned to 8 bytes.
- * Exactness: float32 accumulation in order of taps; the twin rounds weights times samples, CUDA does not (FMA).
+ * Exactness: float32 accumulation in order of taps; the twin rounds products of weights and samples, CUDA does not
+ *            (FMA).
  * Bound by: memory; 8 B in + 8 B out per sample. */
 #ifndef KERNELS_FILTERBANK_PFB_FIR_COMPLEX_H
 #define KERNELS_FILTERBANK_PFB_FIR_COMPLEX_H
@@ -16,7 +17,7 @@
 struct pfb_fir_complex_args {
     const float *in;      /* complex samples */
     const float *weights; /* [n_taps][n_bins] */
-    float *out;           /* complex [spectrum][n_bins], of the first spectrum to write */
+    float *out;           /* complex [spectrum][n_bins], from the first spectrum to write on */
     int64_t offset;       /* sample of 'in' at which the first spectrum's window begins */
     uint32_t n_spectra;
     uint32_t n_bins;
@@ -25,9 +26,9 @@ struct pfb_fir_complex_args {
 
 extern const struct kernel pfb_fir_complex_kernel;
 
-/* Constants that the CUDA variant is compiled with for the sizes in 'args', and the grid of a launch of at least one
- * spectrum.  A block has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections
- * to keep a large GPU busy. */
+/* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one spectrum.  A block
+ * has a section of 'section_spectra' spectra.  If 'section_spectra' is 0, there are enough sections to keep a large GPU
+ * busy. */
 #define PFB_FIR_COMPLEX_N_CONSTANTS 3
 void pfb_fir_complex_constants(const struct pfb_fir_complex_args *args, struct kernel_constant *constants);
 struct kernel_grid pfb_fir_complex_grid(const struct pfb_fir_complex_args *args, uint32_t section_spectra);

@@ -1,9 +1,9 @@
 /* postproc.c - plain C twin of postproc: the last step of channelise.c.
  *
- * Works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one spectrum's
- * block of channels goes through the steps of the header as separate arrays of real and imaginary parts, so that each
- * step is a plain loop over channels; the quantised bytes gather in a buffer turned round, which is then written to the
- * heap as one run per channel. */
+ * The kernel works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one
+ * spectrum's block of channels goes through the header's steps.  Real and imaginary parts are in separate arrays, so
+ * that each step is a plain loop over channels.  The quantised bytes are collected in a transposed buffer.  The kernel
+ * writes this buffer to the heap as one run per channel. */
 #include "kernels/filterbank/postproc.h"
 
 #include "common/base/units.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* 1 KiB at a time of each spectrum, which lie far apart */
+#define BLOCK_CHANS   128 /* 1 KiB at a time of each spectrum; spectra lie far apart */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -23,13 +23,13 @@ struct complex_block {
     float im[BLOCK_CHANS];
 };
 
-/* Factors that depend on the channel only. */
+/* Factors that depend only on the channel. */
 struct channel_tables {
     size_t first, n;
     struct complex_block unzip[MAX_UNZIP]; /* [r]: e^{-2 pi j r k / n_chan} */
     struct complex_block real;             /* e^{-pi j k / n_chan} / 2j */
     struct complex_block gain[N_POLS];
-    float slope[BLOCK_CHANS]; /* phase for a fine delay of one sample */
+    float slope[BLOCK_CHANS]; /* phase slope for a fine delay of one sample */
 };
 
 /* One tile of the output: [chan][spectrum][pol] (re, im), as in a heap. */
@@ -59,8 +59,9 @@ static void make_tables(const struct postproc_args *a, size_t first, size_t n, s
     }
 }
 
-/* Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft], for the block's channels k or, if 'mirror', for -k,
- * whose twiddles are the conjugates.  In runs of consecutive k mod n_fft, read upwards, which vectorises. */
+/* Computes Z_k = sum over r of e^{-2 pi j r k / n_chan} F_r[k mod n_fft] for the block's channels k, or for -k if
+ * 'mirror'.  The twiddles of -k are the conjugates.  Runs of consecutive k mod n_fft are read upwards, which
+ * vectorises. */
 static inline void gather(const struct postproc_args *a, const struct channel_tables *t, const float *fft, int mirror,
                           struct complex_block *restrict z)
 {
@@ -91,7 +92,7 @@ static inline void gather(const struct postproc_args *a, const struct channel_ta
     }
 }
 
-/* Step 1 of a narrow band: the block's channels, which lie in two runs at most. */
+/* Step 1 of a narrow band: takes the block's channels from at most two runs of bins. */
 static void take_bins(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
                       struct complex_block *restrict x)
 {
@@ -112,7 +113,7 @@ static inline void multiply(struct complex_block *restrict x, const struct compl
     }
 }
 
-/* Step 1: the block's channels of the real transform of one spectrum. */
+/* Step 1: computes the block's channels of the real transform of one spectrum. */
 KERNEL_CLONES static void finish_transform(const struct postproc_args *a, const struct channel_tables *t,
                                            const float *fft, struct complex_block *restrict x)
 {
@@ -131,7 +132,7 @@ KERNEL_CLONES static void finish_transform(const struct postproc_args *a, const 
     }
 }
 
-/* Step 2 without the gain. */
+/* Step 2 without the gain: rotates the phases. */
 static void rotate(const struct channel_tables *t, float fine, float phase, struct complex_block *x)
 {
     struct complex_block rotator;
@@ -154,7 +155,7 @@ static void rotate(const struct channel_tables *t, float fine, float phase, stru
     multiply(x, &rotator, t->n);
 }
 
-/* Step 3, first half: both polarisations of spectra 'spectrum', which is even, and 'spectrum' + 1 at once, as one call
+/* Step 3, first half: adds the dither to both polarisations of spectra 'spectrum' (even) and 'spectrum' + 1.  One call
  * of the generator serves all of their components. */
 KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct channel_tables *t, uint64_t spectrum,
                                      struct complex_block (*restrict x)[N_POLS])
@@ -177,10 +178,10 @@ KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct
     }
 }
 
-/* v rounded half to even, clipped to +-limit; 0 if it is not a number.  Says whether that is not just rounding. */
+/* Returns v rounded half to even and clipped to +-limit, or 0 if v is NaN.  Sets 'clipped' if v was clipped or NaN. */
 static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: a sum with it has no bits for a fraction; vectorises everywhere */
+    const float shift = 12582912.0f; /* 1.5 * 2^23: a sum has no fraction bits; vectorises everywhere */
     float bounded = v > limit ? limit : v;
 
     bounded = bounded < -limit ? -limit : bounded;
@@ -189,7 +190,7 @@ static inline int32_t quantise(float v, float limit, uint32_t *clipped)
     return (int32_t)(bounded + shift - shift);
 }
 
-/* Step 3, second half, for spectrum 's' of the tile; returns the number of values clipped. */
+/* Step 3, second half: quantises spectrum 's' of the tile.  Returns the number of clipped values. */
 KERNEL_CLONES static uint32_t quantise_block(const struct postproc_args *a, const struct channel_tables *t,
                                              const struct complex_block *x, size_t s, size_t pol, struct turned *turned)
 {
@@ -215,7 +216,7 @@ KERNEL_CLONES static uint32_t quantise_block(const struct postproc_args *a, cons
     return n_clipped;
 }
 
-/* Steps 1 and 2 of one spectrum of one polarisation. */
+/* Steps 1 and 2: processes one spectrum of one polarisation. */
 static void process_spectrum(const struct postproc_args *a, const struct channel_tables *t, size_t pol, size_t spectrum,
                              struct complex_block *x)
 {
@@ -229,12 +230,12 @@ static void process_spectrum(const struct postproc_args *a, const struct channel
     multiply(x, &t->gain[pol], t->n);
 }
 
-/* Spectra [s, s + n_spectra) of one batch, the channels of 't'.  Adds to saturated[pol]. */
+/* Processes spectra [s, s + n_spectra) of one batch for the channels of 't'.  Adds to saturated[pol]. */
 static void process_tile(const struct postproc_args *a, const struct channel_tables *t, size_t batch, size_t s,
                          size_t n_spectra, uint32_t saturated[N_POLS])
 {
-    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* of one channel and spectrum */
-    struct complex_block x[2][N_POLS];               /* of two spectra, which share their dither's bits */
+    size_t run_bytes = N_POLS * 2 * a->out_bits / 8; /* bytes of one channel and spectrum */
+    struct complex_block x[2][N_POLS];               /* two spectra with common dither bits */
     struct turned turned;
 
     for (size_t i = 0; i < n_spectra; i += 2) {
@@ -254,7 +255,7 @@ static void process_tile(const struct postproc_args *a, const struct channel_tab
     }
 }
 
-/* One batch, one block of channels. */
+/* Processes one batch and one block of channels. */
 static void process_block(const struct postproc_args *a, size_t batch, size_t chan)
 {
     size_t n_chans = a->n_chan < BLOCK_CHANS ? a->n_chan : BLOCK_CHANS;
@@ -295,7 +296,7 @@ const struct kernel postproc_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define N_THREADS 256 /* of a block */
+#define N_THREADS 256 /* threads of a block */
 
 /* The tile of a block.  The tile takes 34 KiB of shared memory or less, so that several blocks share a multiprocessor.
  * A block reads runs of at least 128 bytes if there are enough channels. */

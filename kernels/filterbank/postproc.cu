@@ -1,31 +1,31 @@
 /* postproc.cu - see postproc.h.
  *
- * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, holds the channels that come from the values at s and at n_fft -
- * s of the unzipped transforms: k = p n_fft + s, p < unzip, and n_chan - k.  Slot 0 has the channels p n_fft and p
- * n_fft + n_fft / 2, out of the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each channel has
- * one slot.
+ * A slot s, 0 < s < n_fft / 2, n_fft = n_chan / unzip, has the channels k = p n_fft + s, p < unzip, and n_chan - k.
+ * These channels come from the values at s and at n_fft - s of the unzipped transforms.  Slot 0 has the channels p
+ * n_fft and p n_fft + n_fft / 2, from the values at 0 and at n_fft / 2.  So every slot has 2 unzip channels, and each
+ * channel has one slot.
  *
- * A block has TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and goes through them twice, turning them in
- * shared memory: with neighbouring threads in neighbouring slots it finishes the transform; with neighbouring threads
- * in neighbouring pairs of spectra, which share their dither's bits, it does the rest, and stores runs of TILE_SPECTRA
- * spectra: whole sectors of 32 bytes.
+ * A block has a tile of TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and transposes the tile in shared
+ * memory.  First the block finishes the transform, with neighbouring threads in neighbouring slots.  Then the block
+ * does the rest, with neighbouring threads in neighbouring pairs of spectra; a pair shares its dither's bits.  The
+ * block stores runs of TILE_SPECTRA spectra: whole sectors of 32 bytes.
  *
- * A narrow band (N_BINS) has its channels in the same places, each out of one bin.
+ * A narrow band (N_BINS) has its channels in the same places; each channel comes from one bin.
  *
- * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS,
- * a multiple of both. */
+ * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS
+ * (a multiple of both). */
 #include "kernels/filterbank/postproc.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"
 
 #define N_FFT      (N_CHAN / UNZIP)
-#define N_MINE     (2 * UNZIP)           /* channels of a slot: first those at s, then those at n_fft - s */
-#define TILE_CHANS (N_MINE * TILE_SLOTS) /* of the block: as N_MINE runs of neighbours */
+#define N_MINE     (2 * UNZIP)           /* channels of a slot: first the channels at s, then those at n_fft - s */
+#define TILE_CHANS (N_MINE * TILE_SLOTS) /* channels of the block: N_MINE runs of neighbours */
 #define PITCH      (TILE_SPECTRA + 1)    /* odd, so that neighbouring channels are in different banks */
-#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* of 256 threads, on a multiprocessor: without spills */
+#define MIN_BLOCKS (UNZIP == 1 ? 4 : UNZIP == 2 ? 3 : 2) /* blocks of 256 threads on a multiprocessor without spills */
 #define PI         3.14159265358979f
 
-extern __shared__ float4 shared_memory[]; /* float2 [pol][TILE_CHANS][PITCH]: the tile */
+extern __shared__ float4 shared_memory[]; /* tile: float2 [pol][TILE_CHANS][PITCH] */
 
 static __device__ __forceinline__ float2 conjugate(float2 a)
 {
@@ -37,7 +37,7 @@ static __device__ __forceinline__ uint32_t mirrored_of(uint32_t s)
     return s == 0 ? N_FFT / 2 : N_FFT - s;
 }
 
-/* Channel i of slot s, i < N_MINE. */
+/* Returns channel i of slot s, i < N_MINE. */
 static __device__ __forceinline__ uint32_t channel_of(uint32_t s, uint32_t i)
 {
     return i < UNZIP ? i * N_FFT + s : (N_MINE - 1 - i) * N_FFT + mirrored_of(s);
@@ -45,7 +45,7 @@ static __device__ __forceinline__ uint32_t channel_of(uint32_t s, uint32_t i)
 
 /* ---- Step 1: the transform --------------------------------------------------------------------------------------- */
 
-/* cos(pi i / 8), 0 <= i <= 8. */
+/* Returns cos(pi i / 8), 0 <= i <= 8. */
 static __device__ __forceinline__ constexpr float eighth_cosine(int i)
 {
     return i > 4    ? -eighth_cosine(8 - i)
@@ -56,13 +56,13 @@ static __device__ __forceinline__ constexpr float eighth_cosine(int i)
                     : 0.0f;
 }
 
-/* e^{-j pi i / 8}, 0 <= i <= 8. */
+/* Returns e^{-j pi i / 8}, 0 <= i <= 8. */
 static __device__ __forceinline__ float2 eighth(int i)
 {
     return make_float2(eighth_cosine(i), -eighth_cosine(i > 4 ? i - 4 : 4 - i));
 }
 
-/* t / 2j. */
+/* Returns t / 2j. */
 static __device__ __forceinline__ float2 real_turn(float2 t)
 {
     return make_float2(0.5f * t.y, -0.5f * t.x);
@@ -94,7 +94,7 @@ static __device__ __forceinline__ struct slot make_slot(uint32_t s)
     return slot;
 }
 
-/* v_p = sum over r of v_r e^{-2 pi j r p / UNZIP}. */
+/* Computes v_p = sum over r of v_r e^{-2 pi j r p / UNZIP}. */
 static __device__ __forceinline__ void transform(float2 (&v)[UNZIP])
 {
     const int one = 1 % UNZIP, two = 2 % UNZIP, three = 3 % UNZIP;
@@ -111,8 +111,8 @@ static __device__ __forceinline__ void transform(float2 (&v)[UNZIP])
     }
 }
 
-/* X_k = U + V and, where it is wanted, conj(U - V) = X_{n_chan - k}; out of Z_k, conj Z_-k, and
- * e^{-j pi k / n_chan} / 2j. */
+/* Returns X_k = U + V from Z_k, conj Z_-k and e^{-j pi k / n_chan} / 2j.  If 'other' is not NULL, also writes conj(U -
+ * V) = X_{n_chan - k}. */
 static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrored, float2 turn, float2 *other)
 {
     float2 u = make_float2(z.x + mirrored.x, z.y + mirrored.y);
@@ -123,7 +123,7 @@ static __device__ __forceinline__ float2 real_transform(float2 z, float2 mirrore
     return make_float2(fmaf(0.5f, u.x, v.x), fmaf(0.5f, u.y, v.y));
 }
 
-/* The slot's channels of one spectrum of one polarisation. */
+/* Computes the slot's channels of one spectrum of one polarisation. */
 static __device__ __forceinline__ void finish_transform(const struct slot &slot, const float2 *fft, float2 (&x)[N_MINE])
 {
     float2 a[UNZIP], b[UNZIP]; /* become Z_k of the first channels, and conj Z_-k */
@@ -144,7 +144,7 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
 #pragma unroll
         for (int p = 0; p < UNZIP; p++)
             x[p] = real_transform(a[p], b[p], slot.real[p], &x[UNZIP + p]);
-    } else { /* the values at 0, and those at n_fft / 2, are each other's mirrors */
+    } else { /* the values at 0 mirror each other, as do the values at n_fft / 2 */
 #pragma unroll
         for (int p = 0; p < UNZIP; p++) {
             float2 turn = real_turn(eighth((UNZIP - 1 - p) * (8 / UNZIP) + 4 / UNZIP));
@@ -154,7 +154,7 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
     }
 }
 
-/* The same channels of a narrow band. */
+/* Takes the same channels of a narrow band. */
 static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, float2 (&x)[N_MINE])
 {
 #pragma unroll
@@ -162,13 +162,13 @@ static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, 
         x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
 }
 
-/* Where the tile has spectrum s: even ones first, so that neighbouring pairs are neighbours. */
+/* Returns the place of spectrum s in the tile.  Even spectra come first, so that neighbouring pairs are neighbours. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
     return s / 2 + s % 2 * (TILE_SPECTRA / 2);
 }
 
-/* tile[pol][channel][position] */
+/* Fills tile[pol][channel][position]. */
 static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_spectra, float2 *tile)
 {
     const int n_rows = N_THREADS / TILE_SLOTS;
@@ -194,10 +194,10 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
 
 /* A thread's pair of spectra: the pair's positions and rotations, the same for all channels. */
 struct pair {
-    uint64_t index;        /* half of the absolute index of its spectra */
-    int64_t heap_spectrum; /* of channel 0 in the heaps: [batch][chan][spectrum] */
+    uint64_t index;        /* half of the absolute index of the pair's first spectrum */
+    int64_t heap_spectrum; /* place of channel 0 in the heaps: [batch][chan][spectrum] */
     float2 rotation[2][2]; /* [pol][spectrum] */
-    uint32_t position;     /* in the tile, of the even spectrum */
+    uint32_t position;     /* position of the even spectrum in the tile */
 };
 
 static __device__ __forceinline__ struct pair make_pair(const struct postproc_args &args)
@@ -217,7 +217,7 @@ static __device__ __forceinline__ struct pair make_pair(const struct postproc_ar
     return pair;
 }
 
-/* One channel of the thread's pair.  Counts clipped values in n_clipped, polarisation 1 in the upper half. */
+/* Quantises one channel of the thread's pair.  Counts clipped values in n_clipped, polarisation 1 in the upper half. */
 static __device__ __forceinline__ void quantise_pair(const struct postproc_args &args, const struct pair &pair,
                                                      uint32_t k, const float2 *tile, uint32_t &n_clipped)
 {

@@ -1,6 +1,6 @@
-/* quantise.h - the last steps of a value on a GPU, for the CUDA kernels: rotation, dither, rounding, packing.
+/* quantise.h - the last steps for a value, for the CUDA kernels: rotation, dither, rounding, packing.
  *
- * postproc.h has the mathematics, steps 2 and 3.  Takes the constant OUT_BITS. */
+ * postproc.h has the mathematics, steps 2 and 3.  This file uses the constant OUT_BITS. */
 #ifndef KERNELS_FILTERBANK_QUANTISE_H
 #define KERNELS_FILTERBANK_QUANTISE_H
 
@@ -8,7 +8,7 @@
 
 #define QUANTISE_LIMIT (OUT_BITS == 8 ? 127.0f : 7.0f)
 
-/* e^{j theta}, but for the gain. */
+/* Returns e^{j theta}, without the gain. */
 static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
 {
     float2 turn;
@@ -17,8 +17,8 @@ static __device__ __forceinline__ float2 turn_of(float2 rotation, float slope)
     return turn;
 }
 
-/* The dither's bits of channel k in spectra 2 pair and 2 pair + 1: halves s of words as philox.h has them, plus 2^15,
- * which turns the sign bit over. */
+/* Makes the dither's bits of channel k in spectra 2 pair and 2 pair + 1: halves s of words as in philox.h, plus 2^15.
+ * Adding 2^15 inverts the sign bit. */
 static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t stream_id, uint32_t k, uint64_t pair,
                                                    uint32_t (&bits)[4])
 {
@@ -31,8 +31,8 @@ static __device__ __forceinline__ void draw_dither(uint64_t seed, uint32_t strea
         bits[word] = (bits[word] | 0x00010001u) ^ 0x80008000u;
 }
 
-/* philox_dither() of one half of a word of draw_dither().  The half becomes the end of a float's mantissa,
- * 2^23 + s + 2^15. */
+/* Returns philox_dither() of one half of a word of draw_dither().  The half becomes the end of a float's mantissa, 2^23
+ * + s + 2^15. */
 static __device__ __forceinline__ float dither(uint32_t bits, int upper)
 {
     uint32_t sum = __byte_perm(bits, 0x4B00, upper ? 0x5432 : 0x5410);
@@ -40,8 +40,8 @@ static __device__ __forceinline__ float dither(uint32_t bits, int upper)
     return fmaf(__uint_as_float(sum), 1.0f / 65536.0f, -128.5f);
 }
 
-/* v rounded half to even, clipped, and 0 if it is not a number, in the low bits: a sum with 1.5 * 2^23 has no bits for
- * a fraction.  Says whether that is not just rounding. */
+/* Returns v in the low bits: rounded half to even and clipped, or 0 if v is NaN.  A sum with 1.5 * 2^23 has no fraction
+ * bits.  Sets 'clipped' if v was clipped or NaN. */
 static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
 {
     clipped = clipped || !(fabsf(v) <= QUANTISE_LIMIT);
@@ -49,7 +49,7 @@ static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
     return __float_as_uint(fminf(fmaxf(v, -QUANTISE_LIMIT), QUANTISE_LIMIT) + 12582912.0f);
 }
 
-/* (re, im) of both polarisations as they are in a heap: 32 bits, or 16. */
+/* Returns (re, im) of both polarisations as in a heap: 32 bits, or 16 bits. */
 static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint32_t re1, uint32_t im1)
 {
     if (OUT_BITS == 8)
@@ -57,7 +57,7 @@ static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint
     return (re0 << 4 & 0xf0) | (im0 & 0xf) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
 }
 
-/* Adds the counts of the warp's threads, which are nearly always 0. */
+/* Adds the counts of the warp's threads.  The counts are nearly always 0. */
 static __device__ __forceinline__ void count_clipped(uint32_t n_clipped, uint32_t *saturated)
 {
     if (!__any_sync(0xffffffffu, n_clipped != 0))

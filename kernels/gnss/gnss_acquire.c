@@ -1,10 +1,10 @@
-/* gnss_acquire.c - the search for a satellite's code phase and Doppler, with which gnss_correlate begins.
+/* gnss_acquire.c - the search for a satellite's code phase and Doppler, before gnss_correlate.
  *
- * In bins of the code without Doppler, a block is a matrix [period][bin].  A Doppler f turns its element by
- * f T (period + bin / n_bins), so the factor of a period and that of a bin are applied one after the other.
- * With X and R the transforms of the bins x and of the replica r, which is real,
+ * In bins of the code without Doppler, a block is a matrix [period][bin].  A Doppler f rotates an element by f T
+ * (period + bin / n_bins) turns.  So the factor of a period and the factor of a bin are applied one after the other.  X
+ * and R are the transforms of the bins x and of the real replica r.  Then
  *     FFT(X conj R)[d] = n_bins conj(sum over m of x[m] r[m + d])
- * so the forward transform serves for both directions. */
+ * So the forward transform serves for both directions. */
 #include "kernels/gnss/gnss_acquire.h"
 
 #include "common/base/units.h"
@@ -18,27 +18,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BINS_PER_CHIP 4 /* at least */
+#define BINS_PER_CHIP 4 /* fewest bins */
 
 struct gnss_acquire {
     struct gnss_acquire_config config;
-    uint32_t block_samples, n_rows; /* a block begins within a period, so it has parts of n_periods + 1 */
+    uint32_t block_samples, n_rows; /* a block begins within a period, so it touches n_periods + 1 periods */
     uint32_t bin_bits;              /* n_bins = 2^bin_bits */
     size_t n_bins, n_dopplers;
     double period_s;
-    uint64_t period_step;  /* of a sample, 2^-64 code periods */
-    uint64_t carrier_step; /* of a sample, 2^-64 turns */
+    uint64_t period_step;  /* code phase of a sample, 2^-64 code periods */
+    uint64_t carrier_step; /* carrier phase of a sample, 2^-64 turns */
     int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
     kiss_fft_cfg fft;
-    kiss_fft_cpx *replica; /* [bin] the conjugate transform */
-    kiss_fft_cpx *rows;    /* [pol][row][bin] of a block */
-    kiss_fft_cpx *turns;   /* [bin] */
-    kiss_fft_cpx *work[2]; /* [bin] */
-    /* Since the restart. */
+    kiss_fft_cpx *replica; /* [bin]: conjugate transform of the replica */
+    kiss_fft_cpx *rows;    /* [pol][row][bin]: bins of a block */
+    kiss_fft_cpx *turns;   /* [bin]: rotation by a Doppler */
+    kiss_fft_cpx *work[2]; /* [bin]: operands of the FFT */
+    /* Sums since the restart. */
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
-    double sum_middles_s;   /* times of the blocks' middles */
-    uint64_t sum_fractions; /* where in its bin each sample is, 2^-32 bins */
+    double sum_middles_s;   /* sum of the times of the blocks' middles */
+    uint64_t sum_fractions; /* sum of each sample's place in its bin, 2^-32 bins */
 };
 
 static double doppler_step_hz(const struct gnss_acquire_config *c)
@@ -69,7 +69,7 @@ static void set_sizes(struct gnss_acquire *a, const struct gnss_acquire_config *
     gnss_carrier_table(a->carrier);
 }
 
-/* The sum of the table's levels from its begin to 'subchips', parts of them too. */
+/* Returns the integral of the table's levels from its start to 'subchips', fractions of sub-chips included. */
 static double table_integral(const double *sums, const int8_t *table, uint32_t n_subchips, double subchips)
 {
     size_t whole = (size_t)fmin(subchips, n_subchips - 1);
@@ -77,7 +77,7 @@ static double table_integral(const double *sums, const int8_t *table, uint32_t n
     return sums[whole] + (subchips - (double)whole) * table[whole];
 }
 
-/* The mean level of each bin, transformed. */
+/* Computes the mean level of each bin, and transforms the means. */
 static int make_replica(struct gnss_acquire *a, const int8_t *table, uint32_t n_subchips)
 {
     double *sums = malloc(n_subchips * sizeof(*sums)), sum = 0, width = (double)n_subchips / (double)a->n_bins;
@@ -173,7 +173,7 @@ static void add_to_bin(kiss_fft_cpx *bin, const int8_t *x, int carrier_re, int c
     bin->i += (float)(x[1] * carrier_re - x[0] * carrier_im);
 }
 
-/* Wipes off the carrier, and sums the samples in bins. */
+/* Removes the carrier, and sums the samples in bins. */
 static void bin_samples(struct gnss_acquire *a, const int8_t *samples, uint64_t pitch_samples, uint64_t first)
 {
     size_t row_bins = a->n_rows * a->n_bins, row = 0;
@@ -192,7 +192,7 @@ static void bin_samples(struct gnss_acquire *a, const int8_t *samples, uint64_t 
     }
 }
 
-/* The factors of all bins that turn a Doppler back. */
+/* Computes the factors of all bins that rotate a Doppler back. */
 static void make_turns(struct gnss_acquire *a, double doppler_turns)
 {
     double angle = -2 * M_PI * doppler_turns / (double)a->n_bins, step_re = cos(angle), step_im = sin(angle);
@@ -230,7 +230,8 @@ KERNEL_CLONES static void add_powers(const kiss_fft_cpx *restrict x, size_t n, f
         powers[i] += x[i].r * x[i].r + x[i].i * x[i].i;
 }
 
-/* Correlates a polarisation of the block, and adds the powers, which are 'moved' bins further than at sample 0. */
+/* Correlates a polarisation of the block, and adds the powers.  The powers are 'moved' bins further than at sample
+ * 0. */
 static void search_doppler(struct gnss_acquire *a, size_t pol, double doppler_turns, size_t moved, float *powers)
 {
     memset(a->work[0], 0, a->n_bins * sizeof(*a->work[0]));
@@ -247,7 +248,7 @@ static void search_doppler(struct gnss_acquire *a, size_t pol, double doppler_tu
     add_powers(a->work[0], moved, powers + a->n_bins - moved);
 }
 
-/* Bins by which the code's own Doppler moves it in a time. */
+/* Returns the bins by which the code's own Doppler shifts the code in a time. */
 static double bins_moved(const struct gnss_acquire *a, double doppler, double time_s)
 {
     return doppler / a->config.facts->carrier_hz * time_s / a->period_s * (double)a->n_bins;
@@ -272,7 +273,7 @@ void gnss_acquire_add(struct gnss_acquire *a, const int8_t *samples, uint64_t pi
 
 /* ---- The result -------------------------------------------------------------------------------------------------- */
 
-/* ln Q(n, t).  Q is the probability that a sum of n exponential powers of mean 1 exceeds t. */
+/* Returns ln Q(n, t).  Q is the probability that a sum of n exponential powers of mean 1 exceeds t. */
 static double log_tail(uint64_t n, double t)
 {
     double sum = 1, term = 1, log_scale = 0;
@@ -289,7 +290,8 @@ static double log_tail(uint64_t n, double t)
     return log(sum) + log_scale - t;
 }
 
-/* Halves an interval.  Laurent and Massart (2000), lemma 1, bounds it: Q(n, n + sqrt(2 n L) + L) <= e^-L. */
+/* Bisects an interval.  Its upper end is from Laurent and Massart (2000), lemma 1: Q(n, n + sqrt(2 n L) + L) <=
+ * e^-L. */
 double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_alarm)
 {
     double log_wanted = log(false_alarm / (double)cells), n = (double)n_powers;
@@ -306,7 +308,8 @@ double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_al
     return high;
 }
 
-/* 1 / noise of each polarisation; 0 where there are only zeros.  Returns how many are not. */
+/* Computes 1 / noise of each polarisation, or 0 if a polarisation has only zeros.  Returns the number of other
+ * polarisations. */
 static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
 {
     uint32_t n_live = 0;
@@ -321,7 +324,7 @@ static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
     return n_live;
 }
 
-/* A cell's sum of powers over the noise. */
+/* Returns a cell's sum of powers over the noise. */
 static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin)
 {
     const float *powers = a->powers + doppler * a->n_bins + (bin & (a->n_bins - 1));
@@ -329,7 +332,8 @@ static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS]
     return powers[0] * weights[0] + powers[n_cells(a)] * weights[1];
 }
 
-/* Place of the top of a parabola through three values, -1/2 to 1/2 from the middle one, which is the largest. */
+/* Returns the place of the maximum of a parabola through three values, -1/2 to 1/2 from the middle value.  The middle
+ * value is the largest. */
 static double top_between(double before, double middle, double behind)
 {
     double curvature = 2 * middle - before - behind;
@@ -337,7 +341,7 @@ static double top_between(double before, double middle, double behind)
     return curvature > 0 ? (behind - before) / 2 / curvature : 0;
 }
 
-/* Sets where the peak at a cell is, with the mean code phase of all blocks. */
+/* Sets the place of the peak at a cell, with the mean code phase of all blocks. */
 static void interpolate(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin,
                         struct gnss_acquired *result)
 {
@@ -349,7 +353,7 @@ static void interpolate(const struct gnss_acquire *a, const double weights[N_POL
         between = top_between(cell_at(a, weights, doppler - 1, bin), peak, cell_at(a, weights, doppler + 1, bin));
     result->doppler_hz = doppler_hz(a, doppler) + between * doppler_step_hz(&a->config);
     at = (double)bin + top_between(cell_at(a, weights, doppler, bin - 1), peak, cell_at(a, weights, doppler, bin + 1));
-    at -= in_bin - 0.5; /* the replica has the middle of the bin */
+    at -= in_bin - 0.5; /* the replica's values belong to the middles of bins */
     at -= bins_moved(a, between * doppler_step_hz(&a->config), middle_s);
     result->code_phase = gnss_code_phase(at / (double)a->n_bins * a->config.n_subchips, a->config.n_subchips);
 }

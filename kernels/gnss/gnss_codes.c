@@ -1,4 +1,4 @@
-/* gnss_codes.c - where the tables of gnss_correlate come from: generators of GPS codes, files of Galileo's. */
+/* gnss_codes.c - makes the tables for gnss_correlate: generators of GPS codes, files of Galileo codes. */
 #include "kernels/gnss/gnss_codes.h"
 
 #include "common/base/units.h"
@@ -29,7 +29,7 @@ const struct gnss_signal_facts *gnss_signal_facts(enum gnss_signal signal)
 
 /* ---- Generators -------------------------------------------------------------------------------------------------- */
 
-/* A shift register: stage k is bit k - 1.  Bits move to higher stages, and the sum of the stages in 'feedback' modulo 2
+/* A shift register: stage k is bit k - 1.  Bits move to higher stages.  The sum modulo 2 of the stages in 'feedback'
  * enters stage 1. */
 #define STAGE(k) (1u << ((k)-1))
 
@@ -48,14 +48,15 @@ static int8_t chip_of(unsigned bit)
     return bit ? -1 : 1;
 }
 
-/* IS-GPS-200, table 3-Ia: the stages of G2 whose sum is the satellite's G2i. */
+/* IS-GPS-200, table 3-Ia: stages of G2; their sum is the satellite's G2i. */
 static const uint8_t g2_stages[GPS_PRNS][2] = {
     {2, 6}, {3, 7}, {4, 8}, {5, 9}, {1, 9},  {2, 10}, {1, 8}, {2, 9}, {3, 10}, {2, 3}, {3, 4},
     {5, 6}, {6, 7}, {7, 8}, {8, 9}, {9, 10}, {1, 4},  {2, 5}, {3, 6}, {4, 7},  {5, 8}, {6, 9},
     {1, 3}, {4, 6}, {5, 7}, {6, 8}, {7, 9},  {8, 10}, {1, 6}, {2, 7}, {3, 8},  {4, 9},
 };
 
-/* IS-GPS-200, 3.3.2.3: G1 = 1 + x^3 + x^10, G2 = 1 + x^2 + x^3 + x^6 + x^8 + x^9 + x^10, which begin with ones. */
+/* Generates an L1 C/A code.  IS-GPS-200, 3.3.2.3: G1 = 1 + x^3 + x^10, G2 = 1 + x^2 + x^3 + x^6 + x^8 + x^9 + x^10;
+ * both begin with ones. */
 static void generate_l1ca(unsigned prn, int8_t *chips)
 {
     const uint32_t g1_feedback = STAGE(3) | STAGE(10);
@@ -78,9 +79,10 @@ static const uint16_t xb_advance[GPS_PRNS][2] = {
     {5955, 7106}, {6243, 5299}, {6345, 4660}, {6477, 276},  {6518, 4389}, {6875, 3783}, {7168, 1591}, {7187, 1601},
 };
 
-#define XA_CHIPS 8190 /* XA begins again one chip early */
+#define XA_CHIPS 8190 /* XA restarts one chip early */
 
-/* IS-GPS-705, 3.3.2.2: XA = 1 + x^9 + x^10 + x^12 + x^13, XB = 1 + x + x^3 + x^4 + x^6 + x^7 + x^8 + x^12 + x^13. */
+/* Generates an L5 code.  IS-GPS-705, 3.3.2.2: XA = 1 + x^9 + x^10 + x^12 + x^13, XB = 1 + x + x^3 + x^4 + x^6 + x^7 +
+ * x^8 + x^12 + x^13. */
 static void generate_l5(unsigned prn, bool is_q, int8_t *chips)
 {
     const uint32_t xa_feedback = STAGE(9) | STAGE(10) | STAGE(12) | STAGE(13);
@@ -113,12 +115,12 @@ struct reading {
     const struct gnss_signal_facts *facts;
     unsigned prn;
     int8_t *chips;
-    size_t n;       /* chips that were read */
-    bool is_wanted; /* the code that is being read is the one */
+    size_t n;       /* chips read so far */
+    bool is_wanted; /* the current code is the wanted one */
     bool is_found;
 };
 
-/* Whether 'field' is the signal's name, with a hyphen in it or not: E1B or E1-B. */
+/* Returns true if 'field' is the signal's name, with or without a hyphen: E1B or E1-B. */
 static bool is_name(const char *field, const char *name)
 {
     size_t last = strlen(name) - 1;
@@ -202,14 +204,15 @@ int gnss_code_read(const char *path, enum gnss_signal signal, unsigned prn, int8
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-#define CBOC_SUBCHIPS 12 /* half periods of BOC(6,1) in a chip; the sub-carriers begin with +1 */
+#define CBOC_SUBCHIPS 12 /* half periods of BOC(6,1) in a chip; the sub-carriers start with +1 */
 
 uint32_t gnss_subchips(enum gnss_subcarrier subcarrier)
 {
     return subcarrier == GNSS_PLAIN ? 1 : subcarrier == GNSS_BOC ? 2 : CBOC_SUBCHIPS;
 }
 
-/* The level of a sub-chip of a chip of +1.  With CBOC the sum of both sub-carriers, which agree or not, is near 2 : 1. */
+/* Returns the level of a sub-chip of a chip of +1.  With CBOC the sum of both sub-carriers is about twice as large if
+ * its terms have the same sign. */
 static int8_t level_of(enum gnss_subcarrier subcarrier, uint32_t subchip)
 {
     uint32_t n = gnss_subchips(subcarrier);

@@ -1,18 +1,18 @@
 /* gnss_codes - ranging codes of navigation satellites, and their tables for gnss_correlate.
  *
  * Chips are +1 and -1: +1 for a logical 0, -1 for a logical 1 (Galileo OS SIS ICD, signal levels; GPS alike).  GPS
- * codes are generated (IS-GPS-200, IS-GPS-705).  Galileo's E1 codes are memory codes, without a generator: they are
- * read from a text file in the form of the ICD's annex.  Secondary codes have one chip for each period of the primary
- * code.  A caller that adds up several periods applies the secondary code itself.
+ * codes are generated (IS-GPS-200, IS-GPS-705).  Galileo's E1 codes are memory codes, without a generator.  A text file
+ * in the form of the ICD's annex has these codes.  Secondary codes have one chip for each period of the primary code.
+ * A caller that adds several periods applies the secondary code itself.
  *
- * A table has the levels of a code's chips times its sub-carrier, as int8, a whole number of sub-chips for each chip:
+ * A table has the levels of a code's chips times its sub-carrier, as int8.  Each chip has a whole number of sub-chips:
  *     GNSS_PLAIN       1 sub-chip   +-1
- *     GNSS_BOC         2 sub-chips  +-1: BOC(1,1), for E1 at sample rates below that of the sub-chips of CBOC
+ *     GNSS_BOC         2 sub-chips  +-1: BOC(1,1), for E1 at sample rates below the rate of CBOC's sub-chips
  *     GNSS_CBOC_PLUS   12           E1B: sqrt(10/11) BOC(1,1) + sqrt(1/11) BOC(6,1)
  *     GNSS_CBOC_MINUS  12           E1C: sqrt(10/11) BOC(1,1) - sqrt(1/11) BOC(6,1)
- * CBOC has the levels +-1 and +-2.  The true levels have the ratio 1.925; a replica of the ratio 2 loses 0.001 dB.
+ * CBOC has the levels +-1 and +-2.  The true levels have the ratio 1.925; a replica with the ratio 2 loses 0.001 dB.
  *
- * All functions are pure but for the file; main calls them before the start. */
+ * All functions but gnss_code_read() are pure.  main calls them before the start. */
 #ifndef KERNELS_GNSS_GNSS_CODES_H
 #define KERNELS_GNSS_GNSS_CODES_H
 
@@ -26,7 +26,7 @@ enum gnss_signal { GNSS_L1CA, GNSS_L5I, GNSS_L5Q, GNSS_E1B, GNSS_E1C };
 enum gnss_subcarrier { GNSS_PLAIN, GNSS_BOC, GNSS_CBOC_PLUS, GNSS_CBOC_MINUS };
 
 #define GNSS_MAX_CHIPS    10230
-#define GNSS_MAX_SUBCHIPS 49104 /* of a table */
+#define GNSS_MAX_SUBCHIPS 49104 /* sub-chips of a table */
 #define GNSS_MAX_LEVEL    2     /* the largest magnitude in a table */
 
 struct gnss_signal_facts {
@@ -36,23 +36,23 @@ struct gnss_signal_facts {
     uint32_t n_chips;
     uint32_t max_prn;      /* PRNs are 1 to max_prn */
     bool is_in_memory;     /* the code is read from a file */
-    const char *secondary; /* chips of the secondary code as "0" and "1"; "0": none */
+    const char *secondary; /* chips of the secondary code as "0" and "1"; "0": no secondary code */
     enum gnss_subcarrier subcarrier;
-    uint32_t symbol_periods; /* code periods of a data symbol; 0: a pilot, without data */
+    uint32_t symbol_periods; /* code periods of a data symbol; 0: a pilot without data */
 };
 
 const struct gnss_signal_facts *gnss_signal_facts(enum gnss_signal signal);
 
-/* Writes the n_chips chips of a signal whose code has a generator. */
+/* Generates the n_chips chips of a signal's code.  The signal's code must have a generator. */
 void gnss_code_generate(enum gnss_signal signal, unsigned prn, int8_t *chips);
 
-/* Reads the chips of a memory code from a file in the ICD's form: a line "E1B Code No 7" (or "E1-B Code No 7"), then the
- * code's hexadecimal digits, four chips each and the first chip first, on one or more lines.  Lines of dashes separate codes;
- * blanks between digits and text after '#' do not count.
- * Returns 0, or negative errno with a sentence in 'why'; -ENOENT as well where the file has no such code. */
+/* Reads the chips of a memory code from a file in the ICD's form: a line "E1B Code No 7" (or "E1-B Code No 7"), then
+ * the code's hexadecimal digits on one or more lines.  A digit has four chips, the first chip first.  Lines of dashes
+ * separate codes.  The parser ignores blanks between digits and text after '#'.  Returns 0, or negative errno with an
+ * error message in 'why'.  Returns -ENOENT also if the file has no such code. */
 int gnss_code_read(const char *path, enum gnss_signal signal, unsigned prn, int8_t *chips, char *why, size_t why_bytes);
 
-/* Sub-chips of a chip. */
+/* Returns the number of sub-chips of a chip. */
 uint32_t gnss_subchips(enum gnss_subcarrier subcarrier);
 
 /* Writes the n_chips * gnss_subchips() levels of a table. */

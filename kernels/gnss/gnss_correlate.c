@@ -1,10 +1,10 @@
 /* gnss_correlate.c - plain C twin of gnss_correlate.
  *
- * A block of samples is multiplied with the conjugate carrier first, once for an input, in 16 bits; then with the levels of
- * each tap, so that a product of complex numbers is made once for all taps.  These are the products with the replica,
- * level times carrier, in another order.  Carrier and levels of a block are made once for all inputs.
- * Sums of a slice are 32 bits; its threads add them to the 64 bits of the integration.  All pieces take a slice before the
- * next one, so that its samples stay in the L2 cache. */
+ * A block of samples is multiplied first with the conjugate carrier, once for an input, in 16 bits.  The result is
+ * multiplied with the levels of each tap.  So a product of complex numbers is computed once for all taps.  These are
+ * the products with the replica, level times carrier, in another order.  Carrier and levels of a block are computed
+ * once for all inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's 64-bit sums.  All
+ * pieces are correlated in a slice before the next slice, so that the slice's samples stay in the L2 cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"
@@ -30,10 +30,10 @@ void gnss_carrier_table(int8_t *carrier)
 struct block {
     int16_t carrier_re[GNSS_BLOCK_SAMPLES], carrier_im[GNSS_BLOCK_SAMPLES];
     int16_t levels[GNSS_MAX_TAPS][GNSS_BLOCK_SAMPLES];
-    int16_t re[GNSS_BLOCK_SAMPLES], im[GNSS_BLOCK_SAMPLES]; /* of an input, times the carrier */
+    int16_t re[GNSS_BLOCK_SAMPLES], im[GNSS_BLOCK_SAMPLES]; /* products of an input with the carrier */
 };
 
-/* Sums of a slice, [tap][input][re, im]. */
+/* Sums of a slice: [tap][input][re, im]. */
 struct slice_sums {
     int32_t of[GNSS_MAX_TAPS][GNSS_MAX_ANTS * N_POLS][2];
 };
@@ -47,7 +47,8 @@ static void make_carrier(const int8_t *carrier, uint64_t phase, uint64_t step, s
     }
 }
 
-/* A block's steps are at most 'length', so a phase wraps once; both together are below 2^64. */
+/* Looks up the levels of a block.  A block's steps are at most 'length', so a phase wraps once.  Phase plus steps are
+ * below 2^64. */
 static void make_levels(const int8_t *table, uint64_t phase, uint64_t step, uint64_t length, size_t n, int16_t *levels)
 {
     for (size_t i = 0; i < n; i++) {
@@ -56,7 +57,7 @@ static void make_levels(const int8_t *table, uint64_t phase, uint64_t step, uint
     }
 }
 
-/* Products of samples with the conjugate carrier: below 2^14 each. */
+/* Multiplies samples with the conjugate carrier.  Each product is below 2^14. */
 KERNEL_CLONES static void wipe_carrier(const int8_t *restrict x, size_t n, struct block *restrict b)
 {
     for (size_t i = 0; i < n; i++) {
@@ -78,7 +79,7 @@ KERNEL_CLONES static void add_products(const struct block *b, size_t tap, size_t
     sums[1] += im;
 }
 
-/* Adds 'n' samples of all inputs from sample 'at' of the piece on, with which the code has come to 'phase'. */
+/* Adds 'n' samples of all inputs from sample 'at' of the piece on.  'phase' is the code phase of sample 'at'. */
 static void add_block(const struct gnss_correlate_args *a, const struct gnss_piece *piece, uint32_t at, size_t n,
                       uint64_t phase, struct block *b, struct slice_sums *sums)
 {
@@ -98,7 +99,7 @@ static void add_block(const struct gnss_correlate_args *a, const struct gnss_pie
     }
 }
 
-/* Adds the samples [from, from + SLICE_SAMPLES) of a piece, as far as it goes. */
+/* Adds the samples [from, from + SLICE_SAMPLES) of a piece, or fewer at the piece's end. */
 static void add_slice(const struct gnss_correlate_args *a, const struct gnss_piece *piece, uint32_t from)
 {
     uint32_t n_subchips = a->satellites[piece->satellite].n_subchips, n_inputs = a->n_ants * N_POLS;
@@ -167,24 +168,24 @@ const struct kernel gnss_correlate_mma_kernel = {
 /* ---- The CUDA variants ------------------------------------------------------------------------------------------- */
 
 #define N_THREADS          128
-#define CUDA_SLICE_SAMPLES 4096 /* of a block */
+#define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* of an antenna in a block: small arrays have several blocks on a multiprocessor */
+#define MMA_MAX_WINDOW     1312 /* samples of an antenna in a block; small arrays have several blocks at a time */
 #define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
-#define MMA_MAX_TILES      4    /* of a block: MMA_ANTS */
-#define MMA_WARP_TILES     1    /* of a warp, where they are a divisor */
-#define MMA_WARPS          4    /* pieces that go at a time, times their tiles of columns */
-#define MMA_SPREAD_SAMPLES 256  /* that windows have for differences of offsets, before a slice has two chunks */
+#define MMA_MAX_TILES      4    /* tiles of a block: MMA_ANTS */
+#define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
+#define MMA_WARPS          4    /* pieces at a time, times their tiles of columns */
+#define MMA_SPREAD_SAMPLES 256  /* samples of a window for differences of offsets, before a slice has two chunks */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
     return n_ants < MMA_MIN_ANTS ? &gnss_correlate_kernel : &gnss_correlate_mma_kernel;
 }
 
-/* The shape of gnss_correlate_mma. */
+/* Tile sizes of gnss_correlate_mma. */
 struct shape {
     uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block and of a warp; blocks */
-    uint32_t n_pieces, satellites;              /* that a block goes through, and that go at a time */
+    uint32_t n_pieces, satellites;              /* pieces of a block, and pieces at a time */
     uint32_t slice_samples, window_samples;
 };
 
@@ -193,7 +194,7 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* Bytes of shared memory but for the windows. */
+/* Returns the bytes of shared memory without the windows. */
 static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
 {
     uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;
@@ -201,7 +202,7 @@ static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
     return 2 * shape->satellites * n_columns * MMA_CHUNK_SAMPLES * 2 + (uint32_t)sizeof(struct mma_head);
 }
 
-/* A row of the windows has an odd multiple of 64 bytes. */
+/* Returns the shape.  A row of the windows has an odd multiple of 64 bytes. */
 static struct shape shape_of(const struct gnss_correlate_args *args, size_t shared_bytes)
 {
     uint32_t n_tiles = divide_up(args->n_ants * N_POLS, 16), column_tiles = divide_up(2 * args->n_taps, 8);

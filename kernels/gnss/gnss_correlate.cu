@@ -1,10 +1,11 @@
 /* gnss_correlate.cu - see gnss_correlate.h: the variant for few antennas.
  *
- * A block has a slice of a piece's samples, of one antenna: all taps, both polarisations.  A thread multiplies the samples of
- * both polarisations with the conjugate carrier, and the products with the level of each tap.  The threads' sums are added
- * up within warps, then across them, and the block adds one number for each sum to the 64 bits of the integration.
+ * A block correlates a slice of a piece's samples of one antenna: all taps, both polarisations.  A thread multiplies
+ * the samples of both polarisations with the conjugate carrier, and the products with the level of each tap.  The
+ * threads' sums are added within warps, then across warps.  The block adds one number for each sum to the integration's
+ * 64-bit sums.
  *
- * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES, of which int32 has the sums. */
+ * Constants: N_TAPS; N_THREADS, at most GNSS_BLOCK_SAMPLES; SLICE_SAMPLES, whose sums fit int32. */
 #include "kernels/gnss/gnss_replica.h"
 
 #define N_POLS     2
@@ -36,7 +37,7 @@ static __device__ __forceinline__ void add_sample(const struct replica &r, const
     }
 }
 
-/* Adds up the block's sums, by way of 'shared' [warp][sum], and adds them to the integration's. */
+/* Adds the block's sums through 'shared' [warp][sum], and then to the integration's sums. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t ant, int (&sums)[N_SUMS], int *shared)
 {

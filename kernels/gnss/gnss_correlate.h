@@ -1,41 +1,42 @@
 /* gnss_correlate - complex samples of many inputs to correlations with replicas of navigation satellites' signals.
- *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; of a baseband that has the signals
- *   carrier     int8 [GNSS_CARRIER_ENTRIES][re, im], as gnss_carrier_table() makes it
+ *   samples     int8 [ant][pol][sample][re, im]   rows 'pitch_samples' apart; a baseband that contains the signals
+ *   carrier     int8 [GNSS_CARRIER_ENTRIES][re, im], made by gnss_carrier_table()
  *   codes       int8: tables of sub-chips (gnss_codes.h), one after the other
  *   satellites  [satellite]        tables and taps
  *   offsets     int32 [satellite][ant]
- *   pieces      [piece]            consecutive samples of one integration, or all of it
+ *   pieces      [piece]            some or all samples of one integration, consecutive
  *   sums        int64 [integration][tap][ant][pol][re, im], added to
  *
  * A piece of satellite s adds to the sums of its integration, for each tap t, antenna a and polarisation p,
  *     sum over n < n_samples of x[a][p][first + offsets[s][a] + n] conj(r[n]), where r is the replica, complex int8:
  *     r[n] = level(n) carrier[(carrier_phase + n carrier_step) mod 2^64, the top GNSS_CARRIER_BITS bits of it]
  *     level(n) = table[floor(((code_phase + taps[t] + n code_step) mod length) / 2^48)], length = n_subchips 2^48
- * Phases are those of gnss_phase.h.  A code step is off by 2^-49 sub-chip at most, so a code phase by 2e-7 sub-chip after
- * 1e8 samples; an integration that begins with its own phases has less.
- * The frequency of a piece is constant; a change of frequency begins another piece.
- * With offsets the replica meets each antenna's samples where the satellite's wavefront does, to the nearest sample.
+ * gnss_phase.h defines the phases.  A code step has an error of at most 2^-49 sub-chips.  So a code phase has an error
+ * of 2e-7 sub-chips after 1e8 samples.  The error is smaller if each integration begins with new phases.
+ * The frequency of a piece is constant; a change of frequency begins another piece.  An offset shifts the replica to
+ * the arrival of the satellite's wavefront at an antenna, to the nearest sample.
  *
- * State:     the phases of a piece are all of it.  gnss_piece_skip() makes the piece that follows after n samples.  Both
- *            give the same bits as the whole, wherever an integration is cut, in one launch or in several.
- * Taps:      code phases ahead of the prompt one, at any spacing.  Taps behind it are given modulo the length, as
- *            gnss_code_phase() does, so no phase is ever negative.
- * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000 of
- *            them fit int32; sums of more are 64 bits.
- *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases the
- *            replica loses less than 0.001 dB.  All antennas have the same replica, so its error is common to them.
- * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, as many for all satellites; n_samples < GNSS_MAX_RUN;
- *            tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the length; code steps below 2^50, and
- *            GNSS_BLOCK_SAMPLES of them at most the length; all samples that pieces ask for within their rows.
- *            gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8.
- * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast where pieces of the same time follow
- *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first' on.
- *            It reads samples once for pieces whose begins differ by at most 450 samples at each antenna; less on GPUs
- *            with less shared memory.  'max_samples' is best the time that pieces of a block span: then each block has
- *            one slice.
- * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input;
- *            with few antennas the look-up of levels.  CUDA: about 30 instructions a sample and satellite; the variant
- *            for arrays: instructions that move samples within registers, and reads of shared memory.
+ * State:     the phases of a piece are the whole state.  gnss_piece_skip() makes the piece that follows after n
+ *            samples.  An integration gives the same bits however it is cut into pieces, in one launch or in several.
+ * Taps:      code phases ahead of the prompt phase, at any spacing.  Taps behind the prompt phase are given modulo the
+ *            length, as by gnss_code_phase(), so no phase is ever negative.
+ * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000
+ *            products fit int32; larger sums are 64 bits.
+ *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases
+ *            the replica loses less than 0.001 dB.  All antennas have the same replica, so they share its error.
+ * Requires:  1 to GNSS_MAX_PIECES pieces; 1 to GNSS_MAX_ANTS antennas; 1 to GNSS_MAX_TAPS taps, the same number for all
+ *            satellites; n_samples < GNSS_MAX_RUN; tables of at most GNSS_MAX_SUBCHIPS; code phases and taps below the
+ *            length; code steps below 2^50; GNSS_BLOCK_SAMPLES code steps of at most the length; all samples of pieces
+ *            within their rows.  gnss_correlate_mma: 'samples' aligned to 16 bytes, a pitch that is a multiple of 8.
+ * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast if pieces of the same time follow
+ *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first'
+ *            on.  A block reads samples once for pieces whose starts differ by at most 450 samples at each antenna, or
+ *            less on GPUs with less shared memory.  'max_samples' is best equal to the time that the pieces of a block
+ *            span.  Then each block has one slice.
+ * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input.
+ *            With few antennas the twin is bound by the look-up of levels.  CUDA: about 30 instructions a sample and
+ *            satellite.  The variant for arrays: instructions that move samples within registers, and reads of shared
+ *            memory.
  * Users:     fgpu/gnss.c, bench_gnss. */
 #ifndef KERNELS_GNSS_GNSS_CORRELATE_H
 #define KERNELS_GNSS_GNSS_CORRELATE_H
@@ -45,37 +46,37 @@
 
 #define GNSS_MAX_ANTS   64
 #define GNSS_MAX_TAPS   15
-#define GNSS_MAX_PIECES 65535 /* of a launch, by CUDA's grid */
+#define GNSS_MAX_PIECES 65535 /* pieces of a launch, limited by CUDA's grid */
 
-/* Samples that are gone through at a time: a code phase wraps once in them at most. */
+/* Samples of a block.  A code phase wraps at most once in a block. */
 #define GNSS_BLOCK_SAMPLES 1024
 
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
-#define GNSS_AMPLITUDE       63  /* of the carrier: a replica with levels of +-2 fits int8 */
+#define GNSS_AMPLITUDE       63  /* amplitude of the carrier; with it a replica with levels of +-2 fits int8 */
 #define GNSS_CARRIER_ERROR   1.5 /* half an entry's phase, and rounding: 63 pi / 256 + sqrt(1/2) */
 
 struct gnss_satellite {
-    uint32_t table;               /* where its table begins in 'codes' */
-    uint32_t n_subchips;          /* of the table */
-    uint64_t taps[GNSS_MAX_TAPS]; /* [tap] 2^-48 sub-chips */
+    uint32_t table;               /* start of the satellite's table in 'codes' */
+    uint32_t n_subchips;          /* sub-chips of the table */
+    uint64_t taps[GNSS_MAX_TAPS]; /* [tap]: 2^-48 sub-chips */
 };
 
 struct gnss_piece {
-    uint64_t code_phase;    /* of sample 0, 2^-48 sub-chips */
-    uint64_t code_step;     /* from one sample to the next */
-    uint64_t carrier_phase; /* of sample 0, 2^-64 turns */
-    uint64_t carrier_step;  /* from one sample to the next; negative frequencies modulo 2^64 */
-    int64_t first;          /* sample 0, where the offset is 0 */
+    uint64_t code_phase;    /* code phase of sample 0, 2^-48 sub-chips */
+    uint64_t code_step;     /* code phase between samples, 2^-48 sub-chips */
+    uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
+    uint64_t carrier_step;  /* carrier phase between samples, 2^-64 turns; negative frequencies modulo 2^64 */
+    int64_t first;          /* index of sample 0 if the offset is 0 */
     uint32_t n_samples;
     uint32_t satellite;
-    uint32_t integration; /* of 'sums' */
+    uint32_t integration; /* index in 'sums' */
     uint32_t unused;
 };
 
 struct gnss_correlate_args {
     const int8_t *samples;                   /* [ant][pol][sample][re, im] */
-    uint64_t pitch_samples;                  /* from one polarisation of an antenna to the next */
+    uint64_t pitch_samples;                  /* distance between the rows of an antenna's polarisations */
     const int8_t *carrier;                   /* [GNSS_CARRIER_ENTRIES][re, im] */
     const int8_t *codes;                     /* tables of sub-chips */
     const struct gnss_satellite *satellites; /* [satellite] */
@@ -83,12 +84,12 @@ struct gnss_correlate_args {
     const struct gnss_piece *pieces;         /* [n_pieces] */
     int64_t *sums;                           /* [integration][tap][ant][pol][re, im] */
     uint32_t n_pieces;
-    uint32_t max_samples; /* of a piece */
+    uint32_t max_samples; /* largest n_samples of a piece */
     uint32_t n_ants;
     uint32_t n_taps;
 };
 
-/* Removes the first 'n' samples of a piece; the rest keeps its phases. */
+/* Removes the first 'n' samples of a piece.  The remaining samples keep their phases. */
 static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips, uint32_t n)
 {
     piece->code_phase = gnss_code_at(piece->code_phase, piece->code_step, n, n_subchips);
@@ -97,16 +98,19 @@ static inline void gnss_piece_skip(struct gnss_piece *piece, uint32_t n_subchips
     piece->n_samples -= n;
 }
 
-/* Writes the carrier's table, [GNSS_CARRIER_ENTRIES][re, im]: e^{2 pi i phase} in the middle of each entry's phases. */
+/* Writes the carrier's table, [GNSS_CARRIER_ENTRIES][re, im]: GNSS_AMPLITUDE e^{2 pi i phase} for the middle phase of
+ * each entry. */
 void gnss_carrier_table(int8_t *carrier);
 
-/* Two CUDA variants, gnss_correlate for few antennas and gnss_correlate_mma for arrays, have the same arguments and twin. */
+/* Two CUDA variants with the same arguments and twin: gnss_correlate for few antennas, gnss_correlate_mma for
+ * arrays. */
 extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 
-/* The variant for n_ants antennas. */
+/* Returns the variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* Constants of a variant's compilation, and the shape of its launch, on a device with so much shared memory. */
+/* Constants of a variant's compilation, and the grid of its launch, on a device with 'shared_bytes' of shared
+ * memory. */
 #define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,
                               struct kernel_constant *constants);

@@ -1,42 +1,42 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
- * A block has a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  It copies the inputs' samples to shared
- * memory once: a window of each antenna that has all samples of its pieces.  Pieces whose begins are too far apart go
- * one after the other, each with windows of its own.  kernels/README.md has a picture.  SATELLITES pieces go at a
- * time, each with its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make the replica of a chunk for
- * all taps, two columns of bytes for each tap; then they multiply the inputs' samples with them.  A sample (x, y) of an
- * input times the columns (a, b) and (-b, a) is the real and the imaginary part of (x + iy) (a - ib).  There is memory
- * for two chunks, so one barrier of the block a chunk is enough.
+ * A block correlates a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  The block copies the inputs' samples
+ * to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too far
+ * apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.  SATELLITES
+ * pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
+ * the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the inputs' samples
+ * with the columns.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary
+ * part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block for each chunk is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
- *          of each tile: MMA_RUN words of 16 bytes and the next.  The four lanes of a row have the quarters of the
- *          chunk, and a column's samples are in the same order.
- * Banks:   eight lanes read 128 bytes at a time: a word of four runs, of both polarisations of an antenna.  MMA_RUN is
- *          odd and a row of the windows an odd multiple of 64 bytes, so banks differ wherever the samples begin.
- * Sums:    int32 for a slice; each warp adds them to the 64 bits of the integration.
+ *          of each tile: MMA_RUN words of 16 bytes and the next word.  The four lanes of a row have one quarter of the
+ *          chunk each.  A column's samples are in the same order.
+ * Banks:   eight lanes read 128 bytes at a time: a word of four runs, for both polarisations of an antenna.  MMA_RUN is
+ *          odd, and a row of the windows is an odd multiple of 64 bytes.  So banks differ wherever the samples begin.
+ * Sums:    int32 for a slice; each warp adds its sums to the integration's 64-bit sums.
  *
  * Constants: N_TAPS; N_THREADS, 32 for each of SATELLITES and WARP_TILES tiles; SLICE_SAMPLES, a multiple of
- * MMA_CHUNK_SAMPLES of which int32 has the sums; ROW_TILES, 1 to 4; WARP_TILES, a divisor of it; SATELLITES; N_PIECES,
- * at most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 and 32 more. */
+ * MMA_CHUNK_SAMPLES whose sums fit int32; ROW_TILES, 1 to 4; WARP_TILES, a divisor of ROW_TILES; SATELLITES; N_PIECES,
+ * at most MMA_PIECES; WINDOW_SAMPLES, a multiple of 64 plus 32. */
 #include "kernels/gnss/gnss_mma.h"
 #include "kernels/gnss/gnss_replica.h"
 #include "kernels/util/ptx.h"
 
 #define COLUMN_TILES  ((2 * N_TAPS + 7) / 8)
 #define COLUMN_BYTES  (MMA_CHUNK_SAMPLES * 2)
-#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* of a piece */
+#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* bytes of a piece */
 #define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
 #define N_ROWS        (16 * ROW_TILES)
 #define N_ANTS        (N_ROWS / 2)
 #define N_WARPS       (N_THREADS / 32)
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
-#define WARP_ROWS     (2 * WARP_TILES) /* of a lane */
+#define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
 #define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* to make a chunk's quads */
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
 
-#define gnss_correlate_mma_args gnss_correlate_args /* the emulator looks for arguments by the kernel's name */
+#define gnss_correlate_mma_args gnss_correlate_args /* the emulator finds arguments by the kernel's name */
 
 extern __shared__ float4 shared_memory[];
 
@@ -56,12 +56,13 @@ static __device__ __forceinline__ struct mma_head *head(void)
     return (struct mma_head *)columns_of(2, 0);
 }
 
-/* ---- Replicas ----------------------------------------------------------------------------------------------------- */
+/* ---- Replicas ---------------------------------------------------------------------------------------------------- */
 
-/* The replica of a thread: its next four samples, and the steps from one to the next and to the thread's next four. */
+/* Replica of a thread: its next four samples.  Steps lead to the next sample, jumps to the thread's next four
+ * samples. */
 struct quads {
     uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
-    uint64_t length, rests[N_TAPS]; /* from a tap to the end of the table */
+    uint64_t length, rests[N_TAPS]; /* distance from a tap to the end of the table */
     uint32_t n_subchips;
     const int8_t *table;
 };
@@ -87,7 +88,7 @@ static __device__ __forceinline__ struct quads quads_begin(const struct mma_slot
     return q;
 }
 
-/* Levels of a tap.  The code phase wraps once in four samples at most. */
+/* Looks up the levels of a tap.  The code phase wraps at most once in four samples. */
 static __device__ __forceinline__ void levels_of(const struct quads &q, int tap, int (&levels)[4])
 {
     const uint64_t phase = q.code - q.rests[tap] + (q.code < q.rests[tap] ? q.length : 0);
@@ -99,7 +100,7 @@ static __device__ __forceinline__ void levels_of(const struct quads &q, int tap,
     }
 }
 
-/* Writes both columns of a tap.  2^15 keeps a lower half below 0 from borrowing of the upper one. */
+/* Writes both columns of a tap.  Adding 2^15 prevents a negative lower half from borrowing from the upper half. */
 static __device__ __forceinline__ void write_columns(const int (&levels)[4], const int (&carrier)[4],
                                                      const int (&turned)[4], uint8_t *to)
 {
@@ -115,7 +116,7 @@ static __device__ __forceinline__ void write_columns(const int (&levels)[4], con
     *(uint2 *)(to + COLUMN_BYTES) = make_uint2(__byte_perm(q[0], q[1], 0x6420), __byte_perm(q[2], q[3], 0x6420));
 }
 
-/* Writes four samples of the replica to the columns; zeros for those that are not there. */
+/* Writes four samples of the replica to the columns: zeros from sample 'n_there' on. */
 static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
 {
     int carrier[4], turned[4], levels[N_TAPS][4];
@@ -135,8 +136,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk.  Only 'n_samples' samples are there.  Columns of the last tile that no tap has keep old
- * bytes; their sums are dropped. */
+/* Makes the replica of a chunk of 'n_samples' samples, or fewer at its end.  Columns of the last tile without a tap
+ * keep old bytes; their sums are not used. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -151,17 +152,17 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
     }
 }
 
-/* ---- Products ----------------------------------------------------------------------------------------------------- */
+/* ---- Products ---------------------------------------------------------------------------------------------------- */
 
-/* A row of a lane: its run of words of 16 bytes, which begins 0 to 7 samples before the samples that are wanted.  Words
- * go through three steps: they are moved by 4 samples, by 2 and by 1, or not.  Each step needs the next words of the
- * one before; those stay here from one eight samples to the next.
- * The first step multiplies with 0 and 1, in units that are idle otherwise: those that select words are busy. */
+/* A row of a lane: its run of words of 16 bytes.  The run begins 0 to 7 samples before the wanted samples.  Three steps
+ * move words by 4, 2 and 1 samples or by none.  Each step needs the next words of the step before.  These words are
+ * kept here from one eight samples to the next.  The first step multiplies with 0 and 1 in units that are otherwise
+ * idle, because the units that select words are busy. */
 struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
     bool by_2;
-    uint32_t read[2], moved_4, moved_2; /* the latest: the last two read */
+    uint32_t read[2], moved_4, moved_2; /* latest words: the last two words read, ... */
 };
 
 static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
@@ -183,7 +184,7 @@ static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_bl
     row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
 }
 
-/* The i-th eight samples of the run. */
+/* Returns the i-th eight samples of the run. */
 static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
 {
     const uint4 next = row.words[i + 1];
@@ -232,7 +233,7 @@ static __device__ __forceinline__ void multiply_chunk(struct row (&rows)[WARP_RO
     }
 }
 
-/* Adds a tile's sums: of tap 4 column + lane % 4, for the rows of the lane, and sets them to zero. */
+/* Adds a tile's sums for tap 4 column + lane % 4 and the rows of the lane. */
 static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args &args, const struct gnss_piece &piece,
                                                 uint32_t input, int (&sums)[COLUMN_TILES][4])
 {
@@ -246,11 +247,11 @@ static __device__ __forceinline__ void add_sums(const struct gnss_correlate_args
         }
 }
 
-/* ---- Windows ------------------------------------------------------------------------------------------------------ */
+/* ---- Windows ----------------------------------------------------------------------------------------------------- */
 
-/* A window of the lane's antenna, in samples of its rows: multiples of 8. */
+/* A window of the lane's antenna, as sample indices in its rows: multiples of 8. */
 struct window {
-    int64_t begin, last, end; /* 'last' is where the last of the pieces begins */
+    int64_t begin, last, end; /* 'last' is the start of the last piece */
 };
 
 static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot)
@@ -258,7 +259,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Windows of the slots from 'at' on, as many as have room.  Returns the slot after them.  All warps do the same. */
+/* Chooses windows for the slots from 'at' on, as many as fit.  Returns the slot after these slots.  All warps compute
+ * the same. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
@@ -298,13 +300,13 @@ static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_
     copies_commit();
 }
 
-/* ---- Slices ------------------------------------------------------------------------------------------------------- */
+/* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
 struct span {
     int64_t begin, end;
 };
 
-/* The time that the block's pieces span. */
+/* Returns the time that the block's pieces span. */
 static __device__ __forceinline__ struct span span_of(const struct gnss_piece *pieces, uint32_t n)
 {
     const struct gnss_piece &piece = pieces[min(threadIdx.x % 32, n - 1)];
@@ -318,7 +320,7 @@ static __device__ __forceinline__ struct span span_of(const struct gnss_piece *p
     return span;
 }
 
-/* Fills the slots with the pieces that have samples of [time, time + SLICE_SAMPLES). */
+/* Fills the slots with the pieces that have samples in [time, time + SLICE_SAMPLES). */
 static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_args &args,
                                                   const struct gnss_piece *pieces, uint32_t n, int64_t time)
 {
@@ -351,7 +353,7 @@ static __device__ __forceinline__ void fill_slots(const struct gnss_correlate_ar
     __syncthreads();
 }
 
-/* Adds the slot's samples that the block has; 'slot' is NULL in warps that have none.  The windows are on their way. */
+/* Adds the block's samples of a slot.  'slot' is NULL in warps without a slot.  Copies of the windows are in flight. */
 static __device__ __forceinline__ void correlate_slot(const struct gnss_correlate_args &args,
                                                       const struct mma_slot *slot, const struct window &window,
                                                       uint32_t &buffer)
@@ -361,7 +363,7 @@ static __device__ __forceinline__ void correlate_slot(const struct gnss_correlat
     const uint32_t n_samples = slot ? slot->end - slot->from : 0;
     int sums[WARP_TILES][COLUMN_TILES][4] = {};
     uint32_t in_block[WARP_ROWS],
-        samples[WARP_ROWS]; /* of the lane's rows: the row, and where in the window it begins */
+        samples[WARP_ROWS]; /* rows of the lane, and their starts in the window */
     struct quads quads;
 
 #pragma unroll

@@ -1,14 +1,14 @@
 /* gnss_mma.h - sizes that gnss_correlate_mma and its host code share, and the head of a block's shared memory.
  *
- * Uses no constants of the compilation.  CUDA kernels include this too. */
+ * This file uses no constants of the compilation.  CUDA kernels include this file too. */
 #ifndef KERNELS_GNSS_GNSS_MMA_H
 #define KERNELS_GNSS_GNSS_MMA_H
 
 #include "kernels/gnss/gnss_correlate.h"
 
-#define MMA_PIECES        16 /* that a block goes through, at most */
-#define MMA_ANTS          32 /* of a block, at most */
-#define MMA_RUN           13 /* a lane's consecutive words of 16 bytes in a row and chunk; odd */
+#define MMA_PIECES        16 /* most pieces of a block */
+#define MMA_ANTS          32 /* most antennas of a block */
+#define MMA_RUN           13 /* consecutive 16-byte words of a lane in a row and chunk; odd */
 #define MMA_CHUNK_SAMPLES (4 * 8 * MMA_RUN)
 
 /* A piece with samples in the block's slice of time. */
@@ -16,11 +16,11 @@ struct mma_slot {
     struct gnss_piece piece;
     uint32_t from, end;
     struct gnss_satellite satellite;
-    int64_t begins[MMA_ANTS]; /* sample 'from' in the rows of each antenna */
+    int64_t begins[MMA_ANTS]; /* index of sample 'from' in the rows of each antenna */
 };
 
 struct mma_head {
-    int32_t carrier[GNSS_CARRIER_ENTRIES + 1]; /* re + 2^16 im; the last is 0 */
+    int32_t carrier[GNSS_CARRIER_ENTRIES + 1]; /* re + 2^16 im; the last entry is 0 */
     uint32_t n_slots, unused[2];
     struct mma_slot slots[MMA_PIECES];
 };

@@ -1,4 +1,4 @@
-/* gnss_phase.c - numbers of double precision as the phases and steps with which integrations begin. */
+/* gnss_phase.c - converts numbers of double precision to the first phases and steps of integrations. */
 #include "kernels/gnss/gnss_phase.h"
 
 #include <assert.h>

@@ -1,27 +1,27 @@
 /* gnss_phase.h - fixed-point phases of replicas.
  *
- * A code phase is in units of 2^-48 sub-chips and below the length of its table: 16 bits for up to 65 535 sub-chips, 48 for
- * fractions.  Its step from sample to sample is below 2^50, less than 4 sub-chips.  It goes on by adding and wrapping,
- * without division and without branches; only gnss_code_at(), with which a run of samples begins, divides.
- * A carrier phase is in units of 2^-64 turns, so that it wraps by itself.
+ * A code phase is in units of 2^-48 sub-chips and below the length of its table.  So 16 bits count up to 65 535
+ * sub-chips, and 48 bits count fractions.  The step from sample to sample is below 2^50, less than 4 sub-chips.  A
+ * phase advances by adding and wrapping, without division and without branches.  Only gnss_code_at() divides, at the
+ * start of a run of samples.  A carrier phase is in units of 2^-64 turns, so that the phase wraps by itself.
  *
- * CUDA kernels include this too. */
+ * CUDA kernels include this file too. */
 #ifndef KERNELS_GNSS_GNSS_PHASE_H
 #define KERNELS_GNSS_GNSS_PHASE_H
 
 #include <stdint.h>
 
-#define GNSS_CODE_BITS 48                  /* of a code phase's fraction */
-#define GNSS_STEP_BITS 50                  /* of a code step */
-#define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* samples that gnss_code_at() steps over, at most */
+#define GNSS_CODE_BITS 48                  /* bits of a code phase's fraction */
+#define GNSS_STEP_BITS 50                  /* bits of a code step */
+#define GNSS_MAX_RUN   (UINT32_C(1) << 30) /* limit of the samples that gnss_code_at() skips */
 
-/* A table's length as a code phase. */
+/* Returns a table's length as a code phase. */
 static inline uint64_t gnss_code_length(uint32_t n_subchips)
 {
     return (uint64_t)n_subchips << GNSS_CODE_BITS;
 }
 
-/* a + b modulo 'length'; both are below it, and their sum may exceed 64 bits. */
+/* Returns a + b modulo 'length'.  Both are below 'length', and their sum may exceed 64 bits. */
 static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
 {
     const uint64_t rest = length - b;
@@ -29,7 +29,7 @@ static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
     return a - rest + (a < rest ? length : 0);
 }
 
-/* The phase 'n' samples after 'phase', n < GNSS_MAX_RUN. */
+/* Returns the phase 'n' samples after 'phase'.  n < GNSS_MAX_RUN. */
 static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, uint32_t n_subchips)
 {
     const uint64_t low = n * (step & 0xffffffff), high = n * (step >> 32) + (low >> 32); /* units of 1 and of 2^32 */
@@ -39,13 +39,13 @@ static inline uint64_t gnss_code_at(uint64_t phase, uint64_t step, uint32_t n, u
     return gnss_code_add(phase, moved, gnss_code_length(n_subchips));
 }
 
-/* The phase of any number of sub-chips, negative ones too, modulo the table's length; to the nearest unit. */
+/* Returns the phase of any number of sub-chips, also negative, modulo the table's length, to the nearest unit. */
 uint64_t gnss_code_phase(double subchips, uint32_t n_subchips);
 
-/* The step of 'subchips' sub-chips a sample, 0 to below 4. */
+/* Returns the step of 'subchips' sub-chips a sample.  0 <= subchips < 4. */
 uint64_t gnss_code_step(double subchips);
 
-/* The phase, or step, of any number of turns, negative ones too, modulo 1. */
+/* Returns the phase or step of any number of turns, also negative, modulo 1. */
 uint64_t gnss_carrier_turns(double turns);
 
 #endif

@@ -1,4 +1,4 @@
-/* gnss_quantise.c - plain C twin of gnss_quantise, between ddc and gnss_correlate; and the control of its scale. */
+/* gnss_quantise.c - plain C twin of gnss_quantise, between ddc and gnss_correlate, and the control of its scale. */
 #include "kernels/gnss/gnss_quantise.h"
 
 #include "common/base/units.h"
@@ -8,7 +8,7 @@
 #include <math.h>
 
 #define LIMIT         ((float)GNSS_QUANTISE_LIMIT)
-#define BLOCK_SAMPLES 4096 /* 32 bits hold their sum of squares: 4096 * 2 * 127^2 < 2^28 */
+#define BLOCK_SAMPLES 4096 /* samples whose sum of squares fits 32 bits: 4096 * 2 * 127^2 < 2^28 */
 
 KERNEL_CLONES static void quantise_block(const float *restrict in, float scale, float im_scale, size_t n,
                                          int8_t *restrict out, struct gnss_level *level)
@@ -62,7 +62,8 @@ const struct kernel gnss_quantise_kernel = {
     .cpu = gnss_quantise_cpu,
 };
 
-/* A factor of four between the limits, and of two at a time: after a change the level must change as much again. */
+/* Returns the next scale.  The limits differ by a factor of four, and a step is a factor of two.  So after a change the
+ * level must change as much again. */
 float gnss_quantise_scale(float scale, uint64_t squares, uint64_t n_samples)
 {
     uint64_t n_components = 2 * n_samples;

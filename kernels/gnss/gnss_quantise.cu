@@ -1,7 +1,7 @@
 /* gnss_quantise.cu - see gnss_quantise.h.
  *
- * A thread takes samples as far apart as the grid has threads; blockIdx.y is the polarisation.  The levels of a warp
- * are added up before its first thread adds them to memory.
+ * A thread takes samples that are one grid of threads apart; blockIdx.y is the polarisation.  A warp adds its levels,
+ * and its first thread adds the result to memory.
  *
  * Constants: N_THREADS. */
 #include "kernels/gnss/gnss_quantise.h"
@@ -9,7 +9,7 @@
 #define LIMIT      ((float)GNSS_QUANTISE_LIMIT)
 #define EVERY_LANE 0xffffffffu
 
-/* One component, without clipping where 'v' is within the limit. */
+/* Quantises one component. */
 static __device__ __forceinline__ int quantise(float v)
 {
     return __float2int_rn(v == v ? fminf(fmaxf(v, -LIMIT), LIMIT) : 0.0f);

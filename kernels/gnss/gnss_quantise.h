@@ -1,21 +1,22 @@
-/* gnss_quantise - complex float samples of a narrow band to the int8 samples that gnss_correlate takes.
- *   in      complex float [pol][sample]   as ddc makes them
+/* gnss_quantise - complex float samples of a narrow band to int8 samples for gnss_correlate.
+ *   in      complex float [pol][sample]   the output of ddc
  *   out     int8 [pol][sample][re, im]    rows 'pitch_samples' apart
  *   levels  [pol]                         added to
  *
- * Each component is v = in * scale[pol], the imaginary one times im_sign, rounded to float32, then clipped to +-GNSS_QUANTISE_LIMIT, then rounded half
- * to even.  NaN becomes 0.  A sample is clipped if a component is NaN or beyond the limit before rounding; it counts
- * once.  'squares' adds up re^2 + im^2 of the written samples.
+ * Each component is v = in * scale[pol], rounded to float32; the imaginary component is also multiplied by im_sign.  v
+ * is clipped to +-GNSS_QUANTISE_LIMIT and rounded half to even.  NaN becomes 0.  A sample counts once as clipped if a
+ * component is NaN or beyond the limit before rounding.  'squares' is the sum of re^2 + im^2 of the written samples.
  *
- * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  It
- *             doubles or halves the scale, so sums before and after a change differ by an exact power of two.
- * Loss:       of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the noise):
+ * Level:      gnss_quantise_scale() keeps the rms of a component between GNSS_MIN_RMS and GNSS_MAX_RMS steps.  The
+ *             function doubles or halves the scale, so sums before and after a change differ by an exact power of two.
+ * Loss:       loss of signal to noise, for a weak signal in Gaussian noise (a step adds 1/12 of its square to the
+ *             noise):
  *                 rms   2        8        16       32       48       64 steps
  *                 dB    0.090    0.0057   0.0014   0.0004   0.0063   0.047
- *             Within the rms that is kept the loss is below 0.006 dB.  The rms has the interference, too: where that
- *             has 12 dB more than the noise, the noise keeps an rms of 2 steps.
- * Exactness:  all is exact but the one rounding to float32, so CUDA and the twin agree in every bit.
- * Requires:   scales finite.  CUDA: 'in' aligned to 8 bytes, 'out' to 2.
+ *             Between GNSS_MIN_RMS and GNSS_MAX_RMS the loss is below 0.006 dB.  The rms includes interference.  If the
+ *             interference is 12 dB above the noise, the noise keeps an rms of 2 steps.
+ * Exactness:  the only inexact step is one rounding to float32, so CUDA and the twin agree in every bit.
+ * Requires:   finite scales.  CUDA: 'in' aligned to 8 bytes, 'out' aligned to 2 bytes.
  * Users:      fgpu/gnss.c.
  * Bound by:   memory; 8 B in + 2 B out per sample. */
 #ifndef KERNELS_GNSS_GNSS_QUANTISE_H
@@ -33,27 +34,28 @@ struct gnss_level {
 struct gnss_quantise_args {
     const float *in[2];        /* [pol]: complex [sample] */
     int8_t *out;               /* [pol][sample][re, im] */
-    uint64_t pitch_samples;    /* from one polarisation to the next */
+    uint64_t pitch_samples;    /* distance between the rows of the polarisations */
     struct gnss_level *levels; /* [pol] */
-    uint64_t n_samples;        /* of each polarisation */
+    uint64_t n_samples;        /* samples of each polarisation */
     float scale[2];            /* [pol] */
-    float im_sign;             /* 1, or -1 to write the conjugates: of a band whose frequencies run backwards */
+    float im_sign;             /* 1, or -1 for conjugates: a band with reversed frequencies */
 };
 
 extern const struct kernel gnss_quantise_kernel;
 
-/* Constants that the CUDA variant is compiled with, and the grid of a launch of at least one sample. */
+/* Constants of the CUDA variant, and the grid of a launch of at least one sample. */
 #define GNSS_QUANTISE_N_CONSTANTS 1
 void gnss_quantise_constants(struct kernel_constant *constants);
 struct kernel_grid gnss_quantise_grid(const struct gnss_quantise_args *args);
 
-#define GNSS_MIN_RMS   8 /* of a component, in steps */
+#define GNSS_MIN_RMS   8 /* rms of a component, in steps */
 #define GNSS_MAX_RMS   32
 #define GNSS_MIN_SCALE 0x1p-12f
 #define GNSS_MAX_SCALE 0x1p12f
 
-/* The scale for the samples to come: of 'n_samples' samples quantised with 'scale', 'squares' is the sum of squares.  A
- * scale follows the level by a factor of two a call, between GNSS_MIN_SCALE and GNSS_MAX_SCALE.  Pure. */
+/* Returns the scale for the next samples.  'squares' is the sum of squares of 'n_samples' samples quantised with
+ * 'scale'.  The scale follows the level by a factor of two a call, between GNSS_MIN_SCALE and GNSS_MAX_SCALE.  A pure
+ * function. */
 float gnss_quantise_scale(float scale, uint64_t squares, uint64_t n_samples);
 
 #endif

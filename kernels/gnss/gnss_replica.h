@@ -1,7 +1,7 @@
-/* gnss_replica.h - for the CUDA variants of gnss_correlate: the replica of a thread, which takes every N_THREADS-th sample of
- * a piece.  Carrier and code go on by N_THREADS steps, at most GNSS_BLOCK_SAMPLES of them.
+/* gnss_replica.h - the replica of a thread, for the CUDA variants of gnss_correlate.  A thread takes every N_THREADS-th
+ * sample of a piece.  Carrier and code advance by N_THREADS steps, at most GNSS_BLOCK_SAMPLES steps.
  *
- * Uses the constants N_TAPS and N_THREADS. */
+ * This file uses the constants N_TAPS and N_THREADS. */
 #ifndef KERNELS_GNSS_GNSS_REPLICA_H
 #define KERNELS_GNSS_GNSS_REPLICA_H
 
@@ -9,11 +9,11 @@
 
 struct replica {
     uint64_t length, taps[N_TAPS];
-    uint64_t code, code_step, carrier, carrier_step; /* of the next sample, and to the thread's next one */
+    uint64_t code, code_step, carrier, carrier_step; /* phases of the next sample, steps to the thread's next one */
     const int8_t *table;
 };
 
-/* Begins with sample 'first' of a piece. */
+/* Makes the replica from sample 'first' of a piece on. */
 static __device__ __forceinline__ struct replica replica_begin(const struct gnss_correlate_args &args,
                                                                const struct gnss_piece &piece, uint32_t first)
 {
@@ -32,7 +32,7 @@ static __device__ __forceinline__ struct replica replica_begin(const struct gnss
     return r;
 }
 
-/* The carrier of a sample, of the table in shared memory. */
+/* Returns the carrier of a sample from the table in shared memory. */
 static __device__ __forceinline__ char2 replica_carrier(const struct replica &r, const char2 *carrier)
 {
     return carrier[r.carrier >> (64 - GNSS_CARRIER_BITS)];
@@ -56,7 +56,7 @@ static __device__ __forceinline__ void copy_carrier(const struct gnss_correlate_
         carrier[i] = ((const char2 *)args.carrier)[i];
 }
 
-/* Where the sums of an integration's tap and input are. */
+/* Returns the address of the sums of an integration's tap and input. */
 static __device__ __forceinline__ int64_t *sums_of(const struct gnss_correlate_args &args,
                                                    const struct gnss_piece &piece, uint32_t tap, uint32_t input)
 {

@@ -1,12 +1,12 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
- * A barrier opens when the number of threads given to barrier_init() have arrived, and the bytes that they expected
- * have come.  Then the barrier counts from 0 again for the next opening, and so on.  A waiting thread need not
- * arrive.  A waiting thread gives the number of an opening, 0 for the first: the last opening or the next one.  Data
- * written before an arrival are visible after the wait.
+ * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier counts
+ * from 0 again for the next opening, and so on.  A thread may wait without arriving.  A waiting thread gives the number
+ * of the last opening or of the next one; the first opening is number 0.  Data written before an arrival are visible
+ * after the wait.
  *
- * Every lane arrives that has read or written the data that the barrier guards.  A single lane of a warp would suffice
- * after a __syncwarp(), but is no faster, and racecheck could not check it. */
+ * Every lane that has read or written the guarded data arrives.  The arrival of one lane of a warp after a __syncwarp()
+ * would suffice, but is no faster.  racecheck could not check such an arrival. */
 #ifndef KERNELS_UTIL_BARRIER_H
 #define KERNELS_UTIL_BARRIER_H
 
@@ -20,7 +20,8 @@
 
 #else
 
-/* By one thread, with a __syncthreads() before others come. */
+/* Initialises a barrier.  One thread calls this function; a __syncthreads() follows before other threads use the
+ * barrier. */
 static __device__ __forceinline__ void barrier_init(uint64_t *barrier, uint32_t n_threads)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address_of(barrier)), "r"(n_threads) : "memory");

@@ -1,18 +1,17 @@
-/* bulk_copy.h - copies of many bytes to shared memory, each asked for by one lane, for the CUDA kernels (PTX's
- * cp.async.bulk, from compute capability 9.0 on).  They bypass the L1 cache, and arrive at a barrier when they are
- * done. */
+/* bulk_copy.h - bulk copies to shared memory for the CUDA kernels (PTX's cp.async.bulk, from compute capability 9.0
+ * on).  One lane starts each copy.  The copies bypass the L1 cache.  A finished copy arrives at a barrier. */
 #ifndef KERNELS_UTIL_BULK_COPY_H
 #define KERNELS_UTIL_BULK_COPY_H
 
 #include "kernels/util/barrier.h"
 
-/* Which warp of the block, so that the compiler sees that all lanes have the same. */
+/* Returns the warp's index in the block.  The shuffle tells the compiler that all lanes have the same value. */
 static __device__ __forceinline__ uint32_t uniform_warp(void)
 {
     return __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);
 }
 
-/* One lane of the warp. */
+/* Returns true for one lane of the warp. */
 static __device__ __forceinline__ bool elect_lane(void)
 {
 #ifdef EMULATE_CUDA
@@ -26,16 +25,16 @@ static __device__ __forceinline__ bool elect_lane(void)
 
 #ifdef EMULATE_CUDA
 
-/* Copies on their way.  The emulator copies the data when a thread waits for them.  Until then the destination is
+/* Copies in flight.  The emulator copies the data when a thread waits for them.  Until then the destination is
  * poisoned. */
 static struct {
     void *to;
     const void *from;
     uint32_t n_bytes;
-    uint64_t *barrier;   /* NULL: none */
-} emulated_copies[1024]; /* more than lines of a tile in shared memory */
+    uint64_t *barrier;   /* NULL: no copy */
+} emulated_copies[1024]; /* more than a tile's rows in shared memory */
 
-static uint32_t emulated_expected; /* bytes whose copies have not been asked for yet */
+static uint32_t emulated_expected; /* bytes that the barrier expects and no copy has brought */
 
 static void bulk_fence_barriers(void)
 {
@@ -52,7 +51,7 @@ static void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *ba
 {
     int i = 0;
 
-    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* an illegal instruction else */
+    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0 && n_bytes % 16 == 0); /* illegal otherwise */
     while (emulated_copies[i].barrier) {
         i++;
         assert(i < 1024);
@@ -76,7 +75,8 @@ static void bulk_wait(uint64_t *barrier, uint32_t opening)
 
 #else
 
-/* By the lane that has made barriers, before copies arrive at them. */
+/* Makes initialised barriers visible to bulk copies.  The lane that has initialised the barriers calls this function
+ * before any copy starts. */
 static __device__ __forceinline__ void bulk_fence_barriers(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -92,7 +92,7 @@ static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n
         : "memory");
 }
 
-/* Multiples of 16 bytes, to a multiple of 16 bytes from one. */
+/* Starts a copy.  Both addresses and n_bytes are multiples of 16. */
 static __device__ __forceinline__ void bulk_copy(void *to, const void *from, uint32_t n_bytes, uint64_t *barrier)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(

@@ -1,4 +1,4 @@
-/* gather.c - plain C twin of gather: between a card's ring of packets and chunks, where both lie on the device. */
+/* gather.c - plain C twin of gather: copies packets between a NIC's ring and chunks if both lie on the device. */
 #include "kernels/util/gather.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ const struct kernel gather_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define N_THREADS  128 /* times 16 bytes: a packet of 8 KiB is four rounds of loads */
+#define N_THREADS  128 /* threads; each loads 16 bytes, so a packet of 8 KiB is four rounds of loads */
 #define MAX_BLOCKS 65536
 
 void gather_constants(struct kernel_constant *constants)

@@ -1,14 +1,14 @@
 /* gather.cu - see gather.h.
  *
- * A block takes a piece, and then the piece gridDim.x further on.  Its threads take alternate vectors of the piece, as
- * wide as both ends allow.  The bytes before the first whole vector and after the last one are copied one by one.
- * Packets are read once, and chunks are not read again soon, so loads and stores of vectors are marked as not used
- * again.
+ * A block copies one piece, and then the piece gridDim.x further on.  The block's threads copy the vectors of the piece
+ * in turn.  The alignments of both addresses set the width of a vector.  The bytes before the first whole vector and
+ * after the last one are copied one by one.  Packets are read once, and chunks are not read again soon, so loads and
+ * stores of vectors are marked as streaming.
  *
  * Constants: N_THREADS. */
 #include "kernels/util/gather.h"
 
-#define MAX_LOADS 4 /* of a thread that are under way at once */
+#define MAX_LOADS 4 /* loads of a thread that are in flight at once */
 
 template <typename Vector>
 static __device__ __forceinline__ void copy(const uint8_t *from, uint8_t *to, uint64_t n_bytes)

@@ -1,18 +1,17 @@
-/* gather - pieces of one place in device memory, such as the payloads of packets where a network card put them, to their
- * places in another.
- *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, and so are the bytes of the pieces; no two
- *                                            pieces have a byte of 'to' in common
+/* gather - copies pieces of device memory, for example the payloads of packets from a NIC's ring, to other places.
+ *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, as the bytes of the pieces are; destinations
+ *                                            do not overlap
  *
- * Requires: nothing of alignment.   Exactness: exact.
- * Bound by: memory, 2 B per byte, of pieces of a KiB or more that begin alike modulo 16 there and here; those that
- *           begin alike modulo 8 or 4 take as many more loads. */
+ * Requires: no alignment.   Exactness: exact.
+ * Bound by: memory, 2 B per byte, for pieces of a KiB or more whose addresses 'from' and 'to' are equal modulo 16.
+ *           Pieces with addresses equal modulo 8 or 4 only need two or four times as many loads. */
 #ifndef KERNELS_UTIL_GATHER_H
 #define KERNELS_UTIL_GATHER_H
 
 #include "common/device/device.h"
 
 struct gather_piece {
-    uint64_t from, to; /* addresses; of uint8 [n_bytes] */
+    uint64_t from, to; /* addresses of uint8 [n_bytes] */
     uint64_t n_bytes;
 };
 

@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Exact: 11 bits of significand at exponents of -24 to 15; infinities and not-a-number stay so. */
+/* Converts exactly: a significand of 11 bits, exponents from -24 to 15.  Infinities and NaNs stay the same. */
 static inline float half_to_float(uint16_t half)
 {
     uint32_t exponent = half & 0x7C00, bits = (uint32_t)(half & 0x7FFF) << 13;
     float magnitude;
 
-    memcpy(&magnitude, &bits, sizeof(magnitude)); /* as a float, 2^112 times too small; subnormals too */
+    memcpy(&magnitude, &bits, sizeof(magnitude)); /* as a float, 2^112 times too small, subnormals included */
     magnitude *= 0x1p112f;
     memcpy(&bits, &magnitude, sizeof(bits));
     bits |= (exponent == 0x7C00 ? UINT32_C(0x7F800000) : 0) | (uint32_t)(half & 0x8000) << 16;
@@ -20,15 +20,16 @@ static inline float half_to_float(uint16_t half)
     return magnitude;
 }
 
-/* The nearest half float, |x| < 65520. */
+/* Returns the nearest half float.  |x| < 65520. */
 static inline uint16_t half_of_double(double x)
 {
     int exponent;
 
     frexp(x, &exponent);
-    exponent = exponent < -13 ? -13 : exponent; /* below 2^-14 halves are 2^-24 apart */
+    exponent = exponent < -13 ? -13 : exponent; /* halves below 2^-14 are 2^-24 apart */
     double units = rint(ldexp(fabs(x), 11 - exponent));
-    /* 2^10 to 2^11 units where there is a leading bit, which raises the exponent by one, as rounding up to 2^11 does. */
+    /* A number with a leading bit has 2^10 to 2^11 units.  The leading bit raises the exponent by one, as rounding up
+     * to 2^11 does. */
     return (uint16_t)((signbit(x) ? 0x8000 : 0) + ((exponent + 13) << 10) + (int)units);
 }
 

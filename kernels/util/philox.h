@@ -1,15 +1,15 @@
 /* philox - counter-based random numbers: Philox4x32-7 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as
- * easy as 1, 2, 3" (SC'11).  The same counter and key give the same bits on every device and in any order, so a dither
- * can be computed anywhere, again, and in parallel.  Seven rounds are the fewest that pass all of TestU01's BigCrush
- * (section 5 of the paper).
+ * easy as 1, 2, 3" (SC'11).  The same counter and key give the same bits on every device and in any order.  So a dither
+ * can be computed on any device, repeatedly and in parallel.  Seven rounds are the fewest that pass all of TestU01's
+ * BigCrush (section 5 of the paper).
  *
- * CUDA kernels include this too. */
+ * CUDA kernels include this file too. */
 #ifndef KERNELS_UTIL_PHILOX_H
 #define KERNELS_UTIL_PHILOX_H
 
 #include <stdint.h>
 
-/* a b.  The compiler by itself splits the product by instructions that add nothing. */
+/* Multiplies a and b to 64 bits.  The compiler alone would split the product with useless instructions. */
 static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint32_t *low)
 {
 #ifdef __CUDA_ARCH__
@@ -24,7 +24,7 @@ static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint3
 #endif
 }
 
-/* out = Philox4x32-7(counter, key). */
+/* Computes out = Philox4x32-7(counter, key). */
 static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -47,12 +47,13 @@ static inline void philox4x32(const uint32_t counter[4], const uint32_t key[2], 
     out[3] = c3;
 }
 
-/* A dither in (-1/2, 1/2) out of one half of 32 random bits, the upper one where 'upper' is not 0: s / 65536, where s
- * is the half as a signed number with its last bit set.  So there are 2^15 equal steps, symmetric about 0, and 127 +
- * dither < 127.5 is exact in float (one unit in the last place of 127 is 2^-17): integers stay themselves. */
+/* Returns a dither in (-1/2, 1/2) from one half of 32 random bits: the upper half if 'upper' is not 0.  The dither is s
+ * / 65536; s is the half as a signed number with its last bit set.  So the dither has 2^15 equal steps, symmetric about
+ * 0.  127 + dither < 127.5 is exact in float, because one unit in the last place of 127 is 2^-17.  So dithered integers
+ * keep their values. */
 static inline float philox_dither(uint32_t bits, int upper)
 {
-    int32_t s = (int32_t)((upper ? bits & 0xffff0000u : bits << 16) | 0x10000u); /* s, times 65536 */
+    int32_t s = (int32_t)((upper ? bits & 0xffff0000u : bits << 16) | 0x10000u); /* 65536 s */
 
     return (float)s * (1.0f / 4294967296.0f);
 }

@@ -1,4 +1,4 @@
-/* power.c - plain C twin of power: the strength of the inputs where all outputs are narrow bands. */
+/* power.c - plain C twin of power: the power of the inputs, used if all outputs are narrow bands. */
 #include "kernels/util/power.h"
 
 #include "common/base/units.h"
@@ -38,7 +38,7 @@ const struct kernel power_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define N_THREADS     256
-#define GROUP_SAMPLES 32 /* that a thread takes at a time */
+#define GROUP_SAMPLES 32 /* samples that a thread takes at a time */
 #define MAX_BLOCKS    1024
 
 void power_constants(const struct power_args *args, struct kernel_constant *constants)

@@ -1,13 +1,14 @@
 /* power.cu - see power.h.
  *
- * A thread takes groups of 32 samples, which are SAMPLE_BITS whole words, far apart; blockIdx.y is the polarisation.
+ * A thread takes every (gridDim.x * N_THREADS)-th group of 32 samples.  A group is SAMPLE_BITS whole words.  blockIdx.y
+ * is the polarisation.
  *
  * Constants: SAMPLE_BITS, N_THREADS. */
 #include "kernels/util/power.h"
 
 #define GROUP_SAMPLES 32
 
-/* Sample i of a group, whose words have their bytes in the order of the machine. */
+/* Returns sample i of a group.  The bytes of 'words' are in the machine's order. */
 static __device__ __forceinline__ int sample_of(const uint32_t (&words)[SAMPLE_BITS], int i)
 {
     int bit = i * SAMPLE_BITS, word = bit / 32, at = bit % 32;

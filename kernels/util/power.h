@@ -1,9 +1,9 @@
-/* power - the sum of the squares of packed ADC samples, where no filter takes it along (pfb_fir.h does).
+/* power - the sum of the squares of packed ADC samples.  pfb_fir.h computes the same sum during its filter.
  *   in      uint8 [pol][...]   packed two's complement, 'sample_bits' each, most significant bit first
- *   power   uint64 [pol]       added to: of n_samples of in[pol] from offset[pol] on
+ *   power   uint64 [pol]       the sum over n_samples of in[pol] from offset[pol] on is added
  *
  * Requires: sample_bits 2..10, 12 or 16; offsets >= 0.  CUDA: 'in' aligned to 4 bytes, and readable to the end of the
- *           aligned 4 that have the last sample.
+ *           last sample's 4-byte word.
  * Exactness: exact.   Bound by: memory; sample_bits / 8 B per sample. */
 #ifndef KERNELS_UTIL_POWER_H
 #define KERNELS_UTIL_POWER_H
@@ -13,7 +13,7 @@
 struct power_args {
     const uint8_t *in[2]; /* [pol]: packed samples */
     uint64_t *power;      /* [pol] */
-    int64_t offset[2];    /* [pol] */
+    int64_t offset[2];    /* [pol]: index of the first sample */
     uint64_t n_samples;
     uint32_t sample_bits;
 };

@@ -1,11 +1,11 @@
-/* ptx.h - instructions that CUDA C has no function for and that more than one kernel uses, each with its emulation.
- * PTX ISA has their names. */
+/* ptx.h - PTX instructions for which CUDA C has no function and which several kernels use, each with its emulation.
+ * NVIDIA's manual "PTX ISA" documents the instructions. */
 #ifndef KERNELS_UTIL_PTX_H
 #define KERNELS_UTIL_PTX_H
 
 #include <stdint.h>
 
-/* An address in shared memory, as instructions want it. */
+/* Type of a shared-memory address in PTX instructions. */
 #ifdef EMULATE_CUDA
 typedef uint8_t *shared_address;
 #else
@@ -21,8 +21,8 @@ static __device__ __forceinline__ shared_address shared_address_of(const void *s
 #endif
 }
 
-/* Returns 'x', hidden from the compiler.  So the compiler does not compute values from it early, and keep them in
- * registers that are needed for sums. */
+/* Returns 'x', hidden from the compiler.  So the compiler does not compute values from 'x' early.  Such values would
+ * occupy registers that sums need. */
 static __device__ __forceinline__ uint32_t opaque(uint32_t x)
 {
 #ifndef EMULATE_CUDA
@@ -42,7 +42,7 @@ static __device__ __forceinline__ shared_address opaque_address(shared_address a
 
 /* ---- Copies to shared memory: cp.async --------------------------------------------------------------------------- */
 
-/* Copies 16 bytes. */
+/* Starts a copy of 16 bytes. */
 static __device__ __forceinline__ void copy_async(void *to, const void *from)
 {
 #ifdef EMULATE_CUDA
@@ -93,8 +93,8 @@ static __device__ __forceinline__ void prefetch(const void *from)
 #endif
 }
 
-/* Orders this thread's accesses to shared memory before those of bulk copies and of wgmma
- * (compute capability 9.0). */
+/* Orders this thread's accesses to shared memory before the accesses of bulk copies and of wgmma (compute capability
+ * 9.0). */
 static __device__ __forceinline__ void fence_proxy_async(void)
 {
 #ifndef EMULATE_CUDA
@@ -104,7 +104,7 @@ static __device__ __forceinline__ void fence_proxy_async(void)
 
 /* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
-/* sum + the products of two signed 16-bit numbers with the two low bytes of b, unsigned. */
+/* Returns sum + the products of a's two signed 16-bit numbers with the two low bytes of b, unsigned. */
 static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA
@@ -115,7 +115,7 @@ static __device__ __forceinline__ int dot_low(uint32_t a, uint32_t b, int sum)
 #endif
 }
 
-/* sum + the products of two signed 16-bit numbers with the two high bytes of b, signed. */
+/* Returns sum + the products of a's two signed 16-bit numbers with the two high bytes of b, signed. */
 static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 {
 #ifdef EMULATE_CUDA
@@ -128,8 +128,8 @@ static __device__ __forceinline__ int dot_high(uint32_t a, uint32_t b, int sum)
 
 /* ---- Matrices ---------------------------------------------------------------------------------------------------- */
 
-/* ldmatrix: four matrices of 8 rows of 16 bytes.  Lane i has the address of row i % 8 of matrix i / 8; each lane gets word
- * lane % 4 of row lane / 4 of each matrix. */
+/* ldmatrix: loads four matrices of 8 rows of 16 bytes.  Lane i gives the address of row i % 8 of matrix i / 8.  Each
+ * lane gets word lane % 4 of row lane / 4 of each matrix. */
 static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], shared_address row)
 {
 #ifdef EMULATE_CUDA
@@ -147,8 +147,8 @@ static __device__ __forceinline__ void load_matrices(uint32_t (&words)[4], share
 #endif
 }
 
-/* mma: c += a b, 16 rows of a, 8 columns of b; 16 half floats of each.  c: [row g, row g + 8][column 2 t, 2 t + 1] of
- * lane 4 g + t. */
+/* mma: c += a b.  a is 16 rows of 16 half floats, b is 8 columns of 16 half floats.  Lane 4 g + t has c of [row g, row
+ * g + 8][column 2 t, 2 t + 1]. */
 static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #ifdef EMULATE_CUDA
@@ -161,7 +161,7 @@ static __device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_
 #endif
 }
 
-/* Likewise, 32 bytes of each. */
+/* mma: c += a b.  a is 16 rows of 32 bytes, b is 8 columns of 32 bytes. */
 static __device__ __forceinline__ void multiply_add(int (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
 #ifdef EMULATE_CUDA

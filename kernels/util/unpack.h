@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The sample that begins 'bit' bits into 'in'.  It lies in two bytes at most, whatever the width, and the second is
- * read only if the sample reaches it: the byte after the last sample need not exist. */
+/* Returns the sample that begins at bit 'bit' of 'in'.  A sample of any width lies in at most two bytes.  The second
+ * byte is read only if the sample reaches it, so the byte after the last sample need not exist. */
 static inline float unpack_one(const uint8_t *in, size_t bit, unsigned sample_bits)
 {
     unsigned high = in[bit / 8];

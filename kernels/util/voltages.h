@@ -1,6 +1,6 @@
 /* voltages.h - the formats of channelised voltages, as F-engines send them and as they lie in memory.
  *
- * Shape: [batch][ant][chan][spectrum][pol], each a complex sample of two components, real part first. */
+ * Shape: [batch][ant][chan][spectrum][pol].  An element is a complex sample, real part first. */
 #ifndef KERNELS_UTIL_VOLTAGES_H
 #define KERNELS_UTIL_VOLTAGES_H
 
@@ -8,18 +8,18 @@
 
 enum voltage_format {
     VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high one */
-    VOLTAGES_4_BITS_OFFSET, /* likewise, but a nibble is the value + 8 (excess 8) */
+    VOLTAGES_4_BITS_OFFSET, /* the same, but a nibble is the value + 8 (excess 8) */
     VOLTAGES_8_BITS,        /* two bytes, two's complement */
     VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
 };
 
-/* Bytes of a complex sample: 1, 2 or 4. */
+/* Returns the bytes of a complex sample: 1, 2 or 4. */
 static inline uint32_t voltage_bytes(enum voltage_format format)
 {
     return format == VOLTAGES_16_BITS ? 4 : format == VOLTAGES_8_BITS ? 2 : 1;
 }
 
-/* Every byte of a buffer of zeros. */
+/* Returns the byte that fills a buffer of zeros. */
 static inline uint8_t voltage_zero(enum voltage_format format)
 {
     return format == VOLTAGES_4_BITS_OFFSET ? 0x88 : 0;
