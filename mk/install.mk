@@ -4,7 +4,7 @@ docdir    ?= $(prefix)/share/doc/cbf
 sysconfdir = $(if $(filter /usr,$(prefix)),/etc,$(prefix)/etc)
 INTO       = $(DESTDIR)$(prefix)
 INSTALLED_DOCS = s|docs/\([a-z_-]*\.md\)|$(docdir)/docs/\1|g
-DOCUMENTS  = README.md HACKING.md CHANGELOG.md CONTRIBUTING.md SECURITY.md CITATION.cff LICENSE kernels/README.md \
+DOCUMENTS  = README.md HACKING.md CHANGELOG.md CONTRIBUTING.md SECURITY.md CITATION.cff Dockerfile LICENSE kernels/README.md \
              $(wildcard docs/*.md docs/decisions/*.md docs/reference/*.txt docs/images/*)
 unit       = sed '$(INSTALLED_DOCS); s|@prefix@|$(prefix)|g; s|@engine@|$(3)|g; s|@what@|$(4)|g' systemd/$(2) > $(DESTDIR)$(unitdir)/$(1)
 
