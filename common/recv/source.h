@@ -8,7 +8,7 @@
  *
  * Sockets give recvmmsg three iovecs a slot.  A file source copies.
  * Zero-copy: if packets come joined, or the NIC chooses the addresses, a source returns packets in its own memory
- *            instead.  Such a packet is contiguous, or has two parts of which the second lies in device memory.
+ *            instead.  Such a packet has one part, or two parts.  The second part lies in device memory.
  * Senders:   an endpoint may have a list of permitted senders.  The source keeps other senders away as early as
  *            possible.  The kernel joins the group for these sources only.  A socket's filter cuts packets of other
  *            senders to empty messages.  A NIC has flow rules.  Every packet names its sender, and the receiver checks

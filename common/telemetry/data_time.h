@@ -38,7 +38,7 @@ void data_time_init(struct data_time *time, const struct timebase *timebase, int
  * gauge. */
 void data_time_metrics(const char *program, bool from_packets);
 
-/* Forgets the leads, because the timestamps begin anew. */
+/* Discards all recorded leads.  Called when the timestamps start again. */
 void data_time_forget(struct data_time *time);
 
 /* Confirms a lead: half of the chunk that is centred on 'timestamp' has arrived. */

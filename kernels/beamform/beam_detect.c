@@ -98,11 +98,19 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
+/* The sums' arguments.  Detection has no variant on wgmma. */
+static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;
 
     form.wgmma = 0;
+    return form;
+}
+
+void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants)
+{
+    const struct beamform_args form = form_of(args);
+
     beamform_constants(&form, constants);
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
@@ -111,8 +119,7 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
  * turn. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
-    struct beamform_args form = args->form;
-    form.wgmma = 0;
+    const struct beamform_args form = form_of(args);
     struct kernel_grid grid = beamform_grid(&form);
 
     if (beamform_holds(&args->form))
