@@ -189,13 +189,14 @@ static void count_sources(struct assembler *a, const struct chunk *chunk, uint64
     }
 }
 
-/* Counts a refused packet.  A refused heap counts once, by its first packet. */
-static void count_refused(struct assembler *a, const struct assemble_packet *packet, enum reject reject)
+void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject)
 {
-    counter_add(&a->config.stats->rejects[reject], 1);
-    if (!a->config.source_stats || packet->source >= a->config.layout.n_sources || packet->offset != 0)
+    const struct assembler_config *config = &assembler->config;
+
+    counter_add(&config->stats->rejects[reject], 1);
+    if (!config->source_stats || packet->source >= config->layout.n_sources || packet->offset != 0)
         return;
-    struct assembler_source_stats *source = &a->config.source_stats[packet->source];
+    struct assembler_source_stats *source = &config->source_stats[packet->source];
     counter_add_alone(reject == REJECT_TOO_OLD ? &source->late_heaps : &source->refused_heaps, 1);
 }
 
@@ -449,7 +450,7 @@ static void place_held(struct assembler *a)
         if (!reject)
             reject = fill(a, &held->packet, &place, held->arrival_ns, &payload);
         if (reject)
-            count_refused(a, &held->packet, reject);
+            assembler_refuse(a, &held->packet, reject);
         else
             memcpy(payload, held->payload, held->packet.n_bytes);
         if (reject == REJECT_DUPLICATE && !is_same_as_first(a, held))
@@ -541,7 +542,7 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
     enum reject reject = admit(assembler, packet, arrival_ns, payload);
 
     if (reject)
-        count_refused(assembler, packet, reject);
+        assembler_refuse(assembler, packet, reject);
     return reject;
 }
 

@@ -183,6 +183,10 @@ enum reject assembler_admit(struct assembler *assembler, const struct assemble_p
  * with the clock once a second.  'now_ns' is monotonic.  Places that assembler_expect() returned are invalid after this
  * call. */
 void assembler_pass_time(struct assembler *assembler, int64_t now_ns);
+/* Counts a packet that the caller refuses, as assembler_admit() does.  A refused heap counts once, by its first
+ * packet. */
+void assembler_refuse(struct assembler *assembler, const struct assemble_packet *packet, enum reject reject);
+
 /* Returns the first copy of the payload of the packet that was just refused as REJECT_DUPLICATE.  Returns NULL if only
  * some of its bytes had arrived: the packet then differs from the first copy. */
 const uint8_t *assembler_duplicate_of(const struct assembler *assembler);

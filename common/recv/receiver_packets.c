@@ -317,19 +317,27 @@ static void place_payload(struct receiver *r, const struct packet_slot *slot, co
     counter_add_alone(&r->members[placement->identity.member].stats->copied_packets, 1);
 }
 
+/* Returns the reason if a payload received at its predicted place is lost.  An earlier packet of the batch may have moved
+ * the window.  Then the chunk has gone to the worker, and may already hold another time. */
+static enum reject check_landing(const struct receiver *r, const struct placement *placement,
+                                 const struct assemble_packet *packet)
+{
+    unsigned member = placement->identity.member;
+
+    if (!placement->as_predicted)
+        return REJECT_NONE;
+    if (placement->n_jumps != counter_get(&r->members[member].stats->jumps))
+        return REJECT_JUMP;
+    return packet->timestamp < assembler_oldest_samples(r->assemblers[member]) ? REJECT_TOO_OLD : REJECT_NONE;
+}
+
 static enum reject admit(struct receiver *r, const struct packet_slot *slot, const struct placement *placement,
                          int64_t arrival_ns)
 {
     const struct receiver_identity *identity = &placement->identity;
     struct assembler *assembler = r->assemblers[identity->member];
-    struct assembler_stats *stats = r->members[identity->member].stats;
     uint8_t *place;
 
-    /* If the window jumped after the prediction, the packet's chunk may already hold another time. */
-    if (placement->as_predicted && placement->n_jumps != counter_get(&stats->jumps)) {
-        counter_add(&stats->rejects[REJECT_JUMP], 1);
-        return REJECT_JUMP;
-    }
     const struct assemble_packet packet = {
         .source = identity->source,
         .timestamp = assembler_unwrap(assembler, identity->wire_timestamp, arrival_ns),
@@ -339,7 +347,12 @@ static enum reject admit(struct receiver *r, const struct packet_slot *slot, con
         .extra = identity->extra,
         .sender = slot->sender,
     };
-    enum reject reject = assembler_admit(assembler, &packet, arrival_ns, &place);
+    enum reject reject = check_landing(r, placement, &packet);
+    if (reject) {
+        assembler_refuse(assembler, &packet, reject);
+        return reject;
+    }
+    reject = assembler_admit(assembler, &packet, arrival_ns, &place);
     if (reject == REJECT_DUPLICATE && !is_same(r, slot, placement, assembler_duplicate_of(assembler)))
         assembler_contest(assembler, &packet);
     if (reject)

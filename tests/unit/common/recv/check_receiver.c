@@ -662,6 +662,32 @@ TEST(landing_is_given_up_when_the_window_jumps)
     ck_assert_uint_eq(n_present[0], 9 + 8 + 9);
 }
 
+TEST(landing_is_given_up_when_the_window_moves_past)
+{
+    unsigned seed = 1;
+    const unsigned times[] = {20, 32, 11}; /* in chunks 5, 8 and 2; the slot of time 11 was predicted */
+
+    shape = small_shape(4, 1);
+    n_sent = 0;
+    for (int64_t i = 0; i < 9; i++) /* the first batch, which opens chunks 0 to 2 */
+        make_packet(0, 0, HEAP_SAMPLES * i, 0, 64, 0);
+    for (size_t i = 0; i < ARRAY_LEN(times); i++)
+        make_packet(0, 0, (int64_t)HEAP_SAMPLES * times[i], 0, 64, 0);
+    for (size_t i = 0; i < n_sent; i++)
+        sent[i].sort = i;
+    scramble(&seed, 0);
+
+    struct recv_source *source = make_source(&seed, 1, -ENODATA);
+    CONTAINER_OF(source, struct fake_source, source)->first_batch = 9;
+    make_receiver(source);
+    ck_assert_int_eq(receiver_start(receiver), 0);
+    work(false);
+    ck_assert_uint_eq(counter_get(&stats[0].jumps), 0);
+    ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_JUMP]), 0);
+    ck_assert_uint_eq(counter_get(&stats[0].rejects[REJECT_TOO_OLD]), 1);
+    ck_assert_uint_eq(n_present[0], 9 + 2);
+}
+
 TEST(refused_packets_are_counted_by_reason)
 {
     unsigned seed = 1;
