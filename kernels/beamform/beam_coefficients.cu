@@ -1,12 +1,13 @@
 /* beam_coefficients.cu - see beam_coefficients.h.
  *
- * A block makes some beams in BEAM_COEFFICIENTS_WARPS channels, one channel for each warp.  Lanes 4 i to 4 i + 3 of a
- * warp make one beam and take a step of 16 antennas at a time, in the order of beam_fragments.h.  With many antennas,
- * 2, 4 or 8 groups of four lanes share a beam and take consecutive steps.  A part is BEAM_COEFFICIENTS_ROUNDS times the
- * steps that a warp takes at a time.  The steering of a part and its coefficients lie in shared memory.  Coefficients
- * in registers would need an unrolled loop, whose instructions do not fit the instruction cache.  The first pass
- * evaluates all parts and finds the largest coefficient.  The second pass goes backwards through all parts but the last
- * one, and evaluates them again.  'fragments' is never NULL in this kernel. */
+ * A block computes the coefficients of some beams in BEAM_COEFFICIENTS_WARPS channels, one channel per warp.  Lanes 4 i
+ * to 4 i + 3 of a warp compute one beam.  These four lanes process a step of 16 antennas at a time, in the order of
+ * beam_fragments.h.  With many antennas or few beams, 2, 4 or 8 groups of four lanes compute a beam together and
+ * process consecutive steps.  The antennas are processed in parts of BEAM_COEFFICIENTS_ROUNDS steps per group of four
+ * lanes.  Shared memory has the steering and the coefficients of one part.  Coefficients in registers would need an
+ * unrolled loop, whose instructions would not fit the instruction cache.  The first pass evaluates all parts and finds
+ * the largest coefficient.  The last part is then still in shared memory.  The second pass stores the last part, and
+ * evaluates and stores the other parts in reverse order.  'fragments' is never NULL in this kernel. */
 #include "kernels/beamform/beam_coefficients.h"
 
 #define ROUNDS    BEAM_COEFFICIENTS_ROUNDS
@@ -14,7 +15,7 @@
 #define N_THREADS (32 * BEAM_COEFFICIENTS_WARPS)
 #define N_ENTRIES (ROUNDS * LANE_ANTS * 32)
 
-/* [round][antenna of the lane][lane] of a part. */
+/* Steering and coefficients of a part: [round][antenna of the lane][lane]. */
 struct shared {
     uint64_t phases[N_ENTRIES], slopes[N_ENTRIES];
     float amplitudes[N_ENTRIES];
@@ -29,13 +30,13 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The lane's place. */
+/* Beam, channel and steps of a lane. */
 struct place {
-    uint32_t unit;   /* the block's beams */
-    uint32_t spread; /* steps that a warp takes at a time */
-    uint32_t beam;   /* valid if has_beam */
-    uint32_t chan;   /* may be beyond the last channel */
-    uint32_t first;  /* first step */
+    uint32_t unit;   /* index of the block's unit of beams */
+    uint32_t spread; /* steps of a beam that a warp processes at a time */
+    uint32_t beam;   /* beam of the lane; valid if has_beam */
+    uint32_t chan;   /* channel of the warp; may be beyond the last channel */
+    uint32_t first;  /* first step of the lane */
     bool has_beam;
 };
 
@@ -60,7 +61,8 @@ static __device__ __forceinline__ uint32_t ant_of(uint32_t step, uint32_t i)
     return step * BEAM_STEP_ANTS + i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
 }
 
-/* Puts a part's steering into shared memory: zeros beyond the last antenna. */
+/* Computes the steering of a part at time 'args.time', and stores it in shared memory.  Stores zeros beyond the last
+ * antenna. */
 static __device__ __forceinline__ void load_part(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t part)
 {
@@ -86,8 +88,8 @@ static __device__ __forceinline__ void load_part(const struct beam_coefficients_
     }
 }
 
-/* Evaluates a step's coefficients: zeros beyond the last antenna.  Returns the maximum of 'most' and the coefficients'
- * parts. */
+/* Computes the coefficients of a step.  Coefficients beyond the last antenna are 0.  Returns the maximum of 'most' and
+ * the magnitudes of the coefficients' parts. */
 static __device__ __forceinline__ float evaluate(const struct beam_coefficients_args &args, const struct place &place,
                                                  uint32_t step, uint32_t round, float most)
 {
@@ -105,7 +107,7 @@ static __device__ __forceinline__ float evaluate(const struct beam_coefficients_
     return most;
 }
 
-/* Returns the bytes number 'byte' of the pairs (a, b) and (c, d). */
+/* Returns a word with byte 'byte' of each of a, b, c and d, the byte of 'a' lowest. */
 static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_t c, int32_t d, uint32_t byte)
 {
     const uint32_t selector = byte | (4 + byte) << 4;
@@ -114,8 +116,8 @@ static __device__ __forceinline__ uint32_t bytes_of(int32_t a, int32_t b, int32_
                        0x5410);
 }
 
-/* Returns the lane's 16 bytes of a slice of four coefficients.  'byte' is 0 for the lowest bytes, 1 for the next
- * ones. */
+/* Returns the lane's 16 bytes of a slice, for four coefficients: byte 'byte' of each part plus 'add'.  Byte 0 is the
+ * lowest byte, byte 1 the next one. */
 static __device__ __forceinline__ uint4 slice_of(const int32_t (&re)[LANE_ANTS], const int32_t (&im)[LANE_ANTS],
                                                  int32_t add, uint32_t byte)
 {
@@ -154,7 +156,7 @@ static __device__ __forceinline__ void store(const struct beam_coefficients_args
     *(uint4 *)(to + BEAM_SLICE_BYTES) = slice_of(re, im, 0, 0);
 }
 
-/* Returns the maximum over a beam's lanes. */
+/* Returns the maximum of 'most' over the 'n_lanes' lanes of a beam. */
 static __device__ __forceinline__ float largest(float most, uint32_t n_lanes)
 {
     for (uint32_t lanes = 1; lanes < n_lanes; lanes *= 2)
@@ -173,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 3) beam_coefficients(con
     for (uint32_t turn = 0; turn < 2 * n_parts - 1; turn++) {
         const uint32_t part = turn < n_parts ? turn : 2 * n_parts - 2 - turn;
         const uint32_t first = part * part_steps + place.first;
-        __syncthreads(); /* All threads have evaluated the part before. */
+        __syncthreads(); /* All threads have evaluated the previous part. */
         load_part(args, place, part);
         __syncthreads();
 #pragma unroll 1

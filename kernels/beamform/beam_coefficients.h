@@ -1,25 +1,27 @@
 /* beam_coefficients - the factors of each antenna's voltages, for each beam and channel, as 16-bit integers.
  *   steering      [beam][model][ant]           phase, slope over channels, their rates, amplitude (weight times gain)
- *   starts        int64 [beam][model]          start of each model, in order; the last model that has started by 'at'
- *                                              is used, or model 0
- *   beams         [beam]                       the polarisation is used here
- *   listed        uint32 [n_listed]            beams whose coefficients are made; NULL: all
- *   calibration   float [ant][pol][chan][re, im]   NULL: 1
+ *   starts        int64 [beam][model]          start times of the models, in rising order; the kernel uses the last
+ *                                              model that starts by time 'at', or model 0
+ *   beams         [beam]                       the kernel uses only the polarisation
+ *   listed        uint32 [n_listed]            beams whose coefficients are computed; NULL: all
+ *   calibration   float [ant][pol][chan][re, im]   NULL: all factors are 1
  *   coefficients  int16 [chan][beam][ant][re, im]
  *   exponents     int32 [chan][beam]
- *   fragments     the same coefficients for beamform's CUDA variant (beam_fragments.h); NULL: not made
+ *   fragments     the same coefficients for beamform's CUDA variant (beam_fragments.h); NULL: not written
  *   slot_of       uint32 [beam]                slot of each beam in 'fragments'
  *
  * Let c = amplitude * calibration * e^{2 pi j (phase + time * phase_rate + chan * (slope + time * slope_rate))} in
  * single precision (beam_phasor.h), with exact phases.  Then
  *     coefficient = c * 2^exponent, rounded half to even.
  * The exponent is the largest one for which no part of the beam's coefficients in the channel is above
- * BEAM_COEFFICIENT_MAX.  The exponent is at most BEAM_EXPONENT_MAX.  So a channel with a wrong calibration spoils no
- * other channel.  Parts that are whole numbers stay whole numbers if the largest is at most 2^14 times the smallest.
+ * BEAM_COEFFICIENT_MAX.  The exponent is at most BEAM_EXPONENT_MAX.  Each channel has its own exponent, so a wrong
+ * calibration of one channel does not affect other channels.  Parts that are whole numbers stay whole numbers if the
+ * largest part is at most 2^14 times the smallest part.
  *
  * Exactness: CUDA and the twin agree in every bit.  A part's error is at most 2^-15 of the channel's largest part.
- * Range:     amplitudes and parts of calibrations of magnitudes up to 2^30 each.
- * Slices:    a coefficient and its negative are each 256 high + low, both int8.  BEAM_COEFFICIENT_MAX ensures this.
+ * Range:     amplitudes and parts of calibrations have magnitudes of at most 2^30.
+ * Slices:    each part of a coefficient, and its negative, is 256 high + low with int8 'high' and 'low'.
+ *            BEAM_COEFFICIENT_MAX ensures this.
  * Bound by:  arithmetic: a coefficient takes about 60 operations, or twice that on the cpu device and for more than 768
  *            antennas.  The caller launches the kernel again after each change of the steering.  For beams with rates
  *            the caller also launches the kernel again as time passes. */
@@ -38,7 +40,7 @@ struct beam_steering {
     uint64_t slope; /* phase difference between consecutive channels, in 2^-64 turns */
     float amplitude;
     uint32_t unused;
-    uint64_t phase_rate; /* per unit of time, in 2^-64 turns */
+    uint64_t phase_rate; /* change of 'phase' per unit of time, in 2^-64 turns */
     uint64_t slope_rate;
 };
 
@@ -53,13 +55,13 @@ struct beam_coefficients_args {
     const struct beam_steering *steering; /* [beam][model][ant] */
     const int64_t *starts;                /* [beam][model] */
     const struct beam *beams;             /* [beam] */
-    const float *calibration;             /* [ant][pol][chan][re, im]; NULL: 1 */
+    const float *calibration;             /* [ant][pol][chan][re, im]; NULL: all factors are 1 */
     const uint32_t *listed;               /* [n_listed]; NULL: all beams */
     int16_t *coefficients;                /* [chan][beam][ant][re, im] */
     int32_t *exponents;                   /* [chan][beam] */
-    int8_t *fragments;                    /* beam_fragments.h; NULL: not made */
+    int8_t *fragments;                    /* beam_fragments.h has the shape; NULL: not written */
     const uint32_t *slot_of;              /* [beam] */
-    uint64_t time;                        /* time in the units of the rates; wraps before 0 */
+    uint64_t time;                        /* time in the units of the rates; negative times modulo 2^64 */
     int64_t at;                           /* time in the units of 'starts' */
     uint32_t n_models;
     uint32_t n_listed;
@@ -69,7 +71,8 @@ struct beam_coefficients_args {
     uint32_t n_chan;
 };
 
-/* Returns the number of beams that are made.  The next function returns the i-th of these beams. */
+/* Returns the number of beams whose coefficients are computed.  beam_coefficients_beam() returns the i-th of these
+ * beams. */
 static inline uint32_t beam_coefficients_n(const struct beam_coefficients_args *args)
 {
     return args->listed ? args->n_listed : args->n_beams;
@@ -80,7 +83,7 @@ static inline uint32_t beam_coefficients_beam(const struct beam_coefficients_arg
     return args->listed ? args->listed[i] : i;
 }
 
-/* Returns the model of a beam: [ant]. */
+/* Returns a beam's model at time 'at': [ant]. */
 static inline const struct beam_steering *beam_coefficients_model(const struct beam_coefficients_args *args,
                                                                   uint32_t beam)
 {
@@ -91,7 +94,7 @@ static inline const struct beam_steering *beam_coefficients_model(const struct b
     return args->steering + model * args->n_ants;
 }
 
-/* An antenna's model at the time of 'args'. */
+/* Phase, slope and amplitude of an antenna at time 'time' of the arguments. */
 struct beam_steered {
     uint64_t phase, slope;
     float amplitude;
@@ -123,7 +126,7 @@ static inline struct beam_complex beam_coefficient(const struct beam_coefficient
     return beam_multiply(gain, beam_phasor(s->phase + chan * s->slope));
 }
 
-/* Returns the exponent if the largest part is 'most' >= 0. */
+/* Returns the exponent of coefficients whose largest part is 'most' (>= 0). */
 static inline int32_t beam_exponent(float most)
 {
     union {
@@ -153,12 +156,13 @@ static inline float beam_power_of_two(int32_t exponent)
 
 extern const struct kernel beam_coefficients_kernel;
 
-/* For the CUDA variant: the shape of a launch. */
+/* Sizes of a launch of the CUDA variant. */
 #define BEAM_COEFFICIENTS_WARPS        8 /* warps of a block: one channel each */
-#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of antennas of a part, for each lane */
+#define BEAM_COEFFICIENTS_ROUNDS       6 /* steps of a part for each lane */
 #define BEAM_COEFFICIENTS_SHARED_BYTES (BEAM_COEFFICIENTS_ROUNDS * 128 * (20 + 8 * BEAM_COEFFICIENTS_WARPS))
 
-/* Returns the steps of antennas that a warp takes at a time for each of 8 / spread beams: 1, 2, 4 or 8. */
+/* Returns 'spread', the number of steps of a beam that a warp processes at a time: 1, 2, 4 or 8.  A warp computes 8 /
+ * spread beams. */
 static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_args *args)
 {
     uint32_t n_steps = beam_fragments_steps(args->n_ants),
@@ -169,7 +173,7 @@ static inline uint32_t beam_coefficients_spread(const struct beam_coefficients_a
     return spread;
 }
 
-/* Returns the number of units of 8 / spread beams. */
+/* Returns the number of units.  A unit is the 8 / spread beams that a block computes. */
 static inline uint32_t beam_coefficients_units(const struct beam_coefficients_args *args)
 {
     uint32_t unit_beams = 8 / beam_coefficients_spread(args);

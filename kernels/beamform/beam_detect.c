@@ -21,7 +21,7 @@ static void add_window(const struct beam_detect_args *a, uint64_t window, uint32
     }
 }
 
-/* Detects 'n' spectra of a beam, sums[pol].  The first spectrum has number 'spectrum'. */
+/* Detects 'n' spectra of a beam from its sums, sums[pol].  'spectrum' is the number of the first spectrum. */
 static void detect(const struct beam_detect_args *a, const struct beamform_sums *sums, size_t batch, uint32_t beam,
                    uint32_t chan, uint64_t spectrum, size_t n)
 {
@@ -98,7 +98,7 @@ const struct kernel beam_detect_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-/* The sums' arguments.  Detection has no variant on wgmma. */
+/* Returns beamform's arguments for the sums.  Detection has no wgmma variant. */
 static struct beamform_args form_of(const struct beam_detect_args *args)
 {
     struct beamform_args form = args->form;
@@ -115,8 +115,8 @@ void beam_detect_constants(const struct beam_detect_args *args, struct kernel_co
     constants[BEAMFORM_N_CONSTANTS] = (struct kernel_constant){"PRODUCTS", args->products};
 }
 
-/* Returns the grid.  If warps hold voltages, shared memory has a pair of groups for this turn and one for the next
- * turn. */
+/* Returns the grid.  If warps keep voltages in registers (beamform_held.h), shared memory has the fragments of two
+ * pairs of groups: this turn's pair and the next turn's pair. */
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args)
 {
     const struct beamform_args form = form_of(args);

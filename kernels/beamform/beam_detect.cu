@@ -1,7 +1,7 @@
-/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums; for many beams beamform_held.h does.
+/* beam_detect.cu - see beam_detect.h.  beamform_tile.h computes the sums, or beamform_held.h for many beams.
  *
- * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  A lane has 8 consecutive spectra of a
- * beam, and four lanes have the 32 spectra of the warp.  A lane rounds a sample to a word of two 16-bit parts.
+ * A pair is two groups of slots: polarisations 0 and 1 of the same 8 beams.  Four lanes detect the warp's 32 spectra of
+ * a beam, each lane 8 consecutive spectra.  A lane rounds a sample to a word of two 16-bit parts.
  *
  * The product of two parts is computed as two products: the first part times the low byte and times the high byte of
  * the second part.  So a sum of products is two 32-bit sums (struct power).  Four lanes add their sums.  No sum
@@ -23,13 +23,13 @@
 #define N_SUMS        N_PRODUCTS /* sums for Stokes parameters: |X|^2, |Y|^2, Re X Y*, Im X Y* */
 #define BLOCKS_PER_SM 3
 #define EVERY_LANE    0xffffffffu
-#define TO_INTEGER    12582912.0f /* 1.5 * 2^23: the sum has no fraction bits */
+#define TO_INTEGER    12582912.0f /* 1.5 * 2^23: adding this number rounds to an integer */
 
-/* Spectra of the lane in a piece that are in windows: [begin, end) of 8. */
+/* Range [begin, end) of the lane's 8 spectra of a piece that are in a window. */
 struct span {
     int begin, end;
     uint32_t window; /* window of 'begin' */
-    int window_end;  /* may be beyond the 8 spectra */
+    int window_end;  /* end of 'window'; may be beyond the 8 spectra */
     bool is_whole;   /* all spectra of the warp are in this window */
 };
 
@@ -38,17 +38,17 @@ struct samples {
     uint32_t words[TILE_GROUPS][LANE_SPECTRA];
 };
 
-/* Group of channels of the block. */
+/* Group of channels to which the block adds, and the number of groups. */
 struct cell {
     uint32_t group, n_groups;
 };
 
-/* A value of 256 high + low. */
+/* A sum with the value 256 high + low. */
 struct power {
     int low, high;
 };
 
-/* Divides once for the whole kernel: 'opaque' keeps the divisions out of the loops. */
+/* Finds the block's group of channels.  opaque() keeps the divisions out of the loops. */
 static __device__ __forceinline__ struct cell find_cell(const struct beam_detect_args &args, const struct place &place)
 {
     struct cell cell;
@@ -99,7 +99,7 @@ static __device__ __forceinline__ uint32_t round_samples(const struct span &span
     return n_clipped;
 }
 
-/* Adds the products of the parts of 'a' with the parts of 'b'. */
+/* Adds a.re b.re + a.im b.im to 'power'.  Words 'a' and 'b' have two 16-bit parts each. */
 static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, struct power &power)
 {
     const uint32_t bytes = __byte_perm(b, 0, 0x3120);
@@ -108,7 +108,7 @@ static __device__ __forceinline__ void add_products(uint32_t a, uint32_t b, stru
     power.high = dot_high(a, bytes, power.high);
 }
 
-/* Adds the products of a sample. */
+/* Adds the products of a sample x, y of both polarisations. */
 static __device__ __forceinline__ void add_sample(uint32_t x, uint32_t y, struct power (&powers)[N_SUMS])
 {
     if (PRODUCTS != BEAM_POWER_1)
@@ -133,7 +133,7 @@ static __device__ __forceinline__ int64_t value_of(const struct power &power)
     return (int64_t)power.high * 256 + power.low;
 }
 
-/* Adds to the powers of a window. */
+/* Adds a beam's sums to the powers of a window in memory. */
 static __device__ __forceinline__ void add_window(const struct beam_detect_args &args, const struct cell &cell,
                                                   uint32_t window, uint32_t beam, const struct power (&powers)[N_SUMS])
 {
@@ -256,7 +256,7 @@ static __device__ __forceinline__ void detect_all(const struct beam_detect_args 
         for (uint32_t group = 0; group < n_groups; group += TILE_GROUPS, turn++) {
             struct samples samples;
             copies_wait_all();
-            __syncthreads(); /* The copies are there, and all warps have finished the turn before. */
+            __syncthreads(); /* The copies have arrived, and all warps have finished the previous turn. */
             copy_groups<TILE_GROUPS>(args.form, place, group + TILE_GROUPS < n_groups ? group + TILE_GROUPS : 0,
                                      (turn + 1) % 2 * TILE_GROUPS);
             uint32_t n_clipped = form<0>(held, span, group, turn, samples);

@@ -20,17 +20,17 @@
  *
  * Exactness: CUDA and the twin agree in every bit.  Powers are sums of integers, so their order does not matter.
  * Requires:  as beamform; an even number of beams; 1 to 4096 window_spectra; group_channels divides n_chan.
- * Bound by:  CUDA: as beamform.  The following holds for more than 8 beams of up to 96 antennas.  A warp executes about
- *            420 instructions for 8 beams and 32 spectra of 80 antennas.  These are 80 matrix products, 160
- *            instructions to scale, check and round, and 100 to detect, among others.  Each beam, channel and product
- *            takes one 64-bit atomic addition for at most 32 spectra.  The twin: as beamform. */
+ * Bound by:  CUDA: as beamform.  With more than 8 beams of 80 antennas, a warp executes about 420 instructions for 8
+ *            beams and 32 spectra.  Among these instructions are 80 matrix products, 160 instructions to scale, check
+ *            and round, and 100 instructions to detect.  Each beam, channel and product takes one 64-bit atomic
+ *            addition for at most 32 spectra.  The twin: as beamform. */
 #ifndef KERNELS_BEAMFORM_BEAM_DETECT_H
 #define KERNELS_BEAMFORM_BEAM_DETECT_H
 
 #include "kernels/beamform/beamform.h"
 
 #define BEAM_DETECT_LIMIT       32767.0f
-#define BEAM_DETECT_STEPS       256.0f /* steps in a step of the voltage beam */
+#define BEAM_DETECT_STEPS       256.0f /* detection's steps in one step of the voltage beam */
 #define BEAM_DETECT_MAX_SPECTRA 4096
 #define BEAM_MAX_PRODUCTS       4
 
@@ -49,17 +49,18 @@ static inline uint32_t beam_n_products(enum beam_products products)
 struct beam_detect_args {
     struct beamform_args form;
     int64_t *powers; /* [window][beam][product][group] */
-    uint64_t first;  /* number of the spectrum with which window 0 begins */
+    uint64_t first;  /* number of the first spectrum of window 0 */
     enum beam_products products;
     uint32_t n_windows;
     uint32_t window_spectra;
     uint32_t group_channels;
 };
 
-/* Returns a part as an integer.  'v' is the part in steps of the voltage beam. */
+/* Clips and rounds a part.  'v' is the part in steps of the voltage beam.  Sets 'clipped' if the part was clipped or
+ * NaN. */
 static inline int32_t beam_detect_round(float v, uint32_t *clipped)
 {
-    const float to_integer = 12582912.0f; /* 1.5 * 2^23: the sum has no fraction bits */
+    const float to_integer = 12582912.0f; /* 1.5 * 2^23: adding this number rounds to an integer */
 
     v = BEAM_TIMES(v, BEAM_DETECT_STEPS);
     *clipped |= !(v >= -BEAM_DETECT_LIMIT && v <= BEAM_DETECT_LIMIT);
@@ -68,7 +69,7 @@ static inline int32_t beam_detect_round(float v, uint32_t *clipped)
     return (int32_t)BEAM_PLUS(BEAM_PLUS(v, to_integer), -to_integer);
 }
 
-/* Adds the products of a sample.  x and y are [re, im]. */
+/* Adds the products of a sample x, y of both polarisations to 'powers'.  x and y are [re, im]. */
 static inline void beam_detect_add(enum beam_products products, const int32_t x[2], const int32_t y[2], int64_t *powers)
 {
     int64_t xx = x[0] * x[0] + x[1] * x[1], yy = y[0] * y[0] + y[1] * y[1];
@@ -83,7 +84,7 @@ static inline void beam_detect_add(enum beam_products products, const int32_t x[
 
 extern const struct kernel beam_detect_kernel;
 
-/* For the CUDA variant. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAM_DETECT_N_CONSTANTS (BEAMFORM_N_CONSTANTS + 1)
 void beam_detect_constants(const struct beam_detect_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_detect_grid(const struct beam_detect_args *args);

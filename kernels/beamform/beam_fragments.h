@@ -4,8 +4,8 @@
  *   slot_of     uint32 [beam]     the beam's slot, from beamform_slots()
  *
  * A group has BEAM_GROUP_BEAMS slots, a step BEAM_STEP_ANTS antennas.  A coefficient is 256 high + low, both int8.  A
- * lane's 16 bytes are its part of the first operand of mma.m16n8k32.  The operand has 16 rows: the real parts of 8
- * beams, then their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and
+ * lane's 16 bytes are the lane's part of the first operand of mma.m16n8k32.  This operand has 16 rows: the real parts
+ * of 8 beams, then their imaginary parts.  Antenna a of a step has half = a / 8 and odd = a % 2.  Slot s of a group and
  * antenna a belong to lane 4 s + a % 8 / 2.  The two bytes are re, -im in a row of a real part, and im, re in a row of
  * an imaginary part.
  *
@@ -25,19 +25,19 @@ static inline uint32_t beam_fragments_steps(uint32_t n_ants)
     return (n_ants + BEAM_STEP_ANTS - 1) / BEAM_STEP_ANTS;
 }
 
-/* Returns the bytes of a group's steps in a channel. */
+/* Returns the number of bytes of a group in a channel, all steps together. */
 static inline uint64_t beam_fragments_group_bytes(uint32_t n_ants)
 {
     return (uint64_t)beam_fragments_steps(n_ants) * BEAM_STEP_BYTES;
 }
 
-/* Returns the bytes of a channel. */
+/* Returns the number of bytes of a channel, all groups together. */
 static inline uint64_t beam_fragments_chan_bytes(uint32_t n_slots, uint32_t n_ants)
 {
     return n_slots / BEAM_GROUP_BEAMS * beam_fragments_group_bytes(n_ants);
 }
 
-/* Puts the two bytes of 'a' and 'b' into both slices. */
+/* Writes the high bytes of 'a' and 'b' to the high slice, and their low bytes to the low slice. */
 static inline void beam_fragments_put_pair(int8_t *at, int32_t a, int32_t b)
 {
     const uint32_t high = ((uint32_t)((a + 128) >> 8) & 0xffu) | ((uint32_t)((b + 128) >> 8) & 0xffu) << 8;
@@ -47,7 +47,7 @@ static inline void beam_fragments_put_pair(int8_t *at, int32_t a, int32_t b)
     *(uint16_t *)(at + BEAM_SLICE_BYTES) = (uint16_t)low;
 }
 
-/* Puts the coefficient of an antenna into the bytes of a channel.  The antenna may be beyond the last one. */
+/* Writes the coefficient of an antenna to the fragments of a channel.  'ant' may be beyond the last antenna. */
 static inline void beam_fragments_put(int8_t *of_chan, uint32_t n_ants, uint32_t slot, uint32_t ant, int32_t re,
                                       int32_t im)
 {

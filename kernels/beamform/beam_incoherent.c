@@ -14,7 +14,7 @@ struct block {
     int64_t re[BEAMFORM_BLOCK_SPECTRA], im[BEAMFORM_BLOCK_SPECTRA];
 };
 
-/* Adds an antenna's voltages, parts[pol][re or im][spectrum]. */
+/* Adds the weighted products of an antenna's voltages to the sums.  'parts' is [pol][re or im][spectrum]. */
 KERNEL_CLONES static void add_antenna(int16_t (*parts)[2][BEAMFORM_BLOCK_SPECTRA],
                                       const struct beam_incoherent_weights *weights, bool is_stokes, struct block *sums)
 {

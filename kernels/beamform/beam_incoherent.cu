@@ -1,10 +1,10 @@
 /* beam_incoherent.cu - see beam_incoherent.h.
  *
- * A lane has 4 consecutive spectra of a channel of one batch, both polarisations: 16 bytes for each antenna (8 bytes
- * with 4 bits).  Lanes of a block read consecutive memory, across channels too.  A lane adds the antennas for each
- * spectrum in registers, and then its spectra of a window.  The lanes of a warp with the same window and channel add
- * their sums, and the first of these lanes has the total.  Voltages of 4 bits are multiplied as 16 times their value
- * (beamform_load.h), and the sums are divided by 256.
+ * A lane processes 4 consecutive spectra of a channel of one batch, both polarisations.  An antenna has 16 bytes of
+ * these spectra (8 bytes with 4 bits).  The lanes of a block read consecutive memory, across channels too.  A lane
+ * first sums each spectrum over the antennas in registers.  Then the lane sums its spectra of each window.  The lanes
+ * of a warp with the same window and channel add their sums, and the first of these lanes gets the total.  Voltages of
+ * 4 bits are multiplied as 16 times their value (beamform_load.h), and the sums are divided by 256.
  *
  * Constants: SAMPLE_BYTES, bytes of a complex sample; FLIP, the byte of zeros; PRODUCTS; N_THREADS. */
 #include "kernels/beamform/beam_incoherent.h"
@@ -16,7 +16,7 @@
 #define POWER_SHIFT  (2 * VOLTAGE_SHIFT)
 #define EVERY_LANE   0xffffffffu
 
-/* Adds a spectrum of an antenna. */
+/* Adds the weighted products of one spectrum of an antenna to the sums. */
 static __device__ __forceinline__ void add(uint32_t v, const int4 weights, struct beam_incoherent_sums &sums)
 {
     if (PRODUCTS != BEAM_POWER_1)
@@ -29,7 +29,7 @@ static __device__ __forceinline__ void add(uint32_t v, const int4 weights, struc
     sums.im += (int64_t)weights.z * (__dp4a((int)v, (int)(v >> 8 & 0xff00u), 0) - __dp4a((int)v, (int)(v >> 24), 0));
 }
 
-/* Adds the antennas for each of the lane's spectra.  'in' points to these spectra of antenna 0. */
+/* Sums each of the lane's spectra over the antennas.  'in' points to the lane's first spectrum of antenna 0. */
 static __device__ __forceinline__ void sum_antennas(const struct beam_incoherent_args &args, const uint8_t *in,
                                                     struct beam_incoherent_sums (&sums)[LANE_SPECTRA])
 {
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beam_incoherent
     for (uint32_t first = 0; first < args.n_ants; first += UNROLL) {
         uint32_t words[UNROLL][LANE_SPECTRA];
 #pragma unroll
-        for (uint32_t i = 0; i < UNROLL; i++) /* all loads come before the first use */
+        for (uint32_t i = 0; i < UNROLL; i++) /* all loads are issued before the first use */
             load_spectra(in + min(first + i, args.n_ants - 1) * ant_bytes, words[i]);
 #pragma unroll
         for (uint32_t i = 0; i < UNROLL; i++) {
@@ -62,8 +62,8 @@ static __device__ __forceinline__ void add_window(const struct beam_incoherent_a
                   (unsigned long long)powers[p]);
 }
 
-/* Adds the lane's spectra, from 'first' of the batch on, to each window that ends among them.  Leaves the powers of the
- * last window in 'powers'.  Returns the last window. */
+/* Adds the lane's spectra, from spectrum 'first' of the batch on, to memory for each window that ends among these
+ * spectra.  Leaves the powers of the last window in 'powers'.  Returns the last window. */
 static __device__ __forceinline__ uint32_t add_spectra(const struct beam_incoherent_args &args, uint32_t batch,
                                                        uint32_t chan, uint32_t first,
                                                        const struct beam_incoherent_sums (&sums)[LANE_SPECTRA],
@@ -86,8 +86,8 @@ static __device__ __forceinline__ uint32_t add_spectra(const struct beam_incoher
     return window;
 }
 
-/* Adds the powers of a warp's neighbouring lanes that have the same window and channel.  Returns true if the lane is
- * the first of these lanes; the first lane has the sum. */
+/* Adds the powers of a warp's neighbouring lanes that have the same window and channel.  The first of these lanes gets
+ * the sum.  Returns true in the first lane. */
 static __device__ __forceinline__ bool add_lanes(uint32_t window, uint32_t chan, int64_t (&powers)[N_PRODUCTS])
 {
     const uint32_t lane = threadIdx.x % 32;

@@ -32,7 +32,7 @@ struct beam_incoherent_args {
     const struct beam_incoherent_weights *weights; /* [ant] */
     int64_t *powers;                               /* [window][product][group] */
     uint64_t first_spectrum;                       /* number of spectrum 0 of batch 0 of 'voltages' */
-    uint64_t first;                                /* number of the spectrum with which window 0 begins */
+    uint64_t first;                                /* number of the first spectrum of window 0 */
     enum voltage_format format;
     enum beam_products products;
     uint32_t n_ants;
@@ -78,7 +78,7 @@ static inline void beam_incoherent_products(enum beam_products products, const s
 
 extern const struct kernel beam_incoherent_kernel;
 
-/* For the CUDA variant. */
+/* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAM_INCOHERENT_N_CONSTANTS 4
 void beam_incoherent_constants(const struct beam_incoherent_args *args, struct kernel_constant *constants);
 struct kernel_grid beam_incoherent_grid(const struct beam_incoherent_args *args);

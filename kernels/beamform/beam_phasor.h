@@ -1,11 +1,11 @@
 /* beam_phasor.h - cosine and sine of a phase, with the same bits on every device.
  *
- * A phase is a fraction of a turn, times 2^64, so that sums of phases wrap without rounding.  The function subtracts
- * the nearest quarter turn.  Taylor polynomials up to t^9 and t^10 give sine and cosine of the rest, t in [-pi/4,
- * pi/4].
+ * A phase is a fraction of a turn, times 2^64, so that sums of phases wrap without rounding.  beam_phasor() subtracts
+ * the nearest quarter turn.  Taylor polynomials up to t^9 and t^10 give sine and cosine of the remaining angle t in
+ * [-pi/4, pi/4].
  * Exactness: quarter turns are exact.  Otherwise the error of each part is below 2^-23: t is rounded once, and the
- *            polynomials leave out less than 2^-28.  Each product and each sum is rounded by itself.  CUDA does not
- *            contract the intrinsics used, and C is compiled without contraction.
+ *            omitted terms of the series are below 2^-28.  Each product and each sum is rounded separately.  CUDA does
+ *            not contract the intrinsics used, and C is compiled without contraction.
  *
  * CUDA kernels include this file too. */
 #ifndef KERNELS_BEAMFORM_BEAM_PHASOR_H
@@ -50,7 +50,7 @@ static inline struct beam_complex beam_phasor(uint64_t turns)
     return out;
 }
 
-/* Returns a b.  Each product and each sum is rounded by itself. */
+/* Returns the product a b.  Each product and each sum of parts is rounded separately. */
 static inline struct beam_complex beam_multiply(struct beam_complex a, struct beam_complex b)
 {
     struct beam_complex out;

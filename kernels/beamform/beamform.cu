@@ -1,9 +1,9 @@
-/* beamform.cu - see beamform.h; the sums are those of beamform_tile.h, or for many beams of beamform_held.h or
- * beamform_whole.h.  A lane stores the 8 spectra that it has of a beam by one store of 16 bytes.
+/* beamform.cu - see beamform.h.  beamform_tile.h computes the sums, or for many beams beamform_held.h or
+ * beamform_whole.h.  A lane stores its 8 spectra of a beam with one store of 16 bytes.
  *
- * Constants: SAMPLE_BYTES, FLIP (of samples with an offset), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a
- * channel and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (the sums of beamform_whole.h). */
-#define FRAGMENT_GROUPS 2 /* of a tile; or of a turn and of the next one */
+ * Constants: SAMPLE_BYTES, FLIP (the byte of zeros), N_WARPS, BLOCK_GROUPS, BLOCK_STEPS, N_TILES (blocks of a channel
+ * and batch), N_ANTS, WIDE (sums of both slices need 64 bits), WHOLE (beamform_whole.h computes the sums). */
+#define FRAGMENT_GROUPS 2 /* groups of a tile, or of this turn and the next turn */
 #include "kernels/beamform/beamform_tile.h"
 
 #if WHOLE
@@ -13,12 +13,13 @@
 #include "kernels/beamform/beamform_held.h"
 #define BLOCKS_PER_SM (N_STEPS > 4 ? 3 : 4)
 #else
-#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4) /* 128 registers do not hold all */
+#define BLOCKS_PER_SM (__CUDA_ARCH__ >= 1200 || (WIDE && __CUDA_ARCH__ < 860) ? 3 : 4) /* 128 registers are too few */
 #endif
 
-#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* no dither lifts a part within it above the limit */
+#define QUICK_LIMIT (BEAMFORM_LIMIT - 0.5f) /* with any dither, a part within this limit is not clipped */
 
-/* The dither's bits of 8 spectra, as the last 16 of 128.5 + dither: two parts in a word. */
+/* Makes the dither bits of 8 spectra.  A word has the bits of two parts: the last 16 bits of the float 128.5 +
+ * dither. */
 static __device__ __forceinline__ void make_dither(const struct beamform_args &args, const struct beam &beam,
                                                    uint32_t chan, uint64_t four, uint32_t (&words)[LANE_SPECTRA])
 {
@@ -32,13 +33,14 @@ static __device__ __forceinline__ void make_dither(const struct beamform_args &a
     }
 }
 
-/* 128.5 + dither of a part: a number from 128 on, whose last bits are half of the word. */
+/* Returns 128.5 + dither of a part.  The result is a float between 128 and 129 whose last 16 bits are one half of
+ * 'word'. */
 static __device__ __forceinline__ float dither_of(uint32_t word, int part)
 {
     return __uint_as_float(__byte_perm(word, 0x4300u, part ? 0x5432 : 0x5410));
 }
 
-/* The lane's 8 spectra of a group, before they are scaled: [spectrum][re, im]. */
+/* Computes the lane's 8 spectra of a group before scaling: [spectrum][re, im]. */
 static __device__ __forceinline__ void make_parts(const struct slot &slot, const int (&sums)[2][4][4],
                                                   float (&parts)[LANE_SPECTRA][2])
 {
@@ -53,7 +55,8 @@ static __device__ __forceinline__ void make_parts(const struct slot &slot, const
             parts[i / 2][i % 2] = BEAM_TIMES(parts[i / 2][i % 2], slot.renormalise);
 }
 
-/* Rounds 8 dithered spectra to the low bytes of the parts. */
+/* Scales, dithers, clips and rounds 8 spectra.  The results are the low bytes of the parts.  Returns the number of
+ * clipped samples. */
 static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slot, float (&parts)[LANE_SPECTRA][2],
                                                           const uint32_t (&dither)[LANE_SPECTRA])
 {
@@ -75,7 +78,8 @@ static __device__ __forceinline__ uint32_t round_dithered(const struct slot &slo
     return n_clipped;
 }
 
-/* Rounds 8 spectra without a dither: half to even, since a sum with 1.5 * 2^23 has no bits behind the point. */
+/* Scales, clips and rounds 8 spectra without a dither.  Adding 1.5 * 2^23 rounds half to even.  Returns the number of
+ * clipped samples. */
 static __device__ __forceinline__ uint32_t round_even(const struct slot &slot, float (&parts)[LANE_SPECTRA][2])
 {
     const float limit = BEAMFORM_LIMIT * slot.inverse;
@@ -91,7 +95,7 @@ static __device__ __forceinline__ uint32_t round_even(const struct slot &slot, f
     return n_clipped;
 }
 
-/* The low bytes of four numbers. */
+/* Packs the low bytes of four numbers into a word. */
 static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float (&b)[2])
 {
     return __byte_perm(__byte_perm(__float_as_uint(a[0]), __float_as_uint(a[1]), 0x0040),
@@ -100,9 +104,9 @@ static __device__ __forceinline__ uint32_t pack(const float (&a)[2], const float
 
 /* The lane's 8 spectra of a piece. */
 struct lane {
-    uint64_t four; /* of beamform_dither() */
+    uint64_t four; /* argument of beamform_dither() */
     uint32_t first;
-    bool is_inside; /* the batch */
+    bool is_inside; /* the spectra are inside the batch */
 };
 
 static __device__ __forceinline__ struct lane find_lane(const struct beamform_args &args, const struct place &place,
@@ -113,11 +117,11 @@ static __device__ __forceinline__ struct lane find_lane(const struct beamform_ar
     lane.first = (WHOLE ? place.first + piece * WARP_SPECTRA : begin_of(piece)) + threadIdx.x % 4 * LANE_SPECTRA;
     lane.is_inside = lane.first < args.n_spectra;
     const uint64_t four = (args.first_spectrum + (uint64_t)place.batch * args.n_spectra + lane.first) / 4;
-    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* once for all groups */
+    lane.four = (uint64_t)opaque((uint32_t)(four >> 32)) << 32 | opaque((uint32_t)four); /* for all groups */
     return lane;
 }
 
-/* Quantises and stores the lane's spectra of a slot's beam.  Returns how many samples were clipped. */
+/* Quantises and stores the lane's spectra of a slot's beam.  Returns the number of clipped samples. */
 static __device__ __forceinline__ uint32_t finish(const struct beamform_args &args, const struct place &place,
                                                   const struct slot &slot, const struct lane &lane,
                                                   const int (&sums)[2][4][4])
@@ -139,7 +143,7 @@ static __device__ __forceinline__ uint32_t finish(const struct beamform_args &ar
     return n_clipped;
 }
 
-/* Adds what the four lanes of a beam have clipped. */
+/* Adds the four lanes' numbers of clipped samples of a beam to 'saturated'. */
 static __device__ __forceinline__ void count_clipped(const struct beamform_args &args, const struct place &place,
                                                      uint32_t beam, uint32_t n_clipped)
 {
@@ -151,7 +155,8 @@ static __device__ __forceinline__ void count_clipped(const struct beamform_args 
         atomicAdd(args.saturated + (uint64_t)place.batch * args.n_beams + beam, n_clipped);
 }
 
-/* Finishes a group of the block.  Returns how many samples the lane has clipped. */
+/* Finishes the lane's spectra of a group, if its slot has a beam.  Returns the number of samples that the lane has
+ * clipped. */
 static __device__ __forceinline__ uint32_t finish_group(const struct beamform_args &args, const struct place &place,
                                                         const struct slot &slot, const struct lane &lane,
                                                         const int (&sums)[2][4][4])
@@ -159,15 +164,15 @@ static __device__ __forceinline__ uint32_t finish_group(const struct beamform_ar
     return slot.beam != BEAMFORM_NO_BEAM && lane.is_inside ? finish(args, place, slot, lane, sums) : 0;
 }
 
-/* The lane's slot of a group of the block. */
+/* Returns the lane's slot of a group of the block. */
 static __device__ __forceinline__ const struct slot &slot_of(uint32_t group)
 {
     return shared_of_block()->slots[group * GROUP_BEAMS + threadIdx.x % 32 / 4];
 }
 
 #if WHOLE
-/* Makes the beams of a group, or none if 'is_there' is false: the warps of a warpgroup take each piece together.  'pol' is the
- * same for all lanes, and the compiler knows it. */
+/* Forms the beams of a group.  If 'is_there' is false, the warp multiplies but stores nothing, because all warps of a
+ * warpgroup must multiply together.  The compiler knows that 'pol' is the same for all lanes. */
 static __device__ __forceinline__ void form_group(const struct beamform_args &args, const struct place &place,
                                                   uint32_t pol, uint32_t group, bool is_there)
 {
@@ -209,7 +214,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
     }
 }
 #elif HOLDS
-/* Sums all antennas for a group of the block, whose fragments are in place 'at' of shared memory. */
+/* Sums all antennas for a group of the block.  The group's fragments are in buffer 'at' of shared memory. */
 static __device__ __forceinline__ void sum_held(const struct held &held, uint32_t group, uint32_t at,
                                                 int (&sums)[2][4][4])
 {
@@ -219,7 +224,7 @@ static __device__ __forceinline__ void sum_held(const struct held &held, uint32_
         sum_pol<0>(held, at, sums);
 }
 
-/* All groups of the block take turns. */
+/* Forms the beams of the block's groups, one group a turn. */
 static __device__ __forceinline__ void form(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t n_groups = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
@@ -235,7 +240,7 @@ static __device__ __forceinline__ void form(const struct beamform_args &args, co
         for (uint32_t group = 0; group < n_groups; group++, turn++) {
             int sums[2][4][4];
             copies_wait_all();
-            __syncthreads(); /* The copies are there, and all warps have finished the turn before. */
+            __syncthreads(); /* The copies have arrived, and all warps have finished the previous turn. */
             copy_groups<1>(args, place, group + 1 < n_groups ? group + 1 : 0, (turn + 1) % 2);
             begin_sums(sums);
             sum_held(held, group, turn % 2, sums);

@@ -5,7 +5,7 @@
  *   exponents     int32 [chan][beam]
  *   beams         [beam]
  *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
- *   renormalise   float [batch][beam]                         NULL: 1
+ *   renormalise   float [batch][beam]                         NULL: all factors are 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
  *   saturated     uint32 [batch][beam]                        added to
  *
@@ -34,8 +34,8 @@
 #define BEAMFORM_LIMIT    127.0f
 #define BEAMFORM_MAX_ANTS 4096
 
-/* A dithered part is v + 128.5 + dither.  These are its limits, and the replacement for a NaN.  The part rounded down,
- * less 128, is the output. */
+/* A dithered part is v + 128.5 + dither.  BEAMFORM_LEAST and BEAMFORM_MOST are the limits of a dithered part, and
+ * BEAMFORM_ZERO replaces a NaN.  The output is the dithered part, rounded down, minus 128. */
 #define BEAMFORM_LEAST 1.5f
 #define BEAMFORM_MOST  255.5f
 #define BEAMFORM_ZERO  128.0f
@@ -65,14 +65,15 @@ struct beamform_args {
     uint32_t wgmma; /* 1: the device has compute capability 9.0; CUDA only */
 };
 
-/* Returns 2^-exponent, or 2^64 for smaller exponents.  Times 2^64 every sum but 0 is far above the limit. */
+/* Returns 2^-exponent, or 2^64 for exponents below -64.  Every sum but 0, multiplied by 2^64, is far above the
+ * limit. */
 static inline float beamform_scale(int32_t exponent)
 {
     return beam_power_of_two(exponent > -64 ? -exponent : 64);
 }
 
-/* Makes the dither's bits of spectra 4 i to 4 i + 3 of a channel of the band; 'four' is i.  A half h of bits[s] gives
- * the dither of a part: (h | 1) / 65536 - 1/2.  The lower half belongs to the real part. */
+/* Makes the dither bits of spectra 4 i to 4 i + 3, where 'four' is i.  'chan' is the channel's index in the band.  A
+ * half h of bits[s] gives the dither of one part: (h | 1) / 65536 - 1/2.  The lower half belongs to the real part. */
 static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, uint32_t bits[4])
 {
     const uint32_t counter[4] = {chan, (uint32_t)four, (uint32_t)(four >> 32), 0};
@@ -83,9 +84,9 @@ static inline void beamform_dither(uint64_t seed, uint32_t chan, uint64_t four, 
 
 extern const struct kernel beamform_kernel;
 
-/* Deals beams to groups of BEAM_GROUP_BEAMS slots.  A group has one polarisation, and its first slot has a beam.  The
- * groups' polarisations alternate as long as both have beams left.  Writes at most beamform_max_slots() slots, and the
- * slot of each beam.  Returns the number of slots. */
+/* Assigns beams to groups of BEAM_GROUP_BEAMS slots.  All beams of a group have the same polarisation, and the first
+ * slot of a group always has a beam.  The polarisations of the groups alternate until one polarisation has no beam
+ * left.  Writes at most beamform_max_slots() slots, and the slot of each beam.  Returns the number of slots. */
 uint32_t beamform_slots(const struct beam *beams, uint32_t n_beams, uint32_t *slots, uint32_t *slot_of);
 static inline uint32_t beamform_max_slots(uint32_t n_beams)
 {
@@ -95,7 +96,7 @@ static inline uint32_t beamform_max_slots(uint32_t n_beams)
 /* Constants that the CUDA variant is compiled with, and the grid of a launch. */
 #define BEAMFORM_N_CONSTANTS 9
 #define BEAMFORM_SLOT_BYTES  40 /* bytes of a slot in shared memory */
-#define BEAMFORM_TILE_GROUPS 2  /* groups of a block that does not hold its voltages (beamform_held.h) */
+#define BEAMFORM_TILE_GROUPS 2  /* groups of a block without beamform_held.h and beamform_whole.h */
 bool beamform_holds(const struct beamform_args *args);
 void beamform_constants(const struct beamform_args *args, struct kernel_constant *constants);
 struct kernel_grid beamform_grid(const struct beamform_args *args);

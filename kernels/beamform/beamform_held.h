@@ -12,7 +12,7 @@
 static_assert(N_STEPS == BLOCK_STEPS, "all steps of a group are in shared memory");
 static_assert(TILE_GROUPS == 2, "one group of each polarisation");
 
-/* Second operands of all steps: [step][pol][j]. */
+/* Second operands of the matrix products of all steps: [step][pol][j]. */
 struct held {
     uint32_t operands[N_STEPS][TILE_GROUPS][4][2];
 };
@@ -27,15 +27,15 @@ static __device__ __forceinline__ void hold(const struct beamform_args &args, co
 
     begin_piece(args, place, piece, cursor);
 #pragma unroll
-    for (int step = 0; step < N_STEPS; step++) /* all loads come before the first use */
+    for (int step = 0; step < N_STEPS; step++) /* all loads are issued before the first use */
         load_step(args, cursor, v[step]);
 #pragma unroll
     for (int step = 0; step < N_STEPS; step++)
         select(v[step], selectors, held.operands[step]);
 }
 
-/* Starts to copy the fragments of N groups of the block, from 'group' on.  The fragments go to places 'to_group' and
- * following. */
+/* Starts to copy the fragments of N groups of the block, from 'group' on, to shared memory.  'to_group' is the first
+ * buffer. */
 template <int N>
 static __device__ __forceinline__ void copy_groups(const struct beamform_args &args, const struct place &place,
                                                    uint32_t group, uint32_t to_group)
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void copy_groups(const struct beamform_args &a
             copy_async(to + i, from + i * 16);
 }
 
-/* Sums all antennas for the group whose fragments are in place 'at' of shared memory. */
+/* Sums all antennas for the group whose fragments are in buffer 'at' of shared memory. */
 template <int POL>
 static __device__ __forceinline__ void sum_pol(const struct held &held, uint32_t at, int (&sums)[2][4][4])
 {

@@ -18,7 +18,7 @@ static __device__ __forceinline__ uint32_t widen(uint32_t pair)
     return __byte_perm(x & 0xf0f0u, x << 4 & 0xf0f0u, 0x5140);
 }
 
-/* Loads four consecutive spectra of both polarisations: words of [re, im, re, im]. */
+/* Loads four consecutive spectra.  A word is one spectrum, [re, im] of polarisation 0 and then of polarisation 1. */
 static __device__ __forceinline__ void load_spectra(const uint8_t *at, uint32_t (&words)[4])
 {
     if (SAMPLE_BYTES == 2) {

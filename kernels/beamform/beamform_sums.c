@@ -24,7 +24,7 @@ KERNEL_CLONES void beamform_widen(const uint8_t *in, enum voltage_format format,
         }
 }
 
-/* Adds the antennas of a block, one polarisation, to the sums of a beam. */
+/* Adds polarisation 'pol' of a block's antennas to the sums of a beam. */
 KERNEL_CLONES static void add_block(const struct beamform_widened *block, size_t n_ants, size_t pol,
                                     const int16_t *coefficients, struct beamform_sums *sums)
 {

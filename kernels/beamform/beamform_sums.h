@@ -9,7 +9,7 @@
 #include "common/base/units.h"
 #include "kernels/beamform/beamform.h"
 
-#define BEAMFORM_BLOCK_ANTS    128 /* 2 * 2^15 * 2^7 for each antenna: below 2^31 */
+#define BEAMFORM_BLOCK_ANTS    128 /* each adds at most 2 * 2^15 * 2^7, so sums are below 2^31 */
 #define BEAMFORM_BLOCK_SPECTRA 64
 #define BEAMFORM_BLOCK_BEAMS   16
 

@@ -1,22 +1,27 @@
-/* beamform_tile.h - see beamform.cu, beamform_held.h and beam_detect.cu, which include it: the exact sums over the antennas.
+/* beamform_tile.h - the exact sums over the antennas.  beamform.cu, beam_detect.cu, beamform_held.h and
+ * beamform_whole.h include this file.
  *
- * The sums are matrix products of bytes on tensor cores (mma.m16n8k32).  A product has the coefficients of 8 beams of one
- * polarisation as rows, real parts before imaginary ones; 16 antennas of two parts each as its inner axis; 8 spectra as
- * columns.  A coefficient is 256 high + low, so there are two products, of which each sum fits 32 bits.
+ * The sums are matrix products of bytes on tensor cores (mma.m16n8k32):
+ *     rows         coefficients of 8 beams of one polarisation, real parts before imaginary parts
+ *     inner axis   16 antennas of two parts each
+ *     columns      8 spectra
+ * A coefficient is 256 high + low.  So there are two products, one for each slice, and their sums fit 32 bits.
  *     row of a real part:      re, -im of each antenna           row of an imaginary part: im, re
  *     column of a spectrum:    re, im of each antenna's voltage
  *
- * A warp has 32 spectra at a time of one channel and batch, for TILE_GROUPS groups of 8 beams.  Lane l loads 4 spectra from
- * 4 (l / 4) on of 4 of the 16 antennas at a time, 16 bytes each (8 with 4 bits).  Product j of 4 has the spectra 4 n + j as its
- * columns n.  So words of two antennas make an operand by one byte permutation for each polarisation, and a lane ends with 8
- * consecutive spectra of one beam, both parts.
+ * A warp processes 32 spectra of one channel and batch at a time, for TILE_GROUPS groups of 8 beams.  In a step of 16
+ * antennas lane l loads 4 antennas, and of each antenna 4 spectra from spectrum 4 (l / 4) on.  These 4 spectra are 16
+ * bytes (8 with 4 bits).  The spectra make 4 products: column n of product j is spectrum 4 n + j.  So one byte
+ * permutation of two antennas' words makes an operand of one polarisation.  A lane ends with both parts of 8
+ * consecutive spectra of one beam.
  *
- * A block has all spectra of a channel and batch, 32 N_WARPS at a time (a piece).  The fragments of BLOCK_STEPS * 16 antennas
- * lie in shared memory; up to so many antennas, they are loaded once.  A step's voltages are loaded while the products of
- * the step before are made, and the first ones of a piece while the piece before is finished.
+ * A block processes all spectra of a channel and batch, a piece of 32 N_WARPS spectra at a time.  The fragments of
+ * BLOCK_STEPS steps of 16 antennas are in shared memory.  If all steps fit, fragments are loaded only once.  The
+ * voltages of a step are loaded during the products of the previous step.  The first voltages of a piece are loaded
+ * during the products of the previous piece's last step.
  * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by 16.
  *
- * A file that includes this one defines FRAGMENT_GROUPS, for how many groups there is shared memory. */
+ * A file that includes this file defines FRAGMENT_GROUPS, the number of groups whose fragments fit in shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H
 #define KERNELS_BEAMFORM_BEAMFORM_TILE_H
 
@@ -25,20 +30,20 @@
 #include "kernels/util/ptx.h"
 
 #define STEP_ANTS     BEAM_STEP_ANTS
-#define LANE_ANTS     4 /* of a step */
+#define LANE_ANTS     4 /* antennas of a step that a lane loads */
 #define TILE_GROUPS   BEAMFORM_TILE_GROUPS
 #define GROUP_BEAMS   BEAM_GROUP_BEAMS
 #define BLOCK_SLOTS   (BLOCK_GROUPS * GROUP_BEAMS)
 #define WARP_SPECTRA  32
-#define LANE_SPECTRA  8 /* of those, behind the products */
+#define LANE_SPECTRA  8 /* spectra that a lane has after the products */
 #define PIECE_SPECTRA (N_WARPS * WARP_SPECTRA)
 #define N_THREADS     (32 * N_WARPS)
 #define N_STEPS       ((N_ANTS + STEP_ANTS - 1) / STEP_ANTS)
-#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* voltages: beamform_held.h */
+#define HOLDS         (!WHOLE && BLOCK_GROUPS > TILE_GROUPS) /* voltages in registers: beamform_held.h */
 
-#define PART_SPECTRA     256u /* of a batch, in the shared memory of a block (beamform_whole.h) */
+#define PART_SPECTRA     256u /* spectra of a batch in a block's shared memory (beamform_whole.h) */
 #define WHOLE_PIECES     (PART_SPECTRA / WARP_SPECTRA)
-#define WHOLE_STEP_BYTES 1024 /* of a piece and polarisation */
+#define WHOLE_STEP_BYTES 1024 /* bytes of a step, for a piece and polarisation */
 
 #if WIDE
 typedef int64_t total;
@@ -46,17 +51,18 @@ typedef int64_t total;
 typedef int total;
 #endif
 
-/* Four spectra of both polarisations of the lane's antennas of a step: words of re, im, re, im. */
+/* Voltages of the lane's antennas of a step: four spectra of both polarisations.  A word has one spectrum, re, im, re,
+ * im, or with 4 bits two spectra. */
 struct voltages {
     uint32_t words[LANE_ANTS][4];
 };
 
-/* A slot of the block, in its batch. */
+/* A slot of the block: its beam, and factors of the beam in the block's channel and batch. */
 struct slot {
     uint32_t beam; /* or BEAMFORM_NO_BEAM */
-    float scale;   /* of sums: a power of two */
+    float scale;   /* factor of the sums: a power of two */
     struct beam parameters;
-    uint64_t offset; /* of the channel in 'out', in bytes */
+    uint64_t offset; /* offset of the beam's channel in 'out', in bytes */
     float renormalise;
     float inverse; /* 1 / scale */
 };
@@ -78,11 +84,12 @@ static __device__ __forceinline__ struct shared *shared_of_block(void)
     return (struct shared *)shared_memory;
 }
 
-/* The warp's place: blocks of the same voltages run side by side, then those of the same fragments. */
+/* The work of a block.  Blocks that use the same voltages have consecutive indices.  So have the blocks of one channel,
+ * which use the same fragments. */
 struct place {
-    uint32_t group; /* the first one of the block */
+    uint32_t group; /* first group of the block */
     uint32_t chan, batch;
-    uint32_t first; /* spectrum of the batch */
+    uint32_t first; /* first spectrum in the batch */
     uint32_t n_pieces;
 };
 
@@ -101,13 +108,13 @@ static __device__ __forceinline__ struct place find_place(const struct beamform_
     return place;
 }
 
-/* The warp's first spectrum of a piece. */
+/* Returns the warp's first spectrum of a piece. */
 static __device__ __forceinline__ uint32_t begin_of(uint32_t piece)
 {
     return piece * PIECE_SPECTRA + threadIdx.x / 32 * WARP_SPECTRA;
 }
 
-/* Fills the slots in shared memory.  A barrier must come before anyone reads them. */
+/* Fills the slots in shared memory.  The block must pass a barrier before threads read the slots. */
 static __device__ __forceinline__ void load_slots(const struct beamform_args &args, const struct place &place)
 {
 #pragma unroll 1
@@ -129,10 +136,10 @@ static __device__ __forceinline__ void load_slots(const struct beamform_args &ar
 }
 
 #if !WHOLE
-/* Where the warp's next voltages are. */
+/* Position of the lane's next voltages. */
 struct cursor {
-    const uint8_t *in;    /* the step's first antenna */
-    uint32_t lane_offset; /* of the lane's first antenna and spectrum, in bytes */
+    const uint8_t *in;    /* start of the step's first antenna */
+    uint32_t lane_offset; /* offset of the lane's first antenna and spectrum, in bytes */
     uint32_t piece, step;
 };
 
@@ -141,7 +148,7 @@ static __device__ __forceinline__ uint64_t ant_bytes_of(const struct beamform_ar
     return (uint64_t)args.n_chan * args.n_spectra * 2 * SAMPLE_BYTES;
 }
 
-/* Goes to a piece. */
+/* Moves the cursor to the first step of a piece. */
 static __device__ __forceinline__ void begin_piece(const struct beamform_args &args, const struct place &place,
                                                    uint32_t piece, struct cursor &cursor)
 {
@@ -156,8 +163,8 @@ static __device__ __forceinline__ void begin_piece(const struct beamform_args &a
     cursor.step = 0;
 }
 
-/* Loads the voltages of a step and goes on to the next one.  Lane l has antennas 2 (l % 4), the next one, and
- * those 8 behind; antennas behind the last one are the last one. */
+/* Loads the voltages of a step, and moves the cursor to the next step.  With i = 2 (l % 4), lane l loads antennas i, i
+ * + 1, i + 8 and i + 9 of the step.  The last antenna replaces antennas beyond it. */
 static __device__ __forceinline__ void load_step(const struct beamform_args &args, struct cursor &cursor,
                                                  struct voltages &v)
 {
@@ -183,7 +190,7 @@ static __device__ __forceinline__ void load_step(const struct beamform_args &arg
     cursor.step++;
 }
 
-/* Loads the next step, if there is one. */
+/* Loads the voltages of the next step, if there is a next step. */
 static __device__ __forceinline__ void load_next(const struct beamform_args &args, const struct place &place,
                                                  struct cursor &cursor, struct voltages &v)
 {
@@ -210,7 +217,7 @@ static __device__ __forceinline__ void copy_fragments(const struct beamform_args
     }
 }
 
-/* Begins the block: loads the first voltages, and starts to copy the first fragments. */
+/* Begins the block: starts to copy the first fragments, and loads the first voltages and the slots. */
 static __device__ __forceinline__ void begin_block(const struct beamform_args &args, const struct place &place,
                                                    struct cursor &cursor, struct voltages &v)
 {
@@ -220,7 +227,7 @@ static __device__ __forceinline__ void begin_block(const struct beamform_args &a
     load_slots(args, place);
 }
 
-/* The second operands [group][j] of a step: words of the group's polarisation. */
+/* Selects the second operands [group][j] of a step: the voltages of the group's polarisation. */
 static __device__ __forceinline__ void select(const struct voltages &v, const uint32_t (&selectors)[TILE_GROUPS],
                                               uint32_t (&operands)[TILE_GROUPS][4][2])
 {
@@ -259,8 +266,8 @@ static __device__ __forceinline__ void multiply(const struct voltages &v, const 
 
 #endif
 
-/* Sums begin with these bits.  With up to 127 antennas a slice's sum is below 2^22.  The sum then forms the last bits
- * of a float from 2^23 to 2^24, and needs no conversion. */
+/* Initial bits of the sums.  With up to 127 antennas a slice's sum is below 2^22.  The sum then forms the last bits of
+ * a float from 2^23 to 2^24, so no conversion to float is needed. */
 #define FLOAT_SUMS (!WHOLE && N_ANTS * 2 * 128 * 128 < 1 << 22)
 #define SUMS_BEGIN (FLOAT_SUMS ? 0x4b400000 : 0) /* 12582912.0f */
 
@@ -271,7 +278,8 @@ static __device__ __forceinline__ void begin_sums(int (&sums)[2][4][4])
         sums[i / 16][i / 4 % 4][i % 4] = SUMS_BEGIN;
 }
 
-/* 256 high + low, rounded once.  The first float is 256 high - 12582912, which is exact. */
+/* Returns 256 high + low, rounded once.  With FLOAT_SUMS the result of fmaf() is 256 high - 12582912, which is
+ * exact. */
 static __device__ __forceinline__ float total_of(int high, int low)
 {
 #if FLOAT_SUMS
@@ -281,10 +289,10 @@ static __device__ __forceinline__ float total_of(int high, int low)
 #endif
 }
 
-/* No part is above the limit, nor is it not a number. */
+/* Returns true if the magnitudes of all parts are within the limit, and no part is NaN. */
 static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPECTRA][2], float limit)
 {
-    bool within[4] = {true, true, true, true}; /* four chains of comparisons */
+    bool within[4] = {true, true, true, true}; /* four independent chains of comparisons */
 
 #pragma unroll
     for (int i = 0; i < LANE_SPECTRA; i++)
@@ -294,8 +302,8 @@ static __device__ __forceinline__ bool all_within(const float (&parts)[LANE_SPEC
     return (within[0] && within[1]) && (within[2] && within[3]);
 }
 
-/* Clips to [least, most]; a part that is not a number becomes 'zero'.  Returns how many samples of those in 'counted', a bit
- * each, were clipped. */
+/* Clips the parts to [least, most].  A NaN becomes 'zero'.  Returns the number of clipped samples among the spectra
+ * whose bits are set in 'counted'. */
 static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2], float least, float most, float zero,
                                                 uint32_t counted)
 {
@@ -316,8 +324,8 @@ static __device__ __forceinline__ uint32_t clip(float (&parts)[LANE_SPECTRA][2],
 }
 
 #if !WHOLE
-/* Sums all antennas: 32 spectra of a piece, for the groups of the block.  'v' has the first step's voltages, and ends with
- * those of the next piece. */
+/* Sums all antennas for 32 spectra of a piece and the groups of the block.  Before the call 'v' has the voltages of the
+ * piece's first step, and after the call the voltages of the next piece's first step. */
 static __device__ __forceinline__ void sum_antennas(const struct beamform_args &args, const struct place &place,
                                                     uint32_t piece, struct cursor &cursor, struct voltages &v,
                                                     int (&sums)[TILE_GROUPS][2][4][4])
@@ -340,7 +348,7 @@ static __device__ __forceinline__ void sum_antennas(const struct beamform_args &
         for (int g = 0; g < TILE_GROUPS; g++)
             selectors[g] = shared_of_block()->slots[g * GROUP_BEAMS].parameters.pol ? 0x7632 : 0x5410;
 #pragma unroll 1
-        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time: no voltages are moved */
+        for (uint32_t step = 0; step + 1 < n; step += 2) { /* two at a time, so that no voltages are copied */
             load_next(args, place, cursor, next);
             multiply(v, selectors, step, sums);
             load_next(args, place, cursor, v);

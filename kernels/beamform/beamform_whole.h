@@ -1,14 +1,16 @@
-/* beamform_whole.h - see beamform.cu, which includes it: sums for many beams on the warpgroup instructions of the tensor cores
- * (PTX's wgmma, compute capability 9.0), of up to 96 antennas.
+/* beamform_whole.h - sums over up to 96 antennas for many beams, with the warpgroup instructions of the tensor cores
+ * (PTX's wgmma, compute capability 9.0).  beamform.cu includes this file.
  *
- * A block has the voltages of WHOLE_SPECTRA spectra of a channel and batch in shared memory, both polarisations.  An operation
- * has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments in registers
- * (beam_fragments.h: the same as those of mma).  The columns are the 32 spectra of a piece; operand B of a step is
- *     [half of K][j][column][16 bytes]       8 antennas of two parts; column c of j is spectrum 4 c + j of the piece
- * so that a lane ends with 8 consecutive spectra of one beam, as in beamform_tile.h.
+ * A block has the voltages of WHOLE_SPECTRA spectra of a channel and batch in shared memory, both polarisations.  An
+ * operation has 64 rows: four groups of one polarisation, a group for each warp of a warpgroup.  The rows are fragments
+ * in registers; wgmma and mma use the same fragments (beam_fragments.h).  The columns are the 32 spectra of a piece.
+ * Operand B of a step is
+ *     [half of K][j][column][16 bytes]       16 bytes: 8 antennas of two parts
+ * Column c of j is spectrum 4 c + j of the piece.  So a lane ends with 8 consecutive spectra of one beam, as in
+ * beamform_tile.h.
  *
- * A turn is four groups.  Warpgroups take turns by turns: those of polarisation 0 first.  A warp loads the fragments of its
- * group once for all pieces. */
+ * A turn is four groups of one polarisation.  The warpgroups process the turns alternately, turns of polarisation 0
+ * first.  A warp loads the fragments of its group once for all pieces. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
 #define KERNELS_BEAMFORM_BEAMFORM_WHOLE_H
 
@@ -26,7 +28,8 @@ struct rows {
     uint32_t words[N_STEPS][2][4];
 };
 
-/* The groups of the block of each polarisation.  Members, not arrays: an index would need local memory. */
+/* Numbers of the block's groups of polarisations 0 and 1.  An array with a variable index would need local memory, so
+ * the numbers are separate members. */
 struct turns {
     uint32_t n_groups_0, n_groups_1;
 };
@@ -36,8 +39,9 @@ static __device__ __forceinline__ uint32_t n_turns(uint32_t n_groups)
     return (n_groups + WARPGROUP_WARPS - 1) / WARPGROUP_WARPS;
 }
 
-/* A warp has a piece: puts its columns into shared memory.  Lanes 4 q to 4 q + 3 have spectra 4 q to 4 q + 3 of the piece, and
- * lane l the antennas 2 (l % 4) and the next one of each half of a step.  Antennas behind the last one are the last one. */
+/* Stores the columns of the warp's piece in shared memory.  Lanes 4 q to 4 q + 3 load spectra 4 q to 4 q + 3 of the
+ * piece.  With i = 2 (l % 4), lane l loads antennas i and i + 1 of each half of a step.  The last antenna replaces
+ * antennas beyond it. */
 static __device__ __forceinline__ void load_columns(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t lane = threadIdx.x % 32, piece = threadIdx.x / 32;
@@ -65,7 +69,7 @@ static __device__ __forceinline__ void load_columns(const struct beamform_args &
     }
 }
 
-/* Counts the block's groups; slots are in shared memory. */
+/* Counts the block's groups of each polarisation.  The slots must already be in shared memory. */
 static __device__ __forceinline__ struct turns count_turns(const struct beamform_args &args, const struct place &place)
 {
     const uint32_t n = min(args.n_slots / GROUP_BEAMS - place.group, (uint32_t)BLOCK_GROUPS);
@@ -77,7 +81,7 @@ static __device__ __forceinline__ struct turns count_turns(const struct beamform
     return turns;
 }
 
-/* The i-th group of a polarisation: groups alternate as long as there are both. */
+/* Returns the i-th group of a polarisation.  Polarisations alternate until one polarisation has no group left. */
 static __device__ __forceinline__ uint32_t group_of(const struct turns &turns, uint32_t pol, uint32_t i)
 {
     const uint32_t n_pairs = min(turns.n_groups_0, turns.n_groups_1);
@@ -102,7 +106,8 @@ static __device__ __forceinline__ void load_rows(const struct beamform_args &arg
 }
 
 #ifdef EMULATE_CUDA
-/* A step of a slice: sums[j][row i of c, row i + 8][column % 2] as mma's, one product for each j. */
+/* Multiplies a step of a slice, one product for each j: sums[j] is [row i, row i + 8][column % 2], as mma's operand
+ * c. */
 static void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b, uint32_t step)
 {
     const uint32_t lane = threadIdx.x % 32;
@@ -116,7 +121,7 @@ static void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_a
     }
 }
 #else
-/* The descriptor of operand B: K-major, not swizzled, 8 columns of 16 bytes side by side; from a step on. */
+/* Returns the descriptor of operand B of a step: K-major, not swizzled, 8 columns of 16 bytes side by side. */
 static __device__ __forceinline__ uint64_t describe(shared_address b, uint32_t step)
 {
     const uint32_t low = (b >> 4 & 0x3fff) | HALF_BYTES >> 4 << 16, high = CORE_BYTES >> 4;
@@ -131,7 +136,7 @@ static __device__ __forceinline__ uint64_t describe(shared_address b, uint32_t s
                  : SUMS_4(sums[0]), SUMS_4(sums[1]), SUMS_4(sums[2]), SUMS_4(sums[3])                                  \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(describe(b, step)))
 
-/* A step of a slice for the four groups of a warpgroup.  The sums are there after the wait. */
+/* Multiplies a step of a slice for the four groups of a warpgroup.  The sums are valid after wgmma.wait_group. */
 static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const uint32_t (&a)[4], shared_address b,
                                                         uint32_t step)
 {
@@ -142,7 +147,7 @@ static __device__ __forceinline__ void multiply_columns(int (&sums)[4][4], const
 }
 #endif
 
-/* Sums all antennas, for the 32 spectra whose columns begin at 'b'. */
+/* Sums all antennas for the 32 spectra whose columns begin at 'b'. */
 static __device__ __forceinline__ void sum_columns(const struct rows &rows, shared_address b, int (&sums)[2][4][4])
 {
 #ifndef EMULATE_CUDA
