@@ -15,8 +15,8 @@
 #include <math.h>
 #include <string.h>
 
-#define GROUP_ANTS    127 /* sums of 2 * 127 inputs of -128 to 127 fit 16 bits */
-#define BLOCK_SPECTRA 128 /* sums of 2 products of at most 2^15 * 2^7: 2^30 */
+#define GROUP_ANTS    127 /* a sum of 2 * 127 inputs of -128 to 127 fits 16 bits */
+#define BLOCK_SPECTRA 128 /* sums of 2 * 128 products of at most 2^15 * 2^7: 2^30 */
 #define QUADS         (N_POLS * 2)
 
 /* A block of spectra of one channel and batch: spectra [first, first + n). */
@@ -35,13 +35,13 @@ static const uint8_t *find_spectra(const struct block *b, size_t ant)
 
 /* ---- Integers ---------------------------------------------------------------------------------------------------- */
 
-/* Four parts of 16 bits for each spectrum, separately and as one word. */
+/* Four 16-bit parts of each spectrum, as separate numbers and as one word. */
 union quads {
     int16_t parts[BLOCK_SPECTRA * QUADS];
     uint64_t together[BLOCK_SPECTRA];
 };
 
-/* S of a block of spectra, for the products of either polarisation. */
+/* The four forms of S in a block of spectra: [polarisation of the other factor]. */
 struct integer_sum {
     union quads plain[N_POLS], turned[N_POLS];
 };
@@ -77,7 +77,8 @@ KERNEL_CLONES static void add_values(const int16_t *in, size_t n, int16_t *sums)
         sums[i] = (int16_t)(sums[i] + in[i]);
 }
 
-/* Adds the polarisations of each spectrum.  The machine is little endian: re is the low half of 32 bits. */
+/* Adds the two polarisations of each spectrum, and writes the four forms of S.  The machine is little endian: re is the
+ * low half of 32 bits. */
 KERNEL_CLONES static void arrange(const union quads *inputs, size_t n, struct integer_sum *sum)
 {
     for (size_t i = 0; i < n; i++) {
@@ -103,7 +104,8 @@ static void sum_integers(const struct block *b, size_t first_ant, size_t end_ant
     arrange(&inputs, b->n, sum);
 }
 
-/* Computes all four sums in one pass, so that each loaded value is used four times. */
+/* Adds the products of an antenna's voltages with S to the antenna's rows.  Computes all four sums in one pass, so that
+ * each loaded value is used four times. */
 KERNEL_CLONES static void multiply_integers(const int16_t *e, const struct integer_sum *sum, size_t n, int64_t *row)
 {
     int32_t re0 = 0, im0 = 0, re1 = 0, im1 = 0;

@@ -1,16 +1,17 @@
 /* checksum.cu - see checksum.h.
  *
- * A block has a slice of the antennas of one channel and a part of time.  The block takes the time in steps.  In a step
- * each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra that no other lane has.  The
- * lane keeps these bytes in registers and adds them to S in shared memory.  The lane also adds the antennas of other
- * slices, but does not keep them.  After a barrier every lane reads S of its spectra, and multiplies.  Each lane sums
- * its products to the end of the part.  Then the lanes exchange sums until each lane has one sum over all lanes.  This
- * takes 31 shuffles in total, instead of 5 for each sum.
+ * A block processes a slice of the antennas of one channel, in a part of the launch's time.  The block processes its
+ * part in steps.  In a step each warp loads its antennas.  A lane loads 8 bytes of each antenna: 1, 2 or 4 spectra that
+ * no other lane loads.  The lane keeps these bytes in registers and adds them to S in shared memory.  The lane also
+ * adds the antennas of other slices to S, but does not keep these antennas.  After a barrier every lane reads S of its
+ * spectra, and multiplies.  Each lane sums its products to the end of the part.  Then the lanes exchange sums until
+ * each lane has one sum over all lanes.  All these exchanges take 31 shuffles, instead of 5 shuffles for each sum.
  *
- * Integers: S has three places, which the steps use in rotation.  When the barrier opens, all warps have read the place
- * of the step before.  That place is cleared for the step after the next.  So a step has one barrier.  If both parts of
- * S fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no addition of floats.  Each warp
- * writes its sums, and after a barrier a few warps add these sums.  A second barrier opens when S is complete.
+ * Integers: S has three buffers, which the steps use in rotation.  When the barrier opens, all warps have read the
+ * buffer of the previous step.  This buffer is then cleared for the step after the next.  So a step has only one
+ * barrier.  If both parts of S fit in 16 bits, they are added as re + 2^16 im.  Half floats: shared memory has no
+ * addition of floats.  Each warp writes its sums, and after a barrier a few warps add these sums.  A second barrier
+ * opens when S is complete.
  *
  * A multiprocessor runs two blocks of 16 warps, so that one block multiplies while the other loads.  This allows 64
  * registers a thread.
@@ -25,7 +26,7 @@
 #define FULL_WARP      0xffffffffu
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
-#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of an antenna, both polarisations */
+#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
 #define LOAD_SPECTRA   (8 / SPECTRUM_BYTES)
 #define STEP_SPECTRA   (32 * LOAD_SPECTRA)
 #define ZERO_VOLTAGES  (NIBBLES && OFFSET ? 0x88888888u : 0u) /* voltages of 0 */
@@ -33,7 +34,7 @@
 #define N_VALUES       (LOAD_SPECTRA * N_PARTS)
 #define N_TERMS        (!HALVES && N_ANTS > 127 ? 2 : 1)
 #define PACKED         (!HALVES && N_TERMS == 1)
-#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* places in shared memory for a lane's S */
+#define N_PLACES       (PACKED ? LOAD_SPECTRA : N_VALUES) /* numbers in shared memory for a lane's S */
 #define BLOCKS_WANTED  (N_TERMS == 1 ? 2 : 1)
 
 #if HALVES
@@ -44,7 +45,7 @@ typedef int partial;
 typedef long long total;
 #endif
 
-/* S: partial [step % 3][N_PLACES][lane], for half floats [all, then each warp][N_PLACES][lane]. */
+/* S: partial [step % 3][N_PLACES][lane].  Half floats: [sum of all warps, then each warp][N_PLACES][lane]. */
 extern __shared__ float4 shared_memory[];
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
@@ -175,7 +176,7 @@ template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[1
     }
 }
 
-/* Returns the sum number 'lane', summed over all lanes. */
+/* Returns to each lane the total of the sum with the lane's number, over all lanes. */
 static __device__ __forceinline__ total sum_of_lanes(const struct sums (&sums)[WARP_ANTS])
 {
     total kept[16];
@@ -276,7 +277,7 @@ static __device__ __forceinline__ void add_warps(uint32_t step, partial (&values
 
 /* ---- A block ----------------------------------------------------------------------------------------------------- */
 
-/* Place of the bytes of antenna 0 that a lane loads in one step. */
+/* Address of the bytes of antenna 0 that a lane loads in one step. */
 struct place {
     const uint8_t *at; /* NULL: beyond the end */
     uint64_t ant_bytes;
@@ -303,7 +304,7 @@ static __device__ __forceinline__ uint2 load(const struct place &place, uint32_t
                                 : make_uint2(ZERO_VOLTAGES, ZERO_VOLTAGES);
 }
 
-/* Adds antennas of other slices.  Only S needs these antennas. */
+/* Adds the antennas of other slices to S.  Only S needs these antennas. */
 static __device__ __forceinline__ void add_others(const struct place &place, uint32_t slice,
                                                   partial (&values)[N_VALUES])
 {

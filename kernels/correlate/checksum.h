@@ -7,9 +7,9 @@
  * For half floats magnitude += (|re e(i)| + |im e(i)|) * sum over j of (|re e(j)| + |im e(j)|).
  * So S is like one more antenna of the array.  checksum_dump.h compares the rows with the sums of correlate.
  *
- * Exactness: integers are exact.  A part of a spectrum is at most 2^15 times the number of inputs.  So 64 bits hold
- *            2^32 spectra of 2^15 inputs.  Half floats: CUDA sums S in float32, as it does products of at most
- *            CHECKSUM_STEP_SPECTRA spectra, and the rest in double.  The twin sums in double.
+ * Exactness: integers are exact.  One spectrum adds at most 2^15 times the number of inputs to a part.  So 64 bits hold
+ *            2^32 spectra of 2^15 inputs.  Half floats: CUDA sums S, and the products of up to CHECKSUM_STEP_SPECTRA
+ *            spectra, in float32.  CUDA adds these sums of products in double.  The twin sums in double.
  * Requires: CUDA: n_spectra a multiple of 16, voltages aligned to 16 bytes.
  * Bound by: memory: voltages are read once.  With more than CHECKSUM_SLICE_ANTS antennas, voltages are read once from
  *           memory and again from the cache for each slice of antennas.  CUDA with 4 bits: instructions, 6 products for
@@ -45,8 +45,8 @@ extern const struct kernel checksum_kernel;
 
 /* Constants of the CUDA variant for the sizes in 'args', and the grid of a launch of at least one batch. */
 #define CHECKSUM_N_CONSTANTS  8
-#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps of 5.  To be measured: 32, 64, 128 */
-#define CHECKSUM_STEP_SPECTRA 240 /* most spectra of a thread: its 32-bit sums hold 255 */
+#define CHECKSUM_SLICE_ANTS   80  /* antennas in a block's registers: 16 warps of 5.  Worth measuring: 32, 64, 128 */
+#define CHECKSUM_STEP_SPECTRA 240 /* most spectra that a thread sums in 32 bits; 255 would fit */
 void checksum_constants(const struct checksum_args *args, struct kernel_constant *constants);
 struct kernel_grid checksum_grid(const struct checksum_args *args);
 

@@ -1,8 +1,9 @@
 /* checksum_dump.cu - see checksum_dump.h.
  *
- * A warp computes the two rows of one antenna in one channel.  The lanes take the baselines with all antennas, 32 bytes
- * of sums each.  Baselines with earlier antennas are consecutive in memory.  Baselines with later antennas lie in the
- * stretches of the later antennas.  The warp adds the words of the baselines with earlier antennas.
+ * A warp computes the two rows of one antenna in one channel.  The lanes share the antenna's baselines with all
+ * antennas.  A baseline has 32 bytes of sums.  Baselines with earlier antennas are consecutive in memory.  A baseline
+ * with a later antenna lies among the later antenna's baselines.  The warp adds the words of the baselines with earlier
+ * antennas.
  *
  * Constants: see checksum_dump_constants(). */
 #include "kernels/correlate/checksum_dump.h"
@@ -18,7 +19,7 @@ typedef unsigned long long wide;
 #define ROW_PARTS 2
 #endif
 
-/* Loads the sums that correlate made of a baseline: [product][re, im]. */
+/* Loads correlate's sums of a baseline: [product][re, im]. */
 static __device__ __forceinline__ void load_parts(const struct checksum_dump_args &args, uint64_t baseline,
                                                   wide (&parts)[N_PARTS])
 {

@@ -1,11 +1,12 @@
 /* checksum_dump - compares the sums of an accumulation with checksum.h's rows of the same voltages, and computes the
  * words that reduce must make from the sums.  checksum_dump runs before reduce, because reduce zeroes the sums.
- *   sums, totals  as in reduce.h; totals NULL: none; not changed
+ *   sums, totals  as in reduce.h; the kernel does not change them; totals may be NULL
  *   rows          as in checksum.h; read, then zeroed
  *   weights       uint32 [baseline]
- *   verdict       uint64 [3]: number of rows that agree, added to; smallest number of a row that does not agree, (chan
- *                 * n_ants + ant) * 2 + pol, replaced by a smaller one only; the number that reduce must add to
- *                 n_saturated, added to
+ *   verdict       uint64 [3]:
+ *                 [0] number of rows that agree; added to
+ *                 [1] smallest number of a row that disagrees, (chan * n_ants + ant) * 2 + pol; only lowered
+ *                 [2] number that reduce must add to n_saturated; added to
  *   words         uint64 [chan][2]; added to
  *
  * Rows: X(a1, p1, a2, p2) = sums + totals of baseline (a1, a2), product p1 + 2 p2.  The row of input (a, p) is
@@ -27,16 +28,16 @@
 #include "kernels/correlate/checksum.h"
 #include "kernels/correlate/reduce.h"
 
-/* Indices of the verdict. */
+/* Indices of 'verdict'. */
 enum { VERDICT_N_AGREED, VERDICT_FIRST_WRONG, VERDICT_N_SATURATED, VERDICT_LENGTH };
 
-/* Twice the loss that the sums of correlate may have (xbgpu/audit.h).  checksum's sums and the conversion lose a little
- * more. */
+/* Tolerance for half floats: twice the loss of precision that the sums of correlate may have (xbgpu/audit.h).
+ * checksum's sums and the conversion to float add a small loss. */
 #define CHECKSUM_TOLERANCE 0x1p-9
 
 struct checksum_dump_args {
     union correlate_sums sums;  /* [chan][baseline][product][re, im] */
-    union reduce_totals totals; /* the same, or NULL */
+    union reduce_totals totals; /* [chan][baseline][product][re, im], or NULL */
     union checksum_rows rows;   /* [chan][ant][pol][part] */
     const uint32_t *weights;    /* [baseline] */
     uint64_t *verdict;          /* [VERDICT_LENGTH] */
@@ -49,8 +50,8 @@ struct checksum_dump_args {
 
 extern const struct kernel checksum_dump_kernel;
 
-/* Adds 'n' words of a channel to sums[2].  'first' is the index of words[0] in the channel.  'real': the words are
- * floats. */
+/* Adds 'n' words of a channel to sums[2].  'first' is the index of words[0] in the channel.  'real' is
+ * true if the words are floats. */
 void checksum_dump_words(const uint32_t *words, size_t first, size_t n, bool real, uint64_t *sums);
 
 #define CHECKSUM_DUMP_N_CONSTANTS 1

@@ -6,7 +6,8 @@
  * of e1 conj(e2) are plain dot products:
  *     re = r1 r2 + i1 i2 = plain1 . plain2          im = i1 r2 - r1 i2 = turned1 . plain2
  * Compilers turn these dot products into multiply-adds of int16 pairs to int32 (pmaddwd on x86).  Products of half
- * floats are computed in double and are exact.  They are added to LANES sums, an order that compilers can vectorise. */
+ * floats are computed in double and are exact.  The products are added to LANES separate sums, so that compilers can
+ * vectorise the loop. */
 #include "kernels/correlate/correlate.h"
 
 #include "common/base/units.h"
@@ -226,7 +227,7 @@ static void correlate_blocks(const struct correlate_args *a, size_t chan, struct
 {
     struct partial_sums partial;
 
-    memset(&partial, 0, sizeof(partial)); /* 0 in both types */
+    memset(&partial, 0, sizeof(partial)); /* zero bits are 0 in both types */
     for (size_t batch = a->first_batch; batch < (size_t)a->first_batch + a->n_batches; batch++)
         correlate_batch(a, batch, chan, first, second, &partial);
     add_block(a, chan, first, second, &partial);

@@ -19,11 +19,11 @@
  *
  * Integers: the negative of -128 would overflow, so integers are turned to (im, ~re); ~x = -x - 1.  The sums then lack
  * the sum of im e2.  The kernel computes the sum of im e2 for each row along with the other sums.  All sums fit into
- * int32 if the result does.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
+ * int32 if the result fits.  4 bits become bytes of 16 times the value, so their sums are exactly 256 times too large.
  *
  * Memory: a block's sums of a row of 8 x 8 antennas are 256 consecutive bytes, and four lanes have these sums.  If the
- * launch is not split over time, no other block adds to them.  The lanes then exchange sums until each lane has 16
- * bytes of 64 at a time.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into the L2
+ * launch is not split over time, no other block adds to them.  The lanes then exchange sums so that each lane has 16
+ * consecutive bytes of 64.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into the L2
  * cache while the last slices are multiplied.  If the launch is split over time, or if the shape has atomic_adds,
  * blocks add with atomics.  Atomics leave the multiprocessor at once, and the L2 cache does the additions.  The lanes
  * then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the same result in any
@@ -36,7 +36,7 @@
 
 #define THREADS       (32 * TILE_WARPS * TIME_WARPS)
 #define CHUNK_BYTES   16
-#define STEP_CHUNKS   4 /* chunks of an antenna: one for each lane t */
+#define STEP_CHUNKS   4 /* chunks of an antenna in a step, one for each lane t */
 #define STEP_BYTES    (STEP_CHUNKS * CHUNK_BYTES)
 #define SLICE_STEPS   (STEPS * TIME_WARPS)
 #define SLICE_CHUNKS  (STEP_CHUNKS * SLICE_STEPS)
@@ -45,7 +45,7 @@
 #define CHUNK_SPECTRA (CHUNK_BYTES * 2 / BITS)
 #define HEAP_CHUNKS   (N_SPECTRA / CHUNK_SPECTRA)
 #define CHAN_BYTES    ((uint64_t)HEAP_CHUNKS * CHUNK_BYTES)
-#define LOADERS       (THREADS / SLICE_CHUNKS) /* antennas that are copied at a time */
+#define LOADERS       (THREADS / SLICE_CHUNKS) /* antennas that the block copies at a time */
 #define ZEROS         (OFFSET ? 0x88888888u : 0u)
 #define ROWS          (8 * ROW_EIGHTS) /* antennas of a tile */
 #define COLUMNS       (8 * COLUMN_EIGHTS)
@@ -59,21 +59,21 @@ typedef int32_t sum_type;
 typedef int4 sums_16_bytes;
 #endif
 
-/* Fragment of 8 antennas in a lane, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
+/* A lane's fragment of 8 antennas, both polarisations: r[instruction][polarisation + 2 * half of the k values]. */
 #define INSTRUCTIONS (BITS == 4 ? 2 : 1) /* instructions for 64 bytes */
 struct fragment {
     uint32_t r[INSTRUCTIONS][4];
 };
 
-/* Sums of 8 x 8 antennas in a lane, for row g: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2
- * + column 2 t or 2 t + 1]. */
+/* A lane's sums of 8 x 8 antennas, for row g: v[polarisation p1 of the column][re, im][polarisation p2 of the row * 2 +
+ * column 2 t or 2 t + 1]. */
 struct sums {
     sum_type v[2][PARTS][4];
 };
 
 struct tile {
-    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* [eight of rows][eight of columns] */
-    int32_t row_im[ROW_EIGHTS][2];               /* [eight of rows][pol]: this lane's share of the sums of im e2 */
+    struct sums sums[ROW_EIGHTS][COLUMN_EIGHTS]; /* [group of 8 rows][group of 8 columns] */
+    int32_t row_im[ROW_EIGHTS][2];               /* [group of 8 rows][pol]: the lane's part of the sums of im e2 */
 };
 
 /* Antennas of a block and of a warp.  Each of the block's antennas has a slot in shared memory.  The antennas from
@@ -94,7 +94,7 @@ extern __shared__ float4 shared_memory[];
 /* ---- Fragments from the packets' bytes --------------------------------------------------------------------------- */
 
 #if BITS == 4
-/* Returns 16 times the real parts of the four bytes.  The next function returns 16 times the imaginary parts. */
+/* Returns 16 times the real parts of the four bytes.  low_nibbles() returns 16 times the imaginary parts. */
 static __device__ __forceinline__ uint32_t high_nibbles(uint32_t bytes)
 {
     return (bytes ^ ZEROS) & 0xF0F0F0F0u;
@@ -152,7 +152,7 @@ static __device__ __forceinline__ struct fragment turn(const struct fragment &pl
     return f;
 }
 
-/* Adds this lane's imaginary parts for both polarisations. */
+/* Adds the imaginary parts of the lane's fragment to 'row_im', for both polarisations. */
 static __device__ __forceinline__ void add_im(const struct fragment &f, int32_t (&row_im)[2])
 {
 #pragma unroll
@@ -231,7 +231,7 @@ static __device__ __forceinline__ uint32_t antenna_at(const struct place &p, uin
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
-/* Begins to copy slice 'slice' of the launch's batches.  Voltages beyond their end are zeros. */
+/* Begins to copy slice 'slice' of the launch's batches.  Voltages after the last batch are zeros. */
 static __device__ __forceinline__ void load_slice(const struct correlate_args &args, const struct place &place,
                                                   uint32_t chan, uint32_t slice, uint8_t *stage)
 {
@@ -258,7 +258,8 @@ static __device__ __forceinline__ void load_slice(const struct correlate_args &a
     }
 }
 
-/* Multiplies one step.  'rows' and 'columns' are this lane's addresses in the first eight antennas of each. */
+/* Multiplies one step.  'rows' and 'columns' are the lane's addresses in the first eight row antennas and the first
+ * eight column antennas. */
 static __device__ __forceinline__ void multiply_step(const uint8_t *rows, const uint8_t *columns, struct tile &tile)
 {
     struct fragment plain[COLUMN_EIGHTS], turned[COLUMN_EIGHTS];
@@ -392,8 +393,9 @@ static __device__ __forceinline__ void add_owned(const struct sums &sums, const 
         }
 }
 
-/* Adds sums of 8 x 8 antennas to memory.  Other blocks add to these sums too.  After the transpositions four lanes have
- * a row's sums 16 s + 4 m + t.  They swap half of these sums with the four lanes of the next row. */
+/* Adds sums of 8 x 8 antennas to memory.  Other blocks add to these sums too.  After the transpositions the four lanes
+ * t of a row have the row's sums 16 s + 4 m + t.  These lanes swap half of their sums with the four lanes of the next
+ * row. */
 static __device__ __forceinline__ void add_shared(const struct sums &sums, const uint32_t (&im)[2], uint32_t first_row,
                                                   uint32_t column, sum_type *memory)
 {

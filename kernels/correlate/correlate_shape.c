@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STEP_BYTES        64 /* bytes of an antenna */
+#define STEP_BYTES        64 /* bytes of an antenna in a step */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* product row_eights * column_eights; each takes 16 registers of sums */
-#define MAX_REGISTERS     256 /* registers of a thread */
+#define MAX_TILE_EIGHTS   12  /* most 8 x 8 antennas of a tile; each has 16 registers of sums */
+#define MAX_REGISTERS     256 /* most registers of a thread */
 #define QUARTER_REGISTERS 16384
 #define OTHER_REGISTERS   56 /* registers of a thread besides the sums; with fewer, the assembler spills */
 #define MAX_PARTS         64
@@ -23,15 +23,15 @@
 #define WGMMA_ANTS    64  /* antennas of a block of antennas, if there is more than one block */
 
 /* Sizes of correlate_wgmma.cu. */
-#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* stages, sums of columns, barriers */
+#define BETWEEN_SHARED (8 * 16384 + 16 * 512 + 8 * 16) /* bytes of stages, column sums and barriers */
 
 /* Sizes of correlate_whole.cu. */
 #define WHOLE_TILE_ANTS  16
-#define WHOLE_TILE_BYTES 4096 /* bytes of a stage */
+#define WHOLE_TILE_BYTES 4096 /* bytes of a tile in a stage */
 #define WHOLE_MIN_ANTS   17   /* fewest antennas: below, correlate.cu is faster */
 #define WHOLE_MAX_ANTS   80   /* most antennas in one block */
 
-#define N_WGMMA_CONSTANTS 6 /* the first constants of all */
+#define N_WGMMA_CONSTANTS 6 /* the wgmma kernels use only the first constants */
 
 static uint32_t divide_up(uint32_t a, uint32_t b)
 {
@@ -199,7 +199,7 @@ struct correlate_shape correlate_default_shape(const struct correlate_args *args
     struct correlate_shape shape;
     size_t n = correlate_candidates(args, shared_bytes, 1, &shape);
 
-    assert(n == 1); /* the last known shape takes 16 KiB */
+    assert(n == 1); /* the last known shape always fits: 16 KiB */
     return shape;
 }
 
@@ -246,7 +246,7 @@ struct part {
     uint32_t threads, shared_bytes;
 };
 
-/* Returns the number of parts. */
+/* Lists the kernels that a shape needs.  Returns the number of kernels. */
 static size_t find_parts(const struct correlate_args *args, const struct correlate_shape *shape,
                          struct part parts[CORRELATE_MAX_KERNELS])
 {
@@ -322,8 +322,9 @@ void correlate_kernels_destroy(struct correlate_kernels *kernels)
     kernels->n = 0;
 }
 
-/* Returns the best number of parts of the time.  Blocks run in rounds; a round fills the 'room' of the device.  A block
- * ends with adding its sums to memory, which takes about as long as 'overhead' slices. */
+/* Returns the best number of parts into which to split a launch over time.  Blocks run in rounds; a round fills the
+ * 'room' of the device.  A block ends with adding its sums to memory, which takes about as long as 'overhead'
+ * slices. */
 static uint32_t best_parts(uint64_t n_blocks, uint32_t n_slices, uint64_t room)
 {
     const uint64_t overhead = 24;

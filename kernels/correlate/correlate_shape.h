@@ -2,8 +2,8 @@
  *
  * A warp has a tile of sums in registers: row_eights * 8 antennas against column_eights * 8, both polarisations each.
  * In correlate.cu rows are the second antennas of baselines and columns the first antennas.  In correlate_wgmma.cu and
- * correlate_whole.cu rows are the first antennas.  Only tiles that reach below the diagonal exist.  The tiles of a
- * block share the antennas' copies in shared memory.  The tiles of a block have one of two arrangements:
+ * correlate_whole.cu rows are the first antennas.  Only tiles that reach below the diagonal exist.  All tiles of a
+ * block use the same copies of voltages in shared memory.  The tiles of a block have one of two arrangements:
  *
  *   runs    (n_runs > 0)    all tiles of the triangle, strip by strip of rows, are cut into n_runs runs of equal
  *                           length.  A block computes one run, and reads all antennas up to the run's last row.  One
@@ -24,7 +24,7 @@ struct correlate_shape {
     uint32_t block_rows, block_columns; /* squares: tiles of a block */
     uint32_t time_warps;
     uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
-    uint32_t stages;      /* slices of 'steps' in shared memory; all but one are being loaded */
+    uint32_t stages;      /* slices in shared memory, 'steps' steps each; all but one are being loaded */
     uint32_t resident;    /* blocks on a multiprocessor at once */
     uint32_t atomic_adds; /* 1: blocks add with atomics even to sums that no other block adds to */
     uint32_t wgmma;       /* 1: the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80
@@ -53,7 +53,7 @@ struct correlate_shape correlate_default_shape(const struct correlate_args *args
 size_t correlate_candidates(const struct correlate_args *args, size_t shared_bytes, size_t max,
                             struct correlate_shape *shapes);
 
-/* Writes the shape for people: "tiles 4 x 2, squares of 2 x 4, ...". */
+/* Writes the shape as readable text: "tiles 4 x 2, squares of 2 x 4, ...". */
 void correlate_shape_format(const struct correlate_shape *shape, char *text, size_t text_bytes);
 
 /* Returns the best shape on 'device': wgmma for 17 antennas and more if the GPU has wgmma, otherwise the default shape.
@@ -74,16 +74,16 @@ struct correlate_kernels {
  * ignores the shape.  Returns 0, or negative errno with nothing to destroy. */
 int correlate_kernels_create(struct device *device, const struct correlate_args *args,
                              const struct correlate_shape *shape, struct correlate_kernels *made);
-/* Destroys the kernels.  Zeroed structures may be destroyed too. */
+/* Destroys the kernels.  Accepts zeroed structures. */
 void correlate_kernels_destroy(struct correlate_kernels *kernels);
 
-/* Returns the grid of the i-th compiled kernel for a launch of 'args'.  'n_parts' is the number of parts of the time.
- * With wgmma 'n_parts' is the number of blocks that share the work, at most one on each multiprocessor.  0: as many as
- * fill the device. */
+/* Returns the grid of the i-th compiled kernel for a launch of 'args'.  'n_parts' is the number of parts into which the
+ * launch is split over time.  With wgmma 'n_parts' is the number of blocks that share the work, at most one on each
+ * multiprocessor.  With n_parts = 0 the launch fills the device. */
 struct kernel_grid correlate_kernels_grid(const struct correlate_kernels *kernels, const struct correlate_args *args,
                                           size_t i, uint32_t n_parts);
 
-/* Queues a launch of 'args'.  'n_parts' is as above. */
+/* Queues a launch of 'args'.  'n_parts' is as in correlate_kernels_grid(). */
 void correlate_kernels_launch(const struct correlate_kernels *kernels, struct device_stream *stream,
                               const struct correlate_args *args, uint32_t n_parts);
 

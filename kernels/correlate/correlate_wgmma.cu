@@ -1,6 +1,6 @@
 /* correlate_wgmma.cu - see correlate.h: the variant for sm_90a and more than 80 antennas, with the tensor cores'
- * warpgroup instructions (wgmma).  It computes the baselines between blocks of 64 antennas; correlate_whole.cu computes
- * the baselines within these blocks.  kernels/README.md has a picture, and lists the sizes that must agree.
+ * warpgroup instructions (wgmma).  This kernel computes the baselines between blocks of 64 antennas; correlate_whole.cu
+ * computes the baselines within these blocks.  kernels/README.md has a picture, and lists the sizes that must agree.
  *
  * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
  *           columns, operand B:  second antennas a2, plain (re, im)
@@ -20,9 +20,9 @@
  *           them in shared memory in wgmma's layout of operand B: a column for each input.
  *
  * Order:    the order of spectra within an operation is free if rows and columns have the same order.  Thread t of four
- *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of successive 'pieces', half
- *           operations.  The order of the columns is free too: the antenna modulo 8 comes first.  So a thread ends up
- *           with whole baselines, and the stores of a warp to shared memory meet different banks.
+ *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of consecutive 'pieces'.  A
+ *           piece is half an operation.  The order of the columns is free too: the antenna modulo 8 comes first.  So a
+ *           thread ends up with whole baselines, and the stores of a warp to shared memory meet different banks.
  *
  * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
  *           because the assembler counts them together.  So loads that are further ahead need more warps.  With two
@@ -35,7 +35,7 @@
  *           back at the end.  Partial sums in int32 hold 65 535 spectra of full scale.
  * Floats:   partial sums in float32.
  *
- * Blocks: x: shares of the work.
+ * Blocks: blockIdx.x is the number of the block's share of the work.
  * Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (create_part() in correlate_shape.c). */
 #include "kernels/correlate/correlate.h"
 
@@ -175,7 +175,7 @@ struct target {
     struct baseline *sums; /* sums of the channel */
     uint32_t row_ant, column_ant;
     uint32_t last_slot;
-    bool alone; /* no other block has sums of this item */
+    bool alone; /* true if no other block has sums of this item */
 };
 
 /* Adds a thread's sums to memory: its row antenna with N antennas. */
@@ -210,7 +210,7 @@ struct group {
     struct cursor at, ahead;
     struct rows rows;
     struct row_loads loads;
-    uint32_t slot, n_slots; /* slots of all that the block does */
+    uint32_t slot, n_slots; /* current slot, and number of slots of the block's share */
 };
 
 /* Multiplies rows with the columns of N antennas. */
@@ -263,7 +263,7 @@ static __device__ __forceinline__ void consume(struct group *group, shared_addre
     target.column_ant = began.column_ant;
     target.last_slot = group->slot - 1;
     target.alone = began.stage == 0 && began.n_left >= began.n_stages;
-    /* These values are used once in an item and not worth registers in between. */
+    /* These values are used once per item, so the compiler should not keep them in registers. */
     asm volatile("" : "+l"(target.sums), "+r"(target.row_ant), "+r"(target.column_ant));
     add_sums<N>(&target, shared, &products);
 }
@@ -312,7 +312,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_wgmma(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that warps agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that all lanes agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

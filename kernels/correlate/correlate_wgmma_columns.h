@@ -4,10 +4,11 @@
 #ifndef KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 #define KERNELS_CORRELATE_CORRELATE_WGMMA_COLUMNS_H
 
-/* Antennas come in groups of 4.  Each of the four warps has one group of every 16 antennas, so a few antennas are a few
- * groups for each warp.  Eight lanes load 128 bytes of an antenna at a time: 16 bytes a lane, two lanes for each
- * quarter.  The antennas of a group are chosen so that a warp's stores meet different banks.  Columns: [antenna /
- * 8][pol][antenna % 8].  The 16-byte chunks of a column are swizzled by the column's number modulo 8. */
+/* A warp processes antennas in groups of 4.  Each of the four warps has one group of every 16 antennas, so the warps
+ * have equally many groups.  Eight lanes load 128 bytes of an antenna at a time, 16 bytes a lane.  Lanes t and t + 4
+ * load the bytes that belong to thread t of four in an operation.  The antennas of a group are chosen so that a warp's
+ * stores meet different banks.  Columns: [antenna / 8][pol][antenna % 8].  The 16-byte chunks of a column are swizzled
+ * by the column's number modulo 8. */
 #define EIGHT_COLUMNS 16 /* columns of eight antennas */
 
 static __device__ __forceinline__ uint32_t producing_warp(void)
@@ -23,7 +24,7 @@ static __device__ __forceinline__ uint32_t lane_ant(void)
     return NIBBLES ? ant + odd * 4 : ant % 2 + ant / 2 * 4 + odd * 2;
 }
 
-/* Returns the number of a warp's groups that the item's columns take. */
+/* Returns the number of groups that a warp loads for the item's columns. */
 static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
 {
     uint32_t n_ants = N_ANTS - c->column_ant;
@@ -31,7 +32,7 @@ static __device__ __forceinline__ uint32_t count_groups(const struct cursor *c)
     return n_ants < COL_ANTS ? (n_ants + 15) / 16 : N_TILES;
 }
 
-/* Returns the place in a stage of the first 16-byte chunk of a thread's first group. */
+/* Returns the offset in a stage of a thread's word in the first 16-byte chunk of its first group. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t column = producing_warp() / 2 * EIGHT_COLUMNS + lane_ant();
@@ -64,8 +65,8 @@ static __device__ __forceinline__ void put_task(shared_address stage, uint32_t p
 static __device__ __forceinline__ void prefetch_sums(uint32_t chan, uint32_t row_ant, uint32_t column_ant,
                                                      const struct baseline *sums)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once for each item: not worth a register in between */
-    uint32_t line = thread % 16 * 4;                       /* a line has 128 bytes */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once per item, so not kept in a register */
+    uint32_t line = thread % 16 * 4;                       /* first of the 4 baselines in 128 bytes */
 
     sums += chan * (uint64_t)correlate_n_baselines(N_ANTS) + row_ant + line;
 #pragma unroll 1
@@ -104,7 +105,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
     }
 }
 
-/* Stores the sums of the columns, [antenna][pol], with a producer's last stage of an item.  Zeroes the sums. */
+/* Stores the sums of the columns, [antenna][pol], in the slot of a producer's last stage of an item.  Zeroes the
+ * sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll

@@ -9,7 +9,7 @@
 #define N_GROUPS      2 /* consumer warpgroups; consumers multiply */
 #define N_PRODUCERS   2 /* producer warpgroups */
 #define N_THREADS     ((N_GROUPS + N_PRODUCERS) * GROUP_THREADS)
-#define TILE_ANTS     16  /* 64 rows, 32 columns */
+#define TILE_ANTS     16  /* antennas of a tile: 64 rows, 32 columns */
 #define COLUMN_BYTES  128 /* bytes of an input in a stage */
 #define TILE_BYTES    (2 * TILE_ANTS * COLUMN_BYTES)
 #define STAGE_BYTES   (N_TILES * TILE_BYTES)
@@ -18,8 +18,8 @@
  *     stages       uint8 [N_STAGES][STAGE_BYTES]            columns of operand B, swizzled
  *     column sums  int32 [N_SUM_SLOTS][2 * COL_ANTS]        sum of im of each column
  *     barriers     uint64 [N_STAGES][full, empty]
- * When the slot N_STAGES later is free, consumers have read the sums of a slot.  That is before a producer comes to the
- * slot 2 * N_STAGES later. */
+ * Consumers read the sums of slot s before they release slot s + N_STAGES.  A producer waits for this release before it
+ * fills slot s + 2 * N_STAGES. */
 #define N_SUM_SLOTS    (2 * N_STAGES)
 #define SUM_SLOT_BYTES (COL_ANTS * 8)
 #define SUMS_AT        (N_STAGES * STAGE_BYTES)
@@ -27,12 +27,12 @@
 
 #define HALVES         (BITS == 16)
 #define NIBBLES        (BITS == 4)
-#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of an antenna, in memory */
-#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* spectra of 128 bytes of an input: four operations */
-#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* all in one heap */
+#define SPECTRUM_BYTES (HALVES ? 8 : NIBBLES ? 2 : 4) /* bytes of one spectrum of an antenna */
+#define STAGE_SPECTRA  (HALVES ? 32 : 64)             /* 128 bytes of an input: four operations */
+#define UNIT_SPECTRA   (N_SPECTRA % 64 == 0 && !HALVES ? 64 : N_SPECTRA % 32 == 0 ? 32 : 16) /* a unit is in one heap */
 #define HEAP_UNITS     (N_SPECTRA / UNIT_SPECTRA)
 #define STAGE_UNITS    (STAGE_SPECTRA / UNIT_SPECTRA)
-#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of an antenna */
+#define CHAN_BYTES     (N_SPECTRA * SPECTRUM_BYTES) /* bytes of a heap's channel */
 #define HEAP_BYTES     ((uint64_t)N_CHAN * CHAN_BYTES)
 #define BATCH_BYTES    (N_ANTS * HEAP_BYTES)
 
@@ -85,7 +85,8 @@ static __device__ __forceinline__ uint32_t turn(uint32_t plain)
 #endif
 }
 
-/* Returns the sum plus 'lacking'.  'lacking' is the sum of im, which the sum lacks because ~re replaced -re. */
+/* Returns the sum plus 'lacking'.  'lacking' is the sum of im, which is missing from the sum because ~re replaced
+ * -re. */
 static __device__ __forceinline__ partial finish(partial sum, int lacking)
 {
 #if HALVES

@@ -7,15 +7,15 @@
 
 #define N_ITEMS (N_CHAN * N_BLOCKS)
 
-/* A place in a block's share of the work.  The share begins with whole items, one in each round.  Every block has the
- * same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share ends
- * with a part of the remaining items.  Stages come in pairs, one stage for each producer. */
+/* A position in a block's share of the work.  The share begins with whole items, one in each round.  Every block has
+ * the same number of whole items.  In a round, neighbouring blocks use the same voltages at the same time.  The share
+ * ends with a part of the remaining items.  Stages come in pairs, one stage for each producer. */
 struct cursor {
     const uint8_t *voltages;    /* antenna 0, channel 0, in the first batch of the launch */
-    uint32_t n_units, n_stages; /* totals of the launch */
+    uint32_t n_units, n_stages; /* units and stages of the launch's whole time */
     uint32_t round, n_rounds;
-    uint32_t last_item, last_stage; /* start of the last part */
-    uint32_t n_left;                /* stages of the share from this one on */
+    uint32_t last_item, last_stage; /* start of the block's part of the remaining items */
+    uint32_t n_left;                /* stages left in the share, this stage included */
     uint32_t item, stage;
     uint32_t chan, row_ant, column_ant; /* channel and first antennas of the item */
 };
@@ -30,7 +30,8 @@ static __device__ __forceinline__ void find_item(struct cursor *c, uint32_t item
     c->column_ant = block.y * COL_ANTS;
 }
 
-/* Begins a round.  The blocks rotate from round to round, so that each block gets items of all kinds. */
+/* Begins a round.  The assignment of items to blocks rotates from round to round, so that each block gets items of all
+ * kinds. */
 static __device__ __forceinline__ void begin_round(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
@@ -47,7 +48,7 @@ static __device__ __forceinline__ uint32_t count_stages(const struct correlate_a
     return (args->n_batches * HEAP_UNITS + 2 * STAGE_UNITS - 1) / (2 * STAGE_UNITS) * 2;
 }
 
-/* Returns the number of pairs of stages of all blocks before 'block', in the items that remain after all rounds. */
+/* Returns the index of the first pair of stages of 'block', in the items that remain after all rounds. */
 static __device__ __forceinline__ uint64_t find_pair(uint32_t n_stages, uint32_t block)
 {
     return (uint64_t)(N_ITEMS % gridDim.x) * (n_stages / 2) * block / gridDim.x;
@@ -77,7 +78,7 @@ static __device__ __forceinline__ bool begin_share(struct cursor *c, const struc
     return c->n_left > 0;
 }
 
-/* Moves to the next item, or to the block's part of it.  'n_left' does not change. */
+/* Moves to the next item, or to the block's part of the next item.  'n_left' does not change. */
 static __device__ __forceinline__ void begin_next(struct cursor *c)
 {
     if (c->round < c->n_rounds) {
@@ -120,7 +121,7 @@ static __device__ __forceinline__ void advance_producer(struct cursor *c)
     c->stage += number;
 }
 
-/* Moves beyond all stages that the block has in the item. */
+/* Moves beyond all of the block's stages of the current item. */
 static __device__ __forceinline__ void next_item(struct cursor *c)
 {
     uint32_t n = c->n_stages - c->stage;
@@ -137,7 +138,7 @@ static __device__ __forceinline__ bool is_last(const struct cursor *c)
 }
 
 /* Returns the unit of a spectrum of the stage.  'first' is the same for all threads, and known at compile time.  'lane'
- * is the thread's offset, below 'span'. */
+ * is the thread's offset from 'first' in spectra, below 'span'. */
 static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uint32_t first, uint32_t span,
                                                      uint32_t lane)
 {
@@ -147,7 +148,7 @@ static __device__ __forceinline__ uint32_t find_unit(const struct cursor *c, uin
 }
 
 /* Returns the address of an antenna's spectra of a unit, for the thread with the spectra from 'lane' on.  The last unit
- * replaces units beyond the end.  Its products do not count, because rows or columns become ZERO_VOLTAGES. */
+ * replaces units beyond the end.  The replacement adds no products, because rows or columns become ZERO_VOLTAGES. */
 static __device__ __forceinline__ const uint8_t *find_voltages(const struct cursor *c, uint32_t ant, uint32_t unit,
                                                                uint32_t lane)
 {
@@ -156,11 +157,12 @@ static __device__ __forceinline__ const uint8_t *find_voltages(const struct curs
                                              at % HEAP_UNITS * UNIT_SPECTRA * SPECTRUM_BYTES);
 
     voltages += (batch_offset)ant * (batch_offset)HEAP_BYTES + lane * SPECTRUM_BYTES;
-    asm volatile("" : "+l"(voltages)); /* one pointer for all constant offsets */
+    asm volatile("" : "+l"(voltages)); /* the compiler adds all constant offsets to this pointer */
     return voltages;
 }
 
-/* Addresses of 16 bytes of an antenna for each of N times.  At each time 'span' spectra are consecutive. */
+/* Addresses of a thread's N loads of 16 bytes of an antenna.  Each load covers 'span' consecutive spectra, over all
+ * threads of the antenna. */
 template <int N> struct places {
     const uint8_t *at[N];
 };

@@ -91,9 +91,10 @@ static __device__ __forceinline__ shared_address sum_slot(shared_address shared,
 
 /* ---- Barriers ---------------------------------------------------------------------------------------------------- */
 
-/* A slot of shared memory holds a stage.  The threads of one producer fill the slot, and the threads of all consumers
- * empty it.  Each place has two barriers after the column sums.  Barrier 0 means full and opens after GROUP_THREADS
- * arrivals.  Barrier 1 means empty and opens after N_GROUPS * GROUP_THREADS arrivals. */
+/* Returns barrier 'which' of a slot.  A slot of shared memory has the voltages of one stage.  The threads of one
+ * producer fill the slot, and the threads of all consumers empty it.  Each of the N_STAGES slots has two barriers,
+ * which lie after the column sums.  Barrier 0 means full and opens after GROUP_THREADS arrivals.  Barrier 1 means empty
+ * and opens after N_GROUPS * GROUP_THREADS arrivals. */
 static __device__ __forceinline__ uint64_t *slot_barrier(shared_address shared, uint32_t slot, uint32_t which)
 {
     return find_barrier(shared + BARRIERS_AT + slot % N_STAGES * 16 + which * 8);
@@ -119,7 +120,8 @@ static __device__ __forceinline__ void wait_for_stage(shared_address shared, uin
     barrier_wait(slot_barrier(shared, slot, 0), slot / N_STAGES);
 }
 
-/* Every consumer thread calls this function after reading the stage and the column sums of earlier slots. */
+/* Releases a slot for the producers.  Every consumer thread calls this function after reading the stage and the column
+ * sums of earlier slots. */
 static __device__ __forceinline__ void release_slot(shared_address shared, uint32_t slot, uint32_t n_slots)
 {
     if (slot + N_STAGES < n_slots) /* otherwise no thread waits for the slot */

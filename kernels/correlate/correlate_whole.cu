@@ -1,6 +1,7 @@
 /* correlate_whole.cu - see correlate.h: the variant for sm_90a and 17 to 80 antennas, with the tensor cores' warpgroup
- * instructions (wgmma).  It computes all their baselines.  For more antennas it computes the baselines within each
- * block of 64 antennas, and correlate_wgmma.cu computes the others.  kernels/README.md has a picture.
+ * instructions (wgmma).  The kernel computes all baselines of these antennas.  For more antennas the kernel computes
+ * the baselines within each block of 64 antennas, and correlate_wgmma.cu computes the other baselines.
+ * kernels/README.md has a picture.
  *
  * Operands: rows, operand A:     first antennas a1 of baselines, plain (re, im) and turned (im, -re)
  *           columns, operand B:  second antennas a2, plain (re, im)
@@ -30,7 +31,7 @@
  *
  * Integers and floats: as in correlate_wgmma.cu.
  *
- * Blocks: x: shares of the work.
+ * Blocks: blockIdx.x is the number of the block's share of the work.
  * Constants: BITS, OFFSET, N_ANTS, N_CHAN, N_SPECTRA, N_BLOCKS (create_part() in correlate_shape.c). */
 #include "kernels/correlate/correlate.h"
 
@@ -65,8 +66,8 @@ static __device__ __forceinline__ uint32_t count_tiles(const struct cursor *c)
 
 /* ---- The producers ----------------------------------------------------------------------------------------------- */
 
-/* In every tile of 16 antennas a thread has 16 bytes of one antenna, once or twice in a stage.  Eight lanes have 128
- * consecutive bytes of memory. */
+/* A producer's loads.  In every tile of 16 antennas a thread loads 16 bytes of one antenna, once or twice per stage.
+ * Eight lanes load 128 consecutive bytes of memory. */
 
 struct columns {
     uint4 loads[N_TILES][N_TASKS]; /* [tile][load] */
@@ -93,7 +94,7 @@ static __device__ __forceinline__ void fetch_columns(const struct cursor *c, str
         columns->there[task] = find_unit(c, task * 8 * LOAD_SPECTRA, 8 * LOAD_SPECTRA, lane) < c->n_units;
 }
 
-/* Stores a thread's voltages of a tile.  'to' is the thread's place for polarisation 0 in the tile. */
+/* Stores a thread's voltages of a tile.  'to' is the address of the thread's chunk for polarisation 0 in the tile. */
 static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (&loads)[N_TASKS], int (&sums)[2])
 {
     uint32_t words[2][4];
@@ -116,7 +117,7 @@ static __device__ __forceinline__ void put_tile(shared_address to, const uint4 (
     }
 }
 
-/* Returns a thread's place in a stage: its antenna's column for polarisation 0 in the first tile. */
+/* Returns the offset of a thread's chunk in a stage, for polarisation 0 and the first tile. */
 static __device__ __forceinline__ uint32_t find_place(void)
 {
     uint32_t row = lane_ant() % 4, chunk = threadIdx.x % 8 ^ row;
@@ -140,7 +141,8 @@ static __device__ __forceinline__ void put_columns(struct columns *columns, shar
             put_tile(to + tile * TILE_BYTES, columns->loads[tile], columns->sums[tile]);
 }
 
-/* Stores the sums of the columns, [pol][antenna], with a producer's last stage of an item.  Zeroes the sums. */
+/* Stores the sums of the columns, [pol][antenna], in the slot of a producer's last stage of an item.  Zeroes the
+ * sums. */
 static __device__ __forceinline__ void put_column_sums(struct columns *columns, shared_address to)
 {
 #pragma unroll
@@ -159,8 +161,8 @@ static __device__ __forceinline__ void put_column_sums(struct columns *columns, 
 #define BASELINE_SUMS 8 /* [product][re, im] */
 #define CHAN_SUMS     (correlate_n_baselines(N_ANTS) * BASELINE_SUMS)
 
-/* Returns the start of an item's sums: the first antenna's baseline with itself.  find_baseline() counts from this
- * start and takes antennas a1 and a2 of the block. */
+/* Returns the start of an item's sums: the first antenna's baseline with itself.  find_baseline() returns the offset
+ * from this start, for antennas a1 and a2 of the block. */
 static __device__ __forceinline__ uint64_t find_corner(const struct cursor *c)
 {
     return c->chan * (uint64_t)CHAN_SUMS + c->row_ant * (uint64_t)(c->row_ant + 3) / 2 * BASELINE_SUMS;
@@ -211,7 +213,7 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
         if (at.stage == prefetched)
             prefetch_sums(&at, sums);
         advance_producer(&at);
-        fetch_columns(&at, &columns); /* first, because publishing waits for stores */
+        fetch_columns(&at, &columns); /* loads start before the fence, which waits for stores */
         fence_proxy_async();
         hand_over_slot(shared, slot);
     }
@@ -219,8 +221,8 @@ static __device__ __forceinline__ void produce(const struct correlate_args *args
 
 /* ---- Rows times columns ------------------------------------------------------------------------------------------ */
 
-/* Returns the consumer of tile 'tile' of n_tiles.  Tiles are dealt from the longest on, each to the consumer with fewer
- * products so far. */
+/* Returns the consumer of tile 'tile' of n_tiles.  The tiles are assigned in order, the longest first, each tile to the
+ * consumer with fewer products so far. */
 static __device__ constexpr unsigned find_group(unsigned tile, unsigned n_tiles)
 {
     unsigned n[N_GROUPS] = {}, group = 0;
@@ -264,7 +266,7 @@ static __device__ constexpr unsigned count_ahead(unsigned group, unsigned n_tile
     return n == 3 ? 3 : 2 * n;
 }
 
-/* Returns the place of the row that a lane loads for its warp: offset in a tile, in the first half of a stage. */
+/* Returns the offset in a tile of the row that a lane loads for its warp, in the first half of a stage. */
 static __device__ __forceinline__ uint32_t find_row(void)
 {
     uint32_t warp = threadIdx.x % GROUP_THREADS / 32, row = threadIdx.x % 8, chunk = threadIdx.x % 32 / 8 ^ row;
@@ -308,8 +310,8 @@ static __device__ __forceinline__ void multiply_tiles(shared_address stage, uint
     }
 }
 
-/* A thread's part of the sums of one row with four column antennas.  Four threads share these sums.  wgmma leaves the
- * thread with two of these antennas, polarisation 'column_pol'.  After exchange() the thread adds one part, real or
+/* A thread's part of the sums of one row with four column antennas.  Four threads share these sums.  After wgmma the
+ * thread has two of these antennas, in polarisation 'column_pol'.  After exchange() the thread adds one part, real or
  * imaginary, of all four antennas to memory. */
 struct quarter {
     uint32_t lane, row_ant, column_pol, part;
@@ -317,14 +319,14 @@ struct quarter {
 
 static __device__ __forceinline__ struct quarter find_quarter(void)
 {
-    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once for each item: not worth a register in between */
+    uint32_t thread = opaque(threadIdx.x % GROUP_THREADS); /* once per item, so not kept in a register */
     uint32_t lane = thread % 32;
 
     return {lane, thread / 32 * 4 + lane / 4 % 4, lane % 4 / 2, lane % 2};
 }
 
-/* Returns the sums of im of a thread's two columns of these antennas, over both producers.  The turned products lack
- * these sums. */
+/* Returns the sums of im of a thread's two columns, in the four antennas from 'first_ant' on, over both producers.  The
+ * turned products lack these sums. */
 static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarter, uint32_t first_ant,
                                                     shared_address slot, shared_address slot_before)
 {
@@ -354,17 +356,17 @@ static __device__ __forceinline__ void exchange(const partial *sums, int2 lackin
     }
 }
 
-#define EIGHTS_AT_ONCE 4 /* eights of columns: four antennas each */
+#define EIGHTS_AT_ONCE 4 /* groups of 8 columns at a time; a group is four antennas */
 
 /* Destination of a consumer's sums of an item. */
 struct target {
     partial *corner; /* sums of the block's first baseline */
     uint32_t row_ant;
-    shared_address column_sums, more; /* sums of columns of the last two slots */
+    shared_address column_sums, more; /* column sums in the last two slots */
 };
 
-/* Adds the sums of tile TILE of N to memory with atomics.  Usually no other block has sums of this item.  But with
- * atomics no thread waits for the old sums. */
+/* Adds the sums of tile TILE of N to memory with atomics.  The kernel uses atomics even if no other block has sums of
+ * this item, because then no thread waits for the old sums. */
 template <unsigned N, unsigned TILE>
 static __device__ __forceinline__ void add_tile(const struct target *target, const partial *sums)
 {
@@ -461,7 +463,7 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, 1) correlate_whole(const
 {
     extern __shared__ float4 shared_memory[]; /* starts at a multiple of 1024 bytes, as wgmma requires */
     shared_address shared = find_shared(shared_memory);
-    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that warps agree */
+    uint32_t role = __shfl_sync(~0u, threadIdx.x / GROUP_THREADS, 0); /* tells the compiler that all lanes agree */
 
     begin_slots(shared);
     if (role >= N_GROUPS) {

@@ -1,5 +1,5 @@
-/* reduce.c - plain C twin of reduce: runs once per dump after the last correlate of its window, and before a correlate
- * for which the sums have no room. */
+/* reduce.c - plain C twin of reduce: runs once per dump after the last correlate of its window, and before each
+ * correlate whose spectra the sums could not hold. */
 #include "kernels/correlate/reduce.h"
 
 #include "common/base/units.h"
@@ -12,7 +12,7 @@
 
 /* ---- Sums to totals ---------------------------------------------------------------------------------------------- */
 
-/* Adds 'n' sums of one channel, from 'at' on, to the totals. */
+/* Adds 'n' sums of one channel, from index 'at' on, to the totals, and zeroes these sums. */
 static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 {
     for (size_t i = at; i < at + n; i++)
@@ -27,7 +27,7 @@ static void add_to_totals(const struct reduce_args *a, size_t at, size_t n)
 
 /* ---- A dump ------------------------------------------------------------------------------------------------------ */
 
-/* Takes the sums and totals of a baseline in one channel, and leaves zeros. */
+/* Writes sums plus totals of a baseline in one channel to 'taken'.  Zeroes the sums and totals. */
 static inline void take_integers(const struct reduce_args *a, size_t at, int64_t taken[N_PARTS])
 {
     int32_t *sums = a->sums.integer + at;

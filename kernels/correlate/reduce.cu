@@ -2,8 +2,8 @@
  *
  * An item is one load of a lane.  Neighbouring lanes have neighbouring items.  Without totals an item is two
  * visibilities, 16 bytes of sums.  With totals an item is one visibility with 16 bytes of totals.  A thread loads all
- * its items before its first store.  A dump's stores are marked as streaming.  Otherwise the L2 cache is three times
- * slower with three streams of stores.
+ * its items before its first store.  A dump has three streams of stores.  The stores of the dump are marked as
+ * streaming, because the L2 cache is otherwise three times slower.
  *
  * Constants: see reduce_constants(). */
 #include "kernels/correlate/reduce.h"

@@ -10,7 +10,7 @@
  * With 'out', a dump is totals + sums, and the totals are zeroed too.
  * Integers: a baseline with a weight below 'min_weight' is (-2^31, 1) in all channels and products and never counts in
  * n_saturated.  In other baselines each part is clipped to +-(2^31 - 1).
- * Half floats: such a baseline is NaN in both parts.  Nothing is clipped or counted.
+ * Half floats: a baseline with a weight below 'min_weight' is NaN in both parts.  Nothing is clipped or counted.
  * Bound by: memory; for each part 4 B in, 4 B zeroed and 4 B out.  Totals add 8 B in and 8 B zeroed.  Without a dump 4
  *            B in, 4 B zeroed, 8 B in and 8 B out. */
 #ifndef KERNELS_CORRELATE_REDUCE_H
@@ -35,7 +35,7 @@ union reduce_out {
 
 struct reduce_args {
     union correlate_sums sums;  /* [chan][baseline][product][re, im] */
-    union reduce_totals totals; /* the same, or NULL */
+    union reduce_totals totals; /* [chan][baseline][product][re, im], or NULL */
     const uint32_t *weights;    /* [baseline] */
     union reduce_out out;       /* [chan][baseline][product][re, im], or NULL */
     uint64_t *n_saturated;      /* [1] */
@@ -51,7 +51,7 @@ extern const struct kernel reduce_kernel;
  * bytes. */
 #define REDUCE_N_CONSTANTS 1
 #define REDUCE_THREADS     256
-#define REDUCE_ITEMS       4 /* items that a thread loads before its first store.  To be measured: 1, 2, 4, 8 */
+#define REDUCE_ITEMS       4 /* items that a thread loads before its first store.  Worth measuring: 1, 2, 4, 8 */
 void reduce_constants(const struct reduce_args *args, struct kernel_constant *constants);
 struct kernel_grid reduce_grid(const struct reduce_args *args);
 

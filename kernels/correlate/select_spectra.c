@@ -119,8 +119,8 @@ const struct kernel select_spectra_kernel = {
 
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
-#define MAX_THREADS 256 /* threads of a block; to be measured: 64, 128, 256, 512 */
-#define BLOCK_ANTS  8   /* antennas that share one look-up of a spectrum; to be measured: 1, 4, 8, 16 */
+#define MAX_THREADS 256 /* threads of a block; worth measuring: 64, 128, 256, 512 */
+#define BLOCK_ANTS  8   /* antennas that share one look-up of a spectrum; worth measuring: 1, 4, 8, 16 */
 
 void select_spectra_constants(const struct select_spectra_args *args, struct kernel_constant *constants)
 {

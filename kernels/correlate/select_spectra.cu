@@ -24,7 +24,7 @@ typedef uint2 pair;
 
 #define N_POLS 2
 
-/* Returns the index of spectrum 'from' of an antenna's channel, in pairs. */
+/* Returns the index of spectrum 'from' of an antenna's channel.  The unit is a pair of polarisations. */
 static __device__ __forceinline__ size_t place(const struct select_spectra_args &a, uint32_t from, uint32_t ant,
                                                uint32_t chan)
 {

@@ -1,8 +1,8 @@
 /* select_spectra - shifts voltages in time, and copies the wanted spectra one after the other.
  *   in       [n_history + batch][ant][chan][spectrum][pol]        in one of the formats of voltages.h
- *   delays   uint32 [ant][pol]                                    spectra; NULL: none
- *   present  uint8 [batch][ant]                                   0 or 1; NULL: all 1
- *   spectra  uint32 [row][row_pitch]                              wanted spectra in order, counted from batch 0's first
+ *   delays   uint32 [ant][pol]                                    delays in spectra; NULL: no delays
+ *   present  uint8 [batch][ant]                                   1: the heap is present; NULL: all 1
+ *   spectra  uint32 [row][row_pitch]                              wanted spectra in order; batch 0 begins with number 0
  *   ends     uint32 [row][ends_pitch]                             ends[b]: number of wanted spectra before batch b
  *   out      [out batch][ant][chan][out spectrum][pol]            in the same format; written completely
  *
@@ -10,8 +10,8 @@
  * n_rows = n_chan in one row for each channel.  Without 'spectra' all spectra are wanted.  The j-th wanted spectrum t
  * of a channel is in batch b = t / n_spectra.  For each input
  *     out[j / n_out_spectra][ant][chan][j % n_out_spectra][pol] = present[b][ant] ? in[t - delays[ant][pol]] : 0
- * The index of in[] counts spectra from batch 0 on, across batches, and is negative in the history.  Zeros follow the
- * last wanted spectrum.
+ * The index of in[] counts spectra from batch 0 on, across batches, and is negative in the history.  In 'out' zeros
+ * follow the last wanted spectrum.
  *
  * Requires: delays <= n_history * n_spectra; n_out_batches * n_out_spectra holds the wanted spectra of every channel;
  *           'in' and 'out' do not overlap.

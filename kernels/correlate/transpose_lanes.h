@@ -1,5 +1,5 @@
 /* transpose_lanes.h - exchanges numbers between four lanes.  Before the exchange, one lane has 8 bytes of each of
- * several places in memory.  After the exchange, four lanes have 32 bytes of one place. */
+ * several places in memory.  After the exchange, four lanes together have 32 bytes of one place. */
 #ifndef KERNELS_CORRELATE_TRANSPOSE_LANES_H
 #define KERNELS_CORRELATE_TRANSPOSE_LANES_H
 
