@@ -124,7 +124,7 @@ const struct kernel ddc_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_WEIGHT       0x1p14 /* largest stored weight; half floats reach 65504 */
-#define MAX_PACKED_WORDS 56     /* words that a thread may keep in registers, before it has sums */
+#define MAX_PACKED_WORDS 56     /* most packed words of a thread in registers; sums need none yet */
 
 static uint32_t round_up_16(uint32_t n)
 {
@@ -135,7 +135,7 @@ struct ddc_shape ddc_default_shape(const struct ddc_args *args)
 {
     uint32_t row = round_up_16(DDC_ROW_OUTPUTS * args->subsampling);
 
-    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked samples need more room */
+    if (args->sample_bits > 10 && row >= 64) /* packed and unpacked samples need more memory */
         return (struct ddc_shape){.n_warps = 4, .n_tiles = 2, .columns = 64};
     if (row > 128)
         return (struct ddc_shape){.n_warps = 2, .n_tiles = 2, .columns = 128};
@@ -156,8 +156,8 @@ static uint32_t n_chunks_of(const struct ddc_args *args, const struct ddc_shape 
     return (DDC_ROW_OUTPUTS * args->subsampling + shape->columns - 1) / shape->columns;
 }
 
-/* Half floats of a step of 16 samples: 4 registers of high terms and 4 registers of low terms of the weights for each
- * lane.  A register has two halves. */
+/* Half floats of the weights of a step of 16 samples.  Each lane has 4 registers of high terms and 4 registers of low
+ * terms.  A register has two halves. */
 #define STEP_HALVES ((size_t)2 * 32 * 8)
 
 static size_t n_steps_of(const struct ddc_args *args, const struct ddc_shape *shape)
@@ -239,8 +239,8 @@ static uint32_t n_load_rows_of(const struct ddc_args *args, const struct ddc_sha
     return 16 * shape->n_tiles * shape->n_warps + n_shifts_of(args) - 1;
 }
 
-/* Returns true if packed samples are unpacked in place, through registers.  This needs whole rows, enough registers,
- * and the same place in several rows for every thread. */
+/* Returns true if packed samples are unpacked in place, through registers.  This needs whole rows and enough registers.
+ * Every thread must also unpack the same columns in all of its rows. */
 static bool is_in_place(const struct ddc_args *args, const struct ddc_shape *shape)
 {
     uint32_t group = DDC_ROW_OUTPUTS * args->subsampling % 16 == 0 ? 16 : 8, threads = 32 * shape->n_warps;

@@ -6,12 +6,13 @@
  *     rows x samples (overlapping windows of the input)  times  samples x 16 (re and im of 8 outputs: the weights,
  *     shifted by A from output to output)
  * With 16 A taps, 7 of 23 weights are zeros.  A sample in registers is multiplied by all its weights for all eight
- * outputs.  Samples of up to 12 bits are exact in half precision; samples of 16 bits are two terms.  A weight is the
- * sum of two half floats, and both are multiplied.  So the tensor cores compute 92 products per sample for any A.
+ * outputs.  Samples of up to 12 bits are exact in half precision; a sample of 16 bits is the sum of two half floats.  A
+ * weight is the sum of two half floats too, and both are multiplied.  So the tensor cores compute 92 products per
+ * sample for any A.
  *
- * Windows overlap.  So a row of the matrix is a row of memory, 8 A samples, and the rows after it.  The samples lie in
- * shared memory as rows of 8 A, unpacked once.  The samples 'shift' rows on are in the same memory.  If rows are long,
- * the block takes one chunk of the columns of all rows at a time.  kernels/README.md has a picture.
+ * The windows of consecutive rows overlap.  Shared memory has the samples as rows of 8 A samples, unpacked once.  A row
+ * of the matrix is one of these rows and the rows after it; 'shift' counts rows from the first one.  If rows are long,
+ * the block processes one chunk of the columns of all rows at a time.  kernels/README.md has a picture.
  *
  * Accuracy: the tensor cores truncate their sums.  The tensor cores sum over one chunk; the sums of chunks are added in
  * float32.
@@ -35,7 +36,7 @@
 #define PLANE       (LOAD_ROWS * PITCH)
 #define N_SUMS      (N_TILES * 8)
 
-/* Warps of a multiprocessor whose registers fit: 64, 80 or 128 registers for each thread. */
+/* Number of warps whose registers fit in a multiprocessor: 64, 80 or 128 registers for each thread. */
 #define WARPS_WANTED  (N_CHUNKS > 1 ? 16 : COLUMNS > 32 ? 24 : 32)
 #define BLOCKS_WANTED (WARPS_WANTED < N_WARPS ? 1 : WARPS_WANTED / N_WARPS)
 
@@ -43,7 +44,7 @@
  * picture of rows, groups, segments and quads. */
 #define GROUP_SAMPLES (ROW_SAMPLES % 16 == 0 ? 16 : 8)
 #define N_GROUPS      (COLUMNS / GROUP_SAMPLES)                 /* groups of a row */
-#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* words of a group that begins at a word */
+#define STREAM_WORDS  ((GROUP_SAMPLES * SAMPLE_BITS + 31) / 32) /* words of a group that begins at a word's start */
 #define N_WORDS       ((GROUP_SAMPLES * SAMPLE_BITS + 31 + 31) / 32) /* words of a group at any bit */
 
 /* Packed samples of a chunk in shared memory: one segment, or one segment for each row if rows have several chunks. */
@@ -98,7 +99,7 @@ static __device__ __forceinline__ uint32_t and_xor(uint32_t a, uint32_t b, uint3
 
 /* ---- Samples to shared memory ------------------------------------------------------------------------------------ */
 
-/* The input of a block, from an aligned quad of words on. */
+/* Input of a block.  The first quad, 16 aligned bytes, has the first sample. */
 struct source {
     const uint4 *quads;
     uint32_t first_bit; /* first bit of the first row; < 128 */
@@ -163,8 +164,8 @@ static __device__ __forceinline__ uint32_t field(const uint32_t (&stream)[STREAM
     return __funnelshift_r(stream[word + 1], stream[word], (uint32_t)(32 + shift));
 }
 
-/* Returns fields of two samples, 'bits' <= 10 bits each, as half floats plus 1024.  The fields are these halves'
- * mantissas.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
+/* Returns a field of each of two samples as half floats, plus 1024.  A field has 'bits' <= 10 bits, and becomes the
+ * mantissa of its half float.  'flip' inverts the sign bit, which adds 2^(bits - 1). */
 static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[STREAM_WORDS + 1], int position,
                                                       int bits, uint32_t flip)
 {
@@ -175,11 +176,11 @@ static __device__ __forceinline__ uint32_t two_fields(const uint32_t (&stream)[S
     return and_xor(both, mask * 0x10001u, (0x6400u ^ flip) * 0x10001u);
 }
 
-/* Pairs of equal half floats: 1, 64 and 256, and minus the sum of 1024 and the inverted sign bit's value. */
+/* Pairs of equal half floats: 1, 64, 256 and -(1024 + n).  n is the value of the inverted sign bit. */
 #define HALF_1   0x3c003c00u
 #define HALF_64  0x54005400u
 #define HALF_256 0x5c005c00u
-#define MINUS(n) ((0xe400u + (n)) * 0x10001u) /* -(1024 + n), n < 1024 */
+#define MINUS(n) ((0xe400u + (n)) * 0x10001u) /* n < 1024 */
 
 /* Unpacks samples 2 i and 2 i + 1 of a group.  A 12-bit sample is 64 times its upper 6 bits, plus its lower 6 bits.
  * 16-bit samples have two planes, for the upper and the lower 8 bits; 'plane' selects one of them. */
@@ -217,7 +218,8 @@ static __device__ __forceinline__ void make_stream(const uint32_t (&words)[N_WOR
     stream[STREAM_WORDS] = 0;
 }
 
-/* Unpacks a group.  The group begins at bit 'first' of its words; IS_BYTE: at a byte. */
+/* Unpacks a group.  The group begins at bit 'first' of its words.  IS_BYTE is true if this bit is the first bit of a
+ * byte. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WORDS], uint32_t first, uint16_t *to)
 {
@@ -238,7 +240,7 @@ static __device__ __forceinline__ void store_group(const uint32_t (&words)[N_WOR
 }
 
 /* Unpacks the columns that fetch_columns() has copied.  Eight lanes store to eight rows, which lie in different banks.
- * The next row's samples follow a row's end; their weights are 0. */
+ * Columns beyond a row's end get samples of the next row, whose weights are 0. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_columns(const struct source &source, uint32_t column, const uint4 *quads,
                                                       uint16_t *rows)
@@ -255,8 +257,8 @@ static __device__ __forceinline__ void unpack_columns(const struct source &sourc
     }
 }
 
-/* Unpacks like unpack_columns(), if packed and unpacked samples share their memory.  All samples are in registers in
- * between. */
+/* Unpacks as unpack_columns() does, into the memory of the packed samples.  All threads load their packed samples into
+ * registers before any thread stores samples. */
 template <bool IS_BYTE>
 static __device__ __forceinline__ void unpack_in_place(const struct source &source, uint4 *quads)
 {
@@ -335,7 +337,8 @@ static __device__ __forceinline__ float2 multiply(float2 a, float2 b)
     return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
 
-/* Stores a row's pair of outputs to 'to'.  'n' outputs remain from 'to' on.  IS_WHOLE: at least two outputs remain. */
+/* Stores a row's pair of outputs to 'to'.  'n' outputs remain from 'to' on.  IS_WHOLE is true if at least two outputs
+ * always remain. */
 template <bool IS_WHOLE>
 static __device__ __forceinline__ void store_pair(float *to, int n, float2 first, float2 second)
 {

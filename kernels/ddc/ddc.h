@@ -9,8 +9,8 @@
  * x[j] is sample j of in[pol], A the subsampling, h the filter (design_ddc.h), and f = -centre / rate (mixer.h).  Set
  * phase = mixer_turns(timestamp of sample 'offset') and phase_step = mixer_turns(A).  Then 'out' is the input mixed
  * with e^{2 pi i f t} at the input's timestamps t, filtered and subsampled.  out[m] has the timestamp of its window's
- * first sample.  An output depends only on the samples in its window.  So outputs of several launches on one grid of A
- * samples join.
+ * first sample.  An output depends only on the samples in its window.  So the outputs of several launches form one
+ * sequence if all launches use the same grid of A samples.
  *
  * Requires: n_taps, A >= 1; sample_bits 2..10, 12 or 16; offset >= 0; n_out < 2^30.
  *           CUDA: 'in' aligned to 16 bytes, and DDC_SPARE_BYTES readable after the last used sample; 'out' aligned to
@@ -58,8 +58,8 @@ struct ddc_shape {
 
 #define DDC_ROW_OUTPUTS 8
 
-/* Units of 16 bytes that hold n_bits consecutive bits at any alignment, and the word after them.  The number is odd, so
- * that eight such segments lie in different banks. */
+/* Number of 16-byte units that hold n_bits consecutive bits at any alignment, and the word after these bits.  The
+ * number is odd, so that eight such segments lie in different banks. */
 #define DDC_SEGMENT_QUADS(n_bits) ((127 + (n_bits) + 62 + 127) / 128 | 1)
 
 /* Returns the default shape for the sizes in 'args'.  This function and the functions below use only n_taps,

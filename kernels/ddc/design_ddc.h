@@ -24,8 +24,8 @@ struct design_ddc {
 #define DESIGN_DDC_MAX_SUBSAMPLING 256
 #define DESIGN_DDC_MAX_TAPS        8192
 
-/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM if no such filter exists in double precision.
- * Usually there are far more taps than the bands need, and fewer taps suffice.  Otherwise the gap between the bands is
+/* Writes weights[n_taps], symmetric.  Returns 0, -ENOMEM, or -EDOM if no such filter exists in double precision.  The
+ * usual cause is far more taps than the bands need; then fewer taps suffice.  Otherwise the gap between the bands is
  * too narrow. */
 int design_ddc(const struct design_ddc *design, float *weights);
 

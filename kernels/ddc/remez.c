@@ -1,10 +1,10 @@
 /* remez.c - optimal filters; design_ddc.c uses this file once per output.
  *
  * The response of a symmetric filter is a polynomial in cos(2 pi f), times cos(pi f) if the number of taps is even.
- * This factor goes into the desired response and the weight.  The error of the best polynomial with n coefficients
- * reaches its maximum, with alternating sign, at n + 1 frequencies (the alternation theorem).  The exchange algorithm
- * assumes n + 1 frequencies, and finds the polynomial with an alternating error at these frequencies.  Then the
- * algorithm moves the frequencies to the maxima of the error, and repeats.
+ * The code divides the desired response by this factor and multiplies the weight by this factor.  The error of the best
+ * polynomial with n coefficients reaches its maximum, with alternating sign, at n + 1 frequencies (the alternation
+ * theorem).  The exchange algorithm assumes n + 1 frequencies, and finds the polynomial with an alternating error at
+ * these frequencies.  Then the algorithm moves the frequencies to the maxima of the error, and repeats.
  * Sources: McClellan and Parks, IEEE Trans. Circuit Theory 20, 697 (1973); Berrut and Trefethen, "Barycentric Lagrange
  * interpolation", SIAM Review 46, 501 (2004) (values of the polynomial); Filip, ACM TOMS 43, 7 (2016) (sums of
  * logarithms). */
@@ -34,7 +34,7 @@ struct exchange {
     double *frequency, *x, *desired, *weight, *error; /* [n_grid]; x = cos(2 pi frequency) */
     size_t *extrema, *found;                          /* grid indices: [n + 1] and [n_grid] */
     double *nodes, *factors, *values;                 /* [n + 1]: x, barycentric weights, the polynomial's values */
-    double *wanted, *node_frequency;                  /* [n + 1]: first values, with frequencies; for find_taps() */
+    double *wanted, *node_frequency;                  /* [n + 1]: values and frequencies at nodes, for find_taps() */
     double deviation;                                 /* signed: the weighted error at the first extremum */
 };
 
@@ -84,7 +84,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
 
     for (size_t band = 0; band < n_bands; band++) {
         double frequency = bands[band].low;
-        /* The sum, unlike a product, rounds to the same number of points as other programs. */
+        /* Adding steps, unlike multiplying, gives the same rounding and so the same number of points as in other
+         * programs. */
         for (; frequency + step <= bands[band].high; frequency += step)
             add_point(e, &bands[band], frequency);
         add_point(e, &bands[band], bands[band].high);
@@ -93,8 +94,8 @@ static void make_grid(struct exchange *e, const struct remez_band *bands, size_t
         e->n_grid--;
 }
 
-/* Computes factors[i] = 1 / product of (nodes[i] - nodes[j]).  All factors are scaled by a common factor against
- * overflow.  The common factor cancels. */
+/* Computes factors[i] = 1 / product of (nodes[i] - nodes[j]).  All factors are scaled by a common factor to avoid
+ * overflow.  This common factor cancels. */
 static void find_factors(struct exchange *e)
 {
     double least = INFINITY;
@@ -113,7 +114,7 @@ static void find_factors(struct exchange *e)
         e->factors[i] = logarithm + log(product);
         least = fmin(least, e->factors[i]);
     }
-    /* The nodes decrease, so i nodes are larger than node i. */
+    /* The nodes decrease, so the product of node i has i negative differences. */
     for (size_t i = 0; i <= e->n; i++)
         e->factors[i] = (i % 2 ? -1 : 1) * exp(least - e->factors[i]);
 }
@@ -196,8 +197,8 @@ static size_t remove_found(struct exchange *e, size_t first, size_t n_removed, s
     return n_found - n_removed;
 }
 
-/* Leaves n + 1 extrema.  Removes the smallest extrema so that the rest still alternate: one at either end, or two
- * neighbours. */
+/* Reduces the extrema to n + 1.  Removes the smallest extrema so that the signs of the others still alternate: one at
+ * either end, or two neighbours. */
 static void reduce_extrema(struct exchange *e, size_t n_found)
 {
     while (n_found > e->n + 1) {
@@ -257,7 +258,7 @@ static void drop_node(struct exchange *e)
  * polynomial at n_taps equally spaced frequencies.  Uses the grid's memory. */
 static void add_taps(struct exchange *e, size_t n_taps, double *taps)
 {
-    double *x = e->x, *response = e->error, *cosines = e->frequency; /* 2 n_taps <= 4 n <= n_grid */
+    double *x = e->x, *response = e->error, *cosines = e->frequency; /* long enough: 2 n_taps <= 4 n <= n_grid */
     size_t n_points = n_taps / 2 + (e->even ? 0 : 1); /* other points mirror these; at 1/2 an even filter is 0 */
 
     for (size_t j = 0; j < n_points; j++)
@@ -324,8 +325,9 @@ static void begin(struct exchange *e, const double *frequencies, size_t n_given)
     }
 }
 
-/* Finds the extrema.  First finds the extrema of a filter with half as many taps.  A few iterations from these suffice.
- * Guessed extrema would fail: with many taps their error is smaller than rounding errors. */
+/* Finds the extrema.  First finds the extrema of a filter with half as many taps.  A few iterations from these extrema
+ * suffice.  Guessed extrema would fail, because with many taps the error at guessed extrema is smaller than rounding
+ * errors. */
 static int solve(struct exchange *e, size_t n_taps, const struct remez_band *bands, size_t n_bands)
 {
     double width = 0, *frequencies = NULL;

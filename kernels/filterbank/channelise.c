@@ -23,8 +23,8 @@ struct channelise {
     float *transformed;     /* device: complex [pol][n_spectra][unzip][n_chan / unzip], or the shape of 'filtered' */
     struct device_fft *fft; /* transform from 'filtered' to 'transformed' */
     struct device_kernel *pfb_fir, *postproc; /* with complex input 'pfb_fir' is pfb_fir_complex */
-    struct channelise_fused *fused;           /* replaces everything from 'weights' on; or NULL */
-    struct channelise_narrow *narrow;         /* the same for complex input */
+    struct channelise_fused *fused;           /* not NULL: replaces the fields from 'weights' on */
+    struct channelise_narrow *narrow;         /* not NULL: the same for complex input */
 };
 
 size_t channelise_spacing_samples(const struct channelise_config *config)
@@ -216,7 +216,7 @@ int channelise_create(struct device *device, const struct channelise_config *con
     if (!c)
         return -ENOMEM;
     c->config = *config;
-    c->config.shape = NULL; /* both live only until this function returns; the kernels' objects have copies */
+    c->config.shape = NULL; /* the caller may free both shapes after create; the kernels have copies */
     c->config.narrow = NULL;
     c->n_spectra = n_spectra_of(config);
     c->device = device;
@@ -249,8 +249,8 @@ void channelise_destroy(struct channelise *channelise)
     free(channelise);
 }
 
-/* Returns how many of spectra[0..n), n > 0, one launch can filter: the spectra whose windows advance by exactly the
- * spacing. */
+/* Returns the number of spectra of spectra[0..n), n > 0, that one launch can filter.  The windows of these spectra
+ * advance by exactly the spacing. */
 static size_t regular_run(const struct channelise_spectrum *spectra, size_t n, size_t spacing)
 {
     size_t run = 1;

@@ -21,7 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The stages of the essay above, or two equivalent kernels (channelise_fused.h).  The cpu device has stages only. */
+/* Two fused kernels (channelise_fused.h), or the equivalent stages of the essay above.  The cpu device has stages
+ * only. */
 enum channelise_method { CHANNELISE_FUSED, CHANNELISE_STAGES };
 
 struct channelise_shape;
@@ -49,7 +50,7 @@ struct channelise_config {
     unsigned append_spectra; /* usual number of spectra of an append; 0: unknown */
     enum channelise_method method;
     const struct channelise_shape *shape;         /* fused: tile sizes; NULL: the default for these sizes */
-    const struct channelise_narrow_shape *narrow; /* fused, complex input: the same */
+    const struct channelise_narrow_shape *narrow; /* fused, complex input: tile sizes; NULL: the default */
     unsigned unzip; /* stages: FFTs per spectrum, 1, 2 or 4; 0: the default for these sizes */
 };
 
@@ -58,7 +59,7 @@ struct channelise_config {
 
 /* Source of one output spectrum of one polarisation. */
 struct channelise_spectrum {
-    int64_t offset; /* index in the device input of the first sample of its window */
+    int64_t offset; /* index in the device input of the window's first sample */
     float fine;     /* remaining delay in samples, [-1/2, 1/2]; in a narrow band [-1, 1] */
     float phase;    /* radians at the band's centre */
 };
@@ -68,7 +69,7 @@ struct channelise_buffer {
     uint8_t *voltages;      /* device: heaps [batch][chan][spectrum][pol] */
     uint32_t *saturated;    /* device: [batch][pol] */
     float *rotation;        /* pinned host: [pol][n_spectra][2], written by append and copied by finish */
-    float *rotation_device; /* device: the same */
+    float *rotation_device; /* device: copy of 'rotation' */
     /* device: [pol]; append adds the exact sum of squares of all samples of the spectra's first taps.  So each sample
      * counts once if spectra follow each other. */
     uint64_t *power;
@@ -76,12 +77,13 @@ struct channelise_buffer {
 
 struct channelise;
 
-/* The first function returns the input samples of a spectrum's window: n_taps * spacing.  The second function returns
- * the samples from spectrum to spectrum: 2 n_chan, or n_bins. */
+/* channelise_window_samples() returns the number of input samples of a spectrum's window: n_taps * spacing.
+ * channelise_spacing_samples() returns the number of samples from spectrum to spectrum: 2 n_chan, or n_bins. */
 size_t channelise_window_samples(const struct channelise_config *config);
 size_t channelise_spacing_samples(const struct channelise_config *config);
 size_t channelise_voltage_bytes(const struct channelise_config *config); /* Returns the bytes of a buffer's voltages. */
-/* Returns the device memory of the object.  'shared_bytes' is the device's. */
+/* Returns the bytes of device memory that the object uses.  'shared_bytes' is the device's shared memory for a
+ * block. */
 size_t channelise_scratch_bytes(const struct channelise_config *config, size_t shared_bytes);
 
 /* Creates the object.  Returns 0 or negative errno: -ENOMEM if memory is short. */

@@ -1,7 +1,7 @@
 /* channelise_back.cu - the second factor of the transform, and the steps after it.  See channelise_fused.h.
  *
  * A block works on TILES tiles, one after the other.  A tile is PAIRS pairs of rows of TILE_SPECTRA spectra.  Quantised
- * values wait in shared memory for the last tile, so that a warp stores longer pieces.  Each piece is a separate
+ * values stay in shared memory until the last tile, so that a warp stores longer pieces.  Each piece is a separate
  * request to the L2 cache. */
 #include "kernels/util/bulk_copy.h"
 #include "kernels/filterbank/channelise_fused.h"
@@ -36,8 +36,9 @@ struct tile {
     uint32_t pair, spectrum; /* first pair and first spectrum in the buffer */
 };
 
-/* Consecutive blocks have the spectra that make a line of 128 bytes of each channel of the output.  Then the next pairs
- * of rows follow.  So lines are complete soon, and go to memory once. */
+/* Order of the blocks.  The spectra of a 128-byte line of a channel of the output belong to consecutive blocks.  The
+ * next blocks process the same spectra of the next pairs of rows.  So the lines in the L2 cache are complete soon, and
+ * each line is written to memory once. */
 #define LINE_SPECTRA (128 / (OUT_BITS / 2)) /* spectra of both polarisations */
 #define NEAR_SPECTRA (SPECTRA_PER_HEAP % LINE_SPECTRA == 0 ? LINE_SPECTRA : SPECTRA_PER_HEAP % 32 == 0 ? 32 : 16)
 #define N_NEAR       (NEAR_SPECTRA / (TILES * TILE_SPECTRA))
@@ -73,7 +74,7 @@ static __device__ __forceinline__ unsigned nth_item(unsigned m, unsigned n_rest)
     return threadIdx.x / 32 * (WARP_LINES * n_rest) + m * 32 + threadIdx.x % 32;
 }
 
-/* Multiplies with the twiddles.  One load has two twiddles; the first twiddle is 1. */
+/* Multiplies the points by the twiddles.  One load has two twiddles.  The twiddle of point 0 is 1. */
 static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const float4 *twiddles)
 {
 #pragma unroll
@@ -85,7 +86,8 @@ static __device__ __forceinline__ void turn_points(float2 (&v)[RADIX_A], const f
     }
 }
 
-/* Ends the first pass, along a: stores item 'i' as [a][b].  A transform with one pass ends here. */
+/* Ends the first pass, along a: multiplies item 'i' by the twiddles, and stores the item as [a][b].  With one pass the
+ * transform is then complete. */
 static __device__ __forceinline__ void store_first(float2 *lines, unsigned i, float2 (&v)[RADIX_A],
                                                    const float4 *twiddles)
 {
@@ -129,8 +131,8 @@ static __device__ __forceinline__ void last_pass(float2 *lines)
 
 #if BACK_BULK
 
-/* Starts to fetch the warp's lines of a tile, each to the place of its transform.  The lines of the tile before have
- * been read. */
+/* Starts to fetch the warp's lines of a tile, each line to the shared memory of its transform.  The caller has made
+ * sure that all lines of the previous tile have been read. */
 static __device__ __forceinline__ void fetch_lines(float2 *lines, const float2 *in, struct tile tile, uint64_t *landed)
 {
     const uint32_t warp = uniform_warp();

@@ -38,7 +38,7 @@ static __device__ __forceinline__ float2 multiply_before(float2 a, float2 b)
 /* Returns v, rounded half to even, as two's complement in the lower bits.  |v| <= QUANTISE_LIMIT. */
 static __device__ __forceinline__ uint32_t round_float(float v)
 {
-    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23: the last bit of the sum is 1 */
+    return __float_as_uint(v + 12582912.0f); /* 1.5 * 2^23: adding this number rounds to an integer */
 }
 
 /* Returns (re, im) of both polarisations: 32 bits, or 16 bits. */
@@ -79,7 +79,7 @@ static __device__ __forceinline__ struct chunk pack_chunk(const uint32_t (&words
 
 #define CHANNEL_BYTES (SPECTRA_PER_HEAP * (OUT_BITS / 2)) /* bytes from channel to channel of a heap */
 
-/* Returns the byte of the output at which channel k has spectrum 'first'. */
+/* Returns the offset in the output of spectrum 'first' of channel k, in bytes. */
 static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
 {
     uint32_t batch = first / SPECTRA_PER_HEAP;
@@ -87,8 +87,9 @@ static __device__ __forceinline__ uint64_t byte_of(unsigned k, uint32_t first)
     return (uint64_t)(batch * N_CHAN + k) * CHANNEL_BYTES + first % SPECTRA_PER_HEAP * (OUT_BITS / 2);
 }
 
-/* Returns the thread's group of N_TOGETHER spectra, and the thread's place among the threads of this group.  Half warps
- * are adjacent, so that loads meet different banks.  The halves of a warp store adjacent bytes, if they can. */
+/* Returns the thread's group of N_TOGETHER spectra.  Writes the thread's index among the threads of this group to
+ * 'place'.  The indices of a half warp are consecutive, so that loads meet different banks.  If possible, the two
+ * halves of a warp store adjacent bytes. */
 static __device__ __forceinline__ unsigned group_of_thread(unsigned *place)
 {
     if (N_GROUPS == 1 || N_THREADS < 16 * N_GROUPS) {
@@ -113,8 +114,8 @@ static __device__ __forceinline__ float slope_of(unsigned k)
     return (float)((int)k - N_CHAN / 2) * (-3.14159265358979f / (float)N_CHAN);
 }
 
-/* Returns the dither's bits of channel k in two spectra.  'pair' is half of their absolute index.  The bits are odd,
- * with inverted sign bits. */
+/* Returns the dither's bits of channel k in two spectra.  'pair' is half of their absolute index.  In each half of a
+ * word the lowest bit is set and the sign bit is inverted. */
 static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_args &args, unsigned k, uint64_t pair)
 {
     uint4 bits = philox(make_uint4(k, (uint32_t)pair, (uint32_t)(pair >> 32), args.stream_id), args.keys);
@@ -123,7 +124,8 @@ static __device__ __forceinline__ uint4 draw_bits(const struct channelise_back_a
                       (bits.w | 0x10001) ^ 0x80008000);
 }
 
-/* Adds the clipped values of the block's spectra.  All these spectra are in one heap, the heap of 'spectrum'. */
+/* Adds the block's numbers of clipped values to 'saturated'.  All spectra of the block are in one heap, the heap of
+ * 'spectrum'. */
 static __device__ __forceinline__ void add_clipped(const struct channelise_back_args &args, uint32_t spectrum,
                                                    const uint32_t (&n_clipped)[2])
 {
@@ -135,13 +137,13 @@ static __device__ __forceinline__ void add_clipped(const struct channelise_back_
             atomicAdd(saturated + pol, n_clipped[pol]);
 }
 
-/* A row of the tile, as a thread uses the row.  The row's channels are row + M1 k2.  These values are computed once for
- * all these channels and kept. */
+/* A thread's offsets for a row of the tile.  The row's channels are row + M1 k2.  The offsets are computed once for all
+ * channels of the row. */
 struct row {
-    uint32_t line, mirrors; /* starts of the row and its mirror, in the first of the thread's spectra */
+    uint32_t line, mirrors; /* starts of the row and of its mirror row, in the thread's first spectrum */
     uint32_t row;
     uint32_t mirror_of_0; /* the mirror of k2 is mirror_of_0 - k2 */
-    uint32_t gains;       /* start of the row's gains */
+    uint32_t gains;       /* index of the row's first gains */
 };
 
 /* Finds row 'i' of the tile, in order of [pair][which], for the thread's spectra from 's' on.  All lanes of the warp
@@ -225,8 +227,8 @@ static __device__ __forceinline__ struct task begin_task()
     return task;
 }
 
-/* Loads the rotations of the thread's spectra.  'rotations' begins with the tile's first spectrum, polarisation 0.
- * Polarisation 1 follows n_spectra later. */
+/* Loads the rotations of the thread's spectra.  'rotations' begins with the tile's first spectrum in polarisation 0.
+ * The rotations of polarisation 1 follow n_spectra entries later. */
 static __device__ __forceinline__ void load_rotations(struct task &task, const float2 *rotations, uint32_t n_spectra)
 {
 #pragma unroll
@@ -236,7 +238,7 @@ static __device__ __forceinline__ void load_rotations(struct task &task, const f
             task.rotations[pol][j] = rotations[pol * n_spectra + task.s + j];
 }
 
-/* Returns true if the thread has an n-th row.  If rows are few, some threads lack one. */
+/* Returns true if the thread has an n-th row.  With few rows, some threads have one row less than others. */
 static __device__ __forceinline__ bool has_row(const struct task &task, unsigned n)
 {
     return N_ROWS * ROW_STEP <= PAIRS * 2 || n * ROW_STEP + task.first_row < PAIRS * 2;
@@ -247,19 +249,20 @@ static __device__ __forceinline__ unsigned nth_row(const struct task &task, unsi
     return has_row(task, n) ? n * ROW_STEP + task.first_row : 0;
 }
 
-#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks of the block */
+#define N_KEPT (TILES > 1 ? TILES * N_ROWS * ROW_CHANNELS * N_THREADS : 0) /* chunks that the block keeps */
 
 /* Chunks of a channel that a warp has in a tile and in all tiles, and channels that a warp has at a time. */
 #define TILE_CHUNKS   (N_GROUPS == 1 ? 1 : 2)
 #define ALL_CHUNKS    (TILES * TILE_CHUNKS)
 #define WARP_CHANNELS (32 / TILE_CHUNKS)
 
-/* Places from which a lane loads chunks and to which it stores them, when its warp has quantised the same channels in
- * all tiles.  Neighbouring lanes store neighbouring chunks.  These values are computed once for a tile and kept. */
+/* Addresses of the chunks that a lane copies from kept[] to the output.  The lane copies when its warp has quantised
+ * the same channels in all tiles.  Neighbouring lanes store neighbouring chunks.  The addresses are computed once for a
+ * tile. */
 struct delivery {
     uint32_t from;  /* index in kept[] of the chunk of the thread's first channels */
-    uint32_t ahead; /* channels from the lane's own channel to the stored channel, modulo 2^32 */
-    uint64_t to;    /* byte of the output, in channel 0 */
+    uint32_t ahead; /* stored channel minus the lane's own channel, modulo 2^32 */
+    uint64_t to;    /* offset in the output for channel 0, in bytes */
 };
 
 /* Computes the delivery.  'first' is the block's first spectrum.  All lanes of the warp call this function. */

@@ -31,7 +31,8 @@
 
 #include "kernels/filterbank/channelise_front_fetch.h"
 
-/* Selects four bytes from two words by the lower half of 'how'.  Bytes of digits above 7 are not used. */
+/* Selects four bytes from two words.  The lower half of 'how' is the selector.  The caller does not use the bytes of
+ * selector digits above 7. */
 static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t second, uint32_t how)
 {
 #ifdef EMULATE_CUDA
@@ -47,9 +48,10 @@ static __device__ __forceinline__ uint32_t select_bytes(uint32_t first, uint32_t
  * factor. */
 #define SAMPLE_SHIFT(i) (FITS_FLOAT ? (THREAD_COLUMNS - 1 - (i)) * SAMPLE_BITS : 0)
 
-/* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits from the bottom.
- * The samples are then masked into a mantissa with an exponent, with the sign bit inverted.  masks[] are in registers,
- * so that this is one operation.  Otherwise the samples lie 'shift' bits from the top. */
+/* Unpacks the samples in four bytes.  If the samples fit a float's mantissa, they lie 'shift' bits above the lowest
+ * bit.  The samples are then masked into a mantissa with an exponent, with the sign bit inverted.  masks[] are in
+ * registers, so that masking and inverting are one operation.  Otherwise the samples lie 'shift' bits below the highest
+ * bit. */
 static __device__ __forceinline__ void unpack(uint32_t bytes, uint32_t shift, const uint32_t (&masks)[THREAD_COLUMNS],
                                               float (&x)[THREAD_COLUMNS])
 {
@@ -95,7 +97,7 @@ static __device__ __forceinline__ void square_rows(const float (&x)[ROWS][2][THR
             }
 }
 
-/* Adds the squares that the warp's lanes have summed for a polarisation. */
+/* Sums the lanes' 'power' over the warp, and adds the result to '*sum' in memory. */
 static __device__ __forceinline__ void add_power(uint64_t power, uint64_t *sum)
 {
 #pragma unroll
@@ -237,9 +239,9 @@ struct tables {
     struct weights weights[(N_TAPS + 1) / 2][N_THREADS]; /* [pair of taps][thread] */
     float2 outer[M1][COLUMNS];                           /* [k1][c] */
     float2 inner[M1];                                    /* [jb][ka] */
-    /* Barriers of the two buffers.  filtered: N_THREADS threads have filtered into the buffer.  passed: N_TEAM threads
-     * have done the first pass.  taken: N_LAST threads have read all points.  landed: the boxes of a stage have
-     * arrived. */
+    /* Barriers.  'filtered' opens when N_THREADS threads have filtered into a buffer.  'passed' opens when N_TEAM
+     * threads have done the first pass.  'taken' opens when N_LAST threads have read all points of a buffer.  'landed'
+     * opens when the boxes of a stage have arrived. */
     uint64_t filtered[2], passed[2], taken[2], landed[STAGES];
     struct stage stages[N_RINGS][STAGES];
 };

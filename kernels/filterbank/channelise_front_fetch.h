@@ -66,7 +66,7 @@ static void fetch_box(uint32_t *to, const struct device_tensor_map *map, int32_t
     const struct device_tensor *tensor = (const struct device_tensor *)map;
     uint8_t *at = (uint8_t *)to;
 
-    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* otherwise an illegal instruction */
+    assert(byte % 16 == 0 && (uintptr_t)to % 128 == 0); /* illegal on a GPU otherwise */
     emulated_bytes += tensor->box[0] * tensor->box[1] * tensor->box[2];
     for (uint32_t c = 0; c < tensor->box[2]; c++)
         for (uint32_t b = 0; b < tensor->box[1]; b++)
@@ -141,7 +141,7 @@ static __device__ __forceinline__ struct fetcher begin_fetches(const struct chan
     return fetcher;
 }
 
-/* Fetches another stage to the slot of stage i.  All threads have read stage i. */
+/* Fetches another stage to the slot of stage i.  All threads must have read stage i. */
 static __device__ __forceinline__ void fetch_more(const struct channelise_front_args &args,
                                                   const struct fetcher &fetcher, uint32_t begin, int i, int n_stages)
 {
@@ -169,7 +169,7 @@ static __device__ __forceinline__ const struct stage *next_stage(const struct ch
     return stage;
 }
 
-/* Returns the first of the two adjacent words with the thread's samples. */
+/* Returns the index of the first of the two adjacent words with the thread's samples. */
 static __device__ __forceinline__ uint32_t first_word(uint32_t bit)
 {
     return min(bit / 32, PIECE_WORDS - 2);
@@ -208,14 +208,13 @@ struct stage {
     uint4 chunks[STEP_SPECTRA][2][N_CHUNKS][WARP_PIECES]; /* [row][pol][chunk][piece] */
 };
 
-/* Returns the number of the aligned 16 bytes in which sample 'first' begins, or in which the bit lies that is 'bits'
- * bits later. */
+/* Returns the index of the aligned 16-byte chunk with the bit that is 'bits' bits after the start of sample 'first'. */
 static __device__ __forceinline__ int64_t chunk_of(int64_t first, int bits = 0)
 {
     return (first * SAMPLE_BITS + bits) / 128;
 }
 
-/* Chunks that this lane fetches: their addresses 'from' in 'row', and their place 'to' in the stage.  'row' is counted
+/* Chunks that this lane fetches: their addresses 'from' in 'row', and their index 'to' in the stage.  'row' is counted
  * from the first row of the window.  Steps that are not 'active' fetch nothing. */
 struct fetcher {
     struct stage *stages;
@@ -226,7 +225,7 @@ struct fetcher {
     uint32_t oldest, newest; /* next stage to use, and stage to fill next */
 };
 
-/* Returns the polarisation's sample in the block's first column of the window's first row. */
+/* Returns the index of the polarisation's sample in the block's first column and in the first row of the window. */
 static __device__ __forceinline__ int64_t first_sample(const struct channelise_front_args &args, int pol,
                                                        uint32_t begin)
 {
@@ -234,7 +233,7 @@ static __device__ __forceinline__ int64_t first_sample(const struct channelise_f
 }
 
 /* Fetches the next rows into stages[at].  Only rows of the window are fetched.  The other rows add to no spectrum of
- * the section, so their places keep old samples. */
+ * the section, so their part of the stage keeps old samples. */
 static __device__ __forceinline__ void fetch_rows(struct fetcher &fetcher, uint32_t at)
 {
     uint4 *to = &fetcher.stages[at].chunks[0][0][0][0] + fetcher.to;
@@ -285,8 +284,8 @@ static __device__ __forceinline__ void fetch_more(const struct channelise_front_
 {
 }
 
-/* Waits for the next stage and returns it.  The whole warp has read the stage before; that stage's place is filled
- * again. */
+/* Waits for the next stage and returns it.  The whole warp has read the previous stage, so the function starts to fill
+ * that stage again. */
 static __device__ __forceinline__ const struct stage *next_stage(const struct channelise_front_args &,
                                                                  struct fetcher &fetcher)
 {
@@ -326,8 +325,8 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* Place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: selection of the samples' four
  * bytes, reversed, from two words; bits 16..20: 'shift' of unpack().  'words', bits 0..15: first of these words in a
- * row of the polarisation; bits 16..31: second word, with boxes the next one.  A second word that is not needed is
- * selected and not used. */
+ * row of the polarisation; bits 16..31: second word, with boxes the next one.  If the samples lie in one word, the
+ * second word is loaded but not used. */
 struct place {
     uint32_t how, words;
 };
@@ -343,7 +342,7 @@ static __device__ __forceinline__ struct place find_samples(const struct channel
                                           << 16)};
 }
 
-/* These two functions return the addresses of the words with a thread's samples in row 0 of a stage. */
+/* first_of() and second_of() return the addresses of the two words with a thread's samples in row 0 of a stage. */
 static __device__ __forceinline__ const uint32_t *first_of(const struct stage *stage, struct place place)
 {
     return (const uint32_t *)stage + (place.words & 0xffff);

@@ -13,7 +13,7 @@
 #define MIN_SECTION   64 /* fewest spectra of a section, by default */
 #define MAX_SECTION   (1 << 20)
 #define LEAST_SECTION 16 /* fewest spectra that may be requested: CHANNELISE_CUDA_SPECTRA make 16384 sections */
-#define START_ROWS    16 /* rows that a block could filter in the time of its start, about */
+#define START_ROWS    16 /* about the number of rows that a block could filter during its start */
 /* Shared memory of a block on large GPUs from compute capability 9.0 on.  These GPUs have tensors and bulk copies.
  * Other GPUs give a block less shared memory. */
 #define TENSORS_SHARED_BYTES (227 << 10)
@@ -69,7 +69,7 @@ static uint32_t front_threads(const struct channelise_shape *s)
     return s->front_rows * s->front_columns / s->front_per_thread;
 }
 
-/* Returns the bytes of a block's columns of a row, for any start in the first 16 bytes. */
+/* Returns the bytes of a block's columns of a row, for any position of the first sample in its 16 bytes. */
 static size_t front_piece_bytes(const struct channelise_config *config, const struct channelise_shape *s)
 {
     return (s->front_columns * config->sample_bits + 254) / 128 * 16;
@@ -103,7 +103,8 @@ static size_t back_shared_bytes(const struct channelise_config *config, const st
     uint32_t m2 = back_points(config, s), b = m2 / s->back_radix;
     size_t pitch = s->back_radix * (b > 1 ? b + 1 : 1);
     size_t n_lines = s->back_pairs * 2 * s->back_spectra, lines = n_lines * pitch * 8;
-    /* Channels of both polarisations, half as many as points.  With one tile they are stored at once. */
+    /* Bytes of the kept channels of both polarisations.  There are half as many channels as points.  With one tile no
+     * channels are kept. */
     size_t kept = s->back_tiles > 1 ? s->back_tiles * n_lines * (m2 / 2) * config->out_bits / 2 : 0;
 
     return lines + kept + (s->back_bulk ? s->back_threads / 32 * 8 : 0); /* plus one barrier for each warp */
@@ -138,9 +139,9 @@ static bool back_valid(const struct channelise_config *config, const struct chan
            n_lines * (m2 / s->back_radix) % s->back_threads == 0 && n_lines * s->back_radix % s->back_threads == 0;
 }
 
-/* Measured on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows the block reads long
- * pieces and the front has one pass.  But the back has at most two passes of radix 32; with radix 16 the back has more
- * warps or more spectra.  Boxes cost the front no more with many rows than with few rows. */
+/* This choice was the fastest on an H200, with 16 taps and 10 bits (docs/decisions/f-shapes.md).  With few rows a block
+ * of the front reads long pieces and has one pass.  But the back has at most two passes of radix 32 at most, and with
+ * radix 16 the back has more warps or more spectra.  With boxes, many rows cost the front no more than few rows. */
 struct channelise_shape channelise_fused_shape(const struct channelise_config *config, size_t shared_bytes)
 {
     const uint32_t n_points = 2 * config->n_chan;
@@ -159,13 +160,13 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     uint32_t columns, back = 2 * config->n_chan / rows, points;
     struct channelise_shape s = {.front_per_thread = config->n_taps <= 16 ? 2 : 1,
                                  .front_stages = rows < 128 ? 3 : 4,
-                                 /* Fetching by lanes is as fast with fewer rows. */
+                                 /* With fewer rows, fetching by lanes is as fast. */
                                  .front_tensors = rows >= 16 && may_have_tensors(config, back, shared_bytes),
                                  .back_spectra = 4,
                                  .back_bulk = shared_bytes >= TENSORS_SHARED_BYTES};
 
-    /* Blocks have 256 threads, so that a multiprocessor has two blocks.  But pieces of fewer than 16 columns are too
-     * short, and longer boxes are better. */
+    /* Without boxes blocks have 256 threads, so that a multiprocessor has two blocks.  With boxes blocks have 512
+     * threads, because longer boxes are faster.  Pieces of fewer than 16 columns are too short. */
     columns = (s.front_tensors ? 512 : 256) * s.front_per_thread / rows;
     columns = columns < 16 ? 16 : columns;
     columns = smaller(columns, 512 * s.front_per_thread / rows);
@@ -192,8 +193,8 @@ struct channelise_shape channelise_shape_of_rows(const struct channelise_config 
     while (back_shared_bytes(config, &s) > shared_bytes && s.back_spectra > 4)
         s.back_spectra /= 2;
     s.back_blocks = s.back_radix >= 32 ? 512 / s.back_threads : s.back_bulk ? 6 : 768 / s.back_threads;
-    /* Pieces of 32 bytes, or 16 bytes with 4 bits.  Without bulk copies the points in flight need the L1 cache.  The
-     * waiting tile would take half of that cache. */
+    /* Two tiles make the stored pieces 32 bytes long, or 16 bytes with 4 bits.  Without bulk copies the points in
+     * flight need the L1 cache, and the kept tile would occupy half of this cache. */
     s.back_tiles = s.back_bulk && s.back_spectra == 4 ? 2 : 1;
     return s;
 }
@@ -283,7 +284,7 @@ static void put_turns(float *to, size_t n_i, size_t n_j, size_t n, double scale)
             put_turn(to, i * j, n, scale);
 }
 
-/* Writes the same factors, not scaled, as [i / 2][j][i % 2], so that a thread can load two at once. */
+/* Writes the factors of put_turns(), not scaled, as [i / 2][j][i % 2], so that a thread can load two at once. */
 static void put_turn_pairs(float *to, size_t n_i, size_t n_j, size_t n)
 {
     for (size_t i = 0; i < n_i; i++)
@@ -419,8 +420,8 @@ void channelise_fused_destroy(struct channelise_fused *fused)
     free(fused);
 }
 
-/* Returns the length of a section with which all blocks finish first.  Blocks run in waves, as many at a time as fit.
- * Each block begins with rows that the preceding section has filtered too. */
+/* Returns the length of sections for which the launch ends earliest.  Blocks run in waves.  A wave has as many blocks
+ * as the device runs at a time.  Each block begins with rows that the preceding section has filtered too. */
 static uint32_t section_spectra(const struct channelise_fused *f, size_t n)
 {
     const struct channelise_shape *s = &f->shape;

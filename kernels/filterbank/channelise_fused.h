@@ -1,16 +1,16 @@
 /* channelise_fused - the whole wideband F-engine in two CUDA kernels, with one pass through device memory between them.
  *
- * One complex transform takes both polarisations: z_j = f0_j + i f1_j, with f_p the windowed sums of polarisation p
- * (pfb_fir.h), j = 0 .. M-1, M = 2 n_chan.  With j = j1 M2 + j2 and k = k1 + M1 k2 (Cooley and Tukey, 1965):
+ * One complex transform transforms both polarisations: z_j = f0_j + i f1_j, with f_p the windowed sums of polarisation
+ * p (pfb_fir.h), j = 0 .. M-1, M = 2 n_chan.  With j = j1 M2 + j2 and k = k1 + M1 k2 (Cooley and Tukey, 1965):
  *   front   FIR, then for each j2 the transform over j1, times e^{-2 pi i j2 k1 / M} / 2 -> between [spectrum][k1][j2]
  *   back    for each k1 the transform over j2 gives Z_k; the spectra of the polarisations are
- *           (Z_k + conj Z_{M-k}) / 2 and (Z_k - conj Z_{M-k}) / 2i, k < n_chan; then steps 2 and 3 of
- *           postproc.h.  Rows k1 and M1 - k1 need each other, so a block has both.
+ *           (Z_k + conj Z_{M-k}) / 2 and (Z_k - conj Z_{M-k}) / 2i, k < n_chan; then steps 2 and 3 of postproc.h.  Rows
+ *           k1 and M1 - k1 depend on each other, so a block has both rows.
  *
  * front: a block has FRONT_ROWS x FRONT_COLUMNS points of all spectra of a section.  A thread has FRONT_PER_THREAD
  *        adjacent columns of both polarisations.  A thread unpacks each sample once, and holds n_taps - 1 unfinished
- *        sums (the transposed form of the filter).  The transform takes FRONT_SPECTRA spectra at a time from shared
- *        memory, while the next spectra are filtered.
+ *        sums (the transposed form of the filter).  The block transforms FRONT_SPECTRA spectra at a time in shared
+ *        memory, while it filters the next spectra.
  * back:  a block transforms BACK_TILES tiles one after the other.  A tile is BACK_PAIRS pairs of rows of BACK_SPECTRA
  *        spectra.
  *
@@ -32,7 +32,7 @@ struct channelise_front_args {
     const float *inner;   /* complex [jb][ka]: e^{-2 pi i jb ka / M1}, jb < M1 / front_radix, ka < front_radix */
     const float *outer;   /* complex [k1][j2]: e^{-2 pi i j2 k1 / M} / 2 */
     float *out;           /* complex [spectrum][k1][j2], from the first spectrum on */
-    uint64_t *power;      /* [pol], added to if POWER: exact squares of the first taps' samples */
+    uint64_t *power;      /* [pol]; if POWER, the squares of the first taps' samples are added */
     int64_t offset[2];    /* [pol]: sample of in[pol] at which the first spectrum's window begins */
     /* [pol], with front_tensors: the tensor of the bytes of in[pol] from the window on.  Its axes are bytes, j1, and
      * rows of M samples.  If boxes have pairs of rows, the last two axes are swapped.  first_bit is the bit of the
@@ -45,7 +45,7 @@ struct channelise_front_args {
 
 struct channelise_gains_args {
     const float *in; /* complex [chan][pol] */
-    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2; the order for the back's lanes */
+    float *out;      /* complex [k1][k2][pol], chan = k1 + M1 k2; the order in which the back's lanes read */
 };
 
 struct channelise_back_args {
@@ -65,8 +65,8 @@ extern const struct kernel channelise_front_kernel;
 extern const struct kernel channelise_back_kernel;
 extern const struct kernel channelise_gains_kernel;
 
-/* Tile sizes: powers of two, but for front_stages, the blocks, front_tensors, back_bulk and front_section.  front_rows
- * and the radices decide the order of the transform; the others only the speed. */
+/* Tile sizes.  All are powers of two but front_stages, the blocks, front_tensors, back_bulk and front_section.
+ * front_rows and the radices decide the order of the transform.  The other sizes affect only the speed. */
 struct channelise_shape {
     uint32_t front_rows;       /* M1 */
     uint32_t front_columns;    /* columns of a block */
@@ -76,7 +76,7 @@ struct channelise_shape {
     uint32_t front_stages;     /* stages of front_spectra rows, fetched or in flight */
     uint32_t front_blocks;     /* blocks per multiprocessor */
     uint32_t front_tensors;    /* 1: samples are fetched as boxes of a tensor; 0: each lane fetches some samples */
-    uint32_t front_section;    /* spectra that a block filters one after the other; 0: the default for their number */
+    uint32_t front_section;    /* spectra that a block filters one after the other; 0: default for their number */
     uint32_t back_radix;       /* radix of the first of two passes, or M2 with one pass */
     uint32_t back_spectra;     /* spectra of a tile: 4, 8 or 16 */
     uint32_t back_pairs;       /* pairs of rows of a tile */

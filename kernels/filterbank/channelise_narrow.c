@@ -8,7 +8,7 @@
 
 #define BACK_THREADS 256
 #define MANY_BLOCKS  256 /* blocks of the front: about twice as many of the largest blocks as an H200 runs at once */
-#define MIN_SECTION  64  /* spectra; a section filters n_taps - 1 more rows */
+#define MIN_SECTION  64  /* fewest spectra of a section, which has n_taps - 1 more rows */
 
 const struct kernel channelise_narrow_front_kernel = {
     .name = "channelise_narrow_front",
@@ -30,9 +30,10 @@ struct channelise_narrow {
     struct device_kernel *front, *back;
 };
 
-/* Shapes by the number of bins from 2^11 on: M1 = a b, columns and spectra at a time of the front, M2 = a b of the
- * back.  Blocks of the front have 256 threads, or 512 if a smaller block would have runs of 32 bytes or less.  These
- * shapes suit launches of many blocks; suit_few_blocks() changes them for other launches. */
+/* Shapes for 2^11 bins, 2^12 bins and so on.  A shape has the factors a and b of M1, the columns and spectra at a time
+ * of the front, and the factors a and b of M2.  Blocks of the front have 256 threads, or 512 if a smaller block would
+ * have runs of 32 bytes or less.  These shapes suit launches of many blocks; suit_few_blocks() changes them for other
+ * launches. */
 static const struct channelise_narrow_shape shapes[] = {
     {8, 1, 32, 8, 16, 16}, {4, 4, 16, 8, 16, 16}, {8, 4, 8, 8, 16, 16},  {8, 4, 8, 8, 32, 16},
     {8, 4, 8, 8, 32, 32},  {8, 8, 8, 8, 32, 32},  {16, 8, 4, 8, 32, 32},
@@ -72,7 +73,7 @@ bool channelise_narrow_valid(const struct channelise_config *config, const struc
            back_shared_bytes(shape) <= shared_bytes;
 }
 
-/* Returns the spectra of a block of the front if 'n' spectra are appended. */
+/* Returns the number of spectra of a block of the front for an append of 'n' spectra. */
 static size_t section_of(const struct channelise_config *config, const struct channelise_narrow_shape *s, size_t n)
 {
     size_t n_columns = config->n_bins / rows_of(s) / s->columns, section = n * n_columns * N_POLS / MANY_BLOCKS;
@@ -94,7 +95,7 @@ static struct kernel_grid front_grid(const struct channelise_config *config, con
     };
 }
 
-/* Returns the blocks of a usual launch. */
+/* Returns the number of blocks of the front in a usual launch. */
 static size_t n_front_blocks(const struct channelise_config *config, const struct channelise_narrow_shape *s)
 {
     struct kernel_grid grid = front_grid(config, s, config->append_spectra);
@@ -103,8 +104,8 @@ static size_t n_front_blocks(const struct channelise_config *config, const struc
 }
 
 /* Changes the shape for few blocks.  A block that is alone on its multiprocessor waits for its own loads, so the block
- * has twice as many loads in flight.  If some multiprocessors would have no block, blocks have fewer columns, but still
- * load whole lines. */
+ * gets twice as many loads in flight.  If some multiprocessors would have no block, blocks have fewer columns, but
+ * still load whole lines. */
 static void suit_few_blocks(const struct channelise_config *config, size_t shared_bytes, size_t n_multiprocessors,
                             struct channelise_narrow_shape *shape)
 {
@@ -138,7 +139,7 @@ bool channelise_narrow_fits(const struct channelise_config *config, size_t share
     return false;
 }
 
-/* Returns the floats of the weights, the first table. */
+/* Returns the number of floats of the weights, the first table. */
 static size_t weights_floats(const struct channelise_config *config)
 {
     return (size_t)config->n_taps * config->n_bins;

@@ -15,7 +15,7 @@
 #define N_KEPT        (N_CHAN / M1) /* channels of a row */
 
 /* Blocks of a multiprocessor: several, so that some load while others compute.  GPUs with enough shared memory run
- * three blocks, with 80 registers a thread and 66 KiB.  If half of the threads have no part in the first pass, 80
+ * three blocks, with 80 registers a thread and 66 KiB a block.  If half of the threads are idle in the first pass, 80
  * registers do not suffice. */
 #define BLOCKS_WANTED (__CUDA_ARCH__ >= 900 && RADIX_A == RADIX_B ? 3 : 2)
 
@@ -42,7 +42,7 @@ static __device__ __forceinline__ void first_pass(float2 *lines, const struct ch
             v[a] = __ldcs(from + a * RADIX_B);
         fft_registers<RADIX_A>(v);
         to[0] = v[0];
-#pragma unroll /* the opposite order spills */
+#pragma unroll /* the opposite order makes the compiler spill */
         for (int a = RADIX_A - 1; a > 0; a--)
             to[a * PITCH] = complex_multiply(v[a], twiddles[a * RADIX_B]);
     }

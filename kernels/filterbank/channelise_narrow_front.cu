@@ -4,15 +4,16 @@
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/fir_complex.h"
 
-/* PITCH: points from ka to ka; the lanes of the last pass meet different banks.  With KEEPS_FACTORS a thread keeps its
- * outer factors in registers.  N_LEAD: rows before the first spectrum is done, a whole number of steps. */
+/* PITCH is the distance from ka to ka + 1 in points.  With this PITCH the lanes of the last pass meet different banks.
+ * With KEEPS_FACTORS a thread keeps its outer factors in registers.  N_LEAD is the number of rows before the first
+ * spectrum is complete, rounded up to a whole number of steps. */
 #define POINTS          N_BINS
 #define M1              (RADIX_A * RADIX_B)
 #define M2              (POINTS / M1)
 #define COLUMNS         NARROW_COLUMNS
 #define STEP_SPECTRA    NARROW_TOGETHER
 #define N_THREADS       (M1 * COLUMNS)
-#define N_REST          (RADIX_B * COLUMNS) /* points of a ka */
+#define N_REST          (RADIX_B * COLUMNS) /* points with the same ka */
 #define PITCH           (N_REST + (RADIX_B > 1 ? COLUMNS : 0))
 #define SPECTRUM_POINTS (RADIX_A * PITCH)
 #define RADIX_LAST      (RADIX_B > 1 ? RADIX_B : RADIX_A) /* radix of the last pass */
@@ -24,7 +25,7 @@
  * factors. */
 extern __shared__ float4 shared_memory[];
 
-/* Loads rows [row, row + STEP_SPECTRA).  Rows that no spectrum of the section uses get any values. */
+/* Loads rows [row, row + STEP_SPECTRA).  Rows that no spectrum of the section uses get arbitrary values. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[STEP_SPECTRA])
 {
     if (row >= 0 && row + STEP_SPECTRA <= n_rows) {
@@ -39,7 +40,7 @@ static __device__ __forceinline__ void load_rows(const float2 *in, int row, int 
     }
 }
 
-/* Waits between the two passes.  If the factors are equal, the N_REST threads of a spectrum are the same in both
+/* Waits between the two passes.  If both radices are equal, the N_REST threads of a spectrum are the same in both
  * passes, and wait only for each other. */
 static __device__ __forceinline__ void wait_for_spectrum(void)
 {
@@ -119,7 +120,8 @@ extern "C" __global__ void __launch_bounds__(N_THREADS, N_TAPS <= 16 && N_THREAD
     for (int b = 0; b < RADIX_LAST; b++)
         kept[b] = outer[threadIdx.x % (N_FIRST * COLUMNS) + b * N_FIRST * COLUMNS];
     for (int s = -N_LEAD; s < n; s += STEP_SPECTRA) { /* first spectrum that these rows complete */
-        /* Two buffers alternate.  So nothing waits for threads that are still in the last pass of the other buffer. */
+        /* Two buffers alternate.  So no thread waits for threads that are still in the last pass of the other
+         * buffer. */
         float2 *points = buffers + (s & STEP_SPECTRA) * SPECTRUM_POINTS;
 #pragma unroll
         for (int i = 0; i < STEP_SPECTRA; i++) {

@@ -2,7 +2,7 @@
  *
  * The front and the back of a wide band are measured separately.  Both depend on front_rows.  front_rows and the
  * radices decide the order of sums, so they are the same in all candidates.  In a narrow band only the front has
- * several shapes.  The stages have none. */
+ * several shapes.  The stages have no candidates. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_TUNER_H
 #define KERNELS_FILTERBANK_CHANNELISE_TUNER_H
 

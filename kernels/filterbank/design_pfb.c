@@ -9,8 +9,8 @@ static double sinc(double x)
     return x == 0 ? 1 : sin(M_PI * x) / (M_PI * x);
 }
 
-/* Returns weight i before normalisation.  Both halves use the same index, so the filter is symmetric to the bit and a
- * Hann window's end points are exactly zero. */
+/* Returns weight i before normalisation.  Both halves of the filter use the same index, so the filter is exactly
+ * symmetric and a Hann window's end points are exactly zero. */
 static double raw_weight(size_t i, size_t step, size_t n_taps, double w_cutoff, enum pfb_window window)
 {
     size_t last = step * n_taps - 1;
@@ -35,7 +35,8 @@ void design_pfb(size_t step, size_t n_taps, double w_cutoff, enum pfb_window win
         power += weight * weight;
     }
     assert(power > 0); /* only a Hann window of two points has zero power */
-    /* Computed again rather than kept, so that nothing is allocated and nothing is rounded twice. */
+    /* The weights are computed again instead of being stored, so that no memory is allocated and no weight is rounded
+     * twice. */
     for (size_t i = 0; i < step * n_taps; i++)
         weights[i] = (float)(raw_weight(i, step, n_taps, w_cutoff, window) / sqrt(power));
 }

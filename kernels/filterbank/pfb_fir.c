@@ -1,8 +1,8 @@
 /* pfb_fir.c - plain C twin of pfb_fir: the first step of channelise.c.
  *
- * A spectrum's window overlaps the next window in all taps but one.  The samples form rows of 2 n_chan columns.  The
- * kernel goes down the rows with a block of columns.  Each row is unpacked once into a ring of the last n_taps rows.
- * The ring stays in the L1 cache together with the block's weights. */
+ * The windows of consecutive spectra have all rows but one in common.  A row is 2 n_chan samples.  The kernel processes
+ * a block of columns row by row.  Each row is unpacked once into a ring of the last n_taps rows.  The ring stays in the
+ * L1 cache together with the block's weights. */
 #include "kernels/filterbank/pfb_fir.h"
 
 #include "kernels/util/clones.h"
@@ -13,7 +13,7 @@
 
 #define MAX_TAPS      32
 #define BLOCK_COLUMNS 128 /* 16 KiB of ring and 16 KiB of weights with 32 taps, half of that with 16 taps */
-#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; the extra rows of 32 taps are an eighth of it */
+#define BLOCK_SPECTRA 256 /* spectra of a thread's piece of work; with 32 taps it has an eighth more rows */
 
 struct ring {
     float rows[MAX_TAPS][BLOCK_COLUMNS]; /* row r of the input is at r % MAX_TAPS */
@@ -156,7 +156,7 @@ const struct kernel pfb_fir_kernel = {
 
 #define MAX_THREADS  128  /* threads of a block: each has a column, or a pair of columns of real samples */
 #define MANY_BLOCKS  4096 /* about six times as many blocks as an H200 runs at once */
-#define MIN_SECTION  64   /* spectra; a section filters n_taps - 1 more rows */
+#define MIN_SECTION  64   /* fewest spectra of a section, which has n_taps - 1 more rows */
 #define MAX_BLOCKS_Y 65535
 
 uint32_t pfb_fir_threads(uint32_t n_columns)

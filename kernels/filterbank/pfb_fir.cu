@@ -1,8 +1,8 @@
 /* pfb_fir.cu - see pfb_fir.h.
  *
- * A thread goes down the rows with a pair of columns of all spectra of a section.  There are gridDim.y sections.  Each
- * sample is loaded and unpacked once, and is added at once to its n_taps sums (the transposed form of the filter).  So
- * registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
+ * A thread filters a pair of columns of all spectra of a section, row by row.  There are gridDim.y sections.  Each
+ * sample is loaded and unpacked once, and is immediately added to its n_taps sums (the transposed form of the filter).
+ * So registers hold n_taps weights and n_taps - 1 sums of each column, and no samples.
  *
  * Constants: N_CHAN, N_TAPS, SAMPLE_BITS, UNZIP, N_THREADS. */
 #include "kernels/filterbank/pfb_fir.h"
@@ -18,7 +18,7 @@ struct place {
     const uint32_t *words; /* words of the row to load next */
     uint32_t last;         /* word of the last bit minus word of the first bit: 0 or 1 */
     uint32_t selector;
-    uint32_t shift; /* bits of the 4 bytes before the first sample; < 8 */
+    uint32_t shift; /* bits before the first sample in the 4 bytes; < 8 */
 };
 
 struct words {
@@ -68,7 +68,8 @@ static __device__ __forceinline__ float2 unpack(const struct place &place, struc
     return make_float2(unpack_one(bytes >> (32 - SAMPLE_BITS - place.shift), 0), unpack_one(second, 0));
 }
 
-/* Adds one row.  Returns the sums that the row completes.  sums[i] still lacks i + 1 rows. */
+/* Adds one row of samples to the sums.  Returns the two sums that the row completes.  sums[i] still lacks i + 1
+ * rows. */
 static __device__ __forceinline__ float2 filter(const float2 (&weights)[N_TAPS], float2 x, float2 (&sums)[N_SUMS])
 {
     float2 begun = make_float2(weights[0].x * x.x, weights[0].y * x.y), done;
@@ -93,7 +94,7 @@ static __device__ __forceinline__ uint32_t square(float2 x)
     return (uint32_t)(a * a) + (uint32_t)(b * b);
 }
 
-/* Adds the sums of the warp's threads with one atomic. */
+/* Sums 'power' over the warp's threads, and adds the result to '*sum' with one atomic. */
 static __device__ __forceinline__ void add_power(unsigned long long power, uint64_t *sum)
 {
 #pragma unroll

@@ -1,16 +1,16 @@
 /* pfb_fir - packed ADC samples to windowed sums, the first half of a polyphase filter bank.
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
- *   out      float [spectrum][2 * n_chan]     one polarisation; the order within a spectrum is below
+ *   out      float [spectrum][2 * n_chan]     one polarisation; order within a spectrum: see below
  *   power    uint64                           optional, added to: the sum of x[j]^2 over the n_spectra * 2 n_chan
  *                                             samples from 'offset' on, the first tap's samples; over contiguous runs
  *                                             each sample counts once
  *
  * out[s][p] = sum over i < n_taps of weights[i][p] * x[offset + (s + i) * 2 n_chan + p]
  *
- * x[j] is sample j of 'in'.  A spectrum's complex pairs are z_i = (out[2i], out[2i+1]), i < n_chan.  They are stored
- * unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q.  So each r is the contiguous input
- * of an FFT of n_chan / n points.
+ * x[j] is sample j of 'in'.  A spectrum's complex pairs are z_i = (out[2i], out[2i+1]), i < n_chan.  The pairs are
+ * stored unzipped by 'unzip' = n: z_{q n + r} lies at complex index r * (n_chan / n) + q.  So each r is the contiguous
+ * input of an FFT of n_chan / n points.
  *
  * Requires: n_chan a power of two >= 2 * unzip; unzip 1, 2 or 4; sample_bits 2..10, 12 or 16; n_taps 1..32.
  *           CUDA: n_chan >= 64; 'in' aligned to 4 bytes, and readable to the end of the last sample's 4-byte word.
@@ -45,7 +45,7 @@ void pfb_fir_constants(const struct pfb_fir_args *args, struct kernel_constant *
 struct kernel_grid pfb_fir_grid(const struct pfb_fir_args *args, uint32_t section_spectra);
 
 /* Threads of a block and grid of a launch, for both filters, real and complex.  Each thread has one of 'n_columns'
- * columns.  A column of real samples is a pair. */
+ * columns.  With real samples a column is a pair of samples. */
 uint32_t pfb_fir_threads(uint32_t n_columns);
 struct kernel_grid pfb_fir_sections(uint32_t n_columns, uint32_t n_spectra, uint32_t section_spectra);
 

@@ -1,7 +1,7 @@
 /* pfb_fir_complex.c - plain C twin of pfb_fir_complex: runs between ddc.c and the FFT of a narrowband output.
  *
- * The kernel goes down the spectra with a block of columns.  The next spectrum's window has all rows of a window but
- * one.  So the rows stay in the cache, with the block's weights. */
+ * The kernel processes a block of columns spectrum by spectrum.  The windows of consecutive spectra have all rows but
+ * one in common.  So the rows and the block's weights stay in the cache. */
 #include "kernels/filterbank/pfb_fir_complex.h"
 
 #include "kernels/filterbank/pfb_fir.h"

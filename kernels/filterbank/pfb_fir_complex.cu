@@ -1,7 +1,7 @@
 /* pfb_fir_complex.cu - see pfb_fir_complex.h.
  *
- * A thread goes down the rows with a column of all spectra of a section.  There are gridDim.y sections.  Each sample is
- * loaded once, and is added at once to its n_taps sums (the transposed form of the filter).
+ * A thread filters a column of all spectra of a section, row by row.  There are gridDim.y sections.  Each sample is
+ * loaded once, and is immediately added to its n_taps sums (the transposed form of the filter).
  *
  * Constants: N_BINS, N_TAPS, N_THREADS. */
 #include "kernels/filterbank/pfb_fir_complex.h"
@@ -9,7 +9,7 @@
 
 #define ROWS_AHEAD 4 /* rows loaded while as many rows are filtered */
 
-/* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist; they are zeros, which add nothing. */
+/* Loads rows [row, row + ROWS_AHEAD).  Rows from n_rows on do not exist.  Zeros replace these rows and add nothing. */
 static __device__ __forceinline__ void load_rows(const float2 *in, int row, int n_rows, float2 (&rows)[ROWS_AHEAD])
 {
 #pragma unroll

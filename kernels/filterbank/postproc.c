@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-#define BLOCK_CHANS   128 /* 1 KiB at a time of each spectrum; spectra lie far apart */
+#define BLOCK_CHANS   128 /* 1 KiB of each spectrum at a time, as spectra lie far apart */
 #define BLOCK_SPECTRA 32
 #define MAX_UNZIP     4
 
@@ -92,7 +92,7 @@ static inline void gather(const struct postproc_args *a, const struct channel_ta
     }
 }
 
-/* Step 1 of a narrow band: takes the block's channels from at most two runs of bins. */
+/* Step 1 of a narrow band: copies the block's channels from at most two runs of bins. */
 static void take_bins(const struct postproc_args *a, const struct channel_tables *t, const float *fft,
                       struct complex_block *restrict x)
 {
@@ -181,7 +181,7 @@ KERNEL_CLONES static void add_dither(const struct postproc_args *a, const struct
 /* Returns v rounded half to even and clipped to +-limit, or 0 if v is NaN.  Sets 'clipped' if v was clipped or NaN. */
 static inline int32_t quantise(float v, float limit, uint32_t *clipped)
 {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: a sum has no fraction bits; vectorises everywhere */
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding this number rounds, and vectorises everywhere */
     float bounded = v > limit ? limit : v;
 
     bounded = bounded < -limit ? -limit : bounded;

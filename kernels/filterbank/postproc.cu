@@ -7,8 +7,8 @@
  *
  * A block has a tile of TILE_SLOTS neighbouring slots of TILE_SPECTRA spectra, and transposes the tile in shared
  * memory.  First the block finishes the transform, with neighbouring threads in neighbouring slots.  Then the block
- * does the rest, with neighbouring threads in neighbouring pairs of spectra; a pair shares its dither's bits.  The
- * block stores runs of TILE_SPECTRA spectra: whole sectors of 32 bytes.
+ * does steps 2 and 3, with neighbouring threads in neighbouring pairs of spectra.  The two spectra of a pair use the
+ * same words of dither bits.  The block stores runs of TILE_SPECTRA spectra: whole sectors of 32 bytes.
  *
  * A narrow band (N_BINS) has its channels in the same places; each channel comes from one bin.
  *
@@ -154,7 +154,7 @@ static __device__ __forceinline__ void finish_transform(const struct slot &slot,
     }
 }
 
-/* Takes the same channels of a narrow band. */
+/* Copies the slot's channels of one spectrum from the bins of a narrow band. */
 static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, float2 (&x)[N_MINE])
 {
 #pragma unroll
@@ -195,7 +195,7 @@ static __device__ __forceinline__ void fill_tile(const float2 *fft, uint32_t n_s
 /* A thread's pair of spectra: the pair's positions and rotations, the same for all channels. */
 struct pair {
     uint64_t index;        /* half of the absolute index of the pair's first spectrum */
-    int64_t heap_spectrum; /* place of channel 0 in the heaps: [batch][chan][spectrum] */
+    int64_t heap_spectrum; /* index of channel 0 in the heaps, [batch][chan][spectrum] */
     float2 rotation[2][2]; /* [pol][spectrum] */
     uint32_t position;     /* position of the even spectrum in the tile */
 };

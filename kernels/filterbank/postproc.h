@@ -15,8 +15,8 @@
  *    The other bins are not used.
  * 2. Y_k = X_k * e^{j theta} * gain_k, theta = phase - pi * fine * (k - n_chan / 2) / n_chan.
  * 3. Per component: v += dither (if on); clamped = clamp(v, -Q, Q), Q = 127 or 7; the value is saturated if
- *    clamped != v in either component; q = round half to even.  A value is counted once.  NaN quantises to 0 and counts
- *    as saturated.
+ *    clamped != v in either component; q = round half to even.  A complex value is counted only once.  NaN quantises to
+ *    0 and counts as saturated.
  *    Dither: words 0..3 of philox4x32(counter = {k, pair lo, pair hi, stream_id}, key = seed lo, hi) are for (pol 0 re,
  *    pol 0 im, pol 1 re, pol 1 im) of two spectra: pair = (first_spectrum + s) >> 1, 64 bits.  The lower half of a word
  *    (philox_dither) belongs to the even spectrum, the upper half to the odd spectrum.
@@ -40,7 +40,7 @@ struct postproc_args {
     uint32_t *saturated;     /* [batch][pol] */
     uint64_t first_spectrum; /* absolute index of spectrum 0: output timestamp / spacing; even */
     uint64_t seed;
-    uint32_t stream_id; /* number of antenna and output, so that their dithers differ */
+    uint32_t stream_id; /* number of antenna and output, so that the dithers of streams differ */
     uint32_t n_spectra;
     uint32_t spectra_per_heap;
     uint32_t n_chan;

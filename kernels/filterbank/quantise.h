@@ -40,8 +40,8 @@ static __device__ __forceinline__ float dither(uint32_t bits, int upper)
     return fmaf(__uint_as_float(sum), 1.0f / 65536.0f, -128.5f);
 }
 
-/* Returns v in the low bits: rounded half to even and clipped, or 0 if v is NaN.  A sum with 1.5 * 2^23 has no fraction
- * bits.  Sets 'clipped' if v was clipped or NaN. */
+/* Returns v in the low bits: rounded half to even and clipped, or 0 if v is NaN.  Adding 1.5 * 2^23 rounds to an
+ * integer.  Sets 'clipped' if v was clipped or NaN. */
 static __device__ __forceinline__ uint32_t quantise(float v, bool &clipped)
 {
     clipped = clipped || !(fabsf(v) <= QUANTISE_LIMIT);
@@ -57,7 +57,7 @@ static __device__ __forceinline__ uint32_t pack(uint32_t re0, uint32_t im0, uint
     return (re0 << 4 & 0xf0) | (im0 & 0xf) | (re1 << 12 & 0xf000) | (im1 << 8 & 0xf00);
 }
 
-/* Adds the counts of the warp's threads.  The counts are nearly always 0. */
+/* Adds the warp's numbers of clipped values to 'saturated'.  These numbers are nearly always 0. */
 static __device__ __forceinline__ void count_clipped(uint32_t n_clipped, uint32_t *saturated)
 {
     if (!__any_sync(0xffffffffu, n_clipped != 0))
