@@ -1,10 +1,11 @@
 /* gnss_acquire.c - the search for a satellite's code phase and Doppler, before gnss_correlate.
  *
- * In bins of the code without Doppler, a block is a matrix [period][bin].  A Doppler f rotates an element by f T
- * (period + bin / n_bins) turns.  So the factor of a period and the factor of a bin are applied one after the other.  X
- * and R are the transforms of the bins x and of the real replica r.  Then
+ * The samples of a block are summed in bins of code phase without Doppler.  So a block is a matrix [period][bin].  A
+ * Doppler f rotates an element by f P (period + bin / n_bins) turns; P is the code period.  So the factor of a period
+ * and the factor of a bin are applied one after the other.  X and R are the transforms of the bins x and of the real
+ * replica r.  Then
  *     FFT(X conj R)[d] = n_bins conj(sum over m of x[m] r[m + d])
- * So the forward transform serves for both directions. */
+ * So the forward transform also serves as the inverse transform. */
 #include "kernels/gnss/gnss_acquire.h"
 
 #include "common/base/units.h"
@@ -22,12 +23,12 @@
 
 struct gnss_acquire {
     struct gnss_acquire_config config;
-    uint32_t block_samples, n_rows; /* a block begins within a period, so it touches n_periods + 1 periods */
+    uint32_t block_samples, n_rows; /* rows: n_periods + 1, as a block begins within a period */
     uint32_t bin_bits;              /* n_bins = 2^bin_bits */
     size_t n_bins, n_dopplers;
     double period_s;
-    uint64_t period_step;  /* code phase of a sample, 2^-64 code periods */
-    uint64_t carrier_step; /* carrier phase of a sample, 2^-64 turns */
+    uint64_t period_step;  /* code phase between samples, 2^-64 code periods */
+    uint64_t carrier_step; /* carrier phase between samples, 2^-64 turns */
     int8_t carrier[2 * GNSS_CARRIER_ENTRIES];
     kiss_fft_cfg fft;
     kiss_fft_cpx *replica; /* [bin]: conjugate transform of the replica */
@@ -38,7 +39,7 @@ struct gnss_acquire {
     float *powers; /* [pol][doppler][bin] */
     uint32_t n_blocks;
     double sum_middles_s;   /* sum of the times of the blocks' middles */
-    uint64_t sum_fractions; /* sum of each sample's place in its bin, 2^-32 bins */
+    uint64_t sum_fractions; /* sum of the samples' positions in their bins, 2^-32 bins */
 };
 
 static double doppler_step_hz(const struct gnss_acquire_config *c)
@@ -192,7 +193,7 @@ static void bin_samples(struct gnss_acquire *a, const int8_t *samples, uint64_t 
     }
 }
 
-/* Computes the factors of all bins that rotate a Doppler back. */
+/* Computes the factor of each bin that removes the rotation by a Doppler. */
 static void make_turns(struct gnss_acquire *a, double doppler_turns)
 {
     double angle = -2 * M_PI * doppler_turns / (double)a->n_bins, step_re = cos(angle), step_im = sin(angle);
@@ -230,8 +231,8 @@ KERNEL_CLONES static void add_powers(const kiss_fft_cpx *restrict x, size_t n, f
         powers[i] += x[i].r * x[i].r + x[i].i * x[i].i;
 }
 
-/* Correlates a polarisation of the block, and adds the powers.  The powers are 'moved' bins further than at sample
- * 0. */
+/* Correlates a polarisation of the block, and adds the powers.  Since sample 0 the code has moved by 'moved' bins, so
+ * the powers are shifted back by 'moved' bins. */
 static void search_doppler(struct gnss_acquire *a, size_t pol, double doppler_turns, size_t moved, float *powers)
 {
     memset(a->work[0], 0, a->n_bins * sizeof(*a->work[0]));
@@ -248,7 +249,7 @@ static void search_doppler(struct gnss_acquire *a, size_t pol, double doppler_tu
     add_powers(a->work[0], moved, powers + a->n_bins - moved);
 }
 
-/* Returns the bins by which the code's own Doppler shifts the code in a time. */
+/* Returns the number of bins by which a Doppler shifts the code during 'time_s'. */
 static double bins_moved(const struct gnss_acquire *a, double doppler, double time_s)
 {
     return doppler / a->config.facts->carrier_hz * time_s / a->period_s * (double)a->n_bins;
@@ -290,8 +291,8 @@ static double log_tail(uint64_t n, double t)
     return log(sum) + log_scale - t;
 }
 
-/* Bisects an interval.  Its upper end is from Laurent and Massart (2000), lemma 1: Q(n, n + sqrt(2 n L) + L) <=
- * e^-L. */
+/* Bisects an interval.  The upper end of the interval is from Laurent and Massart (2000), lemma 1: Q(n, n + sqrt(2 n L)
+ * + L) <= e^-L. */
 double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_alarm)
 {
     double log_wanted = log(false_alarm / (double)cells), n = (double)n_powers;
@@ -308,8 +309,8 @@ double gnss_acquire_threshold(uint64_t n_powers, uint64_t cells, double false_al
     return high;
 }
 
-/* Computes 1 / noise of each polarisation, or 0 if a polarisation has only zeros.  Returns the number of other
- * polarisations. */
+/* Computes 1 / noise of each polarisation, or 0 if a polarisation has only zeros.  Returns the number of polarisations
+ * with a sample other than 0. */
 static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
 {
     uint32_t n_live = 0;
@@ -324,7 +325,7 @@ static uint32_t weigh(const struct gnss_acquire *a, double weights[N_POLS])
     return n_live;
 }
 
-/* Returns a cell's sum of powers over the noise. */
+/* Returns the sum over the polarisations of a cell's power divided by the noise. */
 static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin)
 {
     const float *powers = a->powers + doppler * a->n_bins + (bin & (a->n_bins - 1));
@@ -332,8 +333,8 @@ static double cell_at(const struct gnss_acquire *a, const double weights[N_POLS]
     return powers[0] * weights[0] + powers[n_cells(a)] * weights[1];
 }
 
-/* Returns the place of the maximum of a parabola through three values, -1/2 to 1/2 from the middle value.  The middle
- * value is the largest. */
+/* Returns the position of the maximum of a parabola through three values, relative to the middle value: -1/2 to 1/2.
+ * The middle value is the largest. */
 static double top_between(double before, double middle, double behind)
 {
     double curvature = 2 * middle - before - behind;
@@ -341,7 +342,8 @@ static double top_between(double before, double middle, double behind)
     return curvature > 0 ? (behind - before) / 2 / curvature : 0;
 }
 
-/* Sets the place of the peak at a cell, with the mean code phase of all blocks. */
+/* Interpolates the peak at a cell between cells, and sets the result's Doppler and code phase.  The code phase is the
+ * mean of all blocks. */
 static void interpolate(const struct gnss_acquire *a, const double weights[N_POLS], size_t doppler, size_t bin,
                         struct gnss_acquired *result)
 {

@@ -18,8 +18,8 @@
  *             < K of t^j / j!.  The largest of N cells exceeds t with a probability of at most N Q(K, t).  The
  *             threshold sets this probability to 'false_alarm'.  Neighbouring cells are correlated, so false alarms are
  *             fewer: 0.25 were counted with a 'false_alarm' of 0.3.
- * Peak:       the maximum of a parabola through three cells, in both directions.  Well above the noise the code phase
- *             is within 0.2 chip, and the Doppler within 1 / (4 T).
+ * Peak:       the maximum of a parabola through three cells, in both directions.  For a peak well above the noise, the
+ *             code phase is correct within 0.2 chip, and the Doppler within 1 / (4 T).
  * Loss:       0.4 to 0.9 dB for the bins, or 1.3 to 3.3 dB with a sub-carrier; up to 0.9 dB between two Dopplers.  Data
  *             and secondary codes are not removed.  A block of one period of E1B loses all of its signal if a data bit
  *             changes sign in the block's middle.
@@ -33,7 +33,7 @@
  * Requires:   at most 2^32 samples in a block, and 2^33 samples in all blocks.
  * Users:      fgpu/gnss_search.c.
  * Ownership:  the object owns its memory.   Threads: one thread at a time, outside the data path.
- * Blocking:   never, but add takes the time above.   Allocation: in create only. */
+ * Blocking:   never, but gnss_acquire_add() takes the time above.   Allocation: in create only. */
 #ifndef KERNELS_GNSS_GNSS_ACQUIRE_H
 #define KERNELS_GNSS_GNSS_ACQUIRE_H
 

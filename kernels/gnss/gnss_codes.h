@@ -12,7 +12,7 @@
  *     GNSS_CBOC_MINUS  12           E1C: sqrt(10/11) BOC(1,1) - sqrt(1/11) BOC(6,1)
  * CBOC has the levels +-1 and +-2.  The true levels have the ratio 1.925; a replica with the ratio 2 loses 0.001 dB.
  *
- * All functions but gnss_code_read() are pure.  main calls them before the start. */
+ * All functions but gnss_code_read() are pure.  main() calls them before the data path starts. */
 #ifndef KERNELS_GNSS_GNSS_CODES_H
 #define KERNELS_GNSS_GNSS_CODES_H
 
@@ -35,7 +35,7 @@ struct gnss_signal_facts {
     double chip_rate_hz;
     uint32_t n_chips;
     uint32_t max_prn;      /* PRNs are 1 to max_prn */
-    bool is_in_memory;     /* the code is read from a file */
+    bool is_in_memory;     /* true: a memory code, read from a file */
     const char *secondary; /* chips of the secondary code as "0" and "1"; "0": no secondary code */
     enum gnss_subcarrier subcarrier;
     uint32_t symbol_periods; /* code periods of a data symbol; 0: a pilot without data */

@@ -1,10 +1,10 @@
 /* gnss_correlate.c - plain C twin of gnss_correlate.
  *
- * A block of samples is multiplied first with the conjugate carrier, once for an input, in 16 bits.  The result is
- * multiplied with the levels of each tap.  So a product of complex numbers is computed once for all taps.  These are
- * the products with the replica, level times carrier, in another order.  Carrier and levels of a block are computed
- * once for all inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's 64-bit sums.  All
- * pieces are correlated in a slice before the next slice, so that the slice's samples stay in the L2 cache. */
+ * A block of samples is first multiplied with the conjugate carrier, once for each input, in 16 bits.  The result is
+ * multiplied with the levels of each tap.  So one complex product serves all taps.  The results equal the products with
+ * the replica, because the replica is level times carrier.  Carrier and levels of a block are computed once for all
+ * inputs.  Sums of a slice are 32 bits.  The threads add these sums to the integration's 64-bit sums.  One slice of all
+ * pieces is correlated before the next slice, so that the slice's samples stay in the L2 cache. */
 #include "kernels/gnss/gnss_correlate.h"
 
 #include "common/base/units.h"
@@ -47,8 +47,8 @@ static void make_carrier(const int8_t *carrier, uint64_t phase, uint64_t step, s
     }
 }
 
-/* Looks up the levels of a block.  A block's steps are at most 'length', so a phase wraps once.  Phase plus steps are
- * below 2^64. */
+/* Looks up the levels of a block.  The phase advances by at most 'length' in a block, so the phase wraps at most once.
+ * The phase plus the advance is below 2^64. */
 static void make_levels(const int8_t *table, uint64_t phase, uint64_t step, uint64_t length, size_t n, int16_t *levels)
 {
     for (size_t i = 0; i < n; i++) {
@@ -170,12 +170,12 @@ const struct kernel gnss_correlate_mma_kernel = {
 #define N_THREADS          128
 #define CUDA_SLICE_SAMPLES 4096 /* samples of a block */
 
-#define MMA_MAX_WINDOW     1312 /* samples of an antenna in a block; small arrays have several blocks at a time */
-#define MMA_MIN_ANTS       8    /* 16 inputs, the rows of a tile */
-#define MMA_MAX_TILES      4    /* tiles of a block: MMA_ANTS */
+#define MMA_MAX_WINDOW     1312 /* most samples of a window; smaller arrays run several blocks at a time */
+#define MMA_MIN_ANTS       8    /* fewest antennas: 16 inputs, the rows of a tile */
+#define MMA_MAX_TILES      4    /* most tiles of a block: MMA_ANTS antennas */
 #define MMA_WARP_TILES     1    /* tiles of a warp, if this divides the block's tiles */
 #define MMA_WARPS          4    /* pieces at a time, times their tiles of columns */
-#define MMA_SPREAD_SAMPLES 256  /* samples of a window for differences of offsets, before a slice has two chunks */
+#define MMA_SPREAD_SAMPLES 256  /* samples of a window for differences of offsets, with two chunks a slice */
 
 const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 {
@@ -184,7 +184,7 @@ const struct kernel *gnss_correlate_variant(uint32_t n_ants)
 
 /* Tile sizes of gnss_correlate_mma. */
 struct shape {
-    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block and of a warp; blocks */
+    uint32_t row_tiles, warp_tiles, row_blocks; /* tiles of a block, tiles of a warp, blocks */
     uint32_t n_pieces, satellites;              /* pieces of a block, and pieces at a time */
     uint32_t slice_samples, window_samples;
 };
@@ -194,7 +194,7 @@ static uint32_t divide_up(uint32_t a, uint32_t b)
     return (a + b - 1) / b;
 }
 
-/* Returns the bytes of shared memory without the windows. */
+/* Returns the bytes of shared memory besides the windows. */
 static uint32_t columns_bytes(const struct shape *shape, uint32_t n_taps)
 {
     uint32_t n_columns = divide_up(2 * n_taps, 8) * 8;

@@ -4,12 +4,12 @@
  *   codes       int8: tables of sub-chips (gnss_codes.h), one after the other
  *   satellites  [satellite]        tables and taps
  *   offsets     int32 [satellite][ant]
- *   pieces      [piece]            some or all samples of one integration, consecutive
+ *   pieces      [piece]            consecutive samples of one integration, some or all
  *   sums        int64 [integration][tap][ant][pol][re, im], added to
  *
  * A piece of satellite s adds to the sums of its integration, for each tap t, antenna a and polarisation p,
  *     sum over n < n_samples of x[a][p][first + offsets[s][a] + n] conj(r[n]), where r is the replica, complex int8:
- *     r[n] = level(n) carrier[(carrier_phase + n carrier_step) mod 2^64, the top GNSS_CARRIER_BITS bits of it]
+ *     r[n] = level(n) carrier[top GNSS_CARRIER_BITS bits of (carrier_phase + n carrier_step) mod 2^64]
  *     level(n) = table[floor(((code_phase + taps[t] + n code_step) mod length) / 2^48)], length = n_subchips 2^48
  * gnss_phase.h defines the phases.  A code step has an error of at most 2^-49 sub-chips.  So a code phase has an error
  * of 2e-7 sub-chips after 1e8 samples.  The error is smaller if each integration begins with new phases.
@@ -17,7 +17,7 @@
  * the arrival of the satellite's wavefront at an antenna, to the nearest sample.
  *
  * State:     the phases of a piece are the whole state.  gnss_piece_skip() makes the piece that follows after n
- *            samples.  An integration gives the same bits however it is cut into pieces, in one launch or in several.
+ *            samples.  Any division of an integration into pieces gives the same bits, in one launch or in several.
  * Taps:      code phases ahead of the prompt phase, at any spacing.  Taps behind the prompt phase are given modulo the
  *            length, as by gnss_code_phase(), so no phase is ever negative.
  * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000
@@ -31,8 +31,8 @@
  * Order:     sums are the same in any order of pieces.  gnss_correlate_mma is fast if pieces of the same time follow
  *            each other.  A block has 4 to 16 consecutive pieces, and slices of 832 samples from the earliest 'first'
  *            on.  A block reads samples once for pieces whose starts differ by at most 450 samples at each antenna, or
- *            less on GPUs with less shared memory.  'max_samples' is best equal to the time that the pieces of a block
- *            span.  Then each block has one slice.
+ *            less on GPUs with less shared memory.  The launch is fastest if 'max_samples' equals the number of samples
+ *            that the pieces of a block span.  Then each block has one slice.
  * Bound by:  the twin: two multiply-adds of 16 bits for each sample, tap and input, and four for each sample and input.
  *            With few antennas the twin is bound by the look-up of levels.  CUDA: about 30 instructions a sample and
  *            satellite.  The variant for arrays: instructions that move samples within registers, and reads of shared
@@ -54,10 +54,10 @@
 #define GNSS_CARRIER_BITS    8
 #define GNSS_CARRIER_ENTRIES (1 << GNSS_CARRIER_BITS)
 #define GNSS_AMPLITUDE       63  /* amplitude of the carrier; with it a replica with levels of +-2 fits int8 */
-#define GNSS_CARRIER_ERROR   1.5 /* half an entry's phase, and rounding: 63 pi / 256 + sqrt(1/2) */
+#define GNSS_CARRIER_ERROR   1.5 /* error of half an entry's phase, plus rounding: 63 pi / 256 + sqrt(1/2) */
 
 struct gnss_satellite {
-    uint32_t table;               /* start of the satellite's table in 'codes' */
+    uint32_t table;               /* index of the table's first level in 'codes' */
     uint32_t n_subchips;          /* sub-chips of the table */
     uint64_t taps[GNSS_MAX_TAPS]; /* [tap]: 2^-48 sub-chips */
 };
@@ -67,7 +67,7 @@ struct gnss_piece {
     uint64_t code_step;     /* code phase between samples, 2^-48 sub-chips */
     uint64_t carrier_phase; /* carrier phase of sample 0, 2^-64 turns */
     uint64_t carrier_step;  /* carrier phase between samples, 2^-64 turns; negative frequencies modulo 2^64 */
-    int64_t first;          /* index of sample 0 if the offset is 0 */
+    int64_t first;          /* index of sample 0 in the row, with an offset of 0 */
     uint32_t n_samples;
     uint32_t satellite;
     uint32_t integration; /* index in 'sums' */
@@ -109,7 +109,7 @@ extern const struct kernel gnss_correlate_kernel, gnss_correlate_mma_kernel;
 /* Returns the variant for n_ants antennas. */
 const struct kernel *gnss_correlate_variant(uint32_t n_ants);
 
-/* Constants of a variant's compilation, and the grid of its launch, on a device with 'shared_bytes' of shared
+/* Constants that a variant is compiled with, and the grid of its launch, on a device with 'shared_bytes' of shared
  * memory. */
 #define GNSS_CORRELATE_N_CONSTANTS 8
 void gnss_correlate_constants(const struct kernel *variant, const struct gnss_correlate_args *args, size_t shared_bytes,

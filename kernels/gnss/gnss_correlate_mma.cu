@@ -1,12 +1,13 @@
 /* gnss_correlate_mma.cu - see gnss_correlate.h: the variant for arrays, a product of matrices of bytes.
  *
- * A block correlates a slice of time of N_PIECES pieces and 16 ROW_TILES inputs.  The block copies the inputs' samples
- * to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too far
- * apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.  SATELLITES
- * pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a piece make
- * the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the inputs' samples
- * with the columns.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and the imaginary
- * part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block for each chunk is enough.
+ * A block correlates N_PIECES pieces with 16 ROW_TILES inputs, in one slice of time.  The block copies the inputs'
+ * samples to shared memory once: a window of each antenna with all samples of the pieces.  Pieces whose starts are too
+ * far apart are correlated one after the other, each with its own windows.  kernels/README.md has a picture.
+ * SATELLITES pieces are correlated at a time, each by its own warps, in chunks of MMA_CHUNK_SAMPLES.  The warps of a
+ * piece make the replica of a chunk for all taps, two columns of bytes for each tap.  Then the warps multiply the
+ * inputs' samples with the columns.  A sample (x, y) of an input times the columns (a, b) and (-b, a) is the real and
+ * the imaginary part of (x + iy) (a - ib).  There is memory for two chunks, so one barrier of the block for each chunk
+ * is enough.
  *
  * Rows:    a warp has WARP_TILES tiles of 16 inputs, the rows of the product.  A lane has a run of samples of two rows
  *          of each tile: MMA_RUN words of 16 bytes and the next word.  The four lanes of a row have one quarter of the
@@ -24,7 +25,7 @@
 
 #define COLUMN_TILES  ((2 * N_TAPS + 7) / 8)
 #define COLUMN_BYTES  (MMA_CHUNK_SAMPLES * 2)
-#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* bytes of a piece */
+#define COLUMNS_BYTES (8 * COLUMN_TILES * COLUMN_BYTES) /* bytes of a piece's columns */
 #define WINDOW_BYTES  (WINDOW_SAMPLES * 2)
 #define N_ROWS        (16 * ROW_TILES)
 #define N_ANTS        (N_ROWS / 2)
@@ -32,7 +33,7 @@
 #define PIECE_WARPS   (ROW_TILES / WARP_TILES)
 #define WARP_ROWS     (2 * WARP_TILES) /* rows of a lane */
 #define QUADS         (MMA_CHUNK_SAMPLES / 4)
-#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* to make a chunk's quads */
+#define ROUNDS        (QUADS <= 32 * PIECE_WARPS ? 1 : QUADS <= 64 * PIECE_WARPS ? 2 : 4) /* rounds that make a chunk */
 #define MAKERS        (QUADS / ROUNDS)
 #define EVERY_LANE    0xffffffffu
 
@@ -58,11 +59,11 @@ static __device__ __forceinline__ struct mma_head *head(void)
 
 /* ---- Replicas ---------------------------------------------------------------------------------------------------- */
 
-/* Replica of a thread: its next four samples.  Steps lead to the next sample, jumps to the thread's next four
- * samples. */
+/* A thread's replica: the phases of its next four samples.  A step is added for the next sample, a jump for the
+ * thread's next four samples. */
 struct quads {
     uint64_t code, code_step, code_jump, carrier, carrier_step, carrier_jump;
-    uint64_t length, rests[N_TAPS]; /* distance from a tap to the end of the table */
+    uint64_t length, rests[N_TAPS]; /* rests: from each tap to the end of the table */
     uint32_t n_subchips;
     const int8_t *table;
 };
@@ -116,7 +117,7 @@ static __device__ __forceinline__ void write_columns(const int (&levels)[4], con
     *(uint2 *)(to + COLUMN_BYTES) = make_uint2(__byte_perm(q[0], q[1], 0x6420), __byte_perm(q[2], q[3], 0x6420));
 }
 
-/* Writes four samples of the replica to the columns: zeros from sample 'n_there' on. */
+/* Writes four samples of the replica to the columns.  Writes zeros from sample 'n_there' on. */
 static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_t n_there, uint8_t *to)
 {
     int carrier[4], turned[4], levels[N_TAPS][4];
@@ -136,8 +137,8 @@ static __device__ __forceinline__ void write_quad(const struct quads &q, uint32_
         write_columns(levels[tap], carrier, turned, to + 2 * tap * COLUMN_BYTES);
 }
 
-/* Makes the replica of a chunk of 'n_samples' samples, or fewer at its end.  Columns of the last tile without a tap
- * keep old bytes; their sums are not used. */
+/* Makes the replica of a chunk.  'n_samples' samples of the slot remain from the chunk's start on; zeros follow them.
+ * Columns without a tap in the last tile keep old bytes, and their sums are not used. */
 static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thread, uint32_t n_samples,
                                                   uint8_t *columns)
 {
@@ -155,14 +156,14 @@ static __device__ __forceinline__ void make_chunk(struct quads &q, uint32_t thre
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
 
 /* A row of a lane: its run of words of 16 bytes.  The run begins 0 to 7 samples before the wanted samples.  Three steps
- * move words by 4, 2 and 1 samples or by none.  Each step needs the next words of the step before.  These words are
- * kept here from one eight samples to the next.  The first step multiplies with 0 and 1 in units that are otherwise
- * idle, because the units that select words are busy. */
+ * shift the words by 4, 2 and 1 samples, each step if needed.  Each step needs later words from the previous step.  The
+ * struct keeps these words for the next eight samples.  The first step multiplies with 0 and 1 in units that are
+ * otherwise idle, because the units that select words are busy. */
 struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
     bool by_2;
-    uint32_t read[2], moved_4, moved_2; /* latest words: the last two words read, ... */
+    uint32_t read[2], moved_4, moved_2; /* last words that were read, and that each step has moved */
 };
 
 static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
@@ -184,7 +185,7 @@ static __device__ __forceinline__ void row_begin(struct row &row, uint32_t in_bl
     row.moved_2 = row.by_2 ? row.moved_4 : move_4(row, first.x, first.z);
 }
 
-/* Returns the i-th eight samples of the run. */
+/* Writes the i-th eight samples of the run to 'words'. */
 static __device__ __forceinline__ void row_next(struct row &row, int i, uint32_t (&words)[4])
 {
     const uint4 next = row.words[i + 1];
@@ -259,8 +260,8 @@ static __device__ __forceinline__ uint32_t chunks_of(const struct mma_slot &slot
     return (slot.end - slot.from + MMA_CHUNK_SAMPLES - 1) / MMA_CHUNK_SAMPLES;
 }
 
-/* Chooses windows for the slots from 'at' on, as many as fit.  Returns the slot after these slots.  All warps compute
- * the same. */
+/* Chooses a window of each antenna for as many slots from 'at' on as fit.  Returns the slot after these slots.  All
+ * warps compute the same result. */
 static __device__ __forceinline__ uint32_t choose_windows(uint32_t at, struct window &window)
 {
     const uint32_t ant = min(threadIdx.x % 32, (uint32_t)N_ANTS - 1), n_slots = head()->n_slots;
@@ -286,7 +287,7 @@ static __device__ __forceinline__ void copy_windows(const struct gnss_correlate_
                                                     const struct window &window, bool is_rest)
 {
     const uint32_t lane = threadIdx.x % 32, n_inputs = args.n_ants * 2;
-    const int64_t last = n_inputs * args.pitch_samples - 8; /* the bytes after it may not be readable */
+    const int64_t last = n_inputs * args.pitch_samples - 8; /* later bytes may not be readable */
 
     for (uint32_t row = threadIdx.x / 32; row < N_ROWS; row += N_WARPS) {
         const int64_t begin = __shfl_sync(EVERY_LANE, window.begin, (int)(row / 2));

@@ -1,6 +1,6 @@
 /* gnss_mma.h - sizes that gnss_correlate_mma and its host code share, and the head of a block's shared memory.
  *
- * This file uses no constants of the compilation.  CUDA kernels include this file too. */
+ * This file uses no constants that a kernel is compiled with.  CUDA kernels include this file too. */
 #ifndef KERNELS_GNSS_GNSS_MMA_H
 #define KERNELS_GNSS_GNSS_MMA_H
 

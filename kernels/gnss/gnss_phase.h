@@ -21,7 +21,7 @@ static inline uint64_t gnss_code_length(uint32_t n_subchips)
     return (uint64_t)n_subchips << GNSS_CODE_BITS;
 }
 
-/* Returns a + b modulo 'length'.  Both are below 'length', and their sum may exceed 64 bits. */
+/* Returns a + b modulo 'length'.  a and b are below 'length'; a + b may exceed 64 bits. */
 static inline uint64_t gnss_code_add(uint64_t a, uint64_t b, uint64_t length)
 {
     const uint64_t rest = length - b;

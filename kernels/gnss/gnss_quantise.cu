@@ -1,7 +1,7 @@
 /* gnss_quantise.cu - see gnss_quantise.h.
  *
- * A thread takes samples that are one grid of threads apart; blockIdx.y is the polarisation.  A warp adds its levels,
- * and its first thread adds the result to memory.
+ * A thread quantises samples whose distance is the number of threads in the grid; blockIdx.y is the polarisation.  A
+ * warp adds its levels, and its first thread adds the result to memory.
  *
  * Constants: N_THREADS. */
 #include "kernels/gnss/gnss_quantise.h"

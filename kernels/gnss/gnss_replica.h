@@ -1,5 +1,5 @@
-/* gnss_replica.h - the replica of a thread, for the CUDA variants of gnss_correlate.  A thread takes every N_THREADS-th
- * sample of a piece.  Carrier and code advance by N_THREADS steps, at most GNSS_BLOCK_SAMPLES steps.
+/* gnss_replica.h - the replica of a thread, for the CUDA variants of gnss_correlate.  A thread processes every
+ * N_THREADS-th sample of a piece.  Carrier and code advance by N_THREADS steps, at most GNSS_BLOCK_SAMPLES steps.
  *
  * This file uses the constants N_TAPS and N_THREADS. */
 #ifndef KERNELS_GNSS_GNSS_REPLICA_H
@@ -9,11 +9,11 @@
 
 struct replica {
     uint64_t length, taps[N_TAPS];
-    uint64_t code, code_step, carrier, carrier_step; /* phases of the next sample, steps to the thread's next one */
+    uint64_t code, code_step, carrier, carrier_step; /* phases of a sample, steps to the thread's next sample */
     const int8_t *table;
 };
 
-/* Makes the replica from sample 'first' of a piece on. */
+/* Returns the thread's replica from sample 'first' of a piece on. */
 static __device__ __forceinline__ struct replica replica_begin(const struct gnss_correlate_args &args,
                                                                const struct gnss_piece &piece, uint32_t first)
 {

@@ -1,12 +1,12 @@
 /* barrier.h - barriers in shared memory (PTX's mbarrier), for the CUDA kernels.
  *
  * A barrier opens when n_threads threads (barrier_init()) and the expected bytes have arrived.  Then the barrier counts
- * from 0 again for the next opening, and so on.  A thread may wait without arriving.  A waiting thread gives the number
- * of the last opening or of the next one; the first opening is number 0.  Data written before an arrival are visible
- * after the wait.
+ * from 0 again for the next opening, and so on.  A thread may wait without arriving.  A waiting thread passes the
+ * number of the last opening or of the next opening to barrier_wait().  The first opening is number 0.  Data written
+ * before an arrival are visible after the wait.
  *
- * Every lane that has read or written the guarded data arrives.  The arrival of one lane of a warp after a __syncwarp()
- * would suffice, but is no faster.  racecheck could not check such an arrival. */
+ * Every lane that has read or written the guarded data must arrive.  The arrival of one lane of a warp after a
+ * __syncwarp() would suffice, but is no faster.  racecheck could not check such an arrival. */
 #ifndef KERNELS_UTIL_BARRIER_H
 #define KERNELS_UTIL_BARRIER_H
 
@@ -33,7 +33,7 @@ static __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                  : "memory");
 }
 
-/* Waits in a loop.  The compiler does not move earlier instructions to after the loop. */
+/* Waits in a loop until the barrier has opened.  The compiler does not move earlier instructions to after the loop. */
 static __device__ __forceinline__ void barrier_wait(uint64_t *barrier, uint32_t opening)
 {
     uint32_t open;

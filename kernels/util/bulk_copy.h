@@ -32,9 +32,9 @@ static struct {
     const void *from;
     uint32_t n_bytes;
     uint64_t *barrier;   /* NULL: no copy */
-} emulated_copies[1024]; /* more than a tile's rows in shared memory */
+} emulated_copies[1024]; /* more than the copies of a tile */
 
-static uint32_t emulated_expected; /* bytes that the barrier expects and no copy has brought */
+static uint32_t emulated_expected; /* bytes that the barrier expects, less the bytes of started copies */
 
 static void bulk_fence_barriers(void)
 {
@@ -83,7 +83,7 @@ static __device__ __forceinline__ void bulk_fence_barriers(void)
     fence_proxy_async();
 }
 
-/* Arrives, and makes the barrier wait for n_bytes bytes. */
+/* Arrives at the barrier, and makes the barrier wait for 'n_bytes' bytes of copies. */
 static __device__ __forceinline__ void bulk_expect(uint64_t *barrier, uint32_t n_bytes)
 {
     asm volatile(

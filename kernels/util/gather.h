@@ -1,10 +1,10 @@
 /* gather - copies pieces of device memory, for example the payloads of packets from a NIC's ring, to other places.
- *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, as the bytes of the pieces are; destinations
- *                                            do not overlap
+ *   pieces   struct gather_piece [n_pieces]  in device or pinned memory, like the bytes of the pieces; destinations do
+ *                                            not overlap
  *
  * Requires: no alignment.   Exactness: exact.
- * Bound by: memory, 2 B per byte, for pieces of a KiB or more whose addresses 'from' and 'to' are equal modulo 16.
- *           Pieces with addresses equal modulo 8 or 4 only need two or four times as many loads. */
+ * Bound by: memory, 2 B per byte, for pieces of a KiB or more whose addresses 'from' and 'to' are equal modulo 16.  If
+ *           the addresses are equal only modulo 8 or 4, pieces need two or four times as many loads. */
 #ifndef KERNELS_UTIL_GATHER_H
 #define KERNELS_UTIL_GATHER_H
 

@@ -2,8 +2,8 @@
 #ifndef KERNELS_UTIL_KEEP_H
 #define KERNELS_UTIL_KEEP_H
 
-/* Returns 'value'.  The compiler cannot know that no other lane supplies it.  All lanes of the warp call this
- * function. */
+/* Returns 'value'.  The compiler cannot know that no other lane supplies 'value', and so keeps the result.  All lanes
+ * of the warp call this function. */
 static __device__ __forceinline__ uint32_t keep(uint32_t value)
 {
     return __shfl_sync(0xffffffffu, value, (int)(threadIdx.x % 32));

@@ -9,7 +9,8 @@
 
 #include <stdint.h>
 
-/* Multiplies a and b to 64 bits.  The compiler alone would split the product with useless instructions. */
+/* Multiplies a and b to 64 bits.  Without the assembly code, the compiler would split the product with useless
+ * instructions. */
 static inline void philox_multiply(uint32_t a, uint32_t b, uint32_t *high, uint32_t *low)
 {
 #ifdef __CUDA_ARCH__

@@ -1,6 +1,6 @@
 /* power.cu - see power.h.
  *
- * A thread takes every (gridDim.x * N_THREADS)-th group of 32 samples.  A group is SAMPLE_BITS whole words.  blockIdx.y
+ * A thread adds every (gridDim.x * N_THREADS)-th group of 32 samples.  A group is SAMPLE_BITS whole words.  blockIdx.y
  * is the polarisation.
  *
  * Constants: SAMPLE_BITS, N_THREADS. */

@@ -7,7 +7,7 @@
 #include "common/device/device.h"
 
 enum voltage_format {
-    VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high one */
+    VOLTAGES_4_BITS,        /* one byte: two's complement nibbles, the real part in the high nibble */
     VOLTAGES_4_BITS_OFFSET, /* the same, but a nibble is the value + 8 (excess 8) */
     VOLTAGES_8_BITS,        /* two bytes, two's complement */
     VOLTAGES_16_BITS,       /* two half floats (IEEE binary16), little endian */
