@@ -2,8 +2,8 @@
  * antennas, as beamform does.  The kernel detects these sums, and adds the powers over windows of spectra and groups of
  * channels.
  *   form        arguments of beamform.h; 'beams' are polarisations 0 and 1 of beam 0, then of beam 1, and so on.
- *               Dither and 'out' are not used.  'saturated' is uint32 [n_beams / 2], added to
- *   powers      int64 [window][beam][product][group]   added to
+ *               Dither and 'out' are not used.  'saturated' is uint32 [n_beams / 2]; the kernel adds to it
+ *   powers      int64 [window][beam][product][group]   the kernel adds to these values
  *
  * Window w has the spectra [first + w n, first + (w + 1) n), n = window_spectra.  Group g has the channels
  * [g n, (g + 1) n), n = group_channels.  Spectra before the first window and after the last window are not used.

@@ -2,7 +2,7 @@
  * voltages, and adds the powers over antennas, windows of spectra and groups of channels.
  *   voltages   [batch][ant][chan][spectrum][pol][re, im]   4 or 8 bits (voltages.h); absent heaps are zeros
  *   weights    [ant]                                       integers from 0 to 2^31 - 1
- *   powers     int64 [window][product][group]              added to
+ *   powers     int64 [window][product][group]              the kernel adds to these values
  *
  * beam_detect.h defines windows and groups.  X is the voltage of an antenna in polarisation 0, Y its voltage in
  * polarisation 1.  The antenna's weights are x, y and xy.  A product is the sum over the antennas of

@@ -7,7 +7,7 @@
  *   slots         uint32 [n_slots]                            beamform_slots(): CUDA only
  *   renormalise   float [batch][beam]                         NULL: all factors are 1
  *   out           int8 [batch][beam][chan][spectrum][re, im]  a heap for each batch and beam
- *   saturated     uint32 [batch][beam]                        added to
+ *   saturated     uint32 [batch][beam]                        the kernel adds to these counts
  *
  * Each part is v = (sum over antennas of coefficient * voltage) * 2^-exponent * renormalise.  Then
  *   1. v += dither: uniform in (-1/2, 1/2), a function of the beam's seed, the channel in the band and the spectrum's

@@ -1,6 +1,7 @@
 /* checksum - each input's correlation with the sum of all inputs.  The sums of correlate must have the same total.
  *   voltages  as in correlate.h
- *   rows      int64 [chan][ant][pol][re, im], for half floats double [chan][ant][pol][re, im, magnitude];   added to
+ *   rows      int64 [chan][ant][pol][re, im], for half floats double [chan][ant][pol][re, im, magnitude];
+ *             the kernel adds to the rows
  *
  * In each channel S = sum over all inputs j of e(j), and
  *     rows[i] += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(i) * conj(S)

@@ -19,7 +19,7 @@ typedef unsigned long long wide;
 #define ROW_PARTS 2
 #endif
 
-/* Loads correlate's sums of a baseline: [product][re, im]. */
+/* Loads sums plus totals of a baseline: [product][re, im]. */
 static __device__ __forceinline__ void load_parts(const struct checksum_dump_args &args, uint64_t baseline,
                                                   wide (&parts)[N_PARTS])
 {

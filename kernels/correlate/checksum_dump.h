@@ -4,10 +4,10 @@
  *   rows          as in checksum.h; read, then zeroed
  *   weights       uint32 [baseline]
  *   verdict       uint64 [3]:
- *                 [0] number of rows that agree; added to
+ *                 [0] number of rows that agree; the kernel adds to it
  *                 [1] smallest number of a row that disagrees, (chan * n_ants + ant) * 2 + pol; only lowered
- *                 [2] number that reduce must add to n_saturated; added to
- *   words         uint64 [chan][2]; added to
+ *                 [2] number that reduce must add to n_saturated; the kernel adds to it
+ *   words         uint64 [chan][2]; the kernel adds to these sums
  *
  * Rows: X(a1, p1, a2, p2) = sums + totals of baseline (a1, a2), product p1 + 2 p2.  The row of input (a, p) is
  *       sum over a' >= a and p' of X(a, p, a', p')  +  sum over a' < a and p' of conj(X(a', p', a, p)).

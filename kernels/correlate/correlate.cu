@@ -25,9 +25,9 @@
  * launch is not split over time, no other block adds to them.  The lanes then exchange sums so that each lane has 16
  * consecutive bytes of 64.  A lane loads, adds and stores these 16 bytes.  The sums in memory are fetched into the L2
  * cache while the last slices are multiplied.  If the launch is split over time, or if the shape has atomic_adds,
- * blocks add with atomics.  Atomics leave the multiprocessor at once, and the L2 cache does the additions.  The lanes
- * then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the same result in any
- * order.  With half floats the last bits may differ from run to run if time is split.
+ * blocks add with atomics.  The multiprocessor does not wait for atomics, because the L2 cache does the additions.  The
+ * lanes then exchange sums so that eight lanes have 32 consecutive bytes, a sector.  Integers give the same result in
+ * any order.  With half floats the last bits may differ from run to run if time is split.
  *
  * Constants: see create_part() in correlate_shape.c. */
 #include "kernels/correlate/correlate.h"

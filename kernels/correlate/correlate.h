@@ -1,6 +1,6 @@
 /* correlate - voltages to sums of products, for all baselines of a slice of the band.
  *   voltages  [batch][ant][chan][spectrum][pol][re, im]   in one of the formats of voltages.h
- *   sums      int32, for half floats float, [chan][baseline][product][re, im]         added to
+ *   sums      int32, for half floats float, [chan][baseline][product][re, im]; the kernel adds to these sums
  *
  * baseline = a2 (a2 + 1) / 2 + a1 for a1 <= a2; product = p1 + 2 p2;
  * sums += sum over spectra of the batches [first_batch, first_batch + n_batches) of e(a1, p1) * conj(e(a2, p2)).

@@ -11,8 +11,8 @@
  *   squares (n_runs == 0)   a block has block_rows x block_columns tiles.  Only blocks that reach below the diagonal
  *                           exist.  In blocks on the diagonal some warps are idle.
  *
- * In both arrangements 'time_warps' sets of warps may share the same tiles and take alternate spectra.  Such sets suit
- * small arrays, which are limited by memory. */
+ * In both arrangements 'time_warps' sets of warps may compute the same tiles and process alternate spectra.  Such sets
+ * suit small arrays, which are limited by memory. */
 #ifndef KERNELS_CORRELATE_CORRELATE_SHAPE_H
 #define KERNELS_CORRELATE_CORRELATE_SHAPE_H
 
@@ -25,7 +25,7 @@ struct correlate_shape {
     uint32_t time_warps;
     uint32_t steps;       /* steps between two barriers; a step is 64 bytes of each antenna */
     uint32_t stages;      /* slices in shared memory, 'steps' steps each; all but one are being loaded */
-    uint32_t resident;    /* blocks on a multiprocessor at once */
+    uint32_t resident;    /* blocks that a multiprocessor runs at a time */
     uint32_t atomic_adds; /* 1: blocks add with atomics even to sums that no other block adds to */
     uint32_t wgmma;       /* 1: the kernels for compute capability 9.0: correlate_whole.cu, and with more than 80
                            * antennas also correlate_wgmma.cu; all fields above are ignored */

@@ -9,20 +9,20 @@
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
  * Work:     an item (a work tile) is the products of the ROW_ANTS first antennas of a block with the COL_ANTS second
- *           antennas of a later block, in one channel.  Stages of STAGE_SPECTRA spectra make an item.  A block of
- *           threads stays on its multiprocessor, and takes one item after the other.  The last items are too few for
- *           all blocks of threads.  The blocks share the last items stage by stage, and add to memory with atomics.
+ *           antennas of a later block, in one channel.  An item consists of stages of STAGE_SPECTRA spectra.  A block
+ *           of threads stays on its multiprocessor, and processes one item after the other.  The last items are too few
+ *           for all blocks of threads.  The blocks share the last items stage by stage, and add to memory with atomics.
  *
  * Roles:    warpgroups 0 and 1, the consumers ('groups'), have 32 row antennas each.  Consumers load the voltages of
  *           these antennas from memory straight into registers.  wgmma reads operand A from there.  The registers of a
  *           piece for the two polarisations are rows i and i + 8 of the 16 rows that a warp multiplies.  Warpgroups 2
- *           and 3, the producers, take alternate stages.  Producers load the voltages of the column antennas, and store
- *           them in shared memory in wgmma's layout of operand B: a column for each input.
+ *           and 3, the producers, process alternate stages.  Producers load the voltages of the column antennas, and
+ *           store them in shared memory in wgmma's layout of operand B: a column for each input.
  *
  * Order:    the order of spectra within an operation is free if rows and columns have the same order.  Thread t of four
  *           has 16 consecutive bytes of an antenna.  These bytes are the thread's part of consecutive 'pieces'.  A
- *           piece is half an operation.  The order of the columns is free too: the antenna modulo 8 comes first.  So a
- *           thread ends up with whole baselines, and the stores of a warp to shared memory meet different banks.
+ *           piece is half an operation.  The order of the columns is free too: the antenna modulo 8 varies fastest.  So
+ *           a thread ends up with whole baselines, and the stores of a warp to shared memory meet different banks.
  *
  * Loads:    all loads are for a warp's next stage.  In a loop, a warp that waits for one load waits for all its loads,
  *           because the assembler counts them together.  So loads that are further ahead need more warps.  With two

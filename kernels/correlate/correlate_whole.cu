@@ -9,12 +9,12 @@
  *           plain row x column:   re e1 re e2 + im e1 im e2 = the real part of e1 conj(e2)
  *           turned row x column:  im e1 re e2 - re e1 im e2 = the imaginary part
  *
- * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  Stages of
- *           STAGE_SPECTRA spectra make an item.  A block of threads stays on its multiprocessor, and takes one item
- *           after the other.  The last items are too few for all blocks of threads.  The blocks share the last items
- *           stage by stage (correlate_wgmma_share.h).
+ * Work:     an item (a work tile) is the triangle of all products of a block of antennas in one channel.  An item
+ *           consists of stages of STAGE_SPECTRA spectra.  A block of threads stays on its multiprocessor, and processes
+ *           one item after the other.  The last items are too few for all blocks of threads.  The blocks share the last
+ *           items stage by stage (correlate_wgmma_share.h).
  *
- * Roles:    warpgroups 2 and 3, the producers, take alternate stages.  Producers load the voltages of the block's
+ * Roles:    warpgroups 2 and 3, the producers, process alternate stages.  Producers load the voltages of the block's
  *           antennas once, and store them in shared memory in wgmma's layout of operand B.  Each input has a column of
  *           128 bytes.  Eight columns belong to four antennas: [pol][antenna % 4].  The order of spectra is free if all
  *           inputs have the same order.  The 16 bytes of an input that a thread has loaded stay together.  Warpgroups 0
@@ -341,8 +341,8 @@ static __device__ __forceinline__ int2 find_lacking(const struct quarter *quarte
 }
 
 /* Exchanges [row i, row i + 8][column % 2] of two threads for one part of each of four antennas.  The first thread gets
- * the real parts, the second thread the imaginary parts.  So the sums that a warp adds at once are consecutive in
- * memory. */
+ * the real parts, the second thread the imaginary parts.  So the sums that a warp adds with one instruction are
+ * consecutive in memory. */
 static __device__ __forceinline__ void exchange(const partial *sums, int2 lacking, uint32_t part, partial (&parts)[4])
 {
     partial re[2] = {finish(sums[0], 0), finish(sums[1], 0)};

@@ -4,7 +4,7 @@
  *   totals       int64 or double  the same, or NULL: no totals
  *   weights      uint32 [baseline]                                    spectra in each baseline
  *   out          int32 or float   [chan][baseline][product][re, im], or NULL: no dump
- *   n_saturated  uint64 [1]                             complex visibilities with a clipped part; added to
+ *   n_saturated  uint64 [1]                             the kernel adds the number of visibilities with a clipped part
  *
  * Without 'out' (totals are required), totals += sums; weights and n_saturated are not used.
  * With 'out', a dump is totals + sums, and the totals are zeroed too.

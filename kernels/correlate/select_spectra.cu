@@ -1,7 +1,7 @@
 /* select_spectra.cu - see select_spectra.h.
  *
- * A block moves a stretch of output spectra for its group of antennas, one antenna after the other.  The grid's third
- * axis is channels.  A thread looks up the wanted spectrum for one output spectrum, and then moves both polarisations
+ * A block copies a range of output spectra for its group of antennas, one antenna after the other.  The grid's third
+ * axis is channels.  A thread looks up the wanted spectrum for one output spectrum, and then copies both polarisations
  * of each antenna.  So a warp's stores are contiguous within a heap.  A warp's loads are contiguous if consecutive
  * spectra are wanted.
  *

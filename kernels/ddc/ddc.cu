@@ -11,8 +11,9 @@
  * sample for any A.
  *
  * The windows of consecutive rows overlap.  Shared memory has the samples as rows of 8 A samples, unpacked once.  A row
- * of the matrix is one of these rows and the rows after it; 'shift' counts rows from the first one.  If rows are long,
- * the block processes one chunk of the columns of all rows at a time.  kernels/README.md has a picture.
+ * of the matrix is one of these rows and the rows after it; 'shift' is the number of such a row after the first row.
+ * If rows are long, the block processes one chunk of the columns of all rows at a time.  kernels/README.md has a
+ * picture.
  *
  * Accuracy: the tensor cores truncate their sums.  The tensor cores sum over one chunk; the sums of chunks are added in
  * float32.

@@ -276,7 +276,8 @@ static void filter(struct channelise *c, struct device_stream *stream, const uin
     }
 }
 
-/* Filters both polarisations at once, in runs that are regular in both. */
+/* Filters both polarisations with the fused kernel, in runs whose windows advance by the spacing in both
+ * polarisations. */
 static void filter_fused(struct channelise *c, struct device_stream *stream, const uint8_t *const input[N_POLS],
                          size_t first, size_t n, const struct channelise_spectrum *const spectra[N_POLS],
                          uint64_t *power)

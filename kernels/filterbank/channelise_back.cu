@@ -25,7 +25,7 @@
 #define PITCH_A    (RADIX_B > 1 ? RADIX_B + 1 : 1)
 #define LINE_PITCH (RADIX_A * PITCH_A)
 
-#define N_TOGETHER 4 /* spectra of a channel that are stored at once */
+#define N_TOGETHER 4 /* spectra of a channel that a thread stores together */
 #define N_GROUPS   (TILE_SPECTRA / N_TOGETHER)
 
 /* Each warp has whole lines of its own in both passes.  So a warp waits for no other warp. */

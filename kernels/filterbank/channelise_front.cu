@@ -115,7 +115,7 @@ struct __align__(2 * THREAD_COLUMNS * 4) weights
 
 /* Filters ROWS rows of samples, x[row][pol][column].  sums[tap][pol][column]: sums[i] still lacks i + 1 rows, and x[r]
  * has the weight N_TAPS - 1 - i + r for this sum.  So the first ROWS sums are completed into done[], and all other sums
- * move down by ROWS places.  Each weight is read once, ROWS weights at a time. */
+ * move down by ROWS indices.  Each weight is read once, ROWS weights at a time. */
 static __device__ __forceinline__ void filter_rows(const struct weights *weights,
                                                    const float (&x)[ROWS][2][THREAD_COLUMNS],
                                                    float (&sums)[N_SUMS][2][THREAD_COLUMNS],
@@ -269,7 +269,7 @@ static __device__ __forceinline__ void load_tables(const struct channelise_front
         }
 }
 
-/* Finds the places of both polarisations' samples, and zeroes the sums. */
+/* Finds the thread's samples of both polarisations, and zeroes the sums. */
 static __device__ __forceinline__ void begin_section(const struct channelise_front_args &args, uint32_t begin,
                                                      struct place (&places)[2],
                                                      float (&sums)[N_SUMS][2][THREAD_COLUMNS])

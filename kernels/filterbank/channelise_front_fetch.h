@@ -1,10 +1,10 @@
 /* channelise_front_fetch.h - fetches samples from device memory to shared memory, into a ring of STAGES stages of
- * STEP_SPECTRA rows, and finds their places.
+ * STEP_SPECTRA rows.  This file also finds a thread's samples in a stage.
  *
  * channelise_front.cu includes this file after its sizes (kernels/README.md lists them).
  *
  * A block has M1 pieces of a row and polarisation, one for each j1.  With FRONT_TENSORS (from compute capability 9.0
- * on) one lane of the block fetches a stage as boxes of bytes.  This takes few instructions and no work of the L1
+ * on) one lane of the block fetches a stage as boxes of bytes.  Boxes need few instructions and do not use the L1
  * cache.  Otherwise each warp has a ring of its own pieces, and each lane fetches aligned 16 bytes of these pieces. */
 #ifndef KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
 #define KERNELS_FILTERBANK_CHANNELISE_FRONT_FETCH_H
@@ -31,7 +31,7 @@
 #define BOX_WORDS   (BOX_ROWS * M1 * PIECE_WORDS)
 #define ROW_AT(row) ((row) / BOX_ROWS * BOX_WORDS + (row) % BOX_ROWS * (ROW_PAIRS ? 1 : M1) * PIECE_WORDS)
 
-/* Words from one polarisation to the other in a stage. */
+/* Distance of the two polarisations in a stage, in words. */
 #define POL_WORDS ((STEP_SPECTRA * M1 * PIECE_WORDS + 31) / 32 * 32)
 
 struct __align__(128) stage
@@ -200,7 +200,7 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 #define ROW_STEP    (LANE_ROWS < STEP_SPECTRA ? LANE_ROWS : STEP_SPECTRA)
 #define N_STEPS     ((ROW_CHUNKS + 31) / 32)
 
-/* Words from one polarisation to the other, and words from the stage's start to a row. */
+/* Distance of the two polarisations in a row, and distance of a row from the stage's start, in words. */
 #define POL_WORDS   (N_CHUNKS * WARP_PIECES * 4)
 #define ROW_AT(row) ((row) * (2 * POL_WORDS))
 
@@ -325,8 +325,8 @@ static __device__ __forceinline__ uint32_t bit_of_thread(const struct channelise
 
 /* Place of a thread's THREAD_COLUMNS samples of a polarisation.  'how', bits 0..15: selection of the samples' four
  * bytes, reversed, from two words; bits 16..20: 'shift' of unpack().  'words', bits 0..15: first of these words in a
- * row of the polarisation; bits 16..31: second word, with boxes the next one.  If the samples lie in one word, the
- * second word is loaded but not used. */
+ * row of the polarisation; bits 16..31: second word; with boxes the second word is the next word.  If the samples lie
+ * in one word, the second word is loaded but not used. */
 struct place {
     uint32_t how, words;
 };

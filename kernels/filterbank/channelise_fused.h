@@ -54,7 +54,7 @@ struct channelise_back_args {
     const float *rotation; /* [pol][n_spectra]: (fine delay in samples, phase in radians) */
     const float *gain;     /* complex [k1][k2][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
-    uint32_t *saturated;   /* [batch][pol]; added to */
+    uint32_t *saturated;   /* [batch][pol]; the kernel adds to these counts */
     uint64_t first_spectrum;
     uint32_t keys[7][2]; /* [round][half of the seed]: keys of the dither's generator */
     uint32_t stream_id;

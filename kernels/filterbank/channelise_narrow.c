@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #define BACK_THREADS 256
-#define MANY_BLOCKS  256 /* blocks of the front: about twice as many of the largest blocks as an H200 runs at once */
+#define MANY_BLOCKS  256 /* about twice the number of largest blocks that an H200 runs at a time */
 #define MIN_SECTION  64  /* fewest spectra of a section, which has n_taps - 1 more rows */
 
 const struct kernel channelise_narrow_front_kernel = {

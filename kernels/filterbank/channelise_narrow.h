@@ -38,7 +38,7 @@ struct channelise_narrow_back_args {
     const float *rotation; /* [pol][n_spectra]: (fine delay, phase) */
     const float *gain;     /* complex [chan][pol] */
     uint8_t *out;          /* heaps as in postproc.h */
-    uint32_t *saturated;   /* [batch][pol]; added to */
+    uint32_t *saturated;   /* [batch][pol]; the kernel adds to these counts */
     uint64_t first_spectrum, seed;
     uint32_t stream_id;
     uint32_t n_spectra; /* a multiple of NARROW_BACK_SPECTRA */

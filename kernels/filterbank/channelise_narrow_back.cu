@@ -2,7 +2,7 @@
  * channelise_narrow.h.
  *
  * A line is the row k1 of a spectrum of a polarisation.  lines[pol][spectrum] lie in shared memory, first as [ka][jb],
- * and then, in the same places, as [ka][kb], k2 = ka + RADIX_A kb. */
+ * and then, in the same memory, as [ka][kb], k2 = ka + RADIX_A kb. */
 #include "kernels/filterbank/channelise_narrow.h"
 #include "kernels/filterbank/fft_registers.h"
 #include "kernels/filterbank/quantise.h"

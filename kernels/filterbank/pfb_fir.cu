@@ -37,7 +37,7 @@ static __device__ __forceinline__ struct place make_place(const uint8_t *in, int
     return place;
 }
 
-/* Loads the next ROWS_AHEAD rows.  Only 'n' rows exist; the other rows are zeros, which add nothing. */
+/* Loads the next ROWS_AHEAD rows.  Only 'n' rows exist.  Zeros replace the other rows and add nothing. */
 static __device__ __forceinline__ void load_rows(struct place &place, int n, struct words (&rows)[ROWS_AHEAD])
 {
 #pragma unroll

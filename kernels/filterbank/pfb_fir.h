@@ -2,7 +2,7 @@
  *   in       uint8 [...]                      packed two's complement, 'sample_bits' each, most significant bit first
  *   weights  float [n_taps][2 * n_chan]
  *   out      float [spectrum][2 * n_chan]     one polarisation; order within a spectrum: see below
- *   power    uint64                           optional, added to: the sum of x[j]^2 over the n_spectra * 2 n_chan
+ *   power    uint64                           optional; the kernel adds the sum of x[j]^2 over the n_spectra * 2 n_chan
  *                                             samples from 'offset' on, the first tap's samples; over contiguous runs
  *                                             each sample counts once
  *

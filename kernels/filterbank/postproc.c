@@ -1,9 +1,9 @@
 /* postproc.c - plain C twin of postproc: the last step of channelise.c.
  *
- * The kernel works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, one
- * spectrum's block of channels goes through the header's steps.  Real and imaginary parts are in separate arrays, so
- * that each step is a plain loop over channels.  The quantised bytes are collected in a transposed buffer.  The kernel
- * writes this buffer to the heap as one run per channel. */
+ * The kernel works on tiles of BLOCK_CHANS channels x BLOCK_SPECTRA spectra x both polarisations.  Within a tile, the
+ * kernel applies the header's steps to one spectrum's block of channels at a time.  Real and imaginary parts are in
+ * separate arrays, so that each step is a plain loop over channels.  The quantised bytes are collected in a transposed
+ * buffer.  The kernel writes this buffer to the heap as one run per channel. */
 #include "kernels/filterbank/postproc.h"
 
 #include "common/base/units.h"

@@ -10,7 +10,7 @@
  * does steps 2 and 3, with neighbouring threads in neighbouring pairs of spectra.  The two spectra of a pair use the
  * same words of dither bits.  The block stores runs of TILE_SPECTRA spectra: whole sectors of 32 bytes.
  *
- * A narrow band (N_BINS) has its channels in the same places; each channel comes from one bin.
+ * With a narrow band (N_BINS) the slots have the same channels, but each channel comes from one bin.
  *
  * Constants: N_CHAN, N_BINS, UNZIP, OUT_BITS, SPECTRA_PER_HEAP, DITHER, TILE_SLOTS, TILE_SPECTRA (16 or 32), N_THREADS
  * (a multiple of both). */
@@ -162,7 +162,8 @@ static __device__ __forceinline__ void take_bins(uint32_t s, const float2 *fft, 
         x[i] = __ldcs(fft + ((channel_of(s, i) - N_CHAN / 2) & (N_BINS - 1)));
 }
 
-/* Returns the place of spectrum s in the tile.  Even spectra come first, so that neighbouring pairs are neighbours. */
+/* Returns the position of spectrum s in the tile.  Even spectra come first, so that neighbouring pairs are
+ * neighbours. */
 static __device__ __forceinline__ uint32_t position_of(uint32_t s)
 {
     return s / 2 + s % 2 * (TILE_SPECTRA / 2);

@@ -6,7 +6,7 @@
  *   gain       float2 [chan][pol]         complex
  *   out        heaps [batch][chan][spectrum % spectra_per_heap][pol]: (int8 re, int8 im), or with out_bits 4 one byte
  *              (re << 4) | (im & 15)
- *   saturated  uint32 [batch][pol]        clipped complex values; added to
+ *   saturated  uint32 [batch][pol]        the kernel adds the numbers of clipped complex values
  *
  * 1. The unzipped transforms are combined (one Cooley-Tukey step) to Z, n_chan points.  Then with
  *    U = (Z_k + conj Z_-k) / 2, V = (Z_k - conj Z_-k) / 2j:  X_k = U_k + e^{-pi j k / n_chan} V_k, k = 0 .. n_chan - 1:

@@ -5,7 +5,7 @@
  *   satellites  [satellite]        tables and taps
  *   offsets     int32 [satellite][ant]
  *   pieces      [piece]            consecutive samples of one integration, some or all
- *   sums        int64 [integration][tap][ant][pol][re, im], added to
+ *   sums        int64 [integration][tap][ant][pol][re, im]; the kernel adds to these sums
  *
  * A piece of satellite s adds to the sums of its integration, for each tap t, antenna a and polarisation p,
  *     sum over n < n_samples of x[a][p][first + offsets[s][a] + n] conj(r[n]), where r is the replica, complex int8:
@@ -18,8 +18,8 @@
  *
  * State:     the phases of a piece are the whole state.  gnss_piece_skip() makes the piece that follows after n
  *            samples.  Any division of an integration into pieces gives the same bits, in one launch or in several.
- * Taps:      code phases ahead of the prompt phase, at any spacing.  Taps behind the prompt phase are given modulo the
- *            length, as by gnss_code_phase(), so no phase is ever negative.
+ * Taps:      code phases ahead of the prompt phase, at any spacing.  The caller passes taps behind the prompt phase
+ *            modulo the length (gnss_code_phase()), so no phase is negative.
  * Exactness: all sums are exact, so CUDA and the twin agree in every bit.  A part of a product is below 2^15, so 65 000
  *            products fit int32; larger sums are 64 bits.
  *            An entry of the carrier is within GNSS_CARRIER_ERROR of GNSS_AMPLITUDE e^{2 pi i phase}.  Over all phases

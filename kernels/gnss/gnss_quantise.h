@@ -1,7 +1,7 @@
 /* gnss_quantise - complex float samples of a narrow band to int8 samples for gnss_correlate.
  *   in      complex float [pol][sample]   the output of ddc
  *   out     int8 [pol][sample][re, im]    rows 'pitch_samples' apart
- *   levels  [pol]                         added to
+ *   levels  [pol]                         the kernel adds to these sums
  *
  * Each component is v = in * scale[pol], rounded to float32; the imaginary component is also multiplied by im_sign.  v
  * is clipped to +-GNSS_QUANTISE_LIMIT and rounded half to even.  NaN becomes 0.  A sample counts once as clipped if a
