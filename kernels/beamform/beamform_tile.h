@@ -19,7 +19,8 @@
  * BLOCK_STEPS steps of 16 antennas are in shared memory.  If all steps fit, fragments are loaded only once.  The
  * voltages of a step are loaded during the products of the previous step.  The first voltages of a piece are loaded
  * during the products of the previous piece's last step.
- * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by 16.
+ * Voltages of 4 bits are multiplied as 16 times their value (beamform_load.h), and the factors of slots are divided by
+ * 16.
  *
  * A file that includes this file defines FRAGMENT_GROUPS, the number of groups whose fragments fit in shared memory. */
 #ifndef KERNELS_BEAMFORM_BEAMFORM_TILE_H

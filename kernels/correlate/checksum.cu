@@ -176,7 +176,7 @@ template <int HALF> static __device__ __forceinline__ void halve(total (&kept)[1
     }
 }
 
-/* Returns to each lane the total of the sum with the lane's number, over all lanes. */
+/* Adds each sum over all lanes.  Lane i returns the total of sum i. */
 static __device__ __forceinline__ total sum_of_lanes(const struct sums (&sums)[WARP_ANTS])
 {
     total kept[16];

@@ -10,7 +10,7 @@
 
 #define STEP_BYTES        64 /* bytes of an antenna in a step */
 #define MAX_WARPS         32
-#define MAX_TILE_EIGHTS   12  /* most 8 x 8 antennas of a tile; each has 16 registers of sums */
+#define MAX_TILE_EIGHTS   12  /* most squares of 8 x 8 antennas in a tile; a square has 16 registers of sums */
 #define MAX_REGISTERS     256 /* most registers of a thread */
 #define QUARTER_REGISTERS 16384
 #define OTHER_REGISTERS   56 /* registers of a thread besides the sums; with fewer, the assembler spills */

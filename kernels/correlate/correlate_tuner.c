@@ -1,4 +1,4 @@
-/* correlate_tuner.c - the table of candidates, and the timed launch: batches of one chunk. */
+/* correlate_tuner.c - the table of candidate shapes, and the timed launch for the batches of one chunk. */
 #include "kernels/correlate/correlate_tuner.h"
 
 #include "common/base/units.h"

@@ -124,7 +124,7 @@ const struct kernel ddc_kernel = {
 /* ---- The CUDA variant -------------------------------------------------------------------------------------------- */
 
 #define MAX_WEIGHT       0x1p14 /* largest stored weight; half floats reach 65504 */
-#define MAX_PACKED_WORDS 56     /* most packed words of a thread in registers; sums need none yet */
+#define MAX_PACKED_WORDS 56     /* most packed words in a thread's registers, before it has sums */
 
 static uint32_t round_up_16(uint32_t n)
 {

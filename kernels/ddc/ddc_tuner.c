@@ -1,4 +1,4 @@
-/* ddc_tuner.c - the table of candidates, and the timed launch: one device input. */
+/* ddc_tuner.c - the table of candidate shapes, and the timed launch for one device input. */
 #include "kernels/ddc/ddc_tuner.h"
 
 #include "common/base/units.h"

@@ -1,5 +1,5 @@
-/* channelise_tuner.c - tables of candidates, and the timed work: the appends to a buffer (front), its finish (back), or
- * both (narrow). */
+/* channelise_tuner.c - tables of candidate shapes, and the timed work.  The work is the appends to a buffer (front),
+ * the finish of a buffer (back), or both (narrow). */
 #include "kernels/filterbank/channelise_tuner.h"
 
 #include <errno.h>

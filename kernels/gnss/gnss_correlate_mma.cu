@@ -163,7 +163,7 @@ struct row {
     const uint4 *words;
     uint32_t by_4, not_by_4, shift;
     bool by_2;
-    uint32_t read[2], moved_4, moved_2; /* last words that were read, and that each step has moved */
+    uint32_t read[2], moved_4, moved_2; /* last words: as read, after the first step, after the second */
 };
 
 static __device__ __forceinline__ uint32_t move_4(const struct row &row, uint32_t word, uint32_t next_but_one)
