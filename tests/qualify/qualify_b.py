@@ -22,12 +22,13 @@ make qualify-b QUALIFY_B_FLAGS=--quick     # seconds, prints only; a test of mak
 ```
 
 Measured on {date} with commit {commit}, device {device}, in {seconds} s. The first column gives the number of the
-array's requirement (CBF-REQ-...), if the row measures one. A *goal* is this project's own. A row passes if it meets
-both. Rows without a number are tests of the reference implementation.
+requirement for the array (CBF-REQ-...), if the row measures a requirement. A *goal* is a limit of this project. A row
+passes if it meets the requirement and the goal. Rows without a number correspond to tests of the reference
+implementation.
 
 ## Delays, phases and levels
 
-8 bits in and out, uniform dither, 4 antennas; 1712 MHz.
+Voltages and beams have 8 bits, with uniform dither. There are 4 antennas, and the sample rate is 1712 MHz.
 
 {bands}
 ## Inputs and control
@@ -38,24 +39,24 @@ both. Rows without a number are tests of the reference implementation.
 The real `xbgpu` replays heaps of known voltages, or heaps from the real `fgpu`. The exit status is 0 if every row
 passes.
 
-**Delays and phases.** All antennas receive one signal of 110 steps. Each antenna's signal is delayed and turned by a
-delay and phase of its own, and rounded to 8 bits. The beams remove these delays and phases, and add the delay of the
-row. The phase of each channel is compared with the phase of the sum in double precision. The noise of a phase comes
-from dither and rounding. In each component this noise is 0.41 of 110 steps, divided by the root of the number of
-spectra. The difference in LSB compares two beams. Each beam is dithered and rounded, and one of the beams is turned
-afterwards.
+**Delays and phases.** All antennas receive one signal of 110 steps. Each antenna's signal has its own delay and phase,
+and is rounded to 8 bits. The beams remove these delays and phases, and add the delay of the row. The phase of each
+channel is compared with the phase of the sum in double precision. The noise of a phase comes from dither and rounding.
+In each component this noise is 0.41 of 110 steps, divided by the square root of the number of spectra. The difference
+in LSB compares two beams, which are both dithered and rounded. Afterwards the phase of one beam is rotated to the phase
+of the other.
 
-**Rates.** One antenna receives a model with a load time between two batches. The grid on which rates are evaluated (10
-ms) causes the error, and the phase of all channels together shows it.
+**Rates.** One antenna receives a model with a load time between two batches. `xbgpu` evaluates rates on a grid of 10
+ms, which causes the error. The common phase of all channels shows this error.
 
 **Levels.** The input is noise of 32 steps rms. Its largest values saturate at a gain of 2, and the power shows this
 saturation. Weights and gains of -40 to +40 dB apply to 16 steps rms in each component. Above this range beams saturate.
-Below this range dither adds its 1/6 step.
+Below this range the noise of the dither (1/6 step) matters.
 
 **The F-engine's delays.** `fgpu` delays one polarisation of a signal, and the beam of this polarisation removes the
 delay. The other polarisation is not delayed. The two beams differ because of three roundings to 8 bits, two of them in
-the F-engine. The beam does not remove a delay of more than half a sample, because the F-engine then moves whole
-samples.
+the F-engine. The beam cannot remove a delay of more than half a sample, because the F-engine then shifts the data by
+whole samples.
 
 **Control.** `dsim`, two `fgpu` and two `xbgpu` run live. The test sends `?delays` every 6 s and `?beam-delays` every
 3.4 s.
