@@ -1,16 +1,16 @@
-/* gnss_model.h - code and carrier of a satellite's signal as functions of the sample, and the corrections by a loop.
+/* gnss_model.h - code and carrier of a satellite's signal as functions of the sample, and their corrections by the
+ * loops.
  *
  * A model has the phases of code and carrier at 'sample', the Doppler there, and the Doppler's constant rate:
  *     carrier(t) = carrier + (carrier_hz + doppler) t + rate t^2 / 2      turns, t in seconds
  *     code(t)    = code + (subchip_rate_hz + doppler subchips_per_turn) t + rate subchips_per_turn t^2 / 2
  * The carrier aids the code: both have the same Doppler.
  *
- * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips.  They count on and never wrap.
- *            Steps are rounded to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11
- *            sub-chips.
+ * Exactness: phases are 128-bit integers in units of 2^-64 turns and sub-chips.  Phases never wrap.  Steps are rounded
+ *            to this unit, so the error after 1e8 samples is at most 6e-12 turns and 2e-11 sub-chips.
  * Loops:     corrections are those of Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.8: the first-order loop, K
- *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  They update the model by its error at
- *            its own sample.  This is the form of a Kalman filter with constant gains.
+ *            = 4 B, and the third-order loop, w = B / 0.7845, a = 1.1, b = 2.4.  The corrections update the model by
+ *            the model's error at the model's own sample.  This is the form of a Kalman filter with constant gains.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_MODEL_H
 #define FGPU_GNSS_MODEL_H

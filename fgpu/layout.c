@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
+#define N_OUTPUT_ITEMS 4 /* items of a heap: timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* default */
 #define N_SPARE_COMMANDS   16   /* commands that may wait, in addition to one for each output of each antenna */
@@ -33,8 +33,8 @@ int64_t fgpu_band_taps(const struct fgpu_config_band *band)
     return band->n_ddc_taps ? band->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_band_subsampling(band);
 }
 
-/* Returns the bins of a narrow band's transform: its channels, or twice as many if the outer half is discarded.
- * Returns 0 for a wide band. */
+/* Returns the number of bins of a narrow band's transform: its channels, or twice as many if the outer half is
+ * discarded.  Returns 0 for a wide band. */
 static unsigned n_bins_of(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
@@ -64,7 +64,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* A chunk's spectra are appended at once, as far as the buffer has room. */
+    /* One append has all spectra of a chunk for which the buffer has room. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),
@@ -141,7 +141,7 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
     size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);
 
     if (n_shares == 0 || config->send.pcap_file)
-        return 1; /* one writer per file */
+        return 1; /* a file has only one writer */
     return n_shares < output->destinations.n ? n_shares : output->destinations.n;
 }
 
@@ -251,14 +251,14 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         .n_outputs = config->outputs.n,
         .packet_bytes = (size_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
         .heaps_per_chunk = (size_t)(config->recv.chunk_samples / config->recv.packet_samples),
-        .frames_per_heap = config->recv.base.gpudirect, /* a packet is a heap */
+        .frames_per_heap = config->recv.base.gpudirect, /* a digitiser heap is one packet */
     };
 
     l.n_recv_threads = (size_t)config->recv.base.n_threads;
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
     if (config->recv.base.pcap_file)
-        l.n_recv_threads = 1; /* one reader per file */
+        l.n_recv_threads = 1; /* a file has only one reader */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
     for (size_t o = 0; o < l.n_outputs; o++) {
@@ -400,7 +400,7 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
     }
 }
 
-/* Checks that no output is sent to an input.  Reports one error for each output that is. */
+/* Checks that no output is sent to an input.  Reports one error for each such output. */
 static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
     for (size_t o = 0; o < config->outputs.n && !config->recv.base.pcap_file && !config->send.pcap_file; o++)
@@ -447,7 +447,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                      band->pass_bandwidth_hz);
 }
 
-/* Checks a name for use in sensors' names. */
+/* Returns true if a name may be a part of a sensor's name. */
 static bool is_sensor_name(const char *name)
 {
     return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(name);
@@ -491,7 +491,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                        "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
                        "use a packet_payload that is a multiple or divisor of %lld",
                        (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
-    /* A file's reader waits for buffers.  The network's receiver drops batches. */
+    /* Too few buffers would make the engine drop batches of live data.  A replay waits for buffers instead. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,

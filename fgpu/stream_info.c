@@ -1,4 +1,4 @@
-/* stream_info.c - beside the pipeline: constant sensors, set once. */
+/* stream_info.c - constant sensors, which are set once before READY. */
 #include "fgpu/stream_info.h"
 
 #include "common/base/units.h"
@@ -19,7 +19,7 @@ double fgpu_group_delay(const struct fgpu_config_output *output)
 {
     int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
-    /* The window in steps of the channelised samples, without the part that the down-converter's filter adds. */
+    /* Length of the window in channelised samples, without the part that the down-converter's filter adds. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
 
     return -(double)(n_steps - 1) / 2 * (double)subsampling + fgpu_ddc_group_delay(output);
