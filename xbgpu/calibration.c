@@ -1,4 +1,4 @@
-/* calibration.c - from requests and files to the table of gains. */
+/* calibration.c - sets the table of gains from requests and files. */
 #include "xbgpu/calibration.h"
 
 #include "common/base/log.h"
@@ -64,7 +64,7 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
 
 struct reader {
     struct xbgpu_calibration *c;
-    struct xbgpu_calibration_ant *ant; /* NULL: rows may name any antenna, and are not saved */
+    struct xbgpu_calibration_ant *ant; /* antenna of a saved file; NULL: rows may name any antenna, and are not saved */
 };
 
 static int read_row(const struct table_row *row, void *context)

@@ -1,5 +1,5 @@
-/* checksums.c - launches of the checksum kernels, with every correlate and before every dump (output.c), and the host's
- * comparison. */
+/* checksums.c - launches the checksum kernels, with every correlate and before every dump (output.c), and compares
+ * their results on the host. */
 #include "xbgpu/checksums.h"
 
 #include "common/device/device.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, behind the verdict */
+#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, after the verdict */
 
 static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {
@@ -65,7 +65,8 @@ void xbgpu_checksums_fini(struct xbgpu_checksums *checksums)
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream)
 {
     if (checksums->rows)
-        device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes); /* 0 in both types of rows */
+        /* Bytes of 0 mean 0 in both types of rows. */
+        device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes);
 }
 
 void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,

@@ -1,4 +1,4 @@
-/* control.c - requests, between katcp/server.c and the worker. */
+/* control.c - handles requests from katcp/server.c, and posts commands to the worker. */
 #include "xbgpu/control.h"
 
 #include "common/katcp/sensors.h"
@@ -105,7 +105,8 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     state_file_changed(c->file);
 }
 
-/* Posts gate 'g' as the settings have it.  'made' is this gate, and belongs to the command from now on. */
+/* Posts gate 'g' of the settings.  'made' is the same gate, ready for the worker; the command takes ownership of
+ * 'made'. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_GATE, call);
@@ -293,7 +294,7 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
             return false;
         }
         snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
-        /* A gate has either an epoch or an epoch time: the last one given. */
+        /* A gate has either an epoch or an epoch time.  The request's last one replaces the other. */
         if (strcmp(key, "epoch_time") == 0)
             gate->epoch_samples = 0;
         else if (strcmp(key, "epoch") == 0)

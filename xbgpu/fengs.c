@@ -1,4 +1,4 @@
-/* fengs.c - from the assemblers' counters of each F-engine to the F-engine's state. */
+/* fengs.c - derives the state of each F-engine from its counters in the assemblers. */
 #include "xbgpu/fengs.h"
 
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOOK_S    1.0
-#define LOSING_NS (5 * NS_PER_S) /* time for which a lost heap shows */
+#define LOSING_NS (5 * NS_PER_S) /* shortest time for which an F-engine stays "losing" after a lost heap */
 #define NAMES_MAX 4              /* antennas named in one line of the log */
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
@@ -56,8 +56,9 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
     return moved;
 }
 
-/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, they also count
- * as lost.  Beside complete heaps, they are copies or are counted as missing. */
+/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, late and
+ * refused heaps also count as lost.  If heaps are complete, late and refused heaps are copies, or the assembler counts
+ * them as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);

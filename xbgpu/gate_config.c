@@ -13,7 +13,7 @@
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
 #define SWITCH (1u << XBGPU_GATE_SWITCH)
-#define FAR    4611686018427387904.0 /* 2^62 samples: differences of two fit 64 bits */
+#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits 64 bits */
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 
@@ -192,7 +192,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 
 /* ---- While running ----------------------------------------------------------------------------------------------- */
 
-#define FIRST_LIVE_KEY 2 /* behind kind and name */
+#define FIRST_LIVE_KEY 2 /* index of the key after kind and name, which cannot change */
 
 static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
 {

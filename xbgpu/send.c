@@ -1,4 +1,4 @@
-/* send.c - the last stage of correlation: dumps as heaps on their way out. */
+/* send.c - the last stage of correlation: sends dumps as heaps. */
 #include "xbgpu/send.h"
 
 #include "common/daemon/service.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEM_TIMESTAMP  1  /* index in the heap's items */
+#define ITEM_TIMESTAMP  1  /* index of the timestamp in the heap's items */
 #define MAX_WRONG_DUMPS 10 /* number of wrong dumps that ends the process */
 
 struct xbgpu_send {
@@ -406,7 +406,7 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, o, why, why_bytes);
     if (err) {
-        stats_reset(); /* a concurrent /metrics must not read freed counters */
+        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
         xbgpu_send_destroy(s);
         return err;
     }

@@ -100,14 +100,14 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows, and an
- * error in one row spoils the gate. */
+/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows.  An error
+ * in one row makes the whole gate invalid. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;
     bool *gate_spoilt;  /* [n_gates] */
     bool other_time;    /* the file was saved with another sync time */
-    bool left_out;      /* some row or gate was left out */
+    bool left_out;      /* at least one row or gate was ignored */
     char sync_time[32]; /* present sync time */
 };
 
@@ -120,7 +120,7 @@ static bool is_integer(const char *field, int64_t *value)
     return *field && !*end && errno == 0;
 }
 
-/* Logs that a row is left out, and the reason. */
+/* Logs that a row is ignored, and the reason. */
 static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
     r->left_out = true;
@@ -202,7 +202,7 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Takes over gates that were read without an error and that can be used. */
+/* Moves gates to the settings, if they were read without an error and fit the configuration. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;
@@ -226,7 +226,7 @@ static int take_gates(struct reading *r)
             continue;
         s->gates[g] = *found;
         s->gates[g].from_samples = r->other_time ? 0 : found->from_samples;
-        *found = kept; /* freed with the rest of 'found' */
+        *found = kept; /* the old gate is freed with the rest of 'found' */
     }
     return err == -ENOMEM ? err : 0;
 }

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_PER_STREAM     16
-#define MAX_ORDERING_BYTES (8u << 20) /* length that a client's line can certainly hold */
+#define MAX_ORDERING_BYTES (8u << 20) /* length for which a client's line certainly has room */
 
 static void write_labels(const void *labels, FILE *out)
 {
@@ -23,7 +23,7 @@ static void write_products(const void *labels, FILE *out)
     labels_write_products(labels, out);
 }
 
-/* Adds a list of labels; a list that is too long has no value. */
+/* Adds a sensor of a list of labels.  If the list is too long, the sensor has no value. */
 static void add_list(struct stream_info *info, const struct labels *labels, size_t n_pieces, const char *name,
                      void (*write)(const void *labels, FILE *out), const char *description)
 {
