@@ -289,7 +289,7 @@ static void register_metrics(struct fgpu_antenna *a)
                   labels, &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
                   &a->lane.late_chunks);
-    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the time of fgpu_input_power_dbfs, else 0.",
+    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the window of fgpu_input_power_dbfs, else 0.",
                 labels, &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
@@ -316,8 +316,9 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         struct sensor_desc about = {
             .name = name,
             .description =
-                "Delay model in effect: (ADC timestamp from which it holds, delay in s, delay rate in s/s, phase in "
-                "rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and rad/s^2",
+                "Delay model in effect: (ADC timestamp since which the model is in effect, delay in s, delay rate in "
+                "s/s, phase in rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and "
+                "rad/s^2",
             .units = "",
             .type = SENSOR_STRING,
             .format = fgpu_delay_text_format,

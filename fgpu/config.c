@@ -29,7 +29,8 @@ static const struct config_key recv_keys[] = {
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
     KEY_INT(
         "chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-        "Receive buffers per input; at least 2 window + 3. All except window + 3 may wait for the other polarisation."),
+        "Receive buffers per input; at least 2 * window + 3. All buffers except window + 3 may have data that wait for "
+        "the other polarisation."),
     KEY_INT("threads", base.n_threads, "0", UNIT_NONE, 0, 256,
             "Receive threads, among which inputs are divided; 0: one per input."),
     CONFIG_AFFINITY_ROW,
@@ -47,7 +48,7 @@ static const struct config_key antenna_keys[] = {
                   "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated."),
     KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
     KEY_STRING("from", from, "", 0, 4096,
-               "Networks and addresses of allowed senders to this antenna, in place of recv.from; empty: recv.from."),
+               "Networks and addresses of allowed senders to this antenna, instead of recv.from; empty: recv.from."),
     KEY_STRING("delays", delays, "", 0, 4096,
                "File of delay models for every output. Each line has start (UNIX s), polarisation (0 or 1), delay (s), "
                "rate (s/s), phase (rad), phase rate (rad/s) and optionally the accelerations of the delay (s/s^2) and "

@@ -116,11 +116,11 @@ struct fgpu_config {
                 "Taps of the down-converter's filter; 0: 16 per input sample between two output samples.",             \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
-                   "Weight of errors in that filter's pass band, relative to errors in its stop bands.",               \
+                   "Weight of errors in the down-converter's pass band, relative to errors in its stop bands.",        \
                    .variants = (which)),                                                                               \
         KEY_DOUBLE("pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                    \
-                   "Width of the middle of the narrow band that is flat and free of aliases; its edges need not be. "  \
-                   "0: the whole band is, because the device computes twice the band and discards half.",              \
+                   "Width of the middle part of the narrow band that must be flat and free of aliases. "               \
+                   "0: the whole band, because the device computes twice the band and discards half.",                 \
                    .variants = (which))
 
 extern const struct config_table fgpu_config_table;

@@ -391,7 +391,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
         const char *text = katcp_arg(call, 2 + (int)i), *equals = strchr(text, '=');
         size_t input = i;
         if (addressed != (equals != NULL)) {
-            katcp_fail(call, "either all models must say INPUT=, or none: '%.64s'", text);
+            katcp_fail(call, "INPUT= must be given for all models or for none: '%.64s'", text);
             return false;
         }
         if (addressed && !find_input(c, call, text, (size_t)(equals - text), &input))

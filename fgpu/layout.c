@@ -368,8 +368,8 @@ static void check_antennas(const struct fgpu_config *config, struct config *erro
                          (long long)ant->feng_id, (long long)config->send.array_size);
         for (size_t b = 0; b < a; b++) {
             if (ant->feng_id == fgpu_config_antenna(config, b)->feng_id)
-                config_error(errors, &ant->feng_id, "feng_id %lld is taken by antenna %s", (long long)ant->feng_id,
-                             fgpu_config_antenna(config, b)->name);
+                config_error(errors, &ant->feng_id, "feng_id %lld is already used by antenna %s",
+                             (long long)ant->feng_id, fgpu_config_antenna(config, b)->name);
             if (strcmp(ant->name, fgpu_config_antenna(config, b)->name) == 0)
                 config_error(errors, &ant->name, "two antennas are called %s", ant->name);
         }
@@ -393,7 +393,7 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
                 const struct endpoint_list *others = input_endpoints(config, j);
                 for (size_t n = 0; n < (j == i ? m : others->n); n++)
                     if (endpoint_equal(&mine->items[m], &others->items[n]))
-                        config_error(errors, mine, "%s is received by antenna %s pol%zu already",
+                        config_error(errors, mine, "%s is already used by antenna %s pol%zu",
                                      endpoint_format(&mine->items[m], text, sizeof(text)),
                                      fgpu_config_antenna(config, j / N_POLS)->name, j % N_POLS);
             }

@@ -190,7 +190,8 @@ static void register_metrics(struct figures *figures, const char *name)
     stats_counter("xbgpu_output_b_zero_samples", "Measured complex samples of a beam that are 0.", labels,
                   &figures->zero_samples);
     stats_gauge_scaled("xbgpu_output_b_rms",
-                       "Root mean square of the parts of a beam's samples, in steps of the 8 bits, when last measured.",
+                       "Root mean square of the real and imaginary parts of a beam's samples, in steps of the 8 bits, "
+                       "when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
     stats_gauge("xbgpu_output_b_antennas", "Antennas whose heaps arrived when the beam was last measured.", labels,
                 &figures->antennas);

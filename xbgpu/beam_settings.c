@@ -532,8 +532,8 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     } rows[] = {
         {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight, false},
         {"delay",
-         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): these hold from the "
-         "timestamp on; phases are those at the centre of the whole stream.",
+         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): in effect from the "
+         "timestamp on; phases apply at the centre of the whole stream.",
          SENSOR_STRING, &s->delay, s->is_incoherent},
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},

@@ -124,7 +124,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         return false;
     }
     if (checks[VERDICT_N_SATURATED] != n_saturated) {
-        snprintf(why, why_bytes, "it counts %llu clipped visibilities, but its sums have %llu",
+        snprintf(why, why_bytes, "the dump counts %llu clipped visibilities, but the sums have %llu",
                  (unsigned long long)n_saturated, (unsigned long long)checks[VERDICT_N_SATURATED]);
         return false;
     }
@@ -133,7 +133,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         checksum_dump_words((const uint32_t *)visibilities + chan * n_words, 0, n_words,
                             correlate_sums_real(layout->format), sums);
         if (memcmp(sums, checks + CHECK_WORDS + 2 * chan, sizeof(sums)) != 0) {
-            snprintf(why, why_bytes, "channel %zu came off the device with other values than its sums have", chan);
+            snprintf(why, why_bytes, "channel %zu of the dump differs from the sums on the device", chan);
             return false;
         }
     }

@@ -284,7 +284,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
-    char key[64], why[1024] = "there is no memory for it";
+    char key[64], why[1024] = "there is no memory for the change";
     int err = 0;
 
     for (int i = 2; i < katcp_n_args(call) && !err; i++) {
@@ -514,7 +514,7 @@ static int restore(struct xbgpu_control *c)
             set_gate(c, g, made, NULL);
     }
     size_t n = command_n_slots(c->engine->channel) - command_n_free(c->engine->channel);
-    log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
+    log_info("%zu saved setting%s in effect again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 

@@ -538,7 +538,7 @@ static int open_stream(struct detected_stream *s, char *why, size_t why_bytes)
             SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
         [ITEM_CENTRE] = SPEAD_VALUE_DESCRIPTOR(SPEAD_BEAM_CENTRE, "beam_centre",
                                                "Samples from the timestamp to the centre of the first window."),
-        [ITEM_FRACTIONS] = {SPEAD_BEAM_FRACTIONS, "beam_fractions", "Share of the data that was there, of each window.",
+        [ITEM_FRACTIONS] = {SPEAD_BEAM_FRACTIONS, "beam_fractions", "Fraction of each window's data that was present.",
                             "<f4", .n_dims = 1, .shape = {s->config->heap_windows}},
         [ITEM_OFFSETS] = {SPEAD_BEAM_OFFSETS, "beam_offsets", "Powers are offset + scale * value.", "<f4", .n_dims = 3,
                           .shape = {n_beams, products, groups}},

@@ -22,13 +22,13 @@ static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent
 static const struct {
     const char *metric, *sensor, *help;
 } counts[XBGPU_FENG_N_COUNTS] = {
-    [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
+    [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received from this F-engine."},
     [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
                             "Heaps of this F-engine expected since its first heap but not received."},
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused for another reason."},
+                            "Heaps of this F-engine whose first packet was refused, but not for lateness."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
@@ -134,7 +134,7 @@ static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
     if (list_changed(fengs, changed, XBGPU_FENG_SILENT, text, sizeof(text)))
         log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "F-engines silent: %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_LOSING, text, sizeof(text)))
-        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing of F-engines: %s", text);
+        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing from F-engines: %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_RECEIVING, text, sizeof(text)))
         log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
 }

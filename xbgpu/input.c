@@ -120,7 +120,7 @@ void xbgpu_inputs_log(const struct xbgpu_inputs *inputs)
     uint64_t n_late = counter_get(&inputs->lane.late_chunks);
 
     if (n_late)
-        log_warning("%llu chunk%s came too late for %s set: recv.window is short", (unsigned long long)n_late,
+        log_warning("%llu chunk%s came too late for %s set: recv.window is too short", (unsigned long long)n_late,
                     plural(n_late), n_late == 1 ? "its" : "their");
 }
 

@@ -529,7 +529,7 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
                      (long long)recv->sample_bits);
     else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
         config_error(errors, &recv->sample_encoding,
-                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
+                     "sample_encoding can be offset only with sample_bits of 4, not %lld",
                      (long long)recv->sample_bits);
     if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
         CHUNK_HEAP_MAPPED)
@@ -550,8 +550,8 @@ static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members
      * substreams. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
-                       "sources has %zu endpoints, but a substream is usually sent to one; packets of other substreams "
-                       "are received and refused",
+                       "sources has %zu endpoints, but a substream is usually sent to one endpoint; packets of other "
+                       "substreams are received and refused",
                        recv->sources.n);
 }
 

@@ -245,13 +245,13 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
         enum sensor_status status;
         struct sensor *sensor;
     } rows[] = {
-        {"rx.synchronised", "Whether the last accumulation had the data of all F-engines; if not, error.",
-         SENSOR_BOOLEAN, SENSOR_ERROR, &stream->synchronised},
+        {"rx.synchronised", "True if the last accumulation had the data of all F-engines, else error.", SENSOR_BOOLEAN,
+         SENSOR_ERROR, &stream->synchronised},
         {"xeng-clip-cnt", "Visibilities sent that saturated, since the start.", SENSOR_INTEGER, SENSOR_NOMINAL,
          &stream->clip_cnt},
         {"tx.next-timestamp",
-         "First ADC timestamp (in samples) not yet sent: later than all captures so far, and not later than the next "
-         "one.",
+         "ADC timestamp (in samples) of the end of the last dump, sent or not; the next dump begins at this timestamp "
+         "or later.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
         {"audit-failure-cnt", "Products whose sums differed between host and device; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
@@ -410,7 +410,7 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
         xbgpu_send_destroy(s);
         return err;
     }
-    stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
+    stats_gauge("xbgpu_device_ok", "1 if all checksums and audited products have agreed since the start, else 0.", NULL,
                 engine->c.healthy);
     *send = s;
     return 0;

@@ -75,7 +75,7 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     const struct xbgpu_settings *s = arg;
     bool any = s->shifts_set;
 
-    fputs("# Settings of KATCP; xbgpu reads them when it starts, and they go before the YAML.\nsync_time ", text);
+    fputs("# Settings made over KATCP; xbgpu reads them when it starts, and they override the YAML.\nsync_time ", text);
     write_sync_time(s, text);
     fputc('\n', text);
     for (size_t o = 0; o < s->layout->n_outputs; o++) {
@@ -136,7 +136,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
         leave_out(r, row, "there is no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
-        leave_out(r, row, "it must be on or off with a timestamp");
+        leave_out(r, row, "the capture must be on or off with a timestamp");
     else
         r->found.captures[o] = (struct xbgpu_settings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
@@ -159,7 +159,7 @@ static void read_shift(struct reading *r, const struct table_row *row)
 static int read_gate(struct reading *r, const struct table_row *row)
 {
     int g = row->n == 5 ? xbgpu_find_gate(&r->settings->config->gates, row->fields[1]) : -1;
-    char why[1024] = "it has no timestamp";
+    char why[1024] = "the gate has no timestamp";
     int err = -EINVAL;
 
     if (g < 0) {
