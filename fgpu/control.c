@@ -537,7 +537,7 @@ static const struct katcp_request requests[] = {
      "STREAM and VALUE are as for ?gain. 'default' restores the gains of the configuration.",
      2, INT_MAX, request_gain_all, 0, TIMEOUT_S, .has_long_lines = true},
     {"delays",
-     "Adds delay models that hold from a start time.\n"
+     "Adds delay models that take effect at a start time.\n"
      "?delays STREAM START [INPUT=]MODEL...\n"
      "STREAM is an output's name. START is in UNIX seconds. Give a MODEL for each input, or INPUT=MODEL for some "
      "inputs. A MODEL is delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in "

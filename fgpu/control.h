@@ -39,7 +39,7 @@ void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *de
  * Idempotent. */
 void fgpu_control_stop(struct fgpu_control *control);
 
-/* Accepts NULL. */
+/* Destroys the control.  NULL is accepted. */
 void fgpu_control_destroy(struct fgpu_control *control);
 
 #endif

@@ -38,7 +38,8 @@
  *            acquires and starts again.  A Doppler beyond 50 kHz, which only an error or a gap of hours can cause,
  *            has the same effect.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
- *            turns count from the acquisition.  L5Q is a quarter turn behind L5I and keeps this quarter turn.
+ *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
+ *            quarter turn.
  * Limits:    the band must not be inverted.  Codes must not run backwards.  One antenna's sums close the loops.
  * Ownership: all state is in the caller's struct.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */

@@ -77,7 +77,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer);
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_send_log(const struct fgpu_send *send);
 
-/* Accepts NULL. */
+/* Destroys the output side.  NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);
 
 #endif

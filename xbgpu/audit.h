@@ -8,11 +8,11 @@
  *
  * With half floats the products are exact on both sides.  The host's sums are double.  The device's sums are float32
  * over at most CORRELATE_FLOAT_SPECTRA spectra of all launches together, and are then added to double sums.  Tensor
- * cores take 8 spectra at once: they add 16 products and the sum so far, each truncated at 2^-23 of the largest term or
- * better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23 of the magnitudes summed so
- * far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums are rounded
- * at 2^-24 when they are added to memory.  This error is small compared with the tolerance.  The audit does not see an
- * error below the tolerance.
+ * cores process 8 spectra in one step: they add 16 products and the sum so far, each truncated at 2^-23 of the largest
+ * term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23 of the magnitudes
+ * summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums
+ * are rounded at 2^-24 when they are added to memory.  This error is small compared with the tolerance.  The audit does
+ * not detect an error below the tolerance.
  * Threads:   the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H

@@ -44,7 +44,7 @@ static const struct config_key recv_keys[] = {
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
              "Encoding of negative numbers of 4 bits: two's complement, or an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
-            "Heaps of each F-engine that are processed at once."),
+            "Heaps of each F-engine that are processed together."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
             "Receive buffers per receive thread; at least 2 * window + 3."),

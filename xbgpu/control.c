@@ -408,10 +408,10 @@ static const struct katcp_request requests[] = {
      .help = "Sets the delays of a beam.\n"
              "?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...\n"
              "Give a DELAY in s and a PHASE in rad for each antenna. The phase applies at the centre of the whole "
-             "stream. With a LOAD_TIME, in UNIX seconds, the models hold from the first batch at that time or later, "
-             "and may be DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without LOAD_TIME the models hold as "
-             "soon as possible, and pending models are dropped. A detected beam takes one model for each antenna or "
-             "each input. An incoherent beam has no delays.",
+             "stream. With a LOAD_TIME, in UNIX seconds, the models take effect with the first batch at or after "
+             "LOAD_TIME, and may be DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without LOAD_TIME the "
+             "models take effect as soon as possible, and pending models are dropped. A detected beam takes one model "
+             "for each antenna or each input. An incoherent beam has no delays.",
      .min_args = 2,
      .max_args = 2 + 8192,
      .handle = beam_delays,
@@ -438,7 +438,8 @@ static const struct katcp_request requests[] = {
          "?input-shift [INPUT [SPECTRA INPUT SPECTRA ...]]\n"
          "An INPUT is a label, or a number: 2 * antenna + polarisation. Inputs that are not named do not change. "
          "Without arguments the reply has the shifts of all inputs; with one INPUT alone, the shift of this input. "
-         "With SPECTRA the request sets the shifts, all at once, and the reply has the timestamp from which they hold.",
+         "With SPECTRA the request sets the named shifts together, and the reply has the timestamp at which the shifts "
+         "take effect.",
      .max_args = 2 * 2 * 4096,
      .handle = input_shift,
      .changes_from = 2},
@@ -448,8 +449,8 @@ static const struct katcp_request requests[] = {
              "The changed gate selects spectra from TIMESTAMP, in ADC samples, on; 0: as soon as possible. Keys are "
              "those of the YAML; a list has commas. Keys that are not named do not change. A change replaces a pending "
              "change. Without arguments the reply has the names of all gates. With NAME alone the reply has the "
-             "timestamp from which the gate holds, then its keys. With KEY=VALUE the request changes the gate, and the "
-             "reply has the timestamp from which the change holds.",
+             "timestamp from which the gate is in effect, then its keys. With KEY=VALUE the request changes the gate, "
+             "and the reply has the timestamp at which the change takes effect.",
      .max_args = 2 + XBGPU_N_GATE_KEYS,
      .handle = gate,
      .changes_from = 2},

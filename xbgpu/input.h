@@ -17,8 +17,8 @@
  *            chunk came.  So spectra that a shift would move from such a chunk into a missing chunk are lost.
  * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk returns to its receiver when its upload has ended and neither outputs nor the audit will read it
- *            again.  With history that is n_history sets later.  If the host cannot read a chunk, nobody reads it after
- *            the upload.  A device input returns when its last reader has ended.
+ *            again.  With history that is n_history sets later.  If the host cannot read a chunk, the chunk is not read
+ *            after the upload.  A device input returns when its last reader has ended.
  * Threads:   the worker only.   Blocking: never. */
 #ifndef XBGPU_INPUT_H
 #define XBGPU_INPUT_H

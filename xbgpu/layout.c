@@ -149,7 +149,7 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
     return config->send.rate_factor * bytes / dump_s;
 }
 
-/* Returns the default number of buffers that hold 'buffer_s' seconds of data each. */
+/* Returns the default number of buffers, each of which has room for 'buffer_s' seconds of data. */
 static size_t default_buffers(double buffer_s)
 {
     double n = ceil(BUFFERS_S / buffer_s);

@@ -2,8 +2,8 @@
  *
  * Flow:      channelised voltages --receiver threads--> chunks of a member's F-engines --> worker's inbox
  * Members:   a member is a range of F-engines with its own assembler.  Each network thread has one member; the thread
- *            of a capture file has all of them.  All F-engines send to the same groups.  So a thread's sockets also
- *            receive packets of other threads' F-engines, and the thread ignores these.
+ *            of a capture file has all of them.  All F-engines send to the same multicast groups.  So a thread's
+ *            sockets also receive packets of other threads' F-engines, and the thread ignores these packets.
  * Threads:   created and destroyed by main; counters readable from any thread. */
 #ifndef XBGPU_RECV_H
 #define XBGPU_RECV_H

@@ -181,7 +181,7 @@ static void read_sync_time(struct reading *r, const struct table_row *row)
 {
     r->other_time = row->n != 2 || strcmp(row->fields[1], r->sync_time) != 0;
     if (r->other_time)
-        log_warning("%s:%u: sync_time has changed: kept settings hold from the start, not from their timestamps",
+        log_warning("%s:%u: sync_time has changed: kept settings take effect at the start, not at their timestamps",
                     row->path, row->line);
 }
 

@@ -2,8 +2,8 @@
  *
  * The text has rows only for settings that were set:
  *
- *     sync_time SECONDS                (the origin of timestamps.  If the sync time is another one at the next start,
- *                                      FROM is 0, and a gate with an epoch in samples is left out)
+ *     sync_time SECONDS                (the origin of timestamps.  If the sync time differs at the next start, FROM
+ *                                      counts as 0, and a gate with an epoch in samples is ignored)
  *     capture STREAM on|off FROM
  *     shift   LABEL SPECTRA            (for the input with this label, wherever it is now)
  *     gate    NAME FROM KEY VALUE      (a row for each key)
