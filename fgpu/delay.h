@@ -20,8 +20,8 @@
  *            all models that start at or after its start.  A model that starts in the past takes effect with the next
  *            spectrum, with r counted from its start.
  * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten to
- *            make room, if the next model has started by a time that the caller is sure of.  At the times of the
- *            forgotten model the delay is then zero.
+ *            make room, if the next model has started by a sure time.  The caller states the sure time.  At the times
+ *            of the forgotten model the delay is then zero.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H

@@ -42,8 +42,8 @@ __int128 fgpu_gnss_code_step(const struct fgpu_gnss_rates *rates, double doppler
 void fgpu_gnss_model_move(struct fgpu_gnss_model *model, const struct fgpu_gnss_rates *rates, int64_t sample);
 
 /* Correct the model by the signal's phase or frequency minus the model's, measured over 'time_s'.  A loop is stable
- * while bandwidth_hz time_s <= 0.1.  The effect of a correction may appear in the next error or any time later,
- * because the error is relative to the model, not to the replica.  Without 'has_rate' the carrier's loop is of
+ * while bandwidth_hz time_s <= 0.1.  The effect of a correction may appear in the next error or any time later.  The
+ * reason is that errors are relative to the model, not to the replica.  Without 'has_rate' the carrier's loop is of
  * second order, with a damping of 1.14 and 0.91 of the bandwidth, and does not change the rate. */
 void fgpu_gnss_model_correct_carrier(struct fgpu_gnss_model *model, double error_turns, double bandwidth_hz,
                                      double time_s, bool has_rate);

@@ -131,9 +131,9 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
     return (uint64_t)((code - divide_down(code, length) * length) >> (64 - GNSS_CODE_BITS));
 }
 
-/* Begins an integration.  Normally it begins with the next period.  It begins at the next sample if its code phase
- * is less than a chip after the period's begin, because a correction may have moved the phase.  Returns false if the
- * period begins at or after 'end'. */
+/* Begins an integration.  Normally it begins with the next period.  The integration begins at the next sample if this
+ * sample's code phase is less than a chip after the period's begin.  The phase may be there because a correction has
+ * moved it.  Returns false if the period begins at or after 'end'. */
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;

@@ -21,9 +21,9 @@
  *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose
  *            secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's
  *            autocorrelation has.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
- * Pull-in:   the loops pull in from an acquisition with an error of at most 1/8 turn per code period in Doppler
- *            (125 Hz, E1: 31 Hz) and a quarter of a chip (E1: 0.15 chip) in code.  In simulations 1 of 5000 starts
- *            failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
+ * Pull-in:   the loops pull in from an acquisition with limited errors.  The Doppler's error is at most 1/8 turn per
+ *            code period (125 Hz, E1: 31 Hz).  The code's error is at most a quarter of a chip (E1: 0.15 chip).  In
+ *            simulations 1 of 5000 starts failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
  * Pols:      the code and frequency loops use the sum of both polarisations' powers and products, and need no phase
  *            between the polarisations.  The phase loop uses the polarisation that is stronger after PULL_IN, and keeps
  *            this polarisation.  The instrument's phase between polarisations is unknown, so a change of polarisation

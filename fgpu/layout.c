@@ -326,7 +326,7 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Returns the number of chunks that an input needs if a polarisation may be 'wait_chunks' behind the other:
+/* Returns the number of chunks that an input needs if a polarisation may be 'wait_chunks' behind the other.  These are
  * 'window_chunks' open chunks, wait_chunks + 1 in the matcher, one being uploaded, and one free. */
 static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
 {

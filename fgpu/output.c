@@ -125,7 +125,7 @@ static void finish_buffer(struct fgpu_output *w)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
     /* Once the download has ended, a NIC may read the voltages.  A callback begins as if the host had waited for the
      * event before it (cudaLaunchHostFunc).  A third device that reads the GPU's memory needs no more than CUDA's
-     * synchronisation; only writes by such a device must be flushed (GPUDirect RDMA, "Synchronization and Memory
+     * synchronisation.  Only writes by such a device must be flushed (GPUDirect RDMA, "Synchronization and Memory
      * Ordering"). */
     outbuf_download(&buffer->base, w->download);
 }

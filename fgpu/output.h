@@ -1,5 +1,5 @@
-/* output.h - one output's path through the device inputs of its antenna: the destination of each spectrum of an input,
- * and the time when a buffer is ready.
+/* output.h - one output of an antenna.  It places spectra in the antenna's device inputs, fills output buffers with the
+ * spectra, and decides when a buffer is ready.
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox

@@ -3,7 +3,7 @@
  *
  * A voltage beam has one value for each antenna.  A detected beam has one value for each input.  Requests for a
  * detected beam may give one value for each antenna instead, which applies to both inputs.  An incoherent beam has
- * weights of powers, which are not negative, and no delays: an input's amplitude is its weight times the square of the
+ * weights of powers, which are not negative, and no delays.  An input's amplitude is its weight times the square of the
  * gain (incoherent.h).
  *
  * The phase of antenna a in channel k of the stream is, in turns,

@@ -43,8 +43,8 @@ static inline const float *xbgpu_calibration_gains(const struct xbgpu_calibratio
     return calibration->gains + input * calibration->n_chan * 2;
 }
 
-/* Sets the gains of an input from the arguments of a request, from argument 1 on: one gain, or one for each channel of
- * the band.  Returns false after failing the call. */
+/* Sets the gains of an input from argument 1 and later arguments of a request.  The request has one gain, or one for
+ * each channel of the band.  Returns false after failing the call. */
 bool xbgpu_calibration_take(struct xbgpu_calibration *calibration, size_t input, struct katcp_call *call);
 
 #endif

@@ -1,14 +1,15 @@
 /* gate.h - the spectra that a gate takes: a pure function of a spectrum's timestamp and channel.
  *
- * Time:      a gate judges a spectrum at its timestamp t, the first ADC sample of its filter window, less the delay d
- *            of its channel: dt = t - d - epoch.  The centre of the filter window is some spectra later than t.  The
- *            operator can correct for this with an earlier epoch; xbgpu does not know the filter.
+ * Time:      a gate judges a spectrum at the time dt = t - d - epoch.  The timestamp t is the first ADC sample of the
+ *            spectrum's filter window.  The delay d is that of the channel.  The centre of the filter window is some
+ *            spectra later than t.  The operator can correct for this with an earlier epoch; xbgpu does not know the
+ *            filter.
  * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  Products of such numbers
  *            with integers wrap as turns do, so they are exact.  Only the three constants are rounded, each to the
  *            nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.  At 1712 MS/s the error is 4e-6
  *            after a year, and 4e-4 after ten years.  Nearly all of the error comes from f'; without f' it never
  *            exceeds 2^-66.  (An f' with 18 decimals, as in the configuration, is itself good to 2.5e-4 turns after a
- *            year.)  The first 64 bits give the bin: bin b of n has b / n <= turns < (b + 1) / n.
+ *            year.)  The first 64 bits of the phase give the bin: bin b of n has b / n <= turns < (b + 1) / n.
  * switch:    a spectrum is taken if (dt - on_from) modulo the period is below the length of the taken part, in samples.
  *            This is exact at all times.
  * Delays:    a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in

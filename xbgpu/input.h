@@ -10,11 +10,12 @@
  *            inputs read came.  Set 0 of shifts is recv.shifts, and commands change this set.  The voltages of set 0
  *            are shifted here, once for all outputs with this set.  Each other set belongs to one output; that output
  *            shifts the batches that it takes with select_spectra (output.c).
- * History:   after an upload the last n_history batches of the previous device input are copied on the device to the
- *            place before the new batches, with their presence.  The history is absent if the previous chunk is
- *            missing.  With a lag the last batch of a chunk waits for the next chunk; no other batch waits.  If no
- *            chunk follows, the batch after the chunk counts as absent.  A batch is correlated only if any heap of its
- *            chunk came.  So spectra that a shift would move from such a chunk into a missing chunk are lost.
+ * History:   after an upload the last n_history batches of the previous device input are copied in front of the new
+ *            batches.  The voltages are copied on the device, and their presence on the host.  The history is absent if
+ *            the previous chunk is missing.  With a lag the last batch of a chunk waits for the next chunk; no other
+ *            batch waits.  If no chunk follows, the batch after the chunk counts as absent.  A batch is correlated only
+ *            if any heap of its chunk came.  So spectra that a shift would move from such a chunk into a missing chunk
+ *            are lost.
  * Missing:   absent heaps are zeros in the correlated batches, so they add nothing.
  * Ownership: a chunk returns to its receiver when its upload has ended and neither outputs nor the audit will read it
  *            again.  With history that is n_history sets later.  If the host cannot read a chunk, the chunk is not read

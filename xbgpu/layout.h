@@ -80,8 +80,8 @@ int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 /* Returns the first antenna of member 'm', whose antennas are [first of m, first of m + 1). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
-/* Return the first member of receive thread 't', whose members are [first of t, first of t + 1), and the largest number
- * of NIC frames that the thread's chunks may occupy at once. */
+/* Return the first member of receive thread 't', and the largest number of NIC frames that the thread's chunks may
+ * occupy at once.  The thread's members are [first of t, first of t + 1). */
 size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
 size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
