@@ -27,11 +27,11 @@ struct fgpu_antenna {
     const struct fgpu_layout *layout;
     const char *name; /* name in the configuration */
     struct fgpu_device_input inputs[LANE_N_INPUTS];
-    struct fgpu_device_input *previous; /* device input whose tail is the history of the next */
+    struct fgpu_device_input *previous; /* last processed device input; its end is the history of the next input */
     struct fgpu_device_input *current;  /* device input that the outputs read */
     int64_t newest_samples;             /* timestamp of the newest pair */
-    bool restarts;                      /* a chunk after 'newest_samples' began a stream */
-    bool went_back;                     /* time went back, and the engine's channel has not been told */
+    bool restarts;                      /* a chunk after the newest pair began a stream */
+    bool went_back;                     /* the data's time went back, and command_steady() has not been called yet */
     struct fgpu_output **outputs;       /* [n_outputs] */
     struct fgpu_gnss *gnss;             /* [const] shared by all antennas */
     size_t ant;                         /* [const] */
@@ -62,7 +62,7 @@ static void release_previous(struct fgpu_antenna *a)
     a->previous = NULL;
 }
 
-/* Sets the presence of [history | chunk]. */
+/* Sets the presence flags of a device input, [history | chunk], and their prefix sums. */
 static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, unsigned pol, const struct chunk *chunk)
 {
     size_t n_history = a->layout->history_heaps, n_chunk = a->layout->heaps_per_chunk;
@@ -75,7 +75,7 @@ static void set_presence(struct fgpu_antenna *a, struct fgpu_device_input *in, u
     presence_sums(in->present[pol], n_history + n_chunk, in->sums[pol]);
 }
 
-/* Returns the number of heaps of a chunk before the first that arrived. */
+/* Returns the number of absent heaps at the start of a chunk. */
 static size_t n_leading_absent(const struct chunk *chunk)
 {
     size_t n = 0;
@@ -85,7 +85,7 @@ static size_t n_leading_absent(const struct chunk *chunk)
     return n;
 }
 
-/* Queues the upload of a pair, and the copy of the history in front of it. */
+/* Queues the upload of a pair of chunks, and the copy of the history in front of each chunk. */
 static void start_input(struct fgpu_antenna *a, struct fgpu_device_input *in, struct chunk *const *pair,
                         int64_t timestamp_samples)
 {
@@ -131,7 +131,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
     struct chunk *pair[N_POLS];
     int64_t timestamp_samples;
 
-    (void)ended; /* no work waits for the next pair */
+    (void)ended; /* no work of this engine waits for a later pair */
     while (lane->n_free && matcher_next(lane->matcher, pair, &timestamp_samples)) {
         for (unsigned pol = 0; pol < N_POLS; pol++)
             a->restarts = a->restarts || (pair[pol] && pair[pol]->restarts);
@@ -155,7 +155,7 @@ bool fgpu_antenna_begin(struct lane *lane, bool ended)
 
 /* ---- Device inputs to outputs ------------------------------------------------------------------------------------ */
 
-/* Returns the timestamp from which all settings show on every antenna. */
+/* Returns the timestamp from which the output of every antenna has all settings. */
 static int64_t steady_of(const struct engine *engine)
 {
     int64_t steady_samples = 0;
@@ -254,8 +254,7 @@ void fgpu_antenna_log(const struct lane *lane)
                  antenna->level.valid ? "" : " (samples are missing)");
 }
 
-/* ---- Making and unmaking ------------------------------------------------------------------------------------------
- * */
+/* ---- Making and unmaking ----------------------------------------------------------------------------------------- */
 
 static int create_input(struct fgpu_antenna *a, struct fgpu_device_input *in)
 {
@@ -271,7 +270,7 @@ static int create_input(struct fgpu_antenna *a, struct fgpu_device_input *in)
     return lane_add_input(&a->lane, &in->base);
 }
 
-/* Sets windows of whole batches of the output that measures, about a second long. */
+/* Initialises the level with windows of about a second: whole batches of the output that measures the inputs. */
 static void init_level(struct fgpu_antenna *a)
 {
     int64_t batch_samples = fgpu_batch_samples(fgpu_config_output(a->config, fgpu_power_output(a->config)));
@@ -290,7 +289,7 @@ static void register_metrics(struct fgpu_antenna *a)
                   labels, &a->unmatched_chunks);
     stats_counter("fgpu_late_chunks", "Chunks discarded because later chunks had been processed.", labels,
                   &a->lane.late_chunks);
-    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the time of fgpu_input_power_dbfs, else 0.",
+    stats_gauge("fgpu_input_power_valid", "1 if no sample was missing in the window of fgpu_input_power_dbfs, else 0.",
                 labels, &a->power_valid);
     for (int pol = 0; pol < N_POLS; pol++) {
         char value[2] = {(char)('0' + pol), '\0'};
@@ -317,8 +316,9 @@ static int add_sensors(struct fgpu_antenna *a, size_t ant, struct sensors *senso
         struct sensor_desc about = {
             .name = name,
             .description =
-                "Delay model in effect: (ADC timestamp from which it holds, delay in s, delay rate in s/s, phase in "
-                "rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and rad/s^2",
+                "Delay model in effect: (ADC timestamp since which the model is in effect, delay in s, delay rate in "
+                "s/s, phase in rad, phase rate in rad/s); a quadratic model also has the accelerations, in s/s^2 and "
+                "rad/s^2",
             .units = "",
             .type = SENSOR_STRING,
             .format = fgpu_delay_text_format,
@@ -416,7 +416,7 @@ int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_lay
     for (size_t a = 0; !err && a < layout->n_ants; a++)
         err = create_antenna(config, layout, engine, a, send, gnss, choices);
     if (err) {
-        stats_reset(); /* first, so that /metrics cannot read freed counters */
+        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
         fgpu_antennas_destroy(engine);
     }
     return err;

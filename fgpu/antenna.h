@@ -1,11 +1,14 @@
-/* antenna.h - one antenna, a lane of fgpu's engine: two polarisations matched, uploaded, and read by every output.
+/* antenna.h - one antenna, a lane of fgpu's engine: it matches the chunks of two polarisations and uploads each pair,
+ * which every output reads.
  *
  * Flow:      chunks of two inputs --matcher--> pair --upload--> device input [history | chunk]
  *            each output reads the device input (output.h)
  * History:   after upload k, the last history_samples of device input k-1 are copied in front of it on the device,
- *            presence likewise; absent if chunk k-1 is missing.  No chunk waits for the next.
+ *            with their presence flags.  The history is absent if chunk k-1 is missing.  No chunk waits for the next
+ *            chunk.
  * Ends:      a stream starts with the first heap of each polarisation in their first common chunk, and ends with the
- *            last.  Heaps outside these ends do not count as skipped, because the stream never expected them.
+ *            last heap of each polarisation.  Heaps outside these ends do not count as skipped, because the stream
+ *            never expected them.
  * Ownership: a chunk returns to its receiver when its upload is done.  A device input is free when the next chunk's
  *            history has been copied from it.  An output buffer is free when it has been sent.
  * Threads:   the worker only.   Blocking: never.  A function that cannot continue returns; the engine calls the
@@ -24,12 +27,12 @@ struct command;
 struct engine;
 struct fgpu_gnss;
 
-/* Makes all antennas, each as a lane of the engine: engine->lanes[ant].  'gnss' receives their inputs, too.  Returns
- * 0 or negative errno; on failure no antenna exists. */
+/* Creates all antennas, each as a lane of the engine: engine->lanes[ant].  'gnss' also processes the antennas' device
+ * inputs.  Returns 0 or negative errno; on failure no antenna exists. */
 int fgpu_antennas_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                          struct fgpu_send *send, struct fgpu_gnss *gnss, const struct fgpu_choice *choices);
 
-/* The engine's operations (common/engine/engine.h); the command is a struct fgpu_command. */
+/* Implement the engine's operations (common/engine/engine.h).  The command is a struct fgpu_command. */
 void fgpu_antenna_look(struct lane *lane, unsigned pol, const struct chunk *chunk);
 bool fgpu_antenna_begin(struct lane *lane, bool ended);
 bool fgpu_antenna_process(struct lane *lane, bool may_wait);
@@ -40,13 +43,13 @@ void fgpu_antenna_apply(struct engine *engine, struct command *command);
 /* [any] Returns one output of an antenna. */
 struct fgpu_output *fgpu_antenna_output(const struct lane *lane, size_t output);
 
-/* Takes the inputs' power from an output buffer that has reached host memory. */
+/* Adds the inputs' power in a downloaded output buffer to the level, if the buffer's output measures the inputs. */
 void fgpu_antenna_measure(struct lane *lane, const struct fgpu_buffer *buffer);
 
 /* Logs the number of chunks that could not be used, and the inputs' power. */
 void fgpu_antenna_log(const struct lane *lane);
 
-/* Requires that all streams of the device are idle.  Accepts an engine of zeros. */
+/* Destroys all antennas.  All streams of the device must be idle.  An engine of zeros is accepted. */
 void fgpu_antennas_destroy(struct engine *engine);
 
 #endif

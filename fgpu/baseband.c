@@ -1,4 +1,4 @@
-/* baseband.c - between antenna.c's device inputs and the users of a narrow band. */
+/* baseband.c - converts the device inputs of antenna.c to the samples of a narrow band. */
 #include "fgpu/baseband.h"
 
 #include "common/device/device.h"
@@ -23,12 +23,12 @@ struct fgpu_baseband {
     struct ddc_args args; /* [const] except for fields that depend on the input */
     struct ddc_shape shape;
     struct mixer mixer;
-    int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: none */
-    int64_t history_samples, input_samples; /* [const] samples of a device input: its history, and all */
-    bool valid;                             /* there was an input that the next input follows */
-    int64_t timestamp_samples;              /* timestamp of the device input */
+    int64_t spacing_samples;                /* [const] spacing of the measured spectra; 0: no measurement */
+    int64_t history_samples, input_samples; /* [const] samples in the history, and in the whole device input */
+    bool valid;                             /* an input has been converted since the last restart */
+    int64_t timestamp_samples;              /* timestamp of the last device input */
     int64_t first, end; /* numbers (timestamp / subsampling) of samples[0] and of the sample after the last */
-    int64_t made;       /* number of the first sample that the last advance made */
+    int64_t made;       /* number of the first sample that the last fgpu_baseband_advance() made */
 };
 
 struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const struct fgpu_config_band *band)
@@ -40,8 +40,8 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
     };
 }
 
-/* Returns the largest number of baseband samples of a device input.  One of the three extra samples allows for a
- * first sample at an even place.  The other two allow for ends of the input that lie between two samples. */
+/* Returns the largest number of baseband samples that a device input yields.  One of the three extra samples allows for
+ * a first sample at an even place.  The other two allow for ends of the input that lie between two samples. */
 static size_t capacity_of(const struct fgpu_layout *layout, const struct fgpu_config *config,
                           const struct fgpu_config_band *band)
 {
@@ -79,7 +79,7 @@ int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_con
 
 /* ---- From input to input ----------------------------------------------------------------------------------------- */
 
-/* Computes the samples with numbers [from, to) of the device input. */
+/* Queues the kernel that computes samples [from, to) from the device input. */
 static void convert(struct fgpu_baseband *b, struct device_stream *stream, const struct fgpu_device_input *in,
                     int64_t from, int64_t to)
 {
@@ -109,7 +109,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
         return;
     if (b->valid && in->has_history) {
         int64_t moved = first - b->first, kept = b->end - first;
-        assert(kept > 0 && kept <= moved); /* otherwise source and destination would overlap */
+        assert(kept > 0 && kept <= moved); /* source and destination must not overlap */
         for (unsigned pol = 0; pol < N_POLS; pol++)
             device_copy(stream, b->samples[pol], b->samples[pol] + 2 * moved, (size_t)kept * SAMPLE_BYTES);
         from = b->end;
@@ -125,7 +125,7 @@ void fgpu_baseband_advance(struct fgpu_baseband *b, struct device_stream *stream
         convert(b, stream, in, from, end);
 }
 
-/* Measures in runs of spectra that are consecutive on both polarisations. */
+/* Launches the kernel once for each run of spectra that are consecutive on both polarisations. */
 void fgpu_baseband_measure(const struct fgpu_baseband *b, struct device_stream *stream,
                            const struct fgpu_device_input *in, const struct channelise_spectrum *const spectra[N_POLS],
                            size_t n, uint64_t *power)

@@ -5,9 +5,11 @@
  * Grid:      timestamps of samples are multiples of the subsampling A, whatever the start time of the process.  A
  *            sample's timestamp is the timestamp of the first input sample under the filter.  So windows begin on
  *            this grid (delay.h).
- * History:   samples of the last device input stay, moved to the front; only new samples are computed.  The history
- *            spans the device input's own history, so each window that lies in the device input lies here, too.
- * Missing:   missing input yields samples of arbitrary value.  The output finds them by the device input's presence.
+ * History:   the last samples of the previous device input move to the front, and only new samples are computed.  The
+ *            samples cover the device input's own history, too.  So each window that lies in the device input also lies
+ *            in these samples.
+ * Missing:   missing input yields samples of arbitrary value.  The output finds these samples by the device input's
+ *            presence flags.
  * Ownership: the object owns its samples and weights.
  * Threads:   the worker.   Blocking and allocation: none after create. */
 #ifndef FGPU_BASEBAND_H
@@ -29,8 +31,9 @@ struct ddc_args fgpu_baseband_sizes(const struct fgpu_config *config, const stru
  * or -EDOM as design_ddc(). */
 int fgpu_baseband_design(const struct fgpu_config *config, const struct fgpu_config_band *band, float **filter);
 
-/* Reads 'filter' and 'shape' (zeroed: the default) before it returns.  'measured_spacing_samples' is the spacing of
- * the spectra for fgpu_baseband_measure(); 0: no measurement.  Returns 0 or -ENOMEM. */
+/* Creates the baseband of a band.  'filter' and 'shape' (zeros: the default shape) are read only during the call.
+ * 'measured_spacing_samples' is the spacing of the spectra for fgpu_baseband_measure(); 0: no measurement.  Returns 0
+ * or -ENOMEM. */
 int fgpu_baseband_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct device *device,
                          const struct fgpu_config_band *band, const float *filter, const struct ddc_shape *shape,
                          int64_t measured_spacing_samples, struct fgpu_baseband **baseband);
@@ -49,15 +52,16 @@ void fgpu_baseband_measure(const struct fgpu_baseband *baseband, struct device_s
 /* Drops the history: the next advance keeps none of the earlier samples. */
 void fgpu_baseband_restart(struct fgpu_baseband *baseband);
 
-/* Writes the range [*from, *to) of the samples that the last advance has made.  A number is timestamp / subsampling. */
+/* Writes the numbers [*from, *to) of the samples that the last fgpu_baseband_advance() made.  A sample's number is its
+ * timestamp / subsampling. */
 void fgpu_baseband_made(const struct fgpu_baseband *baseband, int64_t *from, int64_t *to);
 
-/* Return the baseband samples of the input last advanced to, and the index of a sample.  The samples are in device
- * memory, complex float.  'timestamp_samples' is a multiple of the subsampling. */
+/* Return the baseband samples of the last input, and the index in them of the sample at 'timestamp_samples'.  The
+ * samples are in device memory, complex float.  'timestamp_samples' is a multiple of the subsampling. */
 const uint8_t *fgpu_baseband_samples(const struct fgpu_baseband *baseband, unsigned pol);
 int64_t fgpu_baseband_index(const struct fgpu_baseband *baseband, int64_t timestamp_samples);
 
-/* Requires an idle stream.  Accepts NULL. */
+/* Destroys the baseband.  The stream must be idle.  NULL is accepted. */
 void fgpu_baseband_destroy(struct fgpu_baseband *baseband);
 
 #endif

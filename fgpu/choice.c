@@ -33,7 +33,7 @@ static int design_filter(const struct fgpu_config *config, size_t o, float **fil
              "outputs[%zu].ddc_taps: no filter of %lld taps can be designed for output %s in double precision; try "
              "fewer taps or another pass_bandwidth",
              o, (long long)fgpu_band_taps(&output->band), output->name);
-    return -EINVAL; /* a restart will not help */
+    return -EINVAL; /* an error that a restart cannot remove */
 }
 
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices,

@@ -13,7 +13,7 @@ struct device;
 int fgpu_choices_create(const struct fgpu_config *config, struct device *device, struct fgpu_choice **choices, char *why,
                         size_t why_bytes);
 
-/* Accepts NULL. */
+/* Destroys the choices.  NULL is accepted. */
 void fgpu_choices_destroy(const struct fgpu_config *config, struct fgpu_choice *choices);
 
 #endif

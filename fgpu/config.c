@@ -20,7 +20,7 @@ static const struct config_key recv_keys[] = {
     KEY_INT("packet_samples", packet_samples, "4096", UNIT_SAMPLES, 8, 65536,
             "Samples in a digitiser heap, which is one packet."),
     KEY_INT("chunk_samples", chunk_samples, "4194304", UNIT_SAMPLES, 8, 1073741824,
-            "Samples of one polarisation that are processed at once; a multiple of packet_samples."),
+            "Samples of one polarisation that are processed together; a multiple of packet_samples."),
     KEY_INT("max_delay_diff", max_delay_diff_samples, "65536", UNIT_SAMPLES, 0, 1073741824,
             "Largest delay difference between an antenna's polarisations that loses no data."),
     KEY_DOUBLE("max_delay", max_delay_s, "1", UNIT_S, 0, 1e6,
@@ -29,7 +29,8 @@ static const struct config_key recv_keys[] = {
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that an input keeps open for late packets."),
     KEY_INT(
         "chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-        "Receive buffers per input; at least 2 window + 3. All except window + 3 may wait for the other polarisation."),
+        "Receive buffers per input; at least 2 * window + 3. All buffers except window + 3 may have data that wait for "
+        "the other polarisation."),
     KEY_INT("threads", base.n_threads, "0", UNIT_NONE, 0, 256,
             "Receive threads, among which inputs are divided; 0: one per input."),
     CONFIG_AFFINITY_ROW,
@@ -47,7 +48,7 @@ static const struct config_key antenna_keys[] = {
                   "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated."),
     KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
     KEY_STRING("from", from, "", 0, 4096,
-               "Networks and addresses of allowed senders to this antenna, in place of recv.from; empty: recv.from."),
+               "Networks and addresses of allowed senders to this antenna, instead of recv.from; empty: recv.from."),
     KEY_STRING("delays", delays, "", 0, 4096,
                "File of delay models for every output. Each line has start (UNIX s), polarisation (0 or 1), delay (s), "
                "rate (s/s), phase (rad), phase rate (rad/s) and optionally the accelerations of the delay (s/s^2) and "
@@ -68,7 +69,8 @@ static const struct config_key output_keys[] = {
              "Channels over the whole band of this output."),
     KEY_INT("spectra_per_heap", spectra_per_heap, "256", UNIT_SPECTRA, 16, 65520,
             "Spectra in a heap (and so in a batch); a multiple of 16."),
-    KEY_INT("batches_per_buffer", n_batches, "1", UNIT_BATCHES, 1, 65536, "Batches that the device processes at once."),
+    KEY_INT("batches_per_buffer", n_batches, "1", UNIT_BATCHES, 1, 65536,
+            "Batches that the device processes together."),
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536,
             "Output buffers per antenna; 0: enough for the output of two chunks."),
     KEY_INT("taps", n_taps, "16", UNIT_NONE, 1, 32, "Taps of the polyphase filter bank."),

@@ -18,10 +18,10 @@
 #include <stdint.h>
 
 enum fgpu_output_kind { FGPU_WIDEBAND, FGPU_NARROWBAND };
-/* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step (8
- * bits: 127 steps).  Rounding errors of single precision are below 0.01 of these steps.  So from gain 1e5 on even
- * rounding errors saturate, and nothing of the signal is left.  At the limit the largest product of voltage and
- * gain, 1e7 times 1e9, is far below the largest number of single precision. */
+/* The largest magnitude of a gain.  At gain 1, noise of one digitiser step becomes noise of about one output step.
+ * With 8 bits the largest value is 127 steps.  Rounding errors of single precision are below 0.01 of a step.  So from
+ * gain 1e5 on even rounding errors saturate, and nothing of the signal is left.  At the limit the largest product of
+ * voltage and gain, 1e7 times 1e9, is far below the largest number of single precision. */
 #define FGPU_GAIN_MAX      1e9
 #define FGPU_GAIN_MAX_TEXT "1e9"
 
@@ -33,7 +33,7 @@ struct fgpu_config_recv {
     int64_t packet_samples; /* samples of a digitiser heap */
     int64_t chunk_samples;  /* samples of one input's chunk */
     int64_t max_delay_diff_samples;
-    double max_delay_s; /* limit for requests and files */
+    double max_delay_s; /* largest magnitude of a delay in requests and files */
 };
 
 struct fgpu_config_antenna {
@@ -46,9 +46,9 @@ struct fgpu_config_antenna {
     char *gains;           /* file of gains (gain_file.h); NULL: gains of the outputs */
 };
 
-/* A band of the digitiser's band, mixed to frequency 0 and filtered.  All zeros in a wideband output. */
+/* A part of the digitiser's band, mixed to frequency 0 and filtered.  A wideband output has zeros here. */
 struct fgpu_config_band {
-    struct decimal centre_hz; /* in the digitiser's band, from 0 */
+    struct decimal centre_hz; /* frequency of the centre in the digitiser's band, which begins at 0 */
     int64_t decimation;
     int64_t n_ddc_taps; /* 0: see fgpu_band_taps() */
     double weight_pass;
@@ -73,7 +73,7 @@ struct fgpu_config_output {
     struct fgpu_config_band band;      /* band of a narrowband output; otherwise 0 */
 };
 
-/* A stream of sums of satellites' signals; each antenna has one. */
+/* A stream of sums of satellites' signals.  Each antenna sends its own stream. */
 struct fgpu_config_gnss {
     char *name;
     struct endpoint_list destination;
@@ -89,7 +89,7 @@ struct fgpu_config_satellite {
     int signal; /* enum gnss_signal */
     struct config_int_list prns;
     bool acquire;
-    double doppler_hz, doppler_range_hz; /* centre and range of a search */
+    double doppler_hz, doppler_range_hz; /* centre of a search, and its largest distance from the centre */
 };
 
 struct fgpu_config {
@@ -103,7 +103,7 @@ struct fgpu_config {
     struct config_send send;
 };
 
-/* The keys of a struct fgpu_config_band, for the kinds 'which' of a section. */
+/* Rows of the key table for a struct fgpu_config_band.  'which' selects the kinds of a section that have these keys. */
 #define FGPU_BAND_ROWS(which)                                                                                          \
     KEY_DECIMAL("centre_frequency", band.centre_hz, KEY_REQUIRED, UNIT_HZ, 0, 5e10,                                    \
                 "Centre of the narrow band (centre of channel channels / 2), relative to the digitiser's 0 Hz.  The "  \
@@ -116,11 +116,11 @@ struct fgpu_config {
                 "Taps of the down-converter's filter; 0: 16 per input sample between two output samples.",             \
                 .variants = (which)),                                                                                  \
         KEY_DOUBLE("weight_pass", band.weight_pass, "0.005", UNIT_NONE, 1e-9, 1e9,                                     \
-                   "Weight of errors in that filter's pass band, relative to errors in its stop bands.",               \
+                   "Weight of errors in the down-converter's pass band, relative to errors in its stop bands.",        \
                    .variants = (which)),                                                                               \
         KEY_DOUBLE("pass_bandwidth", band.pass_bandwidth_hz, "0", UNIT_HZ, 0, 5e10,                                    \
-                   "Width of the middle of the narrow band that is flat and free of aliases; its edges need not be. "  \
-                   "0: the whole band is, because the device computes twice the band and discards half.",              \
+                   "Width of the middle part of the narrow band that must be flat and free of aliases. "               \
+                   "0: the whole band, because the device computes twice the band and discards half.",                 \
                    .variants = (which))
 
 extern const struct config_table fgpu_config_table;

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TIMEOUT_S 10.0 /* for ?request-timeout-hint; the worker takes milliseconds */
+#define TIMEOUT_S 10.0 /* for ?request-timeout-hint; the worker answers within milliseconds */
 
 /* A request whose reply waits for the worker. */
 struct waiting {
@@ -28,12 +28,12 @@ struct waiting {
     struct katcp_call *call;
     size_t output;
     size_t first, end; /* inputs whose gains the request sets */
-    size_t eq;         /* first input, up to 'end', whose eq sensor is not yet set */
+    size_t eq;         /* first input whose eq sensor has not been set; 'end': all are set */
     float *gains;      /* complex [n_gains], for all these inputs; NULL: gains of the configuration */
     size_t n_gains;
     size_t n_out;     /* commands that the worker has not answered */
-    size_t ant;       /* first antenna that has not been posted */
-    bool is_set;      /* gains of antenna 'ant' are in the settings */
+    size_t ant;       /* first antenna whose change has not been posted */
+    bool is_set;      /* the settings already have the gains of antenna 'ant' */
     bool concerned[]; /* [n_ants] antennas whose settings the request changes */
 };
 
@@ -107,7 +107,8 @@ static int64_t time_of(const struct fgpu_control *c, int64_t steady_samples)
     return steady_samples > 0 ? timebase_unix_ns(&c->timebase, steady_samples) : clock_unix_ns();
 }
 
-/* Publishes the steady timestamp.  If it goes back, the eq sensors with later times get the new time. */
+/* Publishes the steady timestamp.  If the timestamp goes back, eq sensors with a later time get the timestamp's
+ * time. */
 static void show_steady(struct fgpu_control *c, int64_t steady_samples)
 {
     bool goes_back = steady_samples < c->katcp_sensors->steady_state;
@@ -119,8 +120,8 @@ static void show_steady(struct fgpu_control *c, int64_t steady_samples)
             set_eq(c, i / c->n_inputs, i % c->n_inputs, unix_ns);
 }
 
-/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written.  The next iteration of the loop
- * continues.  Returns true if all sensors are set. */
+/* Sets the eq sensors of a request, until EQ_GAINS_AT_ONCE gains have been written.  The next iteration of the main
+ * loop continues.  Returns true if all sensors are set. */
 #define EQ_GAINS_AT_ONCE 8192
 static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
 {
@@ -131,8 +132,8 @@ static bool set_eqs(struct fgpu_control *c, struct waiting *w, int64_t unix_ns)
     return w->eq == w->end;
 }
 
-/* Sets a request's gains of the inputs of antenna 'ant'.  If the request restores the configuration, sets both
- * inputs. */
+/* Sets the gains of a request for the inputs of antenna 'ant'.  If the request restores the configuration, sets the
+ * gains of both inputs. */
 static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t ant)
 {
     if (!w->gains) {
@@ -144,8 +145,9 @@ static void set_gains(struct fgpu_control *c, const struct waiting *w, size_t an
             fgpu_settings_set_gains(c->settings, ant, w->output, pol, w->gains, w->n_gains);
 }
 
-/* Posts a request's changes, antenna by antenna.  Returns false if the rest must wait for the worker, which then
- * wakes this thread.  Also returns false after SET_GAINS_AT_ONCE gains; the next iteration of the loop continues. */
+/* Posts a request's changes, antenna by antenna.  Returns false if the other antennas must wait for the worker, which
+ * then wakes this thread.  Also returns false after SET_GAINS_AT_ONCE gains; the next iteration of the main loop
+ * continues. */
 #define SET_GAINS_AT_ONCE (1 << 18)
 static bool post(struct fgpu_control *c, struct waiting *w, size_t *n_set)
 {
@@ -214,7 +216,7 @@ static void on_wake(void *arg)
     advance(c);
 }
 
-/* Queues a request, which is answered when its settings show in the data. */
+/* Queues a request.  The reply follows when the worker has applied the request's settings. */
 static void reply_when_applied(struct fgpu_control *c, struct waiting *w)
 {
     *c->end = w;
@@ -222,7 +224,8 @@ static void reply_when_applied(struct fgpu_control *c, struct waiting *w)
     advance(c);
 }
 
-/* Returns a new waiting request, made before anything is set.  Out of memory, fails the call and returns NULL. */
+/* Returns a new waiting request.  If there is no memory, fails the call and returns NULL, before any setting has
+ * changed. */
 static struct waiting *prepare(struct fgpu_control *c, struct katcp_call *call, size_t output)
 {
     struct waiting *w = calloc(1, sizeof(*w) + c->config->antennas.n * sizeof(w->concerned[0]));
@@ -236,8 +239,8 @@ static struct waiting *prepare(struct fgpu_control *c, struct katcp_call *call, 
     return w;
 }
 
-/* Sets 'n' gains of inputs [first, end) and answers.  If 'gains' is NULL, sets the gains of the configuration.
- * Takes ownership of 'gains'. */
+/* Sets 'n' gains of inputs [first, end), and replies when the worker has applied the gains.  If 'gains' is NULL, sets
+ * the gains of the configuration.  Takes ownership of 'gains'. */
 static void set_and_reply(struct fgpu_control *c, struct katcp_call *call, size_t output, size_t first, size_t end,
                           float *gains, size_t n)
 {
@@ -388,7 +391,7 @@ static bool parse_models(struct fgpu_control *c, struct katcp_call *call, int64_
         const char *text = katcp_arg(call, 2 + (int)i), *equals = strchr(text, '=');
         size_t input = i;
         if (addressed != (equals != NULL)) {
-            katcp_fail(call, "either all models must say INPUT=, or none: '%.64s'", text);
+            katcp_fail(call, "INPUT= must be given for all models or for none: '%.64s'", text);
             return false;
         }
         if (addressed && !find_input(c, call, text, (size_t)(equals - text), &input))
@@ -487,7 +490,8 @@ static void request_resume(struct katcp_call *call, void *arg)
     reply_when_applied(c, waiting);
 }
 
-/* Posts the order, which holds from the next chunk on.  The reply does not wait for that chunk. */
+/* Posts the order of a request.  The order takes effect with the next chunk, and the reply does not wait for that
+ * chunk. */
 static void request_gnss(struct katcp_call *call, struct fgpu_control *c, enum fgpu_gnss_action action)
 {
     struct fgpu_gnss_order order;
@@ -533,7 +537,7 @@ static const struct katcp_request requests[] = {
      "STREAM and VALUE are as for ?gain. 'default' restores the gains of the configuration.",
      2, INT_MAX, request_gain_all, 0, TIMEOUT_S, .has_long_lines = true},
     {"delays",
-     "Adds delay models that hold from a start time.\n"
+     "Adds delay models that take effect at a start time.\n"
      "?delays STREAM START [INPUT=]MODEL...\n"
      "STREAM is an output's name. START is in UNIX seconds. Give a MODEL for each input, or INPUT=MODEL for some "
      "inputs. A MODEL is delay,rate:phase,phase_rate or delay,rate,acceleration:phase,phase_rate,phase_acceleration in "

@@ -28,17 +28,18 @@ struct fgpu_choice;
 struct fgpu_control;
 struct katcp_device;
 
-/* Adds the sensors.  fgpu_control_stop() stops the engine's channel.  Returns 0 or -ENOMEM. */
+/* Creates the control, adds its sensors, and starts the engine's command channel.  Returns 0 or -ENOMEM. */
 int fgpu_control_create(const struct fgpu_config *config, struct engine *engine, struct fgpu_settings *settings,
                         const struct fgpu_choice *choices, struct fgpu_control **control);
 
-/* Sets the requests of 'device', and the argument of the requests. */
+/* Sets the requests of 'device', and the argument of their handlers. */
 void fgpu_control_requests(struct fgpu_control *control, struct katcp_device *device);
 
-/* Called after the server has closed, when no request waits for a reply.  Idempotent. */
+/* Stops the engine's command channel.  The server must have closed, so that no request waits for a reply.
+ * Idempotent. */
 void fgpu_control_stop(struct fgpu_control *control);
 
-/* Accepts NULL. */
+/* Destroys the control.  NULL is accepted. */
 void fgpu_control_destroy(struct fgpu_control *control);
 
 #endif

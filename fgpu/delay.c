@@ -16,7 +16,7 @@ double fgpu_delay_wrap(double angle_rad)
     const double turn = 2.0 * M_PI;
     double wrapped = angle_rad - turn * floor((angle_rad + M_PI) / turn);
 
-    /* Rounding may have moved the angle beyond an end. */
+    /* Rounding may have moved the angle beyond an end of [-pi, pi). */
     if (wrapped >= M_PI)
         wrapped -= turn;
     return wrapped < -M_PI ? -M_PI : wrapped;
@@ -57,7 +57,7 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
     return 0;
 }
 
-/* Returns the index of the model that holds at 't_samples' >= 0: the last that has started.  Searches by bisection. */
+/* Returns the index of the model in effect at 't_samples' >= 0: the last that has started.  Searches by bisection. */
 static size_t find(const struct fgpu_delay_queue *queue, int64_t t_samples)
 {
     size_t low = 0, high = queue->n; /* 'low' has started, 'high' has not */
@@ -77,8 +77,8 @@ const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_qu
     return &queue->models[find(queue, t_samples)];
 }
 
-/* Moves the start to the nearest multiple.  If the input's whole sample lies halfway between two multiples, the fine
- * delay decides; if the fine delay is 0, the later multiple is taken. */
+/* Moves the start to the nearest multiple of the grid.  If the start lies halfway between two multiples, the fine delay
+ * decides.  If the fine delay is 0, the start moves to the later multiple. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples)
 {
     int64_t start = t_samples - values->coarse_samples, later = values->fine_samples > 0 ? 1 : 0;
@@ -128,7 +128,7 @@ static bool all_there(const struct skip *s, int64_t k)
     return true;
 }
 
-/* Returns the first multiple after 'k' at which another model holds, or 'last'. */
+/* Returns the first multiple after 'k' at which another model takes effect in a queue, at most 'last'. */
 static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -144,8 +144,8 @@ static int64_t next_change(const struct skip *s, int64_t k, int64_t last)
     return last;
 }
 
-/* Returns the first multiple in (low, high] at which all windows start in the input.  They do not at 'low', and do
- * at 'high'. */
+/* Returns the first multiple in (low, high] at which all windows start in the input.  At 'low' some window starts
+ * before the input.  At 'high' no window does. */
 static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 {
     while (high - low > 1) {
@@ -159,7 +159,7 @@ static int64_t bisect(const struct skip *s, int64_t low, int64_t high)
 }
 
 /* Searches in steps that double, and then by bisection: while no model changes, windows at later times never start
- * earlier.  At a change of model anything may happen, so the search begins again. */
+ * earlier.  A change of model may move windows either way, so the search begins again there. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples)
 {

@@ -7,22 +7,21 @@
  *
  * where t is the time of the *output*: a positive delay makes input sample t appear at t + delay.  A spectrum whose
  * window starts at output time t uses the input from t - coarse on.  The coarse delay is delay(t), rounded half to
- * even, the same for the whole window.  The fine delay, delay(t) - coarse, is left to a phase slope over the
- * channels.  All arithmetic is in double precision and all times are 64-bit integers, so precision does not fall as
- * time passes.
+ * even, the same for the whole window.  A phase slope over the channels corrects the fine delay, delay(t) - coarse.
+ * All arithmetic is in double precision and all times are 64-bit integers, so precision does not fall as time passes.
  *
  * Grid:      the samples of a narrow band are at multiples of the subsampling A (ddc.h), so windows start at such
  *            multiples.  A window starts at the multiple nearest to the exact delay.  The fine delay includes the
- *            difference, so it reaches A / 2 either way.  A is 1 for a wide band.
+ *            difference, so its magnitude is at most A / 2.  A is 1 for a wide band.
  *
- * Queue:     models in order of start.  For every output time the last model that has started holds, whatever held
- *            before.  So the time may jump ahead and back, and the same models hold as before.  No model holds
- *            before its start.  The delay is zero before the first start.  Adding a model removes all models that
- *            start at or after its start.  A model that starts in the past holds from the next spectrum on, with r
- *            counted from its start.
- * Forgotten: no model is forgotten because of the data's time.  In a full queue the oldest model makes room, if the
- *            next model has started by a time that the caller is sure of.  The delay is then zero at the times of
- *            the oldest model.
+ * Queue:     models in order of start.  At every output time the last model that has started is in effect, regardless
+ *            of earlier output times.  So the time may jump ahead and back, and the same models take effect as before.
+ *            No model is in effect before its start.  The delay is zero before the first start.  Adding a model removes
+ *            all models that start at or after its start.  A model that starts in the past takes effect with the next
+ *            spectrum, with r counted from its start.
+ * Forgotten: no model is forgotten because of the data's time alone.  In a full queue the oldest model is forgotten to
+ *            make room, if the next model has started by a sure time.  The caller states the sure time.  At the times
+ *            of the forgotten model the delay is then zero.
  * Threads:   pure functions on the caller's structs.   Blocking and allocation: none. */
 #ifndef FGPU_DELAY_H
 #define FGPU_DELAY_H
@@ -31,13 +30,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DELAY_MAX_MODELS 256 /* models in a queue: a night with a model every minute or two */
+#define DELAY_MAX_MODELS 256 /* most models in a queue: enough for a night with a model every minute or two */
 
 struct fgpu_delay_model {
     int64_t start_samples; /* >= 0 */
     double delay_samples;  /* |delay| <= 2^53 */
     double rate;           /* samples per sample; |rate| < 1 */
-    double acceleration;   /* samples per sample squared; slow enough that the rate stays within +-1 */
+    double acceleration;   /* samples per sample squared; so small that the rate stays within +-1 */
     double phase_rad;
     double phase_rate_rad;         /* rad per sample */
     double phase_acceleration_rad; /* rad per sample squared */
@@ -51,11 +50,11 @@ struct fgpu_delay_queue {
 /* A delay model evaluated at one output time. */
 struct fgpu_delay_values {
     int64_t coarse_samples; /* the window starts at t - coarse_samples of the input */
-    double fine_samples;    /* [-1/2, 1/2], or half of the grid's step either way */
+    double fine_samples;    /* [-A/2, A/2] for a grid of A samples */
     double phase_rad;       /* at the band's centre, [-pi, pi) */
 };
 
-/* Returns the same angle in [-pi, pi). */
+/* Returns an angle wrapped to [-pi, pi). */
 double fgpu_delay_wrap(double angle_rad);
 
 struct fgpu_delay_values fgpu_delay_evaluate(const struct fgpu_delay_model *model, int64_t t_samples);
@@ -70,27 +69,27 @@ int fgpu_delay_queue_add(struct fgpu_delay_queue *queue, const struct fgpu_delay
 /* Moves the start of the window at output time 't_samples' to the grid. */
 void fgpu_delay_align(struct fgpu_delay_values *values, int64_t t_samples, int64_t grid_samples);
 
-/* Evaluates the model that holds at output time 't_samples'.  The window of the result starts on the grid. */
+/* Evaluates the model in effect at output time 't_samples'.  The window of the result starts on the grid. */
 struct fgpu_delay_values fgpu_delay_queue_at(const struct fgpu_delay_queue *queue, int64_t t_samples,
                                              int64_t grid_samples);
 
-/* Returns the model that holds at an output time >= 0. */
+/* Returns the model in effect at an output time >= 0. */
 const struct fgpu_delay_model *fgpu_delay_queue_model(const struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Forgets the oldest model that was set, if that model holds at no time from 't_samples' on.  Returns true if a
+/* Forgets the oldest model that was set, if that model is not in effect at 't_samples' or later.  Returns true if a
  * model was forgotten. */
 bool fgpu_delay_queue_forget_oldest(struct fgpu_delay_queue *queue, int64_t t_samples);
 
-/* Returns the time at which to begin again, a multiple of 'align_samples' at or after 'start_samples' (>= 0).  From
- * this time on the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns INT64_MAX
- * if there is no such time below 2^61: then a delay grows as fast as time.  The result is the smallest if rates stay
- * within +-1. */
+/* Returns the output time at which an output can begin again: a multiple of 'align_samples' at or after 'start_samples'
+ * (>= 0).  From this time on the windows of all 'n' queues start at or after first_samples[i] of their inputs.  Returns
+ * INT64_MAX if there is no such time below 2^61, because a delay grows as fast as time.  The result is the smallest
+ * such time if rates stay within +-1. */
 int64_t fgpu_delay_skip(const struct fgpu_delay_queue *const *queues, const int64_t *first_samples, size_t n,
                         int64_t grid_samples, int64_t start_samples, int64_t align_samples);
 
 /* Returns the phase by which a wideband spectrum is rotated: the model's phase, plus a quarter turn for each sample
- * of coarse delay.  The coarse delay is an offset of the input, and the band's centre lies at a quarter of the
- * sample rate.  Radians, [-pi, pi). */
+ * of coarse delay.  The quarter turns correct the shift of the input by the coarse delay, because the band's centre
+ * lies at a quarter of the sample rate.  The result is in radians, [-pi, pi). */
 double fgpu_delay_wideband_phase(const struct fgpu_delay_values *values);
 
 #endif

@@ -136,7 +136,7 @@ struct reader {
     struct fgpu_delay_queue *pols;
 };
 
-/* Reads UNIX seconds as the nearest sample, or refuses the row. */
+/* Reads the start in UNIX seconds as the nearest sample, or refuses the row. */
 static int parse_start(const struct table_row *row, const struct reader *r, int64_t *start_samples)
 {
     const char *text = row->fields[0];
@@ -203,7 +203,7 @@ int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase,
 {
     struct reader r = {timebase, timebase_decimal_to_double(timebase->adc_sample_rate_hz), max_delay_s, pols};
 
-    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() says 255, and one is what holds until the first begins");
+    _Static_assert(DELAY_MAX_MODELS == 256, "read_row() refuses more than 255 models, beside the placeholder");
     for (unsigned pol = 0; pol < N_POLS; pol++)
         fgpu_delay_queue_init(&pols[pol]);
     return table_file_read(path, read_row, &r, why, why_bytes);

@@ -1,4 +1,4 @@
-/* delay_text.h - delay models as text: in seconds, while delay.h has samples.
+/* delay_text.h - delay models as text.  Text has seconds; the models of delay.h have samples.
  *
  *     delay,rate[,acceleration]:phase,phase rate[,phase acceleration]
  *         in a request (delay_request.h)
@@ -17,8 +17,8 @@
 
 #include <stdio.h>
 
-/* Sets all of the model except its start, and wraps the phase.  Returns NULL.  On a fault, returns the fault and
- * leaves the model unchanged: a limit of delay.h is exceeded, or a number is not finite. */
+/* Sets all of the model except its start, and wraps the phase.  Returns NULL.  If a number exceeds a limit of delay.h
+ * or is not finite, returns a sentence that says so, and leaves the model unchanged. */
 const char *fgpu_delay_from_seconds(const double numbers[DELAY_N_NUMBERS], double adc_sample_rate_hz,
                                     struct fgpu_delay_model *model);
 
@@ -50,8 +50,8 @@ void fgpu_delay_text_format(const union sensor_value *value, char *text, size_t 
 int fgpu_delay_text_read_file(const char *path, const struct timebase *timebase, double max_delay_s,
                               struct fgpu_delay_queue pols[N_POLS], char *why, size_t why_bytes);
 
-/* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the starts may differ, as they are
- * written in whole nanoseconds. */
+/* Writes a file that fgpu_delay_text_read_file() reads as the same models.  Only the starts may differ, because the
+ * file has whole nanoseconds. */
 void fgpu_delay_text_write_file(FILE *out, const struct timebase *timebase, const struct fgpu_delay_queue pols[N_POLS]);
 
 #endif

@@ -32,7 +32,7 @@ static int read_row(const struct table_row *row, void *context)
     while (o < r->config->outputs.n && strcmp(fgpu_config_output(r->config, o)->name, row->fields[0]) != 0)
         o++;
     if (o == r->config->outputs.n || !r->gains[o])
-        return table_file_refuse(row, "the output must be the name of one", row->fields[0]);
+        return table_file_refuse(row, "the first field must be the name of an output", row->fields[0]);
     if (strcmp(row->fields[1], "0") != 0 && strcmp(row->fields[1], "1") != 0)
         return table_file_refuse(row, "the polarisation must be 0 or 1", row->fields[1]);
     limits.n_chan = fgpu_config_output(r->config, o)->n_chan;

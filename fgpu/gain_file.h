@@ -14,8 +14,9 @@
 
 #include <stddef.h>
 
-/* gains[output] is complex [chan][pol], filled with the defaults; NULL for an output that the file must not name.
- * Returns 0, or negative errno with one sentence in 'why' that begins with "PATH:line: ". */
+/* Reads a file into gains[output]: complex [chan][pol], filled with the defaults by the caller.  gains[output] is NULL
+ * for an output that the file must not name.  Returns 0, or negative errno with one sentence in 'why' that begins with
+ * "PATH:line: ". */
 int fgpu_gain_file_read(const char *path, const struct fgpu_config *config, float *const *gains, char *why,
                         size_t why_bytes);
 

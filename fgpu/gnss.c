@@ -13,19 +13,19 @@
 #include <string.h>
 
 #define MAX_RUNS    64   /* runs of present samples in a chunk */
-#define RETRY_S     10.0 /* s of data after a failed search until the next search for the satellite */
+#define RETRY_S     10.0 /* s of data from a failed search to the next search for the same satellite */
 #define FALSE_ALARM 1e-3
 #define PEAK_S      1.0 /* s of data: time constant of the mean of the taps' amplitudes */
 
-/* A run of present samples of a chunk, among the new samples. */
+/* A run [begin, end) of present samples among the new samples of a chunk. */
 struct run {
     int64_t begin, end;
 };
 
 /* ---- Samples ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the runs of [from, to) whose filters touch only packets that arrived on both polarisations.  A missing
- * packet ends a run.  Returns the number of runs. */
+/* Finds the runs of samples in [from, to) whose filters touch only packets that arrived on both polarisations.  A
+ * missing packet ends a run.  Returns the number of runs. */
 static size_t find_runs(const struct gnss_stream *s, const struct fgpu_device_input *in, int64_t from, int64_t to,
                         struct run runs[MAX_RUNS])
 {
@@ -124,7 +124,7 @@ static void begin_search(struct gnss_stream *s, int64_t sample)
     }
 }
 
-/* Takes the result of a search that has ended. */
+/* Begins to follow the satellite that a search has found, or sets the earliest sample of the next search. */
 static void end_search(struct gnss_stream *s, int64_t sample)
 {
     struct gnss_followed *sat = &s->satellites[s->search.satellite];
@@ -231,8 +231,8 @@ static void finish(struct gnss_stream *s, struct device_stream *compute, struct 
     outbuf_download(&b->base, download);
 }
 
-/* Returns true if a replay must wait.  In a replay the loops get all sums, and the results of searches, before the
- * next pieces are made.  A failed device returns no results, so nothing waits for it. */
+/* Returns true if a replay must wait for sums or a search.  In a replay the loops get all sums, and the results of
+ * searches, before the next pieces are made.  A failed device returns no results, so nothing waits for it. */
 static bool must_wait(const struct gnss_stream *s)
 {
     const struct fgpu_gnss *gnss = s->gnss;
@@ -241,8 +241,8 @@ static bool must_wait(const struct gnss_stream *s)
            device_ok(gnss->engine->c.device);
 }
 
-/* Begins to follow the signal that an order describes at an ADC sample, from the complex sample before it on.  The
- * signal in a complex sample is the signal in the middle of its filter. */
+/* Begins to follow the signal that an order describes at an ADC sample.  Tracking begins with the last complex sample
+ * whose filter's middle is not after this ADC sample. */
 static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct fgpu_gnss_order *order)
 {
     const int64_t wrap = (int64_t)SPEAD_VALUE_MASK + 1;
@@ -266,7 +266,8 @@ static void steer(struct gnss_stream *s, struct gnss_followed *sat, const struct
     sat->started_sample = sample;
 }
 
-/* Applies the steer orders that came before the first input.  Before it the stream had no time reference. */
+/* Applies the steer orders that came before the first input.  Only an input's timestamp completes the 48-bit timestamps
+ * of these orders. */
 static void first_orders(struct gnss_stream *s)
 {
     for (size_t k = 0; k < s->sizes.n_satellites; k++) {
@@ -278,7 +279,7 @@ static void first_orders(struct gnss_stream *s)
     }
 }
 
-/* Processes one input.  Returns false if it must wait. */
+/* Queues a stream's work for one input.  Returns false if the input must be passed again. */
 static bool process(struct gnss_stream *s, struct device_stream *compute, const struct fgpu_device_input *in,
                     bool may_wait)
 {
@@ -417,7 +418,8 @@ static void follow_peak(const struct gnss_stream *s, struct gnss_followed *sat,
     }
 }
 
-/* Gives the loops their sums, in order.  Returns the number of records written. */
+/* Passes a buffer's sums to the loops, in order, and writes a record for each integration that ended.  Returns the
+ * number of records written. */
 static size_t close_loops(struct gnss_stream *s, struct gnss_buffer *b)
 {
     const double unit[N_POLS] = {1.0 / b->scale[0], 1.0 / b->scale[1]};
@@ -471,8 +473,7 @@ static void show(struct gnss_stream *s, const struct gnss_buffer *b)
     }
 }
 
-/* Updates the scales.  Samples of buffers on their way have an earlier scale, so only buffers with the latest scale
- * count. */
+/* Updates the scales by a buffer's levels.  A buffer that was quantised with an earlier scale is ignored. */
 static void follow_level(struct gnss_stream *s, const struct gnss_buffer *b)
 {
     for (unsigned pol = 0; pol < N_POLS; pol++) {

@@ -3,8 +3,8 @@
  * Flow:      device input --baseband.c--> complex float --gnss_quantise--> int8 --gnss_correlate, with the replicas of
  *            all followed satellites--> sums --download--> gnss_track.c closes its loops --records--> sender
  *            int8 samples of a block --gnss_search.c--> acquisition --> gnss_track.c
- * Streams:   each antenna has one stream for each entry of 'gnss'.  A stream follows its satellites by itself, both
- *            polarisations together.
+ * Streams:   each antenna has one stream for each entry of 'gnss'.  Each stream tracks its satellites independently of
+ *            other streams, and both polarisations together.
  * Heaps:     each chunk makes one heap with the integrations that ended in the chunk (gnss_record.h), even if none
  *            ended.
  * Missing:   samples whose filter touches a missing packet of either polarisation are zeros and count as missing.
@@ -40,22 +40,22 @@ struct fgpu_gnss_order {
     double code_chips, doppler_hz;
 };
 
-/* Makes the streams of all antennas, and the search thread.  Called when the engine has its senders.  If the
+/* Creates the streams of all antennas, and the search thread.  The engine must already have its senders.  If the
  * configuration has no stream, '*gnss' is NULL, which all functions accept.  Returns 0 or negative errno with one
  * sentence in 'why'. */
 int fgpu_gnss_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct engine *engine,
                      struct fgpu_gnss **gnss, char *why, size_t why_bytes);
 
-/* Requires that the device's streams are idle.  Accepts NULL. */
+/* Destroys the streams and the search thread.  The device's streams must be idle.  NULL is accepted. */
 void fgpu_gnss_destroy(struct fgpu_gnss *gnss);
 
-/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  Returns
- * false if it must wait: for a buffer (only if 'may_wait'; otherwise the input is left out), or in a replay for sums
- * or a search. */
+/* Queues all work of an antenna's streams for one input.  'compute' is the stream of the antenna's lane.  Returns false
+ * if the call must be repeated, because no buffer is free or a replay waits for sums or a search.  Without 'may_wait',
+ * an input without a free buffer is skipped and counted instead. */
 bool fgpu_gnss_process(struct fgpu_gnss *gnss, size_t ant, struct device_stream *compute,
                        const struct fgpu_device_input *in, bool may_wait);
 
-/* Loses all satellites, because the antenna's next input may have any time. */
+/* Ends the tracking of all satellites of an antenna, because its next input may have any timestamp. */
 void fgpu_gnss_restart(struct fgpu_gnss *gnss, size_t ant);
 
 /* Applies an order from the next input on. */
@@ -64,7 +64,7 @@ void fgpu_gnss_apply(struct fgpu_gnss *gnss, const struct fgpu_gnss_order *order
 /* Returns true if a buffer belongs to one of these streams. */
 bool fgpu_gnss_own(const struct fgpu_gnss *gnss, const struct outbuf *buffer);
 
-/* Takes a downloaded buffer: closes the loops and hands the buffer to the sender. */
+/* Closes the loops with the sums of a downloaded buffer, and hands the buffer to the sender. */
 void fgpu_gnss_push(struct outbuf *buffer);
 
 /* [HTTP] Adds "gnss". */

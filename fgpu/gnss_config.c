@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define N_ITEMS     3    /* items of a heap: timestamp, feng_id, gnss_sums */
-#define MAX_CHUNK_S 0.06 /* limit with which all pieces with outstanding sums fit FGPU_GNSS_MAX_PENDING */
+#define MAX_CHUNK_S 0.06 /* longest chunk for which FGPU_GNSS_MAX_PENDING outstanding pieces suffice */
 
 static const char *const signal_choices[] = {"L1CA", "L5I", "L5Q", "E1B", "E1C", NULL}; /* enum gnss_signal */
 
@@ -116,7 +116,7 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
     return 0;
 }
 
-/* Returns the samples of 'n_periods' code periods, rounded up. */
+/* Returns the number of complex samples in 'n_periods' code periods, rounded up. */
 static size_t period_samples(const struct fgpu_gnss_satellite *satellite, double sample_rate_hz, int64_t n_periods)
 {
     const struct gnss_signal_facts *facts = gnss_signal_facts(satellite->signal);

@@ -7,10 +7,10 @@
 #include "fgpu/config.h"
 #include "kernels/gnss/gnss_codes.h"
 
-#define FGPU_GNSS_MAX_SATELLITES 64 /* satellites of a stream */
+#define FGPU_GNSS_MAX_SATELLITES 64 /* most satellites of a stream */
 #define FGPU_GNSS_N_BUFFERS      4
 #define FGPU_GNSS_NAME_BYTES     16
-#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods of a block of a narrow search, if the data allow more than one */
+#define FGPU_GNSS_NARROW_PERIODS 4 /* code periods in a narrow search's block, if the data bits allow more than one */
 
 #define FGPU_GNSS_N_KEYS      12
 #define FGPU_SATELLITE_N_KEYS 5
@@ -21,7 +21,7 @@ extern const char fgpu_gnss_example[], fgpu_satellite_example[];
 struct fgpu_gnss_satellite {
     enum gnss_signal signal;
     unsigned prn;
-    const struct fgpu_config_satellite *config; /* entry that names the satellite */
+    const struct fgpu_config_satellite *config; /* entry of the configuration that names the satellite */
     enum gnss_subcarrier subcarrier;            /* subcarrier of the replica */
     double carrier_hz;                          /* carrier without Doppler, in a baseband that is not inverted */
 };
@@ -44,9 +44,9 @@ int fgpu_gnss_chips(const struct fgpu_config_gnss *gnss, const struct fgpu_gnss_
 
 struct fgpu_gnss_sizes {
     size_t n_satellites;
-    size_t chunk_samples;  /* complex samples that a chunk yields at most */
-    size_t pitch_samples;  /* samples of a row of 8-bit samples */
-    size_t max_pieces;     /* pieces of a chunk */
+    size_t chunk_samples;  /* most complex samples that a chunk yields */
+    size_t pitch_samples;  /* length of a row of 8-bit samples */
+    size_t max_pieces;     /* most pieces of integrations in a chunk */
     size_t heap_bytes;     /* max_pieces records */
     size_t search_samples; /* samples of the longest block of a search, per polarisation */
     size_t table_bytes;    /* bytes of the tables of all codes */

@@ -50,7 +50,7 @@ static bool find_antenna(const struct fgpu_config *config, struct katcp_call *ca
     return false;
 }
 
-/* Reads argument 'i', a number in [min, max].  If it is wrong, fails the call and returns false. */
+/* Reads argument 'i', a number in [min, max].  If the argument is wrong, fails the call and returns false. */
 static bool read_number(struct katcp_call *call, int i, const char *what, double min, double max, double *value)
 {
     const char *text = katcp_arg(call, i);

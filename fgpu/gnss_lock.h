@@ -9,15 +9,15 @@
  *            indicator is 0 without a signal.
  * Means:     exponential, over 0.5 s of data (C/N0) and over 0.3 s (carrier); at first the means of all sums so far.
  * Gaps:      a sum over part of an integration is scaled, so that its noise is the noise of a whole integration.
- *            Its signal's power is then in proportion to its time of data.  C/N0 uses the mean time of data.
- *            Unequal times of data look like noise: with 3 of 10 samples missing, in runs of 80 us, C/N0 is 0.5 dB
- *            lower.
+ *            The signal's power in the sum is then in proportion to the sum's time of data.  C/N0 uses the mean time of
+ *            data.  Unequal times of data look like noise: with 3 of 10 samples missing, in runs of 80 us, C/N0 is 0.5
+ *            dB lower.
  * Threads:   pure functions on the caller's struct.   Blocking and allocation: none. */
 #ifndef FGPU_GNSS_LOCK_H
 #define FGPU_GNSS_LOCK_H
 
 struct fgpu_gnss_lock {
-    double seconds;         /* s of data in the moments, at most their time constant */
+    double seconds;         /* s of data in the moments below, at most their time constant */
     double m2, m4;          /* second and fourth moment of |P| */
     double data_s;          /* mean time of data in a sum */
     double carrier_seconds; /* s of data in the two means below */
@@ -26,7 +26,7 @@ struct fgpu_gnss_lock {
 
 void fgpu_gnss_lock_init(struct fgpu_gnss_lock *lock);
 
-/* Adds a prompt sum over 'data_s' of data. */
+/* Adds the power of a prompt sum over 'data_s' of data to the moments. */
 void fgpu_gnss_lock_add_power(struct fgpu_gnss_lock *lock, double re, double im, double data_s);
 
 /* Adds a prompt sum to the carrier's indicator; 're' is along the carrier's phase. */

@@ -2,8 +2,8 @@
  *
  * Heap:      a heap has the integrations that ended in a chunk, as consecutive records.  The rest of the heap has
  *            records of zeros, whose 'prn' is 0.
- * Measured:  the signal's carrier phase at 'timestamp' is the replica's plus the phase of the prompt sum.  The signal's
- *            code phase is the replica's plus the offset that early and late sums show.
+ * Measured:  the signal's carrier phase at 'timestamp' is the replica's phase plus the phase of the prompt sum.  The
+ *            signal's code phase is the replica's code phase plus the offset that early and late sums show.
  * Time:      'timestamp' is the ADC timestamp of a complex sample: the timestamp of the first ADC sample under its
  *            filter.  The signal in this sample is later by (taps - 1) / 2 ADC samples.
  * Units:     sums are in units of the baseband's samples times the replica's amplitude, GNSS_AMPLITUDE.  All sums
@@ -35,7 +35,7 @@ struct fgpu_gnss_record {
     uint32_t n_present;                       /* complex samples that arrived */
     uint16_t prn, signal;                     /* enum gnss_signal */
     uint16_t stage, flags;                    /* enum fgpu_gnss_stage of the integration, enum fgpu_gnss_flag */
-    int32_t symbol_period; /* place of the code period in its symbol or secondary code; -1: not known */
+    int32_t symbol_period; /* index of the code period in its symbol or secondary code; -1: not known */
     uint32_t n_starts;     /* acquisitions of the satellite so far */
 };
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define NARROW_STEPS 3 /* steps of the wide search's Dopplers, on each side */
+#define NARROW_STEPS 3 /* half width of a narrow search, in Doppler steps of the wide search */
 
 struct fgpu_gnss_searcher {
     struct engine *engine;
@@ -47,7 +47,7 @@ static void open_acquire(struct fgpu_gnss_search *s)
         want_block(s);
         return;
     }
-    end(s, false); /* no memory: reported as not found */
+    end(s, false); /* without memory the satellite counts as not found */
 }
 
 static double period_s(const struct fgpu_gnss_search *s)
@@ -55,7 +55,7 @@ static double period_s(const struct fgpu_gnss_search *s)
     return s->config.facts->n_chips / s->config.facts->chip_rate_hz;
 }
 
-/* Continues with a narrow search around the peak. */
+/* Begins the narrow search around the peak of the wide search. */
 static void narrow(struct fgpu_gnss_search *s, const struct gnss_acquired *peak)
 {
     const double step_hz = 0.5 / (s->config.n_periods * period_s(s)), doppler_hz = peak->doppler_hz;
@@ -89,7 +89,7 @@ static void find(struct fgpu_gnss_search *s)
                                               .code_subchips = ldexp((double)acquired.code_phase, -GNSS_CODE_BITS),
                                               .doppler_hz = acquired.doppler_hz};
     if (s->found.code_subchips >= s->config.n_subchips)
-        s->found.code_subchips = 0; /* rounding gave the table's length */
+        s->found.code_subchips = 0; /* the phase was rounded up to the table's length */
     end(s, true);
 }
 
@@ -118,7 +118,7 @@ static void *run(void *arg)
     struct fgpu_gnss_searcher *searcher = arg;
     struct inbox_item item;
 
-    thread_watched(false); /* a block may take any time */
+    thread_watched(false); /* a block may take longer than the watchdog allows */
     while (inbox_pop(searcher->inbox, &item) == 0) {
         struct fgpu_gnss_search *s = item.object;
         serve(s);

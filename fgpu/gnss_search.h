@@ -3,8 +3,8 @@
  * Flow:      worker: begin --> thread: block wanted --> worker: samples of a block --push--> thread: gnss_acquire_add
  *            --> ... --> thread: found or not --> worker
  * Stages:    a wide search covers all Dopplers of the satellite.  A narrow search of new samples, around the peak of
- *            the wide search, follows.  So the result is recent, however long the wide search took.  A false peak of
- *            noise must win twice.
+ *            the wide search, follows.  So the result is recent, however long the wide search took.  Noise causes a
+ *            false acquisition only if it gives the highest peak twice.
  * Blocks:    a block of a narrow search begins with a code period, as found by the wide search.  Data and secondary
  *            codes change the signal's sign between periods.  A change within a block would split the peak and move
  *            it to a wrong Doppler.  With this Doppler the loops would lock with an error of half a turn per period.
@@ -32,13 +32,13 @@ enum fgpu_gnss_search_state {
 
 /* One stream's search.  Initialise with zeros. */
 struct fgpu_gnss_search {
-    atomic_bool is_away; /* owned by the thread */
+    atomic_bool is_away; /* the thread owns the search; else the worker does */
     enum fgpu_gnss_search_state state;
     int8_t *samples;      /* [const] pinned: [pol][pitch_samples][re, im] */
     size_t pitch_samples; /* [const] */
     uint32_t n_wanted;
     int64_t block_sample; /* number of the block's first sample, by fgpu_gnss_search_block() */
-    bool begins_anew;     /* time went back before this block: restart the search with it */
+    bool begins_anew;     /* time went back before this block, so the search restarts with the block */
     size_t satellite;
     bool is_found;
     struct fgpu_gnss_acquisition found;
@@ -53,14 +53,14 @@ struct fgpu_gnss_search {
     struct gnss_acquire *acquire;
 };
 
-/* Makes the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when a
+/* Creates the thread's inbox, for searches of 'n_streams' streams.  The thread notifies the engine's worker when a
  * search has returned.  Returns 0 or -ENOMEM. */
 int fgpu_gnss_searcher_create(struct engine *engine, size_t n_streams, struct fgpu_gnss_searcher **searcher);
 /* Starts the thread.  Returns 0 or negative errno. */
 int fgpu_gnss_searcher_start(struct fgpu_gnss_searcher *searcher);
-/* Called after the worker has ended.  Completes a block that is being added.  Idempotent. */
+/* Stops the thread, after the block that it is adding.  The worker must have ended.  Idempotent. */
 void fgpu_gnss_searcher_stop(struct fgpu_gnss_searcher *searcher);
-/* Stops first.  Accepts NULL. */
+/* Stops the thread and destroys the searcher.  NULL is accepted. */
 void fgpu_gnss_searcher_destroy(struct fgpu_gnss_searcher *searcher);
 
 /* Begins a search.  'config'.table must remain valid. */
@@ -70,7 +70,7 @@ void fgpu_gnss_search_begin(struct fgpu_gnss_searcher *searcher, struct fgpu_gns
 /* Returns the first sample at or after 'sample' at which the wanted block may begin. */
 int64_t fgpu_gnss_search_block(const struct fgpu_gnss_search *search, int64_t sample);
 
-/* Hands over the wanted block, when all of its samples have arrived. */
+/* Hands the wanted block to the thread.  All samples of the block must be in 'search->samples'. */
 void fgpu_gnss_search_push(struct fgpu_gnss_searcher *searcher, struct fgpu_gnss_search *search);
 
 /* Frees the memory of a search.  The worker must own the search, or the thread must have ended. */

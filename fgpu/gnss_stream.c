@@ -122,7 +122,7 @@ static void init_satellite(struct gnss_stream *s, struct gnss_followed *sat, con
     entry->table = (uint32_t)table_at;
 }
 
-/* Makes the codes' tables and the satellites; 'entries' is pinned. */
+/* Creates the tables of the codes, and the satellites.  'entries' is pinned memory. */
 static int create_satellites(struct gnss_stream *s, struct gnss_satellite *entries, char *why, size_t why_bytes)
 {
     struct fgpu_gnss_satellite ids[FGPU_GNSS_MAX_SATELLITES];
@@ -146,7 +146,7 @@ static int create_satellites(struct gnss_stream *s, struct gnss_satellite *entri
     return 0;
 }
 
-/* Makes the correlator's tables on the device: codes, satellites, carrier, offsets. */
+/* Creates the correlator's tables on the device: codes, satellites, carrier, offsets. */
 static int create_tables(struct gnss_stream *s, char *why, size_t why_bytes)
 {
     struct device *device = device_of(s);

@@ -47,8 +47,8 @@ struct gnss_followed {
     struct fgpu_gnss_satellite id; /* [const] */
     const int8_t *table;           /* [const] host */
     struct fgpu_gnss_track track;
-    bool is_dropped;                     /* neither searched for nor followed */
-    int64_t retry_sample;                /* sample before which no search begins */
+    bool is_dropped;                     /* ?gnss-drop: the satellite is neither searched for nor followed */
+    int64_t retry_sample;                /* sample before which no search for the satellite begins */
     struct fgpu_gnss_order first_order;  /* STEER: order to follow the satellite from the first input on */
     struct gauge stage, cn0_mdb[N_POLS]; /* enum fgpu_gnss_stage; thousandths of dB-Hz */
     struct gauge doppler_mhz;            /* thousandths of Hz */
@@ -80,11 +80,11 @@ struct gnss_stream {
     struct outbuf_pool pool;
     size_t n_downloading; /* buffers being downloaded */
     float scale[N_POLS];
-    bool has_input; /* an input has been processed, with its end at 'input_samples' */
+    bool has_input; /* an input has been processed; 'input_samples' is its timestamp */
     int64_t input_samples;
     struct fgpu_gnss_search search;
-    bool is_searching; /* a search has begun and its end has not been seen */
-    bool is_stale;     /* time began again during the search */
+    bool is_searching; /* a search has begun, and its result has not been used yet */
+    bool is_stale;     /* the data's time restarted during the search */
     bool fills_block;  /* the block's last samples are on their way to the host */
     uint32_t n_collected;
     int64_t collected_end; /* number of the sample after the collected samples */
@@ -118,7 +118,7 @@ struct gnss_correlate_args gnss_stream_correlate_args(const struct gnss_stream *
  * negative errno with one sentence in 'why'. */
 int gnss_stream_init(struct gnss_stream *stream, char *why, size_t why_bytes);
 
-/* Called after the searcher is destroyed.  Accepts a stream of zeros. */
+/* Frees a stream, after the searcher has been destroyed.  A stream of zeros is accepted. */
 void gnss_stream_fini(struct gnss_stream *stream, struct device *device);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SEARCH_SECONDS 1.0
-#define MIN_LEAD       0.4 /* lead of the best place over the second, in powers of a period */
+#define MIN_LEAD       0.4 /* smallest lead of the best place over the second best, in units of a period's power */
 
 static uint32_t modulo(int64_t value, uint32_t n)
 {

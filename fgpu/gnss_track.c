@@ -6,8 +6,8 @@
 #include <string.h>
 
 #define MIN_FRACTION   0.5  /* least fraction of present samples in an integration */
-#define MIN_CODE       25.0 /* C/N0 of a locked code, dB-Hz */
-#define MIN_CARRIER    0.25 /* indicator of a locked carrier */
+#define MIN_CODE       25.0 /* lowest C/N0 of a locked code, dB-Hz */
+#define MIN_CARRIER    0.25 /* lowest indicator of a locked carrier */
 #define MAX_DOPPLER_HZ 5e4  /* a satellite's Doppler is up to 5 kHz; the rest allows for oscillators */
 #define MOMENTS_MIN_S  0.4  /* s of data before the moments decide about the lock */
 
@@ -131,9 +131,9 @@ static uint64_t code_phase(const struct fgpu_gnss_track *track, __int128 code)
     return (uint64_t)((code - divide_down(code, length) * length) >> (64 - GNSS_CODE_BITS));
 }
 
-/* Begins an integration.  Normally it begins with the next period.  It begins at the next sample if its code phase
- * is less than a chip after the period's begin, because a correction may have moved the phase.  Returns false if the
- * period begins at or after 'end'. */
+/* Begins an integration.  Normally it begins with the next period.  The integration begins at the next sample if this
+ * sample's code phase is less than a chip after the period's begin.  The phase may be there because a correction has
+ * moved it.  Returns false if the period begins at or after 'end'. */
 static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
 {
     const __int128 length = code_length(track), chip = (__int128)track->chip_subchips << 64;
@@ -168,7 +168,7 @@ static bool begin_integration(struct fgpu_gnss_track *track, int64_t end)
     return true;
 }
 
-/* Takes 'n' samples of the open integration as a piece. */
+/* Returns a piece of the next 'n' samples of the open integration. */
 static struct gnss_piece take_piece(struct fgpu_gnss_track *track, uint32_t n)
 {
     struct gnss_piece piece = track->open;

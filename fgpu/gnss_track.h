@@ -8,9 +8,9 @@
  * Delay:     a correction is relative to the model at the time of the integration, not to the latest replica.  So
  *            the delay of the sums is outside the loop, and the loop's poles do not depend on the delay.  The delay
  *            only makes replicas less exact.  The carrier's error is (Doppler's error) x delay + (rate's error) x
- *            delay^2 / 2.  The Doppler's error must stay small against a code period, and the code's error against
- *            the taps.  A Kalman filter does the same (Psiaki and Jung, Extended Kalman filter methods for tracking
- *            weak GPS signals, ION GPS 2002).
+ *            delay^2 / 2.  The Doppler's error must stay small compared with a turn per code period, and the code's
+ *            error compared with the taps' distance.  A Kalman filter does the same (Psiaki and Jung, Extended Kalman
+ *            filter methods for tracking weak GPS signals, ION GPS 2002).
  * Pieces:    an integration is one code period with its own exact phases.  The integration starts at the period's
  *            first sample.  If a chunk ends within the integration, the rest is a piece of the next chunk, by
  *            gnss_piece_skip().  The sums of both pieces are added here.
@@ -21,13 +21,13 @@
  *            Frequency: atan(cross / dot) of consecutive sums.  Phase: Costas, atan(Q / I); atan2 of pilots whose
  *            secondary code is known.  Code: (E^2 - L^2) / (E^2 + L^2), over the slope that the replica's
  *            autocorrelation has.  Kaplan and Hegarty, Understanding GPS/GNSS, 3rd ed., 8.7 to 8.9.
- * Pull-in:   the loops pull in from an acquisition with an error of at most 1/8 turn per code period in Doppler
- *            (125 Hz, E1: 31 Hz) and a quarter of a chip (E1: 0.15 chip) in code.  In simulations 1 of 5000 starts
- *            failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
- * Pols:      the code and frequency loops take the sum of both polarisations' powers and products, and need no phase
- *            between the polarisations.  The phase loop takes the stronger polarisation after PULL_IN and keeps it.
- *            The instrument's phase between polarisations is unknown, so a change of polarisation would be a step of
- *            phase.
+ * Pull-in:   the loops pull in from an acquisition with limited errors.  The Doppler's error is at most 1/8 turn per
+ *            code period (125 Hz, E1: 31 Hz).  The code's error is at most a quarter of a chip (E1: 0.15 chip).  In
+ *            simulations 1 of 5000 starts failed at 35 dB-Hz, 1 of 6 at 32 dB-Hz.
+ * Pols:      the code and frequency loops use the sum of both polarisations' powers and products, and need no phase
+ *            between the polarisations.  The phase loop uses the polarisation that is stronger after PULL_IN, and keeps
+ *            this polarisation.  The instrument's phase between polarisations is unknown, so a change of polarisation
+ *            would be a step of phase.
  * Data:      before the symbol's place is known (gnss_symbol.h), signs of data and secondary code do not matter to
  *            any loop.  When the place is known, a pilot's phase loses its ambiguity of half a turn.
  * Gaps:      missing samples are zeros.  A sum is scaled by its fraction of present samples, which reduces its gains
@@ -38,7 +38,8 @@
  *            acquires and starts again.  A Doppler beyond 50 kHz, which only an error or a gap of hours can cause,
  *            has the same effect.
  * Phase:     the carrier's phase at a sample is the phase of the signal in the phase loop's polarisation.  Whole
- *            turns count from the acquisition.  L5Q is a quarter turn behind L5I and keeps this quarter turn.
+ *            turns count from the acquisition.  L5Q is a quarter turn behind L5I, and the phase of L5Q includes this
+ *            quarter turn.
  * Limits:    the band must not be inverted.  Codes must not run backwards.  One antenna's sums close the loops.
  * Ownership: all state is in the caller's struct.
  * Threads:   one at a time.   Blocking, clocks and allocation: none. */
@@ -132,12 +133,12 @@ struct fgpu_gnss_track {
     double last[N_POLS][2]; /* prompt sums relative to the model */
 
     int64_t next_sample;     /* first sample after the pieces so far */
-    uint32_t n_integrations; /* integrations since the latest start */
+    uint32_t n_integrations; /* number of integrations since the latest start */
     uint32_t open_samples;   /* samples left of the integration that a chunk's end has cut; 0: none */
-    struct gnss_piece open;  /* rest of that integration */
+    struct gnss_piece open;  /* rest of the integration that a chunk's end has cut */
     struct fgpu_gnss_piece_pending open_pending;
 
-    uint32_t n_pushed, n_popped; /* pieces made, and pieces whose sums have been taken */
+    uint32_t n_pushed, n_popped; /* number of pieces made, and of pieces whose sums have been added */
     struct fgpu_gnss_piece_pending pending[FGPU_GNSS_MAX_PENDING];
     struct fgpu_gnss_sum sum;
 };
@@ -156,7 +157,7 @@ struct fgpu_gnss_state {
     int symbol_period; /* place of the code period in its symbol or secondary code; -1: not known */
 };
 
-/* Begins in stage SEARCH. */
+/* Initialises a tracker in stage SEARCH. */
 void fgpu_gnss_track_init(struct fgpu_gnss_track *track, const struct fgpu_gnss_track_config *config);
 
 /* Writes n_subchips and the taps [FGPU_GNSS_N_TAPS] of the satellite's entry for gnss_correlate. */
@@ -176,9 +177,9 @@ size_t fgpu_gnss_track_pieces(struct fgpu_gnss_track *track, int64_t begin, int6
 /* Ends tracking: the stage becomes SEARCH.  Later sums of its pieces must still be passed, and are ignored. */
 void fgpu_gnss_track_stop(struct fgpu_gnss_track *track);
 
-/* Takes the sums of the oldest piece whose sums are outstanding.  Call it once for each piece, in order.  Multiplies
- * the sums of a polarisation by its 'unit'.  'n_missing' of the samples were zeros: all samples, if the piece was
- * not computed.  Writes the integrations that ended to 'ended' and returns their number, 0 to 2. */
+/* Adds the sums of the oldest piece whose sums are outstanding.  Call this function once for each piece, in order.
+ * Multiplies the sums of a polarisation by its 'unit'.  'n_missing' of the samples were zeros: all samples, if the
+ * piece was not computed.  Writes the integrations that ended to 'ended' and returns their number, 0 to 2. */
 size_t fgpu_gnss_track_sums(struct fgpu_gnss_track *track, const int64_t (*sums)[N_POLS][2], const double unit[N_POLS],
                             uint32_t n_missing, struct fgpu_gnss_integration ended[2]);
 

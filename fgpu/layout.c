@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define N_OUTPUT_ITEMS 4 /* timestamp, feng_id, frequency, feng_raw */
+#define N_OUTPUT_ITEMS 4 /* items of a heap: timestamp, feng_id, frequency, feng_raw */
 
 #define TAPS_PER_SUBSAMPLE 16   /* default */
 #define N_SPARE_COMMANDS   16   /* commands that may wait, in addition to one for each output of each antenna */
@@ -33,8 +33,8 @@ int64_t fgpu_band_taps(const struct fgpu_config_band *band)
     return band->n_ddc_taps ? band->n_ddc_taps : TAPS_PER_SUBSAMPLE * fgpu_band_subsampling(band);
 }
 
-/* Returns the bins of a narrow band's transform: its channels, or twice as many if the outer half is discarded.
- * Returns 0 for a wide band. */
+/* Returns the number of bins of a narrow band's transform: its channels, or twice as many if the outer half is
+ * discarded.  Returns 0 for a wide band. */
 static unsigned n_bins_of(const struct fgpu_config_output *output)
 {
     if (output->kind != FGPU_NARROWBAND)
@@ -64,7 +64,7 @@ struct channelise_config fgpu_channelise_config(const struct fgpu_config *config
     int64_t n_buffer = out->n_batches * out->spectra_per_heap;
     int64_t n_chunk = config->recv.chunk_samples * out->spectra_per_heap / fgpu_batch_samples(out);
 
-    /* A chunk's spectra are appended at once, as far as the buffer has room. */
+    /* One append has all spectra of a chunk for which the buffer has room. */
     return (struct channelise_config){
         .n_chan = (unsigned)out->n_chan,
         .n_bins = n_bins_of(out),
@@ -141,7 +141,7 @@ size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_conf
     size_t n_shares = (size_t)config->send.n_threads / (config->antennas.n * config->outputs.n);
 
     if (n_shares == 0 || config->send.pcap_file)
-        return 1; /* one writer per file */
+        return 1; /* a file has only one writer */
     return n_shares < output->destinations.n ? n_shares : output->destinations.n;
 }
 
@@ -251,14 +251,14 @@ void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *conf
         .n_outputs = config->outputs.n,
         .packet_bytes = (size_t)(config->recv.packet_samples * config->recv.sample_bits / 8),
         .heaps_per_chunk = (size_t)(config->recv.chunk_samples / config->recv.packet_samples),
-        .frames_per_heap = config->recv.base.gpudirect, /* a packet is a heap */
+        .frames_per_heap = config->recv.base.gpudirect, /* a digitiser heap is one packet */
     };
 
     l.n_recv_threads = (size_t)config->recv.base.n_threads;
     if (l.n_recv_threads == 0 || l.n_recv_threads > l.n_inputs)
         l.n_recv_threads = l.n_inputs;
     if (config->recv.base.pcap_file)
-        l.n_recv_threads = 1; /* one reader per file */
+        l.n_recv_threads = 1; /* a file has only one reader */
     l.chunk_bytes = l.heaps_per_chunk * l.packet_bytes;
 
     for (size_t o = 0; o < l.n_outputs; o++) {
@@ -326,8 +326,8 @@ int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_c
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Returns the chunks that an input needs if a polarisation may be 'wait_chunks' behind the other: 'window_chunks'
- * open chunks, wait_chunks + 1 in the matcher, one being uploaded, and one free. */
+/* Returns the number of chunks that an input needs if a polarisation may be 'wait_chunks' behind the other.  These are
+ * 'window_chunks' open chunks, wait_chunks + 1 in the matcher, one being uploaded, and one free. */
 static int64_t chunks_to_wait(const struct fgpu_config_recv *recv, int64_t wait_chunks)
 {
     struct matcher_config matcher = {.n_members = N_POLS, .wait_chunks = (unsigned)wait_chunks};
@@ -368,8 +368,8 @@ static void check_antennas(const struct fgpu_config *config, struct config *erro
                          (long long)ant->feng_id, (long long)config->send.array_size);
         for (size_t b = 0; b < a; b++) {
             if (ant->feng_id == fgpu_config_antenna(config, b)->feng_id)
-                config_error(errors, &ant->feng_id, "feng_id %lld is taken by antenna %s", (long long)ant->feng_id,
-                             fgpu_config_antenna(config, b)->name);
+                config_error(errors, &ant->feng_id, "feng_id %lld is already used by antenna %s",
+                             (long long)ant->feng_id, fgpu_config_antenna(config, b)->name);
             if (strcmp(ant->name, fgpu_config_antenna(config, b)->name) == 0)
                 config_error(errors, &ant->name, "two antennas are called %s", ant->name);
         }
@@ -393,14 +393,14 @@ static void check_endpoints(const struct fgpu_config *config, struct config *err
                 const struct endpoint_list *others = input_endpoints(config, j);
                 for (size_t n = 0; n < (j == i ? m : others->n); n++)
                     if (endpoint_equal(&mine->items[m], &others->items[n]))
-                        config_error(errors, mine, "%s is received by antenna %s pol%zu already",
+                        config_error(errors, mine, "%s is already used by antenna %s pol%zu",
                                      endpoint_format(&mine->items[m], text, sizeof(text)),
                                      fgpu_config_antenna(config, j / N_POLS)->name, j % N_POLS);
             }
     }
 }
 
-/* Checks that no output is sent to an input.  Reports one error for each output that is. */
+/* Checks that no output is sent to an input.  Reports one error for each such output. */
 static void check_loops(const struct fgpu_config *config, struct config *errors)
 {
     for (size_t o = 0; o < config->outputs.n && !config->recv.base.pcap_file && !config->send.pcap_file; o++)
@@ -447,7 +447,7 @@ static void check_band(const struct fgpu_config *config, const struct fgpu_confi
                      band->pass_bandwidth_hz);
 }
 
-/* Checks a name for use in sensors' names. */
+/* Returns true if a name may be a part of a sensor's name. */
 static bool is_sensor_name(const char *name)
 {
     return strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == strlen(name);
@@ -491,7 +491,7 @@ static void check_output(const struct fgpu_config *config, size_t o, struct conf
                        "packets of %lld bytes do not align with the channels of %lld bytes of output %s; "
                        "use a packet_payload that is a multiple or divisor of %lld",
                        (long long)payload, (long long)chan_bytes, out->name, (long long)chan_bytes);
-    /* A file's reader waits for buffers.  The network's receiver drops batches. */
+    /* Too few buffers would make the engine drop batches of live data.  A replay waits for buffers instead. */
     int64_t n_min = (int64_t)chunk_buffers(config, out) + 1;
     if (!config->recv.base.pcap_file && out->n_buffers > 0 && out->n_buffers < n_min)
         config_error(errors, &out->n_buffers,

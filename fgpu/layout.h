@@ -15,13 +15,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Buffers for gains of an output: one being copied to the device, and one more. */
+/* Number of gain buffers of an output: one that is being copied to the device, and one for new gains. */
 #define FGPU_N_GAINS 2
 
-/* Complex samples of a batch that the status page averages. */
+/* Number of complex samples that the status page averages from a batch. */
 #define FGPU_PREVIEW_SAMPLES (UINT32_C(1) << 20)
 
-/* Shapes, seed and filter of one output's kernels, the same on all antennas (choice.h).  Zeroed shapes are defaults. */
+/* Shapes, seed and filter of one output's kernels, the same on all antennas (choice.h).  Shapes of zeros mean the
+ * defaults. */
 struct fgpu_choice {
     struct channelise_choice channelise;
     struct ddc_shape ddc; /* narrow band only */
@@ -41,10 +42,10 @@ struct fgpu_layout {
     size_t history_heaps;
     size_t history_bytes;
     struct memory_use memory; /* UINT64_MAX if a sum exceeds 64 bits; device bytes include exported memory */
-    size_t frames_per_heap;   /* NIC frames that a heap may lie in, with gpudirect; else 0 */
+    size_t frames_per_heap;   /* most NIC frames that a heap occupies, with gpudirect; else 0 */
 };
 
-/* Returns the timebase of the timestamps: sync time, ADC sample rate, and true if packets are the clock. */
+/* Returns the timebase of the timestamps: sync time, ADC sample rate, and whether packets are the clock. */
 static inline struct timebase fgpu_timebase(const struct fgpu_config *config)
 {
     return (struct timebase){config->time.sync_time_s, config->time.adc_sample_rate_hz,
@@ -83,19 +84,20 @@ static inline int64_t fgpu_subsampling(const struct fgpu_config_output *output)
 /* Returns the input samples in the window of a spectrum of an output. */
 int64_t fgpu_window_samples(const struct fgpu_config_output *output);
 
-/* Returns the index of the output that measures the inputs: the first wide band, whose filter measures as it reads,
- * else output 0. */
+/* Returns the index of the output that measures the inputs' power.  This is the first wide band, whose filter measures
+ * the samples that it reads, or else output 0. */
 size_t fgpu_power_output(const struct fgpu_config *config);
 
-/* Derives the layout.  'shared_bytes' is the device's, 0 for a cpu.  'choices' is [output], or NULL for the
- * defaults.  'mtu' is the MTU of recv's interface, for frames of a NIC, or 0 for the largest.  The configuration
- * must have passed the checks that fgpu_config_check makes before it calls this function. */
+/* Derives the layout.  'shared_bytes' is the result of device_shared_bytes().  'choices' is [output], or NULL for the
+ * defaults.  'mtu' is the MTU of recv's interface, for frames of a NIC, or 0 for the largest.  The configuration must
+ * have passed the checks that fgpu_config_check makes before it calls this function. */
 void fgpu_layout_init(struct fgpu_layout *layout, const struct fgpu_config *config, size_t shared_bytes,
                       const struct fgpu_choice *choices, size_t mtu);
 
-/* Returns the number of chunks that a polarisation may be behind the other.  Beyond it the chunks of the other are
- * given up, one by one, as one polarisation alone is of no use.  The number is the largest that an input's chunks
- * suffice for, at least 'window_chunks'.  Waiting costs no time while both polarisations arrive. */
+/* Returns the number of chunks that a polarisation may be behind the other.  Beyond this number the other
+ * polarisation's chunks are discarded one by one, because one polarisation alone is of no use.  The number is the
+ * largest for which an input has enough chunks, and at least 'window_chunks'.  Waiting costs no time while both
+ * polarisations arrive. */
 unsigned fgpu_layout_wait_chunks(const struct fgpu_config_recv *recv);
 
 /* Returns the shape of an input's chunks. */
@@ -103,14 +105,14 @@ struct chunk_shape fgpu_chunk_shape(const struct fgpu_layout *layout, const stru
 
 /* Returns the number of inputs of receive thread 't': inputs t, t + n_recv_threads and so on. */
 size_t fgpu_thread_inputs(const struct fgpu_layout *layout, size_t t);
-/* Returns the largest number of a NIC's frames that these inputs' chunks may hold at once. */
+/* Returns the largest number of NIC frames that the chunks of receive thread 't' may occupy at once. */
 size_t fgpu_thread_frames(const struct fgpu_layout *layout, const struct fgpu_config *config, size_t t);
 
 /* Checks that the device's kernels support the outputs' buffers.  Returns 0, or -EINVAL with one sentence in 'why'. */
 int fgpu_layout_check_buffers(const struct fgpu_config *config, struct device *device, char *why, size_t why_bytes);
 
-/* Checks that this host has the memory and the CPUs, and its device the memory, before anything is allocated.
- * Returns 0, or negative errno with one sentence in 'why'. */
+/* Checks that the host has enough memory and CPUs, and the device enough memory, before anything is allocated.  Returns
+ * 0, or negative errno with one sentence in 'why'. */
 int fgpu_layout_check_host(const struct fgpu_layout *layout, const struct fgpu_config *config, struct device *device,
                            char *why, size_t why_bytes);
 
@@ -140,7 +142,7 @@ void fgpu_default_gains(const struct fgpu_config_output *output, float *gains);
  * default lets one chunk's output leave at its pace while the next chunk's output is computed. */
 size_t fgpu_output_buffers(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
-/* Returns the number of shares in which one antenna's stream is sent: one, or the number of send threads per stream. */
+/* Returns the number of shares (send.h) of one antenna's stream: one, or the number of send threads per stream. */
 size_t fgpu_send_shares(const struct fgpu_config *config, const struct fgpu_config_output *output);
 
 /* Returns the bytes per second, headers included, at which one antenna's stream is sent; 0: unpaced. */

@@ -1,4 +1,4 @@
-/* level.c - beside the output: computes the input's power from finished buffers. */
+/* level.c - computes the inputs' power from finished output buffers. */
 #include "fgpu/level.h"
 
 #include <math.h>

@@ -3,8 +3,8 @@
  * Flow:      sums of squares of each output buffer --add--> windows --> dBFS
  * Buffers:   the buffers of one output (fgpu_power_output()), in order of time.
  * Windows:   the time axis is divided into windows of window_samples.  A buffer belongs to the window in which it
- *            begins.  So the first buffer of the next window closes a window.  A window has the samples of its
- *            buffers: its mean is exact, its ends are not.  A window is valid if its buffers miss no input and
+ *            begins.  So the first buffer of the next window closes a window.  A window consists of whole buffers.  So
+ *            its mean is exact, but its ends are not on the grid.  A window is valid if its buffers miss no input and
  *            follow each other without a gap, including the buffers before and after the window.
  * Scale:     0 dBFS is the power of a sine that just fills the digitiser's range, (2^(bits - 1) - 1)^2 / 2.
  * Threads:   pure functions on the caller's struct. */
@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LEVEL_SILENCE_DBFS (-1000.0) /* level for power 0, which has no logarithm */
+#define LEVEL_SILENCE_DBFS (-1000.0) /* level that stands for power 0, which has no logarithm */
 
 struct fgpu_level {
     int64_t window_samples;
@@ -24,9 +24,9 @@ struct fgpu_level {
     bool started;         /* a buffer has been added */
     int64_t window;       /* number of the open window */
     int64_t next_samples; /* timestamp of the last buffer's end */
-    bool whole;           /* nothing is missing in the open window so far */
+    bool whole;           /* no sample of the open window has been missing so far */
     uint64_t sums[N_POLS];
-    int64_t n_samples; /* samples of each polarisation */
+    int64_t n_samples; /* number of samples of each polarisation in the open window */
     /* Results of the last closed window. */
     double dbfs[N_POLS];
     bool valid;

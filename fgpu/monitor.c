@@ -1,4 +1,4 @@
-/* monitor.c - beside the first stage: counters and sensors of an input that need no computation. */
+/* monitor.c - counters and sensors of an input, from received chunks and from windows of power. */
 #include "fgpu/monitor.h"
 
 #include "common/base/clock.h"
@@ -9,7 +9,7 @@
 #include <float.h>
 #include <stdio.h>
 
-/* Time without chunks after which an input's sensors report the silence. */
+/* Shortest time without chunks after which an input's sensors become errors. */
 #define TIMEOUT_MIN_NS NS_PER_S
 #define TIMEOUT_CHUNKS 10
 
@@ -89,7 +89,8 @@ void fgpu_monitor_chunk(struct fgpu_monitor *m, const struct chunk *chunk)
         sensor_set_real(&m->missing_unixtime, start_ns, SENSOR_ERROR, (double)start_ns / 1e9);
 }
 
-/* Returns the status for a power.  At nominal levels a digitiser is neither noisy nor saturated. */
+/* Returns the sensor status for a power.  At nominal power the signal is well above the digitiser's steps and does not
+ * saturate. */
 static enum sensor_status power_status(double dbfs)
 {
     if (dbfs >= -30 && dbfs <= -10)
@@ -99,7 +100,7 @@ static enum sensor_status power_status(double dbfs)
 
 void fgpu_monitor_power(struct fgpu_monitor *m, double dbfs, bool valid, int64_t end_samples)
 {
-    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* as the reference does */
+    double value = dbfs == LEVEL_SILENCE_DBFS ? -DBL_MAX : dbfs; /* the reference reports power 0 as this number */
 
     sensor_set_real(&m->rms_dbfs, timebase_unix_ns(&m->timebase, end_samples),
                     valid ? power_status(dbfs) : SENSOR_FAILURE, value);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Output without a gap as long as CONFIRM_NS confirms its time after CONFIRM_NS. */
+/* An output confirms its time after CONFIRM_NS of output in which no gap is as long as CONFIRM_NS. */
 #define CONFIRM_NS (10 * NS_PER_S)
 
 struct fgpu_output {
@@ -31,10 +31,10 @@ struct fgpu_output {
     size_t n_buffer_spectra, spectra_per_heap;              /* [const] */
     struct fgpu_delay_queue delays[N_POLS];
     struct fgpu_delay_model shown[N_POLS]; /* models in 'delay_sensors' */
-    int64_t shown_since[N_POLS];           /* times since when they hold */
+    int64_t shown_since[N_POLS];           /* timestamps since which these models are in effect */
     struct sensor delay_sensors[N_POLS];
     struct timebase timebase; /* [const] */
-    struct gauge confirmed;   /* timestamp of the last confirmed time */
+    struct gauge confirmed;   /* last confirmed time, as a timestamp */
     struct fgpu_gains gains[FGPU_N_GAINS];
     struct inbox *free_gains;
     struct fgpu_gains *new_gains;    /* gains for the next buffer; NULL: none */
@@ -44,17 +44,17 @@ struct fgpu_output {
     bool started;
     int64_t next_samples;        /* timestamp of the next spectrum */
     int64_t done_samples;        /* end of the last spectrum that was made or dropped */
-    int64_t steady_samples;      /* start of the output that shows all settings */
+    int64_t steady_samples;      /* timestamp from which the output has all settings */
     int64_t run_samples;         /* samples of output since the last long gap or restart */
     int64_t confirm_samples;     /* [const] */
     int64_t end_samples[N_POLS]; /* end of the last input */
-    bool is_ahead;               /* state that the delay sensors show */
-    int64_t skipped_samples;     /* batches before it no longer count as skipped; 0 after a restart */
+    bool is_ahead;               /* the output is ahead of its input, as the delay sensors show */
+    int64_t skipped_samples;     /* timestamp before which batches no longer count as skipped; 0 after a restart */
 };
 
 /* ---- Buffers ----------------------------------------------------------------------------------------------------- */
 
-/* Queues the upload of new gains.  All work with the old gains has been queued before. */
+/* Queues the upload of new gains.  All work that uses the old gains must already be queued. */
 static void upload_new_gains(struct fgpu_output *w)
 {
     if (!w->new_gains)
@@ -66,7 +66,7 @@ static void upload_new_gains(struct fgpu_output *w)
     w->new_gains = NULL;
 }
 
-/* Takes an output buffer for the batches from 'next' on. */
+/* Takes a free output buffer for the batches from 'next_samples' on.  Returns false if no buffer is free. */
 static bool take_buffer(struct fgpu_output *w)
 {
     w->filling = (struct fgpu_buffer *)outbuf_take(&w->stream->pool);
@@ -123,9 +123,10 @@ static void finish_buffer(struct fgpu_output *w)
                 buffer->job.n_groups * N_POLS * sizeof(uint32_t));
     if (buffer->power)
         device_copy(w->download, buffer->power, buffer->parts.power, N_POLS * sizeof(*buffer->power));
-    /* A NIC may read the voltages from then on.  A callback begins as if the host had waited for the event before it
-     * (cudaLaunchHostFunc).  A third device that reads the GPU's memory needs no more than CUDA's synchronisation;
-     * only its writes must be flushed (GPUDirect RDMA, "Synchronization and Memory Ordering"). */
+    /* Once the download has ended, a NIC may read the voltages.  A callback begins as if the host had waited for the
+     * event before it (cudaLaunchHostFunc).  A third device that reads the GPU's memory needs no more than CUDA's
+     * synchronisation.  Only writes by such a device must be flushed (GPUDirect RDMA, "Synchronization and Memory
+     * Ordering"). */
     outbuf_download(&buffer->base, w->download);
 }
 
@@ -156,7 +157,7 @@ static int64_t first_of(const struct fgpu_output *w, const struct fgpu_device_in
     return in->timestamp_samples + (in->has_history ? 0 : w->layout->history_samples);
 }
 
-/* Computes the windows of the spectrum at 't_samples', and the rest of its delays, into spectra[pol][i]. */
+/* Computes the windows, fine delays and phases of the spectrum at 't_samples' into spectra[pol][i]. */
 static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_input *in, int64_t t_samples, size_t i)
 {
     enum fit fit = FITS;
@@ -178,7 +179,8 @@ static enum fit place_spectrum(struct fgpu_output *w, const struct fgpu_device_i
     return fit;
 }
 
-/* Places up to 'n_max' spectra from 'next' on.  Returns the number that fit, and in 'fit' the reason why no more do. */
+/* Places up to 'n_max' spectra from 'next_samples' on.  Returns the number that fit, and in 'fit' the position of the
+ * last placed spectrum's windows. */
 static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n_max, enum fit *fit)
 {
     for (size_t i = 0; i < n_max; i++) {
@@ -189,8 +191,8 @@ static size_t place_spectra(struct fgpu_output *w, const struct fgpu_device_inpu
     return n_max;
 }
 
-/* Starts again at the first batch that the input allows, and counts the skipped batches.  Returns false if the
- * delays never allow a batch.  Then only other delays help. */
+/* Starts again at the first batch that the input allows, and counts the skipped batches.  Returns false if the present
+ * delays allow no batch at any time. */
 static bool skip_to(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};
@@ -261,8 +263,8 @@ static void show_model(struct fgpu_output *w, unsigned pol)
     sensor_set(&w->delay_sensors[pol], reading);
 }
 
-/* Sets the time of input that must arrive before the next batch may begin.  Called when no more spectra fit; the
- * next lies at spectra[pol][0].  A wait of up to a batch is usual and counts as 0. */
+/* Publishes the duration of input that must still arrive before the next batch can begin.  Called when no spectrum
+ * fits.  spectra[pol][0] has the windows of the next spectrum.  A wait of up to a batch is usual and counts as 0. */
 static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in)
 {
     int64_t ahead_samples = 0;
@@ -280,7 +282,7 @@ static void note_ahead(struct fgpu_output *w, const struct fgpu_device_input *in
         show_model(w, pol);
 }
 
-/* Counts another 'n_samples' of output, which may confirm its time. */
+/* Counts another 'n_samples' of output, and confirms the output's time if the run is long enough. */
 static void note_run(struct fgpu_output *w, int64_t n_samples)
 {
     w->run_samples += n_samples;
@@ -304,7 +306,7 @@ static void note_models(struct fgpu_output *w, int64_t first_samples, int64_t la
     }
 }
 
-/* Appends the 'n' placed spectra. */
+/* Appends 'n' placed spectra to the open buffer, and finishes the buffer if it is full. */
 static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input *in, size_t n)
 {
     const uint8_t *samples[N_POLS] = {in->samples[0], in->samples[1]};
@@ -330,7 +332,7 @@ static void append_spectra(struct fgpu_output *w, const struct fgpu_device_input
         finish_buffer(w);
 }
 
-/* Counts the batches that 'n' spectra would begin as dropped, because no buffer is free. */
+/* Skips the batches that 'n' spectra would begin, and counts these batches as dropped, because no buffer is free. */
 static void drop_batches(struct fgpu_output *w, size_t n)
 {
     size_t n_batches = (n + w->spectra_per_heap - 1) / w->spectra_per_heap;
@@ -366,7 +368,7 @@ bool fgpu_output_advance(struct fgpu_output *w, const struct fgpu_device_input *
     }
 }
 
-/* Notes that settings made until now show from 'samples' on. */
+/* Notes that output from 'samples' on has all settings made so far.  Returns 'samples'. */
 static int64_t set_steady(struct fgpu_output *w, int64_t samples)
 {
     if (samples > w->steady_samples)
@@ -374,7 +376,7 @@ static int64_t set_steady(struct fgpu_output *w, int64_t samples)
     return samples;
 }
 
-/* Takes 'next' back to the first batch whose windows lie after all input so far, if 'next' is later. */
+/* Sets 'next_samples' back to the first batch whose windows lie after all input so far, if 'next_samples' is later. */
 static void resume(struct fgpu_output *w)
 {
     const struct fgpu_delay_queue *const delays[N_POLS] = {&w->delays[0], &w->delays[1]};

@@ -1,5 +1,5 @@
-/* output.h - one output's path through the device inputs of its antenna: the destination of each spectrum of an input,
- * and the time when a buffer is ready.
+/* output.h - one output of an antenna.  It places spectra in the antenna's device inputs, fills output buffers with the
+ * spectra, and decides when a buffer is ready.
  *
  * Flow:      device input (of a narrow band: the samples of baseband.c) --> spectra whose windows, shifted by their
  *            polarisation's delay, lie in it --append--> output buffer --finish--> download --> worker's inbox
@@ -10,14 +10,14 @@
  *            input, and a delay that jumps down skips input.
  * Delays:    evaluated for every spectrum of every polarisation (delay.h), at the start of its window.  All models
  *            that were set stay, so no jump of the data's time loses a model.
- * Time:      may begin again anywhere (fgpu_output_restart()).  Only gains and models stay from the time before.  If
- *            the steady timestamp (fgpu_output_steady_samples()) was later than the new beginning, it becomes the
- *            new beginning.  Output of CONFIRM_NS without a gap that long confirms a time.  The few packets that
- *            make a receiver believe a jump confirm none.
+ * Time:      may begin again anywhere (fgpu_output_restart()).  Only gains and delay models survive the restart.  If
+ *            the steady timestamp (fgpu_output_steady_samples()) was later than the new beginning, it becomes the new
+ *            beginning.  An output confirms its time after CONFIRM_NS of output in which no gap is as long as
+ *            CONFIRM_NS.  So the few packets that make a receiver believe in a jump of time confirm no time.
  * Ahead:     a delay that jumps up moves the output's timestamps ahead of its input's.  After a jump down the output
  *            waits until the input has reached these timestamps, because timestamps do not go back by themselves.
- *            Meanwhile the delay sensors are in error.  Only 'resumes' takes timestamps back: the next batch is the
- *            first after all input so far.  So no old input is sent again.
+ *            Meanwhile the delay sensors are in error.  Only 'resumes' of struct fgpu_delays sets timestamps back: the
+ *            next batch is the first after all input so far.  So no old input is sent again.
  * Missing:   a batch is sent only if every packet that its windows touch arrived on both polarisations.
  * Threads:   the worker, unless a function says otherwise.   Blocking: never. */
 #ifndef FGPU_OUTPUT_H
@@ -43,7 +43,7 @@ struct fgpu_device_input {
     uint32_t *sums[N_POLS];        /* [const] prefix sums of 'present' */
     int64_t timestamp_samples;     /* timestamp of the history's first sample */
     int64_t first_samples[N_POLS]; /* timestamp of the first sample that arrived, if a stream starts here */
-    int64_t end_samples[N_POLS];   /* timestamp after the last sample that has arrived */
+    int64_t end_samples[N_POLS];   /* timestamp of the end of the chunk, or of a stream that ends in it */
     bool has_history;
     int64_t last_arrival_ns;
 };
@@ -63,54 +63,56 @@ struct fgpu_output_config {
 /* The delay models of both polarisations. */
 struct fgpu_delays {
     struct fgpu_delay_queue pols[N_POLS];
-    bool resumes; /* an output that waits for its input stops waiting */
+    bool resumes; /* an output that is ahead of its input resumes immediately */
 };
 
 /* Gains on their way to the worker. */
 struct fgpu_gains {
-    struct buffer_ref ref; /* returns to the output's free gains */
+    struct buffer_ref ref; /* its last put returns the gains to the output's free gains */
     size_t ant, output;    /* [const] */
     float *values;         /* [const] pinned host: complex [chan][pol] */
 };
 
 int fgpu_output_create(const struct fgpu_output_config *config, struct fgpu_output **walk);
 
-/* Makes the spectra that 'in' allows.  Returns false if it needs an output buffer and 'may_wait' is true; call it
- * again with the same input.  If 'may_wait' is false, it drops a batch that has no output buffer. */
+/* Makes the spectra that 'in' allows.  If no output buffer is free and 'may_wait' is true, returns false, and the
+ * caller must call again with the same input.  If 'may_wait' is false, batches without an output buffer are dropped. */
 bool fgpu_output_advance(struct fgpu_output *walk, const struct fgpu_device_input *in, bool may_wait);
 
-/* Replaces the delay models.  They hold from their start or, if the start has passed, from the next spectrum on.
- * With 'resumes', an output that is ahead of its input resumes at once.  Returns the timestamp from which all output
- * uses the new models; 0 before the first output. */
+/* Replaces the delay models.  The models take effect at their start or, if the start has passed, with the next
+ * spectrum.  With 'resumes', an output that is ahead of its input resumes immediately.  Returns the timestamp from
+ * which all output uses the new models; 0 before the first output. */
 int64_t fgpu_output_set_delays(struct fgpu_output *walk, const struct fgpu_delays *delays);
 
 /* [worker] Returns the models of a polarisation. */
 const struct fgpu_delay_queue *fgpu_output_delays(const struct fgpu_output *walk, unsigned pol);
 
-/* Returns gains to fill in and to post, or NULL while all are on their way.  Called from one thread at a time, not
- * the worker. */
+/* Returns gains to fill in and to post, or NULL if all gains are on their way to the worker.  Called from one thread at
+ * a time, not the worker. */
 struct fgpu_gains *fgpu_output_take_gains(struct fgpu_output *walk);
 
-/* Sets gains that hold from the first batch of the next buffer on.  Discards earlier gains that do not hold yet.
- * Returns the timestamp as fgpu_output_set_delays() does. */
+/* Sets gains that take effect with the first batch of the next buffer.  Discards earlier gains that have not taken
+ * effect.  Returns the timestamp as fgpu_output_set_delays() does. */
 int64_t fgpu_output_set_gains(struct fgpu_output *walk, struct fgpu_gains *gains);
 
-/* Gives up the batch that is being filled and hands over the batches filled before.  Only a restart may follow. */
+/* Discards the incomplete batch of the open buffer, and hands over the buffer's complete batches.  Only a restart may
+ * follow. */
 void fgpu_output_flush(struct fgpu_output *walk);
 
-/* Flushes.  The next input starts a stream, at any time. */
+/* Flushes the output.  The next input starts a new stream, at any timestamp. */
 void fgpu_output_restart(struct fgpu_output *walk);
 
-/* [worker] Returns the timestamp from which all output shows all settings; 0 before anything was set. */
+/* [worker] Returns the timestamp from which the output has all settings; 0 before anything was set. */
 int64_t fgpu_output_steady_samples(const struct fgpu_output *walk);
 
-/* [any] Returns the last confirmed time, or an earlier time that came after it; 0 before the first. */
+/* [any] Returns the last confirmed time, or the output's present time if that is earlier.  Returns 0 before the first
+ * confirmed time. */
 int64_t fgpu_output_confirmed_samples(const struct fgpu_output *walk);
 
 /* Returns the sensor of a polarisation's delay model in effect, in the format of fgpu_delay_text_format(). */
 struct sensor *fgpu_output_delay_sensor(struct fgpu_output *walk, unsigned pol);
 
-/* Requires an idle compute stream.  Accepts NULL. */
+/* Destroys the output.  The compute stream must be idle.  NULL is accepted. */
 void fgpu_output_destroy(struct fgpu_output *walk);
 
 #endif

@@ -21,7 +21,7 @@ void fgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 /* Stops as engine_stop() does, and logs a line for each stage. */
 bool fgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
-/* Called after stop.  Accepts partly created pipelines. */
+/* Destroys the pipeline after it has been stopped.  A partly created pipeline is accepted. */
 void fgpu_pipeline_destroy(void *pipeline);
 
 #endif

@@ -32,7 +32,7 @@ struct recv_input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
     struct assembler_stats stats;
-    struct gauge antenna_timestamp; /* polarisation 0: timestamp of the last chunk that either handed on */
+    struct gauge antenna_timestamp; /* used in polarisation 0: timestamp of the antenna's last chunk */
 };
 
 struct fgpu_recv {

@@ -22,7 +22,7 @@ int fgpu_recv_create(const struct fgpu_config *config, const struct fgpu_layout 
 /* Logs the packets that each input received and refused. */
 void fgpu_recv_log(const struct fgpu_recv *recv);
 
-/* The worker must have returned all chunks.  Accepts NULL. */
+/* Destroys the receive side.  The worker must have returned all chunks.  NULL is accepted. */
 void fgpu_recv_destroy(struct fgpu_recv *recv);
 
 /* Determines a packet's input.  Public for its test. */

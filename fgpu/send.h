@@ -30,21 +30,21 @@ struct fgpu_buffer {
     int64_t timestamp_samples;      /* timestamp of spectrum 0 */
     size_t n_filled;                /* spectra that were made */
     bool whole;                     /* no spectrum missed input */
-    bool sampled_for_status;        /* the status page samples this buffer (status.h) */
+    bool sampled_for_status;        /* the status page has requested a sample of this buffer (status.h) */
     struct send_job job;            /* job whose groups are the batches; group->send: the batch is valid */
     struct send_job *shares;        /* [n_shares] the buffer's part for each share of the stream */
 };
 
-/* One output of one antenna.  If there are more send threads than streams, the output leaves as several streams of
- * the sender, its shares.  Each share has a run of the destinations, and its own thread, sink, pace and heap counts. */
+/* One output of one antenna.  If there are more send threads than streams, the sender sends an output as several
+ * streams, called shares.  Each share has consecutive destinations, and its own thread, sink, pace and heap counts. */
 struct fgpu_stream {
     const struct fgpu_config_output *output; /* [const] */
     size_t ant;                              /* [const] */
     struct fgpu_buffer *buffers;             /* [const] [n_buffers] */
     size_t n_buffers;                        /* [const] */
     struct device_exported exported;         /* [const] with send.gpudirect, voltages of all buffers; else zeros */
-    uint8_t *preview_voltages;  /* [const] the same, pinned: a batch for the status page, [chan][spectrum][pol] */
-    struct snapshot look;       /* request for a buffer by the status page; between the worker and HTTP */
+    uint8_t *preview_voltages;  /* [const] pinned, with send.gpudirect: status page's spectra, [chan][spectrum][pol] */
+    struct snapshot look;       /* request of the status page for a buffer, exchanged between HTTP and the worker */
     struct outbuf_pool pool;    /* [worker] */
     struct send_stream **sends; /* [const] [n_shares] */
     size_t n_shares;            /* [const] */
@@ -52,8 +52,8 @@ struct fgpu_stream {
     struct counter samples;       /* complex samples, in heaps handed to the senders */
     struct counter skipped_heaps; /* heaps not sent because input was missing */
     struct counter dropped_heaps; /* heaps not made because no output buffer was free */
-    struct gauge ahead_ns;        /* time of input that must arrive before the next heap can begin; output.h */
-    struct gauge delay_ps;        /* larger magnitude of both polarisations' models, for the newest output */
+    struct gauge ahead_ns;        /* duration of input that must arrive before the next heap can begin (output.h) */
+    struct gauge delay_ps;        /* larger magnitude of the delays of both polarisations in the newest output */
     struct sensor clip_cnt[N_POLS];
     int64_t n_clipped[N_POLS]; /* [worker] values of 'clip_cnt' */
     struct timebase timebase;  /* [const] */
@@ -77,7 +77,7 @@ void fgpu_send_push(struct fgpu_buffer *buffer);
 /* Logs the heaps that each stream sent.  Called after the senders have stopped. */
 void fgpu_send_log(const struct fgpu_send *send);
 
-/* Accepts NULL. */
+/* Destroys the output side.  NULL is accepted. */
 void fgpu_send_destroy(struct fgpu_send *send);
 
 #endif

@@ -1,4 +1,4 @@
-/* settings.c - collects the settings of single requests and files, and gives the worker snapshots. */
+/* settings.c - collects the settings of requests and files, and posts snapshots to the worker. */
 #include "fgpu/settings.h"
 
 #include "common/base/clock.h"
@@ -23,7 +23,7 @@
 /* Size of an error message of a file's reader. */
 #define SENTENCE_BYTES 512
 
-/* Age beyond which no data are expected; models this old may make room. */
+/* Age beyond which no data are expected.  Models that ended earlier may be forgotten to make room. */
 #define MAX_AGE_NS (10 * NS_PER_S)
 
 /* The settings of one output of one antenna. */
@@ -66,7 +66,7 @@ static struct fgpu_output *output_made(const struct setting *item)
     return fgpu_antenna_output(item->settings->engine->lanes[item->ant], item->output);
 }
 
-/* Returns a copy of the gains for the output, or NULL if all of the output's gains are on their way. */
+/* Returns a copy of the gains for the output, or NULL if all of the output's gains are on their way to the worker. */
 static struct fgpu_gains *copy_gains(const struct setting *item)
 {
     struct fgpu_gains *gains = fgpu_output_take_gains(output_made(item));
@@ -187,7 +187,7 @@ static int64_t past_samples(const struct setting *item)
     const struct fgpu_settings *s = item->settings;
     int64_t confirmed = fgpu_output_confirmed_samples(output_made(item));
 
-    /* A recording has no current time except the worker's. */
+    /* The host's time says nothing about the time of a recording, so only the time that the worker confirmed counts. */
     if (s->timebase.from_packets || s->config->recv.base.pcap_file)
         return confirmed;
     int64_t past = timebase_samples_at(&s->timebase, clock_unix_ns() - MAX_AGE_NS);
@@ -314,7 +314,7 @@ static void restore_delays(struct setting *item, struct fgpu_delays *scratch)
     item->keep_delays = true;
 }
 
-/* Returns the number of channels of a polarisation that have a gain. */
+/* Returns the number of channels of a polarisation for which the file had a gain. */
 static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
 {
     int64_t n = 0;
@@ -324,8 +324,8 @@ static int64_t count_gains(const float *gains, int64_t n_chan, unsigned pol)
     return n;
 }
 
-/* Restores kept gains.  'gains' is [output] scratch: NULL except for this item's output, the only output that the
- * file may name. */
+/* Restores kept gains.  'gains' is scratch memory, [output]: NULL except for this item's output, the only output that
+ * the file may name. */
 static void restore_gains(struct setting *item, float **gains)
 {
     const char *path = state_file_path(item->gains_file);

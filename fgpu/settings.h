@@ -2,7 +2,7 @@
  *
  * Flow:      configuration, its files, and files kept by the last run --> settings --snapshots--> outputs
  *            requests (control.c) --> settings --> files that are kept (state_file.h)
- * Snapshot:  all gains or all delay models of one output of one antenna, as set until then.
+ * Snapshot:  all gains or all delay models of one output of one antenna, as set so far.
  * Kept:      each antenna and output has the files gains.OUTPUT@ANTENNA and delays.OUTPUT@ANTENNA, in the formats of
  *            gain_file.h and delay_text.h.  The file of gains has only the polarisations that were set.  Kept
  *            settings override the configuration.  A file that does not fit the configuration is ignored with one
@@ -10,7 +10,8 @@
  * Models:    all models that were set stay, here and in the worker, because the data's time may jump to any of them
  *            and back.  When an input has DELAY_MAX_MODELS - 1 models, the oldest makes room if the next model has
  *            started by a sure time.  A time that the worker has confirmed is sure (output.h).  For live data with
- *            'timebase: clock' the host's time less MAX_AGE_NS is sure, too.  It advances even while no data arrive.
+ *            'timebase: clock' the host's time less MAX_AGE_NS is sure, too.  The host's time advances even while no
+ *            data arrive.
  * Threads:   main.   Blocking: none, except the reading of files before the start. */
 #ifndef FGPU_SETTINGS_H
 #define FGPU_SETTINGS_H
@@ -32,7 +33,7 @@ struct fgpu_settings;
  * and the command returns them to the output.  The output frees them (output.h). */
 struct fgpu_command {
     struct command base;         /* first */
-    struct fgpu_gnss_order gnss; /* order; if it has an action, the fields below are not used */
+    struct fgpu_gnss_order gnss; /* order about a satellite; with an action, the fields below are not used */
     size_t ant, output;
     struct fgpu_gains *gains;  /* NULL: delays */
     struct fgpu_delays delays; /* not used with 'gains' */
@@ -47,8 +48,8 @@ int fgpu_settings_create(const struct fgpu_config *config, const struct engine *
 /* Applies the configuration and the kept files from the first spectrum on.  Called before the worker starts. */
 void fgpu_settings_apply(struct fgpu_settings *settings);
 
-/* Post a snapshot of the delay models, or of the gains.  'request' comes back in the command.  Return false if no
- * command is free, or no memory for gains.  'channel' then wakes main when one is free. */
+/* Post a snapshot of the delay models, or of the gains.  The answered command has 'request'.  Return false if no
+ * command, or no buffer for gains, is free.  'channel' then wakes main when one becomes free. */
 bool fgpu_settings_post_delays(struct fgpu_settings *settings, size_t ant, size_t output,
                                struct command_channel *channel, void *request);
 bool fgpu_settings_post_gains(struct fgpu_settings *settings, size_t ant, size_t output,
@@ -73,13 +74,13 @@ bool fgpu_settings_has_room(struct fgpu_settings *settings, size_t ant, size_t o
 void fgpu_settings_add_delay(struct fgpu_settings *settings, size_t ant, size_t output, unsigned pol,
                              const struct fgpu_delay_model *model);
 
-/* Makes an output resume that is ahead of its input (output.h).  No setting changes. */
+/* Resumes an output that is ahead of its input (output.h).  No setting changes. */
 void fgpu_settings_resume(struct fgpu_settings *settings, size_t ant, size_t output);
 
 /* Writes the settings to be kept that have not been written.  No setting may change afterwards.  Idempotent. */
 void fgpu_settings_stop(struct fgpu_settings *settings);
 
-/* Stops first.  Accepts NULL. */
+/* Stops and destroys the settings.  NULL is accepted. */
 void fgpu_settings_destroy(struct fgpu_settings *settings);
 
 #endif

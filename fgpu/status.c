@@ -1,4 +1,4 @@
-/* status.c - beside the output: figures and spectra of the output for the status page. */
+/* status.c - figures and spectra of outputs for the status page. */
 #include "fgpu/status.h"
 
 #include "common/base/clock.h"
@@ -20,13 +20,13 @@ struct sample {
     size_t n_spectra;
     int64_t next_samples; /* end of the buffer */
     struct fgpu_delay_model delays[N_POLS];
-    size_t n_later[N_POLS]; /* models that have not started */
+    size_t n_later[N_POLS]; /* number of models that have not started */
 };
 
-/* The samples of one output of one antenna. */
+/* The samples of one output of one antenna for the status page. */
 struct look {
     struct snapshot *turn;      /* [const] exchange with the worker, in the stream */
-    struct sample sampled;      /* newest sample; like 'power', owned by the side that has the turn */
+    struct sample sampled;      /* newest sample; owned, like 'power', by the side that has the turn (snapshot.h) */
     float *power[N_POLS];       /* [n_chan] */
     int64_t wanted_ns;          /* [HTTP] time of the last request; the following fields are HTTP's, too */
     struct sample found;        /* last sample taken */
@@ -51,8 +51,7 @@ static const struct fgpu_config_output *output_of(const struct fgpu_status *stat
     return fgpu_config_output(status->config, look % status->layout->n_outputs);
 }
 
-/* ---- The worker's side ---------------------------------------------------------------------------------------------
- * */
+/* ---- The worker's side ------------------------------------------------------------------------------------------- */
 
 static void add_powers_8(const uint8_t *voltages, size_t n_spectra, uint32_t sums[N_POLS])
 {
@@ -121,10 +120,9 @@ void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna, 
     snapshot_end(look->turn);
 }
 
-/* ---- HTTP's side ---------------------------------------------------------------------------------------------------
- * */
+/* ---- HTTP's side ------------------------------------------------------------------------------------------------- */
 
-/* Takes the worker's result, and asks for another sample if one is due. */
+/* Copies the worker's result, and requests another sample from the worker if a sample is due. */
 static void refresh(struct fgpu_status *status, size_t l, int64_t now_ns)
 {
     struct look *look = &status->looks[l];

@@ -1,11 +1,11 @@
 /* status.h - fgpu's part of /status.json: its antennas and outputs, delays in effect, and spectra of its output.
  *
- * Flow:      HTTP asks --snapshot.h--> worker.  For the next buffer of the stream that it finishes (output.h), the
- *            worker waits for the download, samples the buffer, and answers HTTP.
+ * Flow:      HTTP --request (snapshot.h)--> worker.  After the download of the stream's next finished buffer
+ *            (output.h), the worker samples the buffer and answers HTTP.
  * Samples:   at most one a second per stream, and none without a request.  A sample averages the power of spectra of
- *            one batch that will be sent.  The spectra have FGPU_PREVIEW_SAMPLES complex samples: about a millisecond
- *            of the worker's time (fgpu_look_seconds).  Sampling holds no buffer, and delays a buffer only by this
- *            time.  With send.gpudirect only these spectra, at most 2 MiB, are downloaded.
+ *            one batch that will be sent.  The spectra have FGPU_PREVIEW_SAMPLES complex samples, which take about a
+ *            millisecond of the worker's time (fgpu_look_seconds).  Sampling holds no buffer, and delays a buffer only
+ *            by this time.  With send.gpudirect only these spectra, at most 2 MiB, are downloaded.
  * Threads:   the worker calls fgpu_status_sample(), HTTP calls fgpu_status_describe(). */
 #ifndef FGPU_STATUS_H
 #define FGPU_STATUS_H
@@ -15,7 +15,7 @@
 
 struct fgpu_status;
 
-/* Returns 0 or -ENOMEM.  'send' must remain valid while fgpu_status_describe() may be called. */
+/* Creates the status.  Returns 0 or -ENOMEM.  'send' must remain valid while fgpu_status_describe() may be called. */
 int fgpu_status_create(const struct fgpu_config *config, const struct fgpu_layout *layout, struct fgpu_send *send,
                        struct fgpu_status **status);
 
@@ -26,7 +26,7 @@ void fgpu_status_sample(struct fgpu_status *status, const struct lane *antenna,
 /* Describes fgpu as in common/http/status.h; 'arg' is the struct fgpu_status. */
 void fgpu_status_describe(void *arg, const struct status_query *query, json_t *into);
 
-/* Accepts NULL. */
+/* Destroys the status.  NULL is accepted. */
 void fgpu_status_destroy(struct fgpu_status *status);
 
 /* Writes the mean powers of 'n_spectra' spectra of a batch to power[pol][chan], in squares of the smallest step.

@@ -1,4 +1,4 @@
-/* stream_info.c - beside the pipeline: constant sensors, set once. */
+/* stream_info.c - constant sensors, which are set once before READY. */
 #include "fgpu/stream_info.h"
 
 #include "common/base/units.h"
@@ -19,7 +19,7 @@ double fgpu_group_delay(const struct fgpu_config_output *output)
 {
     int64_t ddc_taps = output->kind == FGPU_NARROWBAND ? fgpu_band_taps(&output->band) : 1;
     int64_t subsampling = fgpu_subsampling(output);
-    /* The window in steps of the channelised samples, without the part that the down-converter's filter adds. */
+    /* Length of the window in channelised samples, without the part that the down-converter's filter adds. */
     int64_t n_steps = (fgpu_window_samples(output) - ddc_taps) / subsampling + 1;
 
     return -(double)(n_steps - 1) / 2 * (double)subsampling + fgpu_ddc_group_delay(output);
@@ -33,7 +33,7 @@ static void add_times(struct stream_info *info, const struct fgpu_config *config
     stream_info_integer(info, "adc-bits", config->recv.sample_bits, "Bits of a digitiser's sample");
     stream_info_real(info, "adc-sample-rate", "Hz", rate_hz, "Samples per second of each digitiser");
     stream_info_real(info, "scale-factor-timestamp", "Hz", rate_hz,
-                     "Timestamps divided by this are seconds since sync-time");
+                     "Timestamps divided by this factor are seconds since sync-time");
     stream_info_real(info, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s),
                      "UNIX time of timestamp 0");
     stream_info_integer(info, "n-samples-between-spectra", fgpu_batch_samples(output) / output->spectra_per_heap,
@@ -57,7 +57,7 @@ static void add_band(struct stream_info *info, const struct fgpu_config *config,
                         "Channels that go to one destination");
     stream_info_real(info, "bandwidth", "Hz", bandwidth_hz, "Bandwidth of all channels together");
     stream_info_real(info, "center-freq", "Hz", centre_hz,
-                     "Centre of the stream's band within the digitised one, which begins at 0");
+                     "Centre of the stream's band in the digitised band, which begins at 0");
     stream_info_integer(info, "decimation-factor", fgpu_decimation(output),
                         "Bandwidth of the digitisers divided by the bandwidth of the stream");
     stream_info_integer(info, "spectra-per-heap", output->spectra_per_heap, "Spectra of each channel in a heap");

@@ -1,4 +1,4 @@
-/* stream_info.h - constant sensors of each output's configuration, for clients that have no other source.
+/* stream_info.h - constant sensors that describe each output's configuration, for clients without another source.
  *
  * Names and meanings are the same as those of a site's controller.
  * Threads: main. */

@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_JOBS 2 /* jobs of an output */
+#define N_JOBS 2 /* number of tuner jobs of an output */
 
 struct sizes {
     struct channelise_config channelise;
     struct ddc_args ddc; /* narrow band only */
 };
 
-/* Assumes that a chunk's samples are converted at once. */
+/* Finds the tuner's jobs of an output.  Assumes that one launch converts all samples of a chunk. */
 static void find_jobs(const struct fgpu_config *config, size_t o, struct fgpu_choice *choice, struct sizes *s,
                       struct tuner_job jobs[N_JOBS])
 {

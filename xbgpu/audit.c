@@ -1,4 +1,4 @@
-/* audit.c - the host's own sums, computed to check the device's. */
+/* audit.c - the host's own sums of products, for comparison with the sums of the device. */
 #include "xbgpu/audit.h"
 
 #include "kernels/correlate/correlate.h"
@@ -51,7 +51,7 @@ static int nibble(unsigned bits)
     return (int)(bits & 7) - (int)(bits & 8);
 }
 
-/* Reads the parts of both polarisations of one spectrum: [pol][re, im]. */
+/* Reads the real and imaginary parts of both polarisations of one spectrum: [pol][re, im]. */
 static void read_integers(enum voltage_format format, const uint8_t *at, int parts[N_POLS][2])
 {
     for (int pol = 0; pol < N_POLS; pol++)
@@ -141,7 +141,8 @@ static bool integers_agree(const struct xbgpu_audit_sample *sample, const int32_
     return true;
 }
 
-/* Compares floats.  Sums with terms that are infinite or not a number are not finite in any order. */
+/* Compares floats.  If a term is infinite or not a number, the sum is not finite, in whatever order the terms are
+ * added. */
 static bool floats_agree(const struct xbgpu_audit_sample *sample, const float *v, bool flagged)
 {
     for (int i = 0; i < N_POL_PRODUCTS * 2; i++) {

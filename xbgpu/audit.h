@@ -1,4 +1,4 @@
-/* audit.h - a few products of each dump, summed again by the host from pinned memory.
+/* audit.h - the host sums a few products of each dump again, from pinned memory.
  *
  * The correlator's sums of integers are exact, so the host can check them bit for bit while the correlator runs.  For
  * each accumulation the audit draws a number of (baseline, channel) pairs.  The host sums the four products of each
@@ -8,11 +8,11 @@
  *
  * With half floats the products are exact on both sides.  The host's sums are double.  The device's sums are float32
  * over at most CORRELATE_FLOAT_SPECTRA spectra of all launches together, and are then added to double sums.  Tensor
- * cores take 8 spectra at once: they add 16 products and the sum so far, each truncated at 2^-23 of the largest term or
- * better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23 of the magnitudes summed so
- * far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums are rounded
- * at 2^-24 when they are added to memory.  This error is small compared with the tolerance.  The audit does not see an
- * error below the tolerance.
+ * cores process 8 spectra in one step: they add 16 products and the sum so far, each truncated at 2^-23 of the largest
+ * term or better.  In each step the host's and the device's sums drift apart by at most 17 * 2^-23 of the magnitudes
+ * summed so far.  The difference stays below AUDIT_TOLERANCE of the sum of the products' magnitudes.  A launch's sums
+ * are rounded at 2^-24 when they are added to memory.  This error is small compared with the tolerance.  The audit does
+ * not detect an error below the tolerance.
  * Threads:   the worker only. */
 #ifndef XBGPU_AUDIT_H
 #define XBGPU_AUDIT_H
@@ -57,12 +57,12 @@ void xbgpu_audit_draw(struct xbgpu_audit *audit);
  * absent. */
 void xbgpu_audit_add(struct xbgpu_audit *audit, const uint8_t *const *heaps);
 
-/* Adds 'n_spectra' spectra [spectrum][pol] of the first antenna ('x') and of the second ('y') to sample 'i' alone. */
+/* Adds 'n_spectra' spectra to sample 'i' alone: [spectrum][pol] of the first antenna ('x') and of the second ('y'). */
 void xbgpu_audit_add_spectra(struct xbgpu_audit *audit, size_t i, const uint8_t *x, const uint8_t *y, size_t n_spectra);
 
 /* Compares a drawn sample with a dump's visibilities [chan][baseline][product][re, im]: float if the voltages are half
  * floats, else int32.  If 'flagged', the baseline's visibilities must have the value for missing data.  Returns whether
- * sample and dump agree. */
+ * the sample and the dump agree. */
 bool xbgpu_audit_agrees(const struct xbgpu_audit_sample *sample, enum voltage_format format, size_t n_baselines,
                         const void *visibilities, bool flagged);
 

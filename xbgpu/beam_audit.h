@@ -1,11 +1,11 @@
-/* beam_audit.h - some spectra of one beam and channel of each input, summed again by the host from pinned memory.
+/* beam_audit.h - the host sums some spectra of one beam and channel of each input again, from pinned memory.
  *
  * Beams are exact, so the plain C twin of beamform makes the same bits.  For each input the audit draws a beam, a
  * batch, a channel and at most BEAM_AUDIT_SPECTRA spectra.  The audit copies the voltages as received when the beams
  * are queued.  The audit compares its beam with the downloaded beam in host memory before the heaps leave.
  * Finds:     errors of voltages, sums or beams in upload, device memory, kernel and download, if they touch the drawn
  *            spectra.
- * Misses:    wrong coefficients, because the audit uses the device's coefficients.
+ * Misses:    errors in the coefficients, because the audit uses the device's coefficients.
  * Threads:   the worker, except init and fini (main).   Blocking: never. */
 #ifndef XBGPU_BEAM_AUDIT_H
 #define XBGPU_BEAM_AUDIT_H
@@ -50,7 +50,7 @@ void xbgpu_beam_audit_fetch(struct xbgpu_beam_audit *audit, struct device_stream
 
 /* Compares the drawn spectra with the downloaded heaps.  'heaps' is [batch][beam], each of 'pitch' bytes, beginning
  * with [chan][spectrum][re, im].  Batch 0 has the number 'first_batch'.  'renormalise' is beamform's argument; NULL
- * means a factor of 1.  Returns whether they agree. */
+ * means a factor of 1.  Returns whether the spectra and the heaps agree. */
 bool xbgpu_beam_audit_agrees(const struct xbgpu_beam_audit *audit, const uint8_t *heaps, size_t pitch,
                              const float *renormalise, int64_t first_batch);
 

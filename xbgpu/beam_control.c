@@ -30,7 +30,7 @@ struct xbgpu_beam_control {
 
 /* ---- Requests ---------------------------------------------------------------------------------------------------- */
 
-/* Posts the newest model of a beam's settings, with the weights and the gain. */
+/* Posts a steering command with the newest model, the weights and the gain of a beam. */
 static void steer_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_BEAM, call);
@@ -42,7 +42,8 @@ static void steer_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings 
     command_post(c->engine->channel, &command->base);
 }
 
-/* Returns the beam of a request, if there is a free command slot; or NULL, with the call failed. */
+/* Returns the beam that a request names.  If there is no such beam or no free command slot, fails the call and returns
+ * NULL. */
 static struct xbgpu_beam_settings *arg_beam(struct xbgpu_beam_control *c, struct katcp_call *call)
 {
     struct xbgpu_beam_settings *beam = xbgpu_beams_settings_find(&c->settings, katcp_arg(call, 0));
@@ -52,7 +53,7 @@ static struct xbgpu_beam_settings *arg_beam(struct xbgpu_beam_control *c, struct
     return beam && xbgpu_has_slot(c->engine->channel, call) ? beam : NULL;
 }
 
-/* Steers the beam, if its settings have taken the request's arguments. */
+/* Steers the beam, if its settings have accepted the request's arguments. */
 static void set_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam, struct katcp_call *call,
                      bool taken)
 {
@@ -168,7 +169,7 @@ static int create_settings(struct xbgpu_beam_control *c)
     return err;
 }
 
-/* Gives the worker the saved models of a beam; the newest model goes by a command. */
+/* Gives the worker the saved models of a beam: the older models directly, and the newest by a command. */
 static int restore_beam(struct xbgpu_beam_control *c, struct xbgpu_beam_settings *beam)
 {
     struct beam_steering *steering = calloc(beam->n, sizeof(*steering));

@@ -20,13 +20,14 @@ struct xbgpu_beams;
 struct xbgpu_command;
 struct xbgpu_detected;
 
-/* Creates the control and adds the sensors.  Without beams '*control' has no beams, and refuses all their requests.
- * Returns 0 or negative errno; destroy follows in either case. */
+/* Creates the control and adds the sensors.  In a configuration without beams, '*control' refuses all requests for
+ * beams.  Returns 0 or negative errno; destroy follows in either case. */
 int xbgpu_beam_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                               const struct labels *labels, struct engine *engine, struct xbgpu_beams *formed,
                               struct xbgpu_detected *detected, struct xbgpu_beam_control **control);
 
-/* Posts the saved settings, and calibrates.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Posts the saved settings, and the calibration from the files.  Returns 0, or negative errno with one sentence in
+ * 'why'. */
 int xbgpu_beam_control_restore(struct xbgpu_beam_control *control, struct state_files *files, char *why,
                                size_t why_bytes);
 

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* 0 dB: a tone of full amplitude */
+#define FULL_SCALE       (BEAMFORM_LIMIT * BEAMFORM_LIMIT) /* power of 0 dB: a tone of full amplitude */
 
 struct figures {
     struct counter measured_samples, zero_samples;
@@ -43,8 +43,8 @@ struct xbgpu_beam_health {
     const struct xbgpu_layout *layout;
     struct timebase timebase;
     size_t n;         /* [const] beams */
-    int64_t n_turns;  /* [const] batches in a second */
-    size_t chan_step; /* [const] step between measured channels */
+    int64_t n_turns;  /* [const] number of batches in a second */
+    size_t chan_step; /* [const] distance between measured channels */
     struct figures *figures;
     struct look look;
 };
@@ -118,7 +118,7 @@ static size_t find_beam(const struct xbgpu_beam_health *h, const char *name)
     return beam;
 }
 
-/* Takes a finished sample, and asks for the next sample if it is due. */
+/* Copies a finished sample, and requests the next sample from the worker if it is due. */
 static void refresh(struct xbgpu_beam_health *h, size_t beam)
 {
     struct look *look = &h->look;
@@ -190,7 +190,8 @@ static void register_metrics(struct figures *figures, const char *name)
     stats_counter("xbgpu_output_b_zero_samples", "Measured complex samples of a beam that are 0.", labels,
                   &figures->zero_samples);
     stats_gauge_scaled("xbgpu_output_b_rms",
-                       "Root mean square of the parts of a beam's samples, in steps of the 8 bits, when last measured.",
+                       "Root mean square of the real and imaginary parts of a beam's samples, in steps of the 8 bits, "
+                       "when last measured.",
                        labels, &figures->rms_millionths, 1e-6);
     stats_gauge("xbgpu_output_b_antennas", "Antennas whose heaps arrived when the beam was last measured.", labels,
                 &figures->antennas);

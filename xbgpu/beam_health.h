@@ -1,12 +1,12 @@
 /* beam_health.h - figures of the beams: power, zeros and antennas of each beam as metrics, and one beam's spectrum for
  * the status page.
  *
- * Flow:      worker, before a batch's heaps leave: xbgpu_beam_health_take() --> metrics, and a spectrum if HTTP asked
- *            for one
- *            HTTP: xbgpu_beam_health_describe() asks for a beam's spectrum and shows the last one
+ * Flow:      worker, before a batch's heaps leave: xbgpu_beam_health_take() --> metrics, and a spectrum if HTTP has
+ *            requested a spectrum
+ *            HTTP: xbgpu_beam_health_describe() requests a beam's spectrum and shows the last spectrum
  * Measured:  samples in host memory, as sent.  Each beam is measured about once in a second of data: in batches whose
  *            number equals the beam's number modulo the batches of a second.  Evenly spaced channels of such a batch
- *            are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the beams alternate, and the same data always
+ *            are measured, about BEAM_HEALTH_SAMPLES samples in all.  So the beams take turns, and the same data always
  *            give the same figures.
  * Threads:   take: the worker; describe: HTTP; the rest: main.   Blocking: never. */
 #ifndef XBGPU_BEAM_HEALTH_H

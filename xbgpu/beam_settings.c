@@ -1,4 +1,4 @@
-/* beam_settings.c - from requests to the steering of a beam. */
+/* beam_settings.c - converts requests to the steering of a beam. */
 #include "xbgpu/beam_settings.h"
 
 #include "common/base/units.h"
@@ -33,7 +33,7 @@ static bool has_n_values(const struct xbgpu_beam_settings *s, struct katcp_call 
     return has;
 }
 
-/* Reads argument 'i', a number of limited magnitude. */
+/* Reads argument 'i', a number whose magnitude is at most 'limit'. */
 static bool read_limited(struct katcp_call *call, int i, const char *what, double limit, double *value)
 {
     if (!katcp_arg_real(call, i, what, value))
@@ -155,7 +155,7 @@ static double (*add_model(struct xbgpu_beam_settings *s, int64_t start_samples))
     return memset(numbers_of(s, place), 0, bytes);
 }
 
-/* Reads the load time. */
+/* Reads the load time of a request, as a timestamp. */
 static bool read_load_time(struct xbgpu_beam_settings *s, struct katcp_call *call, int64_t past_samples,
                            int64_t *start_samples)
 {
@@ -308,7 +308,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
 
     if (a < 0 || has_inputs(s) != (strcmp(row->fields[0], "input") == 0) || !read_numbers(row, 3, limits, 3, numbers))
         return false;
-    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* saved for a coherent beam */
+    if (s->is_incoherent && (numbers[0] < 0 || numbers[1] != 0 || numbers[2] != 0)) /* a coherent beam's setting */
         return false;
     s->weights[a] = numbers[0];
     s->models[a][DELAY_S] = numbers[1];
@@ -317,7 +317,7 @@ static bool read_antenna(const struct xbgpu_beams_settings *all, struct xbgpu_be
     return true;
 }
 
-/* Reads a row of the newest model, or of a model behind the newest. */
+/* Reads a row of the newest model, or of a model that starts after the newest so far. */
 static bool read_kept_model(const struct xbgpu_beams_settings *all, struct xbgpu_beam_settings *s,
                             const struct table_row *row)
 {
@@ -393,7 +393,7 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Resets weights and gain that are too large, and returns false.  They may have been saved for a stream of the same
+/* Resets weights and gain that are too large, and returns false.  Too large values may come from a stream of the same
  * name with shorter windows. */
 static bool limit_amplitudes(struct xbgpu_beam_settings *s)
 {
@@ -438,7 +438,8 @@ void xbgpu_beam_settings_steer(const struct xbgpu_beam_settings *settings, size_
     double rate_hz = timebase_decimal_to_double(settings->config->time.adc_sample_rate_hz);
     double chan_hz = rate_hz / (double)recv->samples_between_spectra;
     double from_centre_hz = ((double)recv->chan_offset - (double)recv->n_chan / 2) * chan_hz;
-    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2; /* exact: heaps of 8 n spectra */
+    /* Exact, because heaps have a multiple of 8 spectra. */
+    int64_t half_samples = recv->spectra_per_heap * recv->samples_between_spectra / 2;
     int64_t start = settings->starts.samples[model] > 0 ? settings->starts.samples[model] : 0;
     int64_t n_halves = floor_div(start, half_samples);
     double half_s = (double)half_samples / rate_hz, since_s = (double)(n_halves * half_samples - start) / rate_hz;
@@ -531,8 +532,8 @@ static int add_sensors(struct xbgpu_beam_settings *s)
     } rows[] = {
         {"weight", "Weights of the antennas, as a list.", SENSOR_STRING, &s->weight, false},
         {"delay",
-         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): these hold from the "
-         "timestamp on; phases are those at the centre of the whole stream.",
+         "(timestamp, delay of antenna 0 in s, its phase in rad, delay of antenna 1, ...): in effect from the "
+         "timestamp on; phases apply at the centre of the whole stream.",
          SENSOR_STRING, &s->delay, s->is_incoherent},
         {"quantiser-gain", "Gain before the beam is rounded to 8 bits.", SENSOR_FLOAT, &s->quantiser_gain, false},
         {"dither-seed", "Seed of the beam's dither.", SENSOR_STRING, &s->dither_seed, !s->has_seed},

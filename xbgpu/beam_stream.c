@@ -1,4 +1,4 @@
-/* beam_stream.c - see beam_stream.h. */
+/* beam_stream.c - the capture, the counters and the sensors of a stream of beams. */
 #include "xbgpu/beam_stream.h"
 
 #include "common/base/log.h"
@@ -38,8 +38,8 @@ void xbgpu_beam_stream_log(const struct xbgpu_beam_stream *stream)
 {
     uint64_t n_heaps = counter_get(&stream->heaps);
 
-    log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " samples of them clipped", stream->name, n_heaps, plural(n_heaps),
-             counter_get(&stream->clipped_samples));
+    log_info("%s: %" PRIu64 " heap%s sent, %" PRIu64 " of their samples clipped", stream->name, n_heaps,
+             plural(n_heaps), counter_get(&stream->clipped_samples));
     log_info("%s: %" PRIu64 " heaps audited, %" PRIu64 " wrong", stream->name, counter_get(&stream->audits),
              counter_get(&stream->audit_failures));
 }
@@ -74,9 +74,10 @@ static void register_metrics(struct xbgpu_beam_stream *stream)
         const struct counter *counter;
     } rows[] = {
         {"xbgpu_output_b_heaps", "Heaps of a beam handed to the sender.", &stream->heaps},
-        {"xbgpu_output_b_bytes", "Payload bytes of these heaps.", &stream->bytes},
-        {"xbgpu_output_b_samples", "Complex samples of these heaps.", &stream->samples},
-        {"xbgpu_output_b_clipped_samples", "Complex samples of these heaps that saturated.", &stream->clipped_samples},
+        {"xbgpu_output_b_bytes", "Payload bytes of the beam heaps handed to the sender.", &stream->bytes},
+        {"xbgpu_output_b_samples", "Complex samples of the beam heaps handed to the sender.", &stream->samples},
+        {"xbgpu_output_b_clipped_samples", "Saturated complex samples of the beam heaps handed to the sender.",
+         &stream->clipped_samples},
     };
 
     stats_label(labels, sizeof(labels), "stream", stream->name);

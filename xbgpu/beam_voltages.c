@@ -1,11 +1,11 @@
-/* beam_voltages.c - see beam_voltages.h. */
+/* beam_voltages.c - copies received voltages for the audits of beams. */
 #include "xbgpu/beam_voltages.h"
 
 #include "common/base/units.h"
 
 #include <string.h>
 
-/* Copies polarisations [pol, end_pol), which have the same delay, in runs that each lie in one heap. */
+/* Copies polarisations [pol, end_pol), which have the same delay, in runs of spectra that each lie in one heap. */
 static void copy_pols(const struct xbgpu_layout *l, const struct xbgpu_output_input *input, size_t ant, size_t chan,
                       size_t first, size_t n, size_t pol, size_t end_pol, uint8_t *out)
 {

@@ -1,4 +1,5 @@
-/* beam_voltages.h - received voltages in the form that the device has them, for the audits of beams.
+/* beam_voltages.h - copies received voltages in the device's format and with the device's shifts, for the audits of
+ * beams.
  *
  * Threads:   the worker.   Blocking: never. */
 #ifndef XBGPU_BEAM_VOLTAGES_H

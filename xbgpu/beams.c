@@ -1,4 +1,4 @@
-/* beams.c - from batches to the heaps of beams. */
+/* beams.c - makes the heaps of beams from batches. */
 #include "xbgpu/beams.h"
 
 #include "common/base/log.h"
@@ -22,7 +22,7 @@
 
 enum { ITEM_TIMESTAMP, ITEM_FREQUENCY, ITEM_BEAM_ANTS, ITEM_RAW, ITEM_MASK, N_ITEMS };
 
-/* An output buffer: the beams of an input. */
+/* An output buffer: all beams of one device input. */
 struct beam_buffer {
     struct outbuf base; /* first */
     struct xbgpu_beams *beams;
@@ -56,7 +56,7 @@ struct xbgpu_beams {
     size_t heap_bytes;    /* [const] bytes of the voltages */
     size_t payload_bytes; /* [const] bytes of the voltages and the bitmap, if heaps have it */
     size_t n_items;       /* [const] items in a heap */
-    bool renormalises;    /* [const] some beam is renormalised */
+    bool renormalises;    /* [const] at least one beam is renormalised */
     struct timebase timebase;
     struct beam *parameters; /* [n] on the host */
     struct xbgpu_steering steering;
@@ -64,14 +64,14 @@ struct xbgpu_beams {
     struct outbuf_pool pool;
     struct beam_buffer *buffers; /* [n_buffers] */
     size_t n_buffers;            /* [const] */
-    bool taken;                  /* all of the current input has been queued, or dropped */
+    bool taken;                  /* all work for the current input has been queued, or its batches dropped */
     struct beam_output *outputs; /* [n] */
     struct endpoint_list destinations;
     struct send_stream *send;
     struct send_stream_stats stats;
     struct xbgpu_beam_health *health;
-    struct counter skipped_heaps; /* not sent: no antenna was present */
-    struct counter dropped_heaps; /* not made: no buffer was free */
+    struct counter skipped_heaps; /* heaps not sent because no antenna was present */
+    struct counter dropped_heaps; /* heaps not made because no buffer was free */
 };
 
 /* ---- Making heaps ------------------------------------------------------------------------------------------------ */
@@ -84,7 +84,7 @@ void xbgpu_beams_begin(struct xbgpu_beams *beams)
     xbgpu_steering_begin(&beams->steering);
 }
 
-/* Queues the kernel for batches [begin, end) of the input. */
+/* Queues the beamform kernel for batches [begin, end) of the input. */
 static void form(struct xbgpu_beams *b, struct device_stream *compute, const struct xbgpu_output_input *input,
                  struct beam_buffer *buffer, size_t begin, size_t end)
 {
@@ -169,7 +169,7 @@ static void write_mask(const struct xbgpu_beams *b, const struct xbgpu_output_in
         memcpy(mask + beam * b->payload_bytes, mask, n_bytes);
 }
 
-/* Returns the factor of a beam in a batch that lacks antennas with a weight. */
+/* Returns the factor that scales a beam up in a batch in which antennas with a weight are absent. */
 static float factor_of(const struct xbgpu_beams *b, size_t beam, const uint8_t *present)
 {
     const float *amplitudes = b->steering.amplitudes + beam * b->layout->n_ants;

@@ -1,8 +1,9 @@
-/* beams.h - voltage beams: from the batches of an input to heaps of all beams, and their SPEAD stream.
+/* beams.h - voltage beams: makes heaps of all beams from the batches of an input, and sends the heaps as one SPEAD
+ * stream.
  *
  * Flow:      xbgpu_beams_process(input) --beam_coefficients, after steering--> beamform --> output buffer
  *            --download--> xbgpu_beams_push --job--> sender: a group for each batch, a heap for each beam --> network
- * Steering:  holds from the first batch that is in no input yet, and from its load time on (steering.h).
+ * Steering:  takes effect with the first batch that is in no input yet, but not before the load time (steering.h).
  * Missing:   absent antennas add nothing to a beam.  If beams[].renormalise is set, the beam is scaled up.  The item
  *            beam_ants has the number of antennas present.  A batch without any antenna is not sent.
  * Capture:   beams are always made.  Whether a heap is sent is decided when its buffer is pushed.
@@ -24,7 +25,7 @@ struct outbuf;
 struct xbgpu_beam_health;
 struct xbgpu_beams;
 
-/* Makes buffers, kernels and the stream.  The engine must have its senders already.  Without beams '*beams' is NULL,
+/* Creates buffers, kernels and the stream.  The engine must already have its senders.  Without beams '*beams' is NULL,
  * which all functions accept.  Returns 0, or negative errno with one sentence in 'why'. */
 int xbgpu_beams_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout, struct engine *engine,
                        struct xbgpu_beams **beams, char *why, size_t why_bytes);
@@ -35,8 +36,8 @@ void xbgpu_beams_destroy(struct xbgpu_beams *beams);
 /* Begins an input.  All its batches have the steering that was set before. */
 void xbgpu_beams_begin(struct xbgpu_beams *beams);
 
-/* Queues the beams of the input on 'compute', the lane's stream.  If no buffer is free, returns false if 'may_wait',
- * else drops and counts the batches. */
+/* Queues the beams of the input on 'compute', the lane's stream.  If no buffer is free and 'may_wait' is true, returns
+ * false.  Without 'may_wait' drops and counts the batches. */
 bool xbgpu_beams_process(struct xbgpu_beams *beams, struct device_stream *compute,
                          const struct xbgpu_output_input *input, bool may_wait);
 
@@ -48,7 +49,7 @@ void xbgpu_beams_steer(struct xbgpu_beams *beams, size_t beam, int64_t start_sam
 /* Calibrates an input for all beams: gains, complex [chan].  May also be called before the worker starts (main). */
 void xbgpu_beams_calibrate(struct xbgpu_beams *beams, size_t input, const float *gains);
 
-/* Sets a beam's capture, as xbgpu_stream_set_capture() does. */
+/* Sets a beam's capture, as xbgpu_beam_stream_set_capture() does. */
 int64_t xbgpu_beams_set_capture(struct xbgpu_beams *beams, size_t beam, bool on, int64_t from_samples);
 
 /* [any] Returns the timestamp up to which a beam has been made. */

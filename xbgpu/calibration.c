@@ -1,4 +1,4 @@
-/* calibration.c - from requests and files to the table of gains. */
+/* calibration.c - sets the table of gains from requests and files. */
 #include "xbgpu/calibration.h"
 
 #include "common/base/log.h"
@@ -64,7 +64,7 @@ bool xbgpu_calibration_take(struct xbgpu_calibration *c, size_t input, struct ka
 
 struct reader {
     struct xbgpu_calibration *c;
-    struct xbgpu_calibration_ant *ant; /* NULL: rows may name any antenna, and are not saved */
+    struct xbgpu_calibration_ant *ant; /* antenna of a saved file; NULL: rows may name any antenna, and are not saved */
 };
 
 static int read_row(const struct table_row *row, void *context)
@@ -78,7 +78,7 @@ static int read_row(const struct table_row *row, void *context)
         return table_file_refuse(row, "a line must have input, channels, real and imaginary part", NULL);
     long input = labels_find(c->labels, row->fields[0], strlen(row->fields[0]));
     if (input < 0 || (r->ant && (size_t)input / N_POLS != r->ant->ant))
-        return table_file_refuse(row, "the input must be the label or the number of one", row->fields[0]);
+        return table_file_refuse(row, "the first field must be the label or the number of an input", row->fields[0]);
     int err = gains_read_row(row, &limits, &found);
     int64_t offset = c->config->recv.chan_offset, end = offset + (int64_t)c->n_chan;
     for (int64_t chan = found.first > offset ? found.first : offset; !err && chan <= found.last && chan < end; chan++)

@@ -24,7 +24,7 @@ struct xbgpu_calibration {
     const struct labels *labels;
     size_t n_inputs, n_chan; /* n_chan: channels of the slice */
     float *gains;            /* complex [input][chan] */
-    bool is_set;             /* a file or a request set any gain */
+    bool is_set;             /* a file or a request has set a gain */
     struct xbgpu_calibration_ant *ants;
 };
 
@@ -43,8 +43,8 @@ static inline const float *xbgpu_calibration_gains(const struct xbgpu_calibratio
     return calibration->gains + input * calibration->n_chan * 2;
 }
 
-/* Takes the gains of an input from argument 1 on: one gain, or one for each channel of the band.  Returns false after
- * failing the call. */
+/* Sets the gains of an input from argument 1 and later arguments of a request.  The request has one gain, or one for
+ * each channel of the band.  Returns false after failing the call. */
 bool xbgpu_calibration_take(struct xbgpu_calibration *calibration, size_t input, struct katcp_call *call);
 
 #endif

@@ -1,5 +1,5 @@
-/* checksums.c - launches of the checksum kernels, with every correlate and before every dump (output.c), and the host's
- * comparison. */
+/* checksums.c - launches the checksum kernels, with every correlate and before every dump (output.c), and compares
+ * their results on the host. */
 #include "xbgpu/checksums.h"
 
 #include "common/device/device.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, behind the verdict */
+#define CHECK_WORDS VERDICT_LENGTH /* offset of words[chan][2] in a dump's checks, after the verdict */
 
 static struct checksum_args add_args(const struct xbgpu_checksums *c, const struct correlate_args *correlate)
 {
@@ -65,7 +65,8 @@ void xbgpu_checksums_fini(struct xbgpu_checksums *checksums)
 void xbgpu_checksums_clear(const struct xbgpu_checksums *checksums, struct device_stream *stream)
 {
     if (checksums->rows)
-        device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes); /* 0 in both types of rows */
+        /* Bytes of 0 mean 0 in both types of rows. */
+        device_fill(stream, checksums->rows, 0, checksums->layout->rows_bytes);
 }
 
 void xbgpu_checksums_add(const struct xbgpu_checksums *checksums, struct device_stream *stream,
@@ -123,7 +124,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         return false;
     }
     if (checks[VERDICT_N_SATURATED] != n_saturated) {
-        snprintf(why, why_bytes, "it counts %llu clipped visibilities, but its sums have %llu",
+        snprintf(why, why_bytes, "the dump counts %llu clipped visibilities, but the sums have %llu",
                  (unsigned long long)n_saturated, (unsigned long long)checks[VERDICT_N_SATURATED]);
         return false;
     }
@@ -132,7 +133,7 @@ bool xbgpu_checksums_agree(const struct xbgpu_layout *layout, const uint64_t *ch
         checksum_dump_words((const uint32_t *)visibilities + chan * n_words, 0, n_words,
                             correlate_sums_real(layout->format), sums);
         if (memcmp(sums, checks + CHECK_WORDS + 2 * chan, sizeof(sums)) != 0) {
-            snprintf(why, why_bytes, "channel %zu came off the device with other values than its sums have", chan);
+            snprintf(why, why_bytes, "channel %zu of the dump differs from the sums on the device", chan);
             return false;
         }
     }

@@ -36,18 +36,18 @@ static const struct config_key recv_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_INT("filter_samples", filter_samples, "0", UNIT_SAMPLES, 0, 2147483648.0,
-            "ADC samples from which the F-engine makes a spectrum, for the centre of detected beams' windows; 0: 16 * "
-            "samples_between_spectra."),
+            "ADC samples from which the F-engine makes a spectrum, for the time of the centre of detected beams' "
+            "windows; 0: 16 * samples_between_spectra."),
     KEY_INT("sample_bits", sample_bits, "8", UNIT_BITS, 4, 16,
             "Width of each received component: 4 or 8 (integers), or 16 (half floats). Visibilities of half floats are "
             "float32."),
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encoding_choices,
              "Encoding of negative numbers of 4 bits: two's complement, or an offset of 8."),
     KEY_INT("batches_per_chunk", batches_per_chunk, "8", UNIT_BATCHES, 1, 65536,
-            "Heaps of each F-engine that are processed at once."),
+            "Heaps of each F-engine that are processed together."),
     KEY_INT("window", base.window_chunks, "2", UNIT_CHUNKS, 1, 64, "Chunks that are kept open for late packets."),
     KEY_INT("chunks", base.n_chunks, "8", UNIT_CHUNKS, 4, 4096,
-            "Receive buffers per receive thread; at least 2 window + 3."),
+            "Receive buffers per receive thread; at least 2 * window + 3."),
     KEY_INT("threads", base.n_threads, "1", UNIT_NONE, 1, 256, "Receive threads, among which F-engines are divided."),
     CONFIG_AFFINITY_ROW,
     CONFIG_BUSY_POLL_ROW,
@@ -59,8 +59,8 @@ static const struct config_key recv_keys[] = {
                  "Delay of each input in spectra, applied before all other processing, at most the spectra of a heap; "
                  "in the order polarisations 0 and 1 of antenna 0, then of antenna 1, and so on. none: no delays."),
     KEY_INT("max_shift", max_shift, "0", UNIT_SPECTRA, 0, 65520,
-            "Largest magnitude of a shift while running, in spectra, whatever shifts has; at most the spectra of a "
-            "heap. 0: as far as shifts goes."),
+            "Largest magnitude, in spectra, of a shift that ?input-shift can set; at most the spectra of a heap. "
+            "0: only the range of the configured shifts."),
     KEY_STRING("antenna_names", antenna_names, "", 0, 262144,
                "Names of the antennas, comma separated, in the order of their feng_id; empty: the common beginning of "
                "each antenna's input_labels, else a0, a1 and so on."),
@@ -77,17 +77,17 @@ static const struct config_key output_keys[] = {
     KEY_ENUM("kind", kind, "correlate", kind_choices, "Kind of this output."),
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream."),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
-            "Length of an accumulation in batches; 0: integration_time holds."),
+            "Length of an accumulation in batches; 0: integration_time applies."),
     KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
-               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches holds."),
+               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches applies."),
     KEY_ENDPOINTS("destination", destination, KEY_REQUIRED, 1, 1, "Address to which the visibilities are sent."),
     KEY_ENUM("missing", missing, "flag", missing_choices,
              "Effect of a lost heap. flag: the baselines of its antenna are flagged for the whole dump. weights: the "
              "heap counts as zero, and the dump has the number of spectra of each baseline."),
     KEY_ENUM("missing_dump", missing_dump, "send", missing_dump_choices,
-             "Fate of a dump without a complete antenna. send: the dump is sent all flagged. skip: the dump is not "
-             "sent. always: like send, and dumps between others without any heap are sent, too, up to the number of "
-             "buffers in a row."),
+             "Treatment of a dump without a complete antenna. send: the dump is sent all flagged. skip: the dump is "
+             "not sent. always: like send; consecutive dumps without any heap, between dumps with heaps, are also sent "
+             "if they are at most as many as the buffers."),
     KEY_INT(
         "audit_samples", audit_samples, "1", UNIT_NONE, 0, 65536,
         "Baselines and channels that the host sums again and compares, chosen at random for each dump; 0: no audit."),
@@ -98,7 +98,7 @@ static const struct config_key output_keys[] = {
     KEY_INT("buffers", n_buffers, "0", UNIT_NONE, 0, 65536, "Dump buffers; 0: enough for the dumps of two chunks."),
     KEY_STRING("gate", gate, "", 0, 64, "Name of the gate whose spectra are accumulated; empty: all spectra."),
     KEY_INT_LIST("shifts", shifts, "", UNIT_SPECTRA, -65520, 65520,
-                 "Shifts of this output alone, in place of recv.shifts. Outputs with different shifts are points of a "
+                 "Shifts of this output alone, instead of recv.shifts. Outputs with different shifts are points of a "
                  "lag function. Each such output costs another copy of the voltages on the device for every chunk."),
 };
 #undef KEYS_OF
@@ -129,9 +129,9 @@ static const struct config_key detected_keys[] = {
     KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, XBGPU_BEAMS_MAX, "Beams of both polarisations, which share heaps."),
     KEY_ENUM("products", products, "I", products_choices,
              "The power of one polarisation, of both (Stokes I), or all Stokes parameters."),
-    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra that a power sums."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, 4096, "Spectra in the sum of one power."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
-            "Channels that a power sums; divides channels_per_substream."),
+            "Channels in the sum of one power; a divisor of channels_per_substream."),
     KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows (sums over time) in a heap."),
     KEY_ENUM("format", format, "float32", power_format_choices,
              "Format of the powers: float32, or uint8 with an offset and a scale for each beam, product and channel of "
@@ -186,7 +186,7 @@ static const struct config_section sections[] = {
                 .example = beam_example),
     CONFIG_LIST(struct xbgpu_config, detected, struct xbgpu_config_detected, detected_keys, 0, XBGPU_DETECTED_MAX,
                 "Streams of beams' powers, of both polarisations.", .optional = true, .example = detected_example),
-    CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "Keys of all beams.", .optional = true),
+    CONFIG_SECTION(struct xbgpu_config, steering, steering_keys, "Keys that all beams share.", .optional = true),
     CONFIG_SEND_SECTION(struct xbgpu_config, "Visibilities and beams out.", CONFIG_N_SEND_KEYS),
     CONFIG_HTTP_SECTION(struct daemon_config),
     CONFIG_KATCP_SECTION(struct daemon_config),

@@ -29,7 +29,7 @@ enum xbgpu_missing { XBGPU_MISSING_FLAG, XBGPU_MISSING_WEIGHTS };
 enum xbgpu_missing_dump { XBGPU_MISSING_DUMP_SEND, XBGPU_MISSING_DUMP_SKIP, XBGPU_MISSING_DUMP_ALWAYS };
 
 struct xbgpu_config_recv {
-    struct config_recv base; /* its number of chunks is per receive thread */
+    struct config_recv base; /* base.n_chunks is the number of chunks per receive thread */
     struct endpoint_list sources;
     int64_t n_ants;
     int64_t n_chan; /* channels of the whole stream */
@@ -42,8 +42,8 @@ struct xbgpu_config_recv {
     int sample_encoding; /* enum xbgpu_encoding */
     int64_t batches_per_chunk;
     int64_t packet_payload_bytes;  /* least payload of an F-engine's packets, except a heap's last packet */
-    struct config_int_list shifts; /* [2 * ant + pol] spectra; empty: 0 */
-    int64_t max_shift;             /* spectra of shift in either direction that fit, beside 'shifts' */
+    struct config_int_list shifts; /* [2 * ant + pol] shifts of inputs in spectra; empty: 0 */
+    int64_t max_shift;             /* largest magnitude of a shift in spectra, unless 'shifts' has larger ones */
     char *antenna_names;           /* NULL: a0, a1... */
     char *input_labels;            /* one for each input, comma separated; NULL: default labels */
     double centre_frequency_hz;    /* radio frequency of the stream's centre; 0: unknown */
@@ -57,12 +57,12 @@ struct xbgpu_config_output {
     struct endpoint_list destination; /* has one item */
     int missing;                      /* enum xbgpu_missing */
     int missing_dump;                 /* enum xbgpu_missing_dump */
-    int64_t audit_samples;            /* (baseline, channel) pairs summed again per dump */
+    int64_t audit_samples;            /* number of (baseline, channel) pairs that the host sums again per dump */
     bool audit_checksum;              /* the device checks every cell of every dump */
     bool send_enabled;
     int64_t n_buffers;             /* 0: see xbgpu_output_buffers() */
     char *gate;                    /* name of a gate; NULL: all spectra are taken */
-    struct config_int_list shifts; /* override recv's shifts; empty: recv's hold */
+    struct config_int_list shifts; /* replace recv's shifts in this output; empty: recv's shifts */
 };
 
 /* A tied-array beam of one polarisation. */
@@ -73,7 +73,7 @@ struct xbgpu_config_beam {
     int dither;                       /* enum xbgpu_dither */
     int64_t dither_seed;              /* -1: chosen at random and published */
     bool send_enabled;
-    bool renormalise; /* scale the beam up for missing antennas */
+    bool renormalise; /* the beam is scaled up for missing antennas */
 };
 
 /* Detected beams of both polarisations that share their heaps; or one incoherent beam. */
@@ -82,8 +82,8 @@ struct xbgpu_config_detected {
     int kind; /* enum xbgpu_beam_kind */
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
-    int64_t window_spectra; /* spectra that one power sums */
-    int64_t group_channels; /* channels that one power sums */
+    int64_t window_spectra; /* number of spectra in the sum of one power */
+    int64_t group_channels; /* number of channels in the sum of one power */
     int64_t heap_windows;
     int format;                       /* enum xbgpu_power_format */
     struct endpoint_list destination; /* has one item */

@@ -1,4 +1,4 @@
-/* control.c - requests, between katcp/server.c and the worker. */
+/* control.c - handles requests from katcp/server.c, and posts commands to the worker. */
 #include "xbgpu/control.h"
 
 #include "common/katcp/sensors.h"
@@ -105,7 +105,8 @@ static void set_shifts(struct xbgpu_control *c, const int64_t *shifts, struct ka
     state_file_changed(c->file);
 }
 
-/* Posts gate 'g' as the settings have it.  'made' is this gate, and belongs to the command from now on. */
+/* Posts gate 'g' of the settings.  'made' is the same gate, ready for the worker; the command takes ownership of
+ * 'made'. */
 static void set_gate(struct xbgpu_control *c, size_t g, struct xbgpu_gate *made, struct katcp_call *call)
 {
     struct xbgpu_command *command = xbgpu_take_command(c->engine->channel, XBGPU_COMMAND_GATE, call);
@@ -283,7 +284,7 @@ static void reply_gate(const struct xbgpu_settings_gate *gate, struct katcp_call
 static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call,
                           const struct xbgpu_config_gate *before, struct xbgpu_config_gate *gate)
 {
-    char key[64], why[1024] = "there is no memory for it";
+    char key[64], why[1024] = "there is no memory for the change";
     int err = 0;
 
     for (int i = 2; i < katcp_n_args(call) && !err; i++) {
@@ -293,7 +294,7 @@ static bool arg_gate_keys(const struct xbgpu_control *c, struct katcp_call *call
             return false;
         }
         snprintf(key, sizeof(key), "%.*s", (int)(equals - arg), arg);
-        /* A gate has either an epoch or an epoch time: the last one given. */
+        /* A gate has either an epoch or an epoch time.  The request's last one replaces the other. */
         if (strcmp(key, "epoch_time") == 0)
             gate->epoch_samples = 0;
         else if (strcmp(key, "epoch") == 0)
@@ -407,10 +408,10 @@ static const struct katcp_request requests[] = {
      .help = "Sets the delays of a beam.\n"
              "?beam-delays BEAM [LOAD_TIME] DELAY:PHASE...\n"
              "Give a DELAY in s and a PHASE in rad for each antenna. The phase applies at the centre of the whole "
-             "stream. With a LOAD_TIME, in UNIX seconds, the models hold from the first batch at that time or later, "
-             "and may be DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without LOAD_TIME the models hold as "
-             "soon as possible, and pending models are dropped. A detected beam takes one model for each antenna or "
-             "each input. An incoherent beam has no delays.",
+             "stream. With a LOAD_TIME, in UNIX seconds, the models take effect with the first batch at or after "
+             "LOAD_TIME, and may be DELAY,RATE:PHASE,PHASE_RATE, in s, s/s, rad and rad/s. Without LOAD_TIME the "
+             "models take effect as soon as possible, and pending models are dropped. A detected beam takes one model "
+             "for each antenna or each input. An incoherent beam has no delays.",
      .min_args = 2,
      .max_args = 2 + 8192,
      .handle = beam_delays,
@@ -437,7 +438,8 @@ static const struct katcp_request requests[] = {
          "?input-shift [INPUT [SPECTRA INPUT SPECTRA ...]]\n"
          "An INPUT is a label, or a number: 2 * antenna + polarisation. Inputs that are not named do not change. "
          "Without arguments the reply has the shifts of all inputs; with one INPUT alone, the shift of this input. "
-         "With SPECTRA the request sets the shifts, all at once, and the reply has the timestamp from which they hold.",
+         "With SPECTRA the request sets the named shifts together, and the reply has the timestamp at which the shifts "
+         "take effect.",
      .max_args = 2 * 2 * 4096,
      .handle = input_shift,
      .changes_from = 2},
@@ -447,8 +449,8 @@ static const struct katcp_request requests[] = {
              "The changed gate selects spectra from TIMESTAMP, in ADC samples, on; 0: as soon as possible. Keys are "
              "those of the YAML; a list has commas. Keys that are not named do not change. A change replaces a pending "
              "change. Without arguments the reply has the names of all gates. With NAME alone the reply has the "
-             "timestamp from which the gate holds, then its keys. With KEY=VALUE the request changes the gate, and the "
-             "reply has the timestamp from which the change holds.",
+             "timestamp from which the gate is in effect, then its keys. With KEY=VALUE the request changes the gate, "
+             "and the reply has the timestamp at which the change takes effect.",
      .max_args = 2 + XBGPU_N_GATE_KEYS,
      .handle = gate,
      .changes_from = 2},
@@ -513,7 +515,7 @@ static int restore(struct xbgpu_control *c)
             set_gate(c, g, made, NULL);
     }
     size_t n = command_n_slots(c->engine->channel) - command_n_free(c->engine->channel);
-    log_info("%zu earlier setting%s in force again: %s", n, n == 1 ? " is" : "s are", path);
+    log_info("%zu saved setting%s in effect again: %s", n, n == 1 ? " is" : "s are", path);
     return err;
 }
 

@@ -2,8 +2,8 @@
  * worker.
  *
  * Flow:      katcp/server.c --request--> checked wholly --command--> worker applies it --answer--> reply
- *            The reply waits for the worker, so that steady-state-timestamp is true when the reply comes.  When the
- *            time of the data goes back, steady-state-timestamp goes back too.
+ *            The reply waits for the worker, so that steady-state-timestamp is up to date when the client receives the
+ *            reply.  When the time of the data goes back, steady-state-timestamp goes back too.
  * State:     the file "control" of the state directory has the settings.  At the next start they override the YAML.
  * Threads:   main.
  *
@@ -23,8 +23,8 @@ struct xbgpu_control;
 struct labels;
 
 /* Creates the control, and posts the saved settings as commands, so that the worker applies them before the first data.
- * The slots of the engine's command channel must be of struct xbgpu_command.  Returns 0, or negative errno with one
- * sentence in 'why'. */
+ * The slots of the engine's command channel must have the size of a struct xbgpu_command.  Returns 0, or negative errno
+ * with one sentence in 'why'. */
 int xbgpu_control_create(const struct xbgpu_config *config, const struct xbgpu_layout *layout,
                          const struct labels *labels, struct engine *engine, struct xbgpu_beams *beams,
                          struct xbgpu_detected *detected, struct xbgpu_control **control, char *why, size_t why_bytes);

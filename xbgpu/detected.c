@@ -1,4 +1,4 @@
-/* detected.c - from batches to heaps of powers. */
+/* detected.c - makes heaps of powers from batches. */
 #include "xbgpu/detected.h"
 
 #include "common/base/log.h"
@@ -43,7 +43,7 @@ struct powers {
     uint32_t *saturated;        /* [const] pinned, the same */
     uint64_t *n_present;        /* [const] [window] spectra present, over all antennas */
     int64_t number;             /* number of the heap */
-    int64_t end;                /* spectrum up to which the heap has been made */
+    int64_t end;                /* number of the spectrum up to which the heap has been made */
     int64_t last_arrival_ns;
     struct send_heap heap;
     struct send_group group;
@@ -54,7 +54,7 @@ struct detected_stream {
     struct xbgpu_detected *detected;
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
-    struct xbgpu_steering steering;             /* coherent beams only; rows [beam][pol] */
+    struct xbgpu_steering steering;             /* for coherent beams only; rows are [beam][pol] */
     struct xbgpu_incoherent incoherent;         /* incoherent beam only */
     int64_t next;                               /* next spectrum of the current input */
     struct powers *open;                        /* NULL: no heap is open */
@@ -66,8 +66,8 @@ struct detected_stream {
     struct xbgpu_detected_audit audit;
     struct send_stream *send;
     struct send_stream_stats stats;
-    struct counter skipped_heaps; /* not sent: no antenna was present */
-    struct counter dropped_heaps; /* not made, as a whole or in part: no buffer was free */
+    struct counter skipped_heaps; /* heaps not sent because no antenna was present */
+    struct counter dropped_heaps; /* heaps or parts of heaps not made because no buffer was free */
 };
 
 struct xbgpu_detected {
@@ -150,7 +150,7 @@ static bool open_heap(struct detected_stream *s, struct device_stream *compute, 
     return true;
 }
 
-/* Counts the antennas present in spectra [begin, end), which the open heap has. */
+/* Counts the antennas present in spectra [begin, end), which belong to the open heap. */
 static void count_present(struct detected_stream *s, const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
     const struct xbgpu_layout *l = s->detected->layout;
@@ -169,7 +169,7 @@ static void count_present(struct detected_stream *s, const struct xbgpu_output_i
     }
 }
 
-/* Queues the kernel for batches [begin, end) of the input.  The kernel leaves out spectra outside the open heap. */
+/* Queues the kernel for batches [begin, end) of the input.  The kernel ignores spectra outside the open heap. */
 static void add_batches(struct detected_stream *s, struct device_stream *compute,
                         const struct xbgpu_output_input *input, int64_t begin, int64_t end)
 {
@@ -515,7 +515,7 @@ static int create_incoherent(struct detected_stream *s)
                                 BEAM_INCOHERENT_N_CONSTANTS, &s->detect);
 }
 
-/* Makes the weights or coefficients and the kernels. */
+/* Creates the weights or the steering of the beams, and the kernels. */
 static int create_arithmetic(struct detected_stream *s)
 {
     struct device *device = s->detected->engine->c.device;
@@ -538,7 +538,7 @@ static int open_stream(struct detected_stream *s, char *why, size_t why_bytes)
             SPEAD_VALUE_DESCRIPTOR(SPEAD_FREQUENCY, "frequency", "Value of first channel in collections stored here."),
         [ITEM_CENTRE] = SPEAD_VALUE_DESCRIPTOR(SPEAD_BEAM_CENTRE, "beam_centre",
                                                "Samples from the timestamp to the centre of the first window."),
-        [ITEM_FRACTIONS] = {SPEAD_BEAM_FRACTIONS, "beam_fractions", "Share of the data that was there, of each window.",
+        [ITEM_FRACTIONS] = {SPEAD_BEAM_FRACTIONS, "beam_fractions", "Fraction of each window's data that was present.",
                             "<f4", .n_dims = 1, .shape = {s->config->heap_windows}},
         [ITEM_OFFSETS] = {SPEAD_BEAM_OFFSETS, "beam_offsets", "Powers are offset + scale * value.", "<f4", .n_dims = 3,
                           .shape = {n_beams, products, groups}},

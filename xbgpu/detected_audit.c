@@ -1,4 +1,4 @@
-/* detected_audit.c - the host's own powers, computed to check the device's. */
+/* detected_audit.c - the host's own powers, for comparison with the powers of the device. */
 #include "xbgpu/detected_audit.h"
 
 #include "common/base/units.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEP 8 /* spectra; pieces are padded to a multiple */
+#define STEP 8 /* number of spectra; pieces are padded to a multiple of it */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 

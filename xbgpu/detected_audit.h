@@ -1,18 +1,18 @@
-/* detected_audit.h - one detected beam's powers in a heap, computed again by the host from pinned memory.
+/* detected_audit.h - the host computes the powers of one detected beam in a heap again, from pinned memory.
  *
  * Powers are exact, so the plain C twins of beam_detect, beam_incoherent and beam_finish make the same bits.
  * Flow:      heap opens: draw chooses a beam, a window and a group of channels --> each launch of beam_detect or
  *            beam_incoherent: take copies voltages as received, and queues the download of coefficients or weights -->
  *            heap ends: fetch queues the download of the drawn beam's and group's powers, of all windows --> heap is in
  *            host memory: agrees
- * Compared:  the powers of the drawn window with the host's powers, all products; and the heap with the output of the
- *            host's beam_finish, all windows.
+ * Compared:  the powers of the drawn window with the host's powers, for all products.  The heap is compared with the
+ *            output of the host's beam_finish, for all windows.
  * Finds:     errors of voltages, sums or powers in upload, device memory, kernels and download, if they touch the drawn
  *            powers.
- * Misses:    wrong coefficients and weights, because the audit uses the device's.
- * Cost:      one heap at a time.  The audit skips heaps so that it moves at most DETECTED_AUDIT_BYTES_PER_S of data
- *            time.  A stream whose windows and groups take more than DETECTED_AUDIT_BYTES has no audit.  A window that
- *            more than DETECTED_AUDIT_PIECES launches make is not compared.
+ * Misses:    errors in coefficients and weights, because the audit uses the device's coefficients and weights.
+ * Cost:      one heap at a time.  The audit skips heaps so that it copies at most DETECTED_AUDIT_BYTES_PER_S bytes for
+ *            each second of data.  A stream whose windows and groups need more than DETECTED_AUDIT_BYTES has no audit.
+ *            A window made by more than DETECTED_AUDIT_PIECES launches is not compared.
  * Threads:   the worker, except init and fini (main).   Blocking: never; nothing allocates after init. */
 #ifndef XBGPU_DETECTED_AUDIT_H
 #define XBGPU_DETECTED_AUDIT_H
@@ -28,10 +28,10 @@
 #define DETECTED_AUDIT_BYTES       (4 << 20)
 #define DETECTED_AUDIT_BYTES_PER_S (16 << 20)
 
-/* The spectra of the window that one launch makes: at most as many as an input has. */
+/* The spectra of the window that one launch adds: at most as many as an input has. */
 struct xbgpu_audit_piece {
     int64_t first;
-    size_t n, n_padded; /* the kernel takes a multiple of 8 */
+    size_t n, n_padded; /* number of spectra; 'n_padded' is the next multiple of 8, which the kernel needs */
     uint8_t *voltages;  /* [ant][chan][n_padded][pol] */
 };
 
@@ -40,12 +40,12 @@ struct xbgpu_detected_audit {
     const struct xbgpu_config_detected *config; /* [const] */
     struct xbgpu_detected_sizes sizes;          /* [const] */
     size_t max_pieces;                          /* [const] 0: no audit */
-    int64_t step_heaps;                         /* [const] the audit draws one heap of this many */
+    int64_t step_heaps;                         /* [const] the audit draws one of this number of heaps */
     int64_t n_waited;                           /* heaps since the last draw */
     struct xbgpu_draw draw;
-    const void *heap; /* heap that was drawn; NULL: none */
+    const void *heap; /* heap from which the audit drew; NULL: none */
     size_t beam, window, group;
-    int64_t first; /* first spectrum of the window */
+    int64_t first; /* number of the first spectrum of the window */
     size_t n_pieces, n_padded;
     struct xbgpu_audit_piece pieces[DETECTED_AUDIT_PIECES];
     uint8_t *voltages;
@@ -56,7 +56,7 @@ struct xbgpu_detected_audit {
     void *made;                              /* output of the host's beam_finish: [window][product] */
 };
 
-/* Initialises the audit.  Returns 0 or negative errno; fini follows in either case.  fini accepts zeros. */
+/* Initialises the audit.  Returns 0 or negative errno; fini must follow in either case.  fini accepts zeros. */
 int xbgpu_detected_audit_init(struct xbgpu_detected_audit *audit, const struct xbgpu_config *config,
                               const struct xbgpu_layout *layout, size_t i, struct device *device);
 void xbgpu_detected_audit_fini(struct xbgpu_detected_audit *audit, struct device *device);
@@ -69,7 +69,7 @@ void xbgpu_detected_audit_add_memory(struct xbgpu_layout *layout, const struct x
 void xbgpu_detected_audit_draw(struct xbgpu_detected_audit *audit, const void *heap, int64_t number);
 
 /* Copies drawn voltages, and queues the download of drawn coefficients.  Called when 'compute' adds spectra [begin,
- * end) of the input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents [chan][beam][pol].
+ * end) of the input to 'heap'.  Coefficients are [chan][beam][pol][ant][re, im], and exponents are [chan][beam][pol].
  * Batch 0 of the input begins with spectrum 'input_first'. */
 void xbgpu_detected_audit_take(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *compute,
                                const struct xbgpu_output_input *input, int64_t input_first, int64_t begin, int64_t end,
@@ -86,8 +86,8 @@ void xbgpu_detected_audit_take_incoherent(struct xbgpu_detected_audit *audit, co
 void xbgpu_detected_audit_fetch(struct xbgpu_detected_audit *audit, const void *heap, struct device_stream *download,
                                 const int64_t *powers);
 
-/* has returns whether the audit drew from 'heap'.  Then call agrees() once 'payload' has its final content.  agrees
- * returns whether host and device agree.  After agrees the next heap that opens may be drawn. */
+/* has returns whether the audit drew from 'heap'.  In this case call agrees() once 'payload' has its final content.
+ * agrees returns whether host and device agree.  After agrees the next heap that opens may be drawn. */
 bool xbgpu_detected_audit_has(const struct xbgpu_detected_audit *audit, const void *heap);
 bool xbgpu_detected_audit_agrees(struct xbgpu_detected_audit *audit, const uint8_t *payload);
 

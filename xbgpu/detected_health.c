@@ -12,11 +12,11 @@
 
 #define MILLION 1e6
 
-/* Figures of a beam when last measured, in millionths. */
+/* Figures of a beam from its last measurement, in millionths. */
 struct xbgpu_detected_figures {
     struct gauge powers[BEAM_MAX_PRODUCTS]; /* mean power of a sample */
-    struct gauge zeros;                     /* fraction of the powers */
-    struct gauge clipped;                   /* fraction of the samples */
+    struct gauge zeros;                     /* fraction of the powers that are 0 */
+    struct gauge clipped;                   /* fraction of the samples that clipped */
 };
 
 /* ---- The worker's side ------------------------------------------------------------------------------------------- */
@@ -124,7 +124,8 @@ static size_t divide_up(size_t a, size_t b)
     return (a + b - 1) / b;
 }
 
-/* Chooses steps that leave out groups first, then windows. */
+/* Chooses the distances between measured groups and windows.  Windows are skipped only if a single group has too many
+ * powers. */
 static void choose_steps(struct xbgpu_detected_health *h)
 {
     size_t n_rows = (size_t)h->config->heap_windows * h->sizes.n_products, n_groups = h->sizes.n_groups;

@@ -23,10 +23,10 @@ struct xbgpu_detected_health {
     struct xbgpu_detected_sizes sizes;          /* [const] */
     size_t n_ants;                              /* [const] */
     size_t n_chan;                              /* [const] */
-    int64_t n_turns;                            /* [const] heaps in a second */
-    size_t window_step, group_step;             /* [const] steps between measured powers */
+    int64_t n_turns;                            /* [const] number of heaps in a second */
+    size_t window_step, group_step;             /* [const] distances between measured windows and groups */
     struct xbgpu_detected_figures *figures;     /* [beam] */
-    struct gauge present;                       /* fraction of the data present in the stream */
+    struct gauge present;                       /* fraction of the stream's data that was present in the last heap */
 };
 
 /* Initialises zeroed figures, and registers the metrics of stream 'i'.  Returns 0 or negative errno; fini follows in

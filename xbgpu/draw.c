@@ -1,4 +1,4 @@
-/* draw.c - see draw.h. */
+/* draw.c - random draws for audits. */
 #include "xbgpu/draw.h"
 
 #include "kernels/util/philox.h"

@@ -1,4 +1,4 @@
-/* fengs.c - from the assemblers' counters of each F-engine to the F-engine's state. */
+/* fengs.c - derives the state of each F-engine from its counters in the assemblers. */
 #include "xbgpu/fengs.h"
 
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define LOOK_S    1.0
-#define LOSING_NS (5 * NS_PER_S) /* time for which a lost heap shows */
+#define LOSING_NS (5 * NS_PER_S) /* shortest time for which an F-engine stays "losing" after a lost heap */
 #define NAMES_MAX 4              /* antennas named in one line of the log */
 
 static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent", "losing", "receiving", NULL};
@@ -22,13 +22,13 @@ static const char *const state_names[XBGPU_FENG_N_STATES + 1] = {"dead", "silent
 static const struct {
     const char *metric, *sensor, *help;
 } counts[XBGPU_FENG_N_COUNTS] = {
-    [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received of this F-engine."},
+    [XBGPU_FENG_HEAPS] = {"xbgpu_feng_heaps", "rx.heaps", "Complete heaps received from this F-engine."},
     [XBGPU_FENG_MISSING] = {"xbgpu_feng_missing_heaps", "rx.missing-heaps",
                             "Heaps of this F-engine expected since its first heap but not received."},
     [XBGPU_FENG_LATE] = {"xbgpu_feng_late_heaps", "rx.late-heaps",
                          "Heaps of this F-engine that arrived after their chunk had been closed."},
     [XBGPU_FENG_REFUSED] = {"xbgpu_feng_refused_heaps", "rx.refused-heaps",
-                            "Heaps of this F-engine whose first packet was refused for another reason."},
+                            "Heaps of this F-engine whose first packet was refused, but not for lateness."},
 };
 
 static const struct counter *counter_of(const struct xbgpu_fengs *fengs, size_t feng, int count)
@@ -56,8 +56,9 @@ static unsigned take_counts(struct xbgpu_fengs *fengs, size_t feng)
     return moved;
 }
 
-/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, they also count
- * as lost.  Beside complete heaps, they are copies or are counted as missing. */
+/* Notes the times of heaps and losses.  Late and refused heaps count as heard.  If no heap is complete, late and
+ * refused heaps also count as lost.  If heaps are complete, late and refused heaps are copies, or the assembler counts
+ * them as missing. */
 static void note_moves(const struct xbgpu_fengs *fengs, struct xbgpu_feng *f, unsigned moved, int64_t now_ns)
 {
     bool useless = moved & (1u << XBGPU_FENG_LATE | 1u << XBGPU_FENG_REFUSED);
@@ -133,7 +134,7 @@ static void log_changes(struct xbgpu_fengs *fengs, const uint8_t *changed)
     if (list_changed(fengs, changed, XBGPU_FENG_SILENT, text, sizeof(text)))
         log_limited(&fengs->silent_limit, LOG_LEVEL_WARNING, "F-engines silent: %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_LOSING, text, sizeof(text)))
-        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing of F-engines: %s", text);
+        log_limited(&fengs->losing_limit, LOG_LEVEL_WARNING, "heaps are missing from F-engines: %s", text);
     if (list_changed(fengs, changed, XBGPU_FENG_RECEIVING, text, sizeof(text)))
         log_limited(&fengs->receiving_limit, LOG_LEVEL_INFO, "F-engines receiving without loss: %s", text);
 }

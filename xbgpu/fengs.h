@@ -3,7 +3,7 @@
  *
  * Flow:      assemblers count --a timer, once a second--> state --> sensors, log, /metrics; HTTP describes it
  * States:    dead       no data have come since the start
- *            silent     data came, and none have come for a while
+ *            silent     data came, but not in the last seconds
  *            losing     data come, and heaps were missing in the last seconds, or all are late or refused
  *            receiving  data come, and none were missing
  *            If no F-engine has sent data, no single F-engine is at fault.  The sensors of dead F-engines are then
@@ -36,10 +36,10 @@ enum { XBGPU_FENG_HEAPS, XBGPU_FENG_MISSING, XBGPU_FENG_LATE, XBGPU_FENG_REFUSED
 
 struct xbgpu_feng {
     struct gauge state;         /* enum xbgpu_feng_state */
-    struct gauge since_unix_ns; /* start of the state; 0: the start of the process */
+    struct gauge since_unix_ns; /* time at which the state began; 0: at the start of the process */
     struct sensor state_sensor, count_sensors[XBGPU_FENG_N_COUNTS];
     /* [main] */
-    uint64_t counts[XBGPU_FENG_N_COUNTS]; /* counts at the last poll */
+    uint64_t counts[XBGPU_FENG_N_COUNTS]; /* values of the counters at the last poll */
     int64_t heard_ns, lost_ns;            /* monotonic times of the last heap and of the last loss; 0: never */
     int64_t complete_ns;                  /* monotonic time of the last complete heap; 0: never */
 };
@@ -61,7 +61,7 @@ struct xbgpu_fengs {
 int xbgpu_fengs_init(struct xbgpu_fengs *fengs, const struct labels *labels, struct sensors *sensors,
                      struct ev_loop *loop, int64_t silent_ns);
 
-/* Reads all counters and updates the states.  The timer calls this function, too.  'now_ns' is monotonic. */
+/* Reads all counters and updates the states.  Called by the timer and by tests.  'now_ns' is monotonic. */
 void xbgpu_fengs_poll(struct xbgpu_fengs *fengs, int64_t now_ns, int64_t unix_ns);
 
 /* Adds states and labels of the inputs to the section 'fengs' of /status.json.  That section has the metrics already,

@@ -1,4 +1,4 @@
-/* gate.c - the decisions of a gate; input.c asks for a batch's decisions before the outputs correlate the batch. */
+/* gate.c - the decisions of a gate.  input.c lists a batch's decisions before the outputs correlate the batch. */
 #include "xbgpu/gate.h"
 
 #include "common/base/units.h"
@@ -52,7 +52,7 @@ static void large_double(struct large *a, unsigned bit)
     }
 }
 
-/* Subtracts 'b' from 'a' if the result is not negative.  Returns whether it did. */
+/* Subtracts 'b' from 'a' if the result is not negative.  Returns whether 'a' has changed. */
 static bool large_take(struct large *a, const struct large *b)
 {
     struct large out;
@@ -217,7 +217,7 @@ void xbgpu_gate_destroy(struct xbgpu_gate *gate)
 
 static turns phase_at(const struct xbgpu_gate *gate, int64_t dt)
 {
-    turns t = (turns)(__int128)dt; /* modulo 2^128, like the products below */
+    turns t = (turns)(__int128)dt; /* modulo 2^128, as are the products below */
 
     return gate->phase + gate->slope * t + gate->curve * t * t;
 }
@@ -261,7 +261,7 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
                       size_t n_max)
 {
     int64_t dt = timestamp_samples - gate->delays_samples[row] - gate->epoch_samples;
-    uint64_t left, move; /* distance to the next edge, and step per spectrum */
+    uint64_t left, move; /* distance to the next edge, and distance per spectrum */
 
     if (gate->is_switch) {
         uint64_t at = switch_at(gate, dt);
@@ -281,7 +281,8 @@ size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timesta
     return n < n_max ? (size_t)n : n_max;
 }
 
-/* Lists the taken spectra of a batch, or of a part of a batch, counted from 'first'.  Returns their number. */
+/* Lists the taken spectra of a batch, or of a part of a batch, numbered from 'first' on.  Returns the number of taken
+ * spectra. */
 static size_t list_spectra(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                            size_t first, size_t n_spectra, uint32_t *spectra)
 {
@@ -307,7 +308,8 @@ static size_t n_before(int64_t from_samples, int64_t timestamp_samples, int64_t 
     return n < n_spectra ? (size_t)n : n_spectra;
 }
 
-/* Lists the taken spectra of a whole batch as list_spectra() does, by successive gates. */
+/* Lists the taken spectra of a whole batch as list_spectra() does.  Each of several successive gates decides for its
+ * part of the batch. */
 static size_t list_batch(const struct xbgpu_gate_change *changes, size_t n_changes, size_t row,
                          int64_t timestamp_samples, int64_t step_samples, size_t first, size_t n_spectra,
                          uint32_t *spectra)

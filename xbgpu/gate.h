@@ -1,21 +1,22 @@
 /* gate.h - the spectra that a gate takes: a pure function of a spectrum's timestamp and channel.
  *
- * Time:      a gate judges a spectrum at its timestamp t, the first ADC sample of its filter window, less the delay d
- *            of its channel: dt = t - d - epoch.  The centre of the filter bank's window is some spectra later.  An
- *            earlier epoch corrects for this; xbgpu does not know the filter.
+ * Time:      a gate judges a spectrum at the time dt = t - d - epoch.  The timestamp t is the first ADC sample of the
+ *            spectrum's filter window.  The delay d is that of the channel.  The centre of the filter window is some
+ *            spectra later than t.  The operator can correct for this with an earlier epoch; xbgpu does not know the
+ *            filter.
  * phase:     turns = phase + f dt + f' dt^2 / 2, in units of 2^-128 of a turn, modulo a turn.  Products of such numbers
  *            with integers wrap as turns do, so they are exact.  Only the three constants are rounded, each to the
  *            nearest 2^-128.  So the error is at most 2^-129 (1 + dt + dt^2) turns.  At 1712 MS/s the error is 4e-6
  *            after a year, and 4e-4 after ten years.  Nearly all of the error comes from f'; without f' it never
  *            exceeds 2^-66.  (An f' with 18 decimals, as in the configuration, is itself good to 2.5e-4 turns after a
- *            year.)  The first 64 bits give the bin: bin b of n has b / n <= turns < (b + 1) / n.
+ *            year.)  The first 64 bits of the phase give the bin: bin b of n has b / n <= turns < (b + 1) / n.
  * switch:    a spectrum is taken if (dt - on_from) modulo the period is below the length of the taken part, in samples.
- *            This is exact for ever.
+ *            This is exact at all times.
  * Delays:    a wave of frequency f comes later by DM / 2.41e-4 (1 / f^2 - 1 / f_ref^2) seconds, f in MHz, DM in
  *            pc/cm^3, rounded to the nearest sample.  The rounded constant is from Manchester and Taylor, Pulsars,
  *            1977.  Pulsar software has kept this constant, and published DMs depend on it.
- * Changes:   from a timestamp on another gate replaces a gate, exact to the spectrum (struct xbgpu_gate_change).  The
- *            timestamp of each spectrum alone chooses among all known gates, regardless of earlier lists.
+ * Changes:   a new gate replaces the old gate from a timestamp on, exact to the spectrum (struct xbgpu_gate_change).
+ *            The timestamp of each spectrum alone chooses among all known gates, regardless of earlier lists.
  * Threads:   any; no gate changes after xbgpu_gate_init(). */
 #ifndef XBGPU_GATE_H
 #define XBGPU_GATE_H
@@ -35,9 +36,9 @@ struct xbgpu_gate {
     unsigned __int128 phase, slope, curve; /* coefficients of dt^0, dt^1 and dt^2, in 2^-128 of a turn */
     uint32_t n_bins;
     uint8_t taken[GATE_MAX_BINS];        /* [n_bins] 0 or 1 */
-    uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] next bin that differs in 'taken', or n_bins */
-    uint64_t period_samples, on_samples; /* for a switch, whose epoch is the first taken sample */
-    size_t n_rows;                       /* 1: all channels are alike; else the number of channels */
+    uint16_t stretch_end[GATE_MAX_BINS]; /* [n_bins] next bin with another value in 'taken', or n_bins */
+    uint64_t period_samples, on_samples; /* for a switch; its 'epoch_samples' is the first taken sample */
+    size_t n_rows;                       /* 1: all channels have the same decisions; else the number of channels */
     int64_t *delays_samples;             /* [n_rows] */
 };
 
@@ -51,7 +52,7 @@ struct xbgpu_gate_change {
 int xbgpu_gate_init(struct xbgpu_gate *gate, const struct xbgpu_config_gate *config, const struct xbgpu_config *all);
 void xbgpu_gate_fini(struct xbgpu_gate *gate);
 
-/* The same, allocated.  Destroy accepts NULL. */
+/* Allocates and computes a gate, as xbgpu_gate_init() does.  Destroy accepts NULL. */
 int xbgpu_gate_create(const struct xbgpu_config_gate *config, const struct xbgpu_config *all, struct xbgpu_gate **gate);
 void xbgpu_gate_destroy(struct xbgpu_gate *gate);
 
@@ -71,8 +72,8 @@ double xbgpu_gate_dispersion_samples(const struct xbgpu_config_gate *config, con
 /* Returns whether the gate takes the spectrum with this timestamp. */
 bool xbgpu_gate_takes(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples);
 
-/* Returns for how many spectra, 'step_samples' apart and from this one on, the decision certainly stays the same: 1 to
- * 'n_max', which is at most a heap. */
+/* Returns a number of spectra, 'step_samples' apart, for which the decision certainly stays the same.  The first is the
+ * spectrum at 'timestamp_samples'.  The number is 1 to 'n_max'; 'n_max' is at most the spectra of a heap. */
 size_t xbgpu_gate_run(const struct xbgpu_gate *gate, size_t row, int64_t timestamp_samples, int64_t step_samples,
                       size_t n_max);
 

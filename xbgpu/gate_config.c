@@ -13,7 +13,7 @@
 
 #define PHASE  (1u << XBGPU_GATE_PHASE)
 #define SWITCH (1u << XBGPU_GATE_SWITCH)
-#define FAR    4611686018427387904.0 /* 2^62 samples: differences of two fit 64 bits */
+#define FAR    4611686018427387904.0 /* 2^62 samples: the difference of two such times fits 64 bits */
 
 static const char *const kind_choices[] = {"phase", "switch", NULL};
 
@@ -27,7 +27,7 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
         "epoch", epoch_samples, "0", UNIT_SAMPLES, -FAR, FAR,
         "Time at which the phase is `phase`, or a period begins, as a 64-bit timestamp: ADC samples since sync_time."),
     KEY_DECIMAL("epoch_time", epoch_time_s, "0", UNIT_S, 0, 4e9,
-                "The same as UNIX time: the epoch is the last sample at or before this time; 0: epoch holds."),
+                "The epoch as UNIX time: the last sample at or before this time; 0: the key epoch applies."),
     KEY_FINE("frequency", frequency_hz, KEY_REQUIRED, UNIT_HZ, 0, 1e11, "Turns of the phase per second, at the epoch.",
              .variants = PHASE),
     KEY_FINE("frequency_derivative", frequency_derivative, "0", UNIT_NONE, -1000, 1000,
@@ -40,7 +40,7 @@ const struct config_key xbgpu_gate_keys[XBGPU_N_GATE_KEYS] = {
     KEY_DOUBLE("dispersion_measure", dispersion_measure, "0", UNIT_NONE, 0, 1e5,
                "Dispersion measure in pc/cm^3; pulses arrive later in lower channels.", .variants = PHASE),
     KEY_DOUBLE("reference_frequency", reference_frequency_hz, "0", UNIT_HZ, 0, 1e13,
-               "Radio frequency at which the phase holds; 0: infinite frequency, without dispersion.",
+               "Radio frequency to which the phase refers; 0: infinite frequency, without dispersion.",
                .variants = PHASE),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e13,
                "Radio frequency of the centre of channel recv.channels / 2; needed with a dispersion_measure.",
@@ -192,7 +192,7 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 
 /* ---- While running ----------------------------------------------------------------------------------------------- */
 
-#define FIRST_LIVE_KEY 2 /* behind kind and name */
+#define FIRST_LIVE_KEY 2 /* index of the key after kind and name, which cannot change */
 
 static void *field_of(const struct xbgpu_config_gate *gate, const struct config_key *key)
 {
@@ -250,7 +250,7 @@ int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_confi
         return -ENOMEM;
     check_gate(config, gate, book);
     if (xbgpu_gate_is_dispersed(before) != xbgpu_gate_is_dispersed(gate))
-        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as it began", gate->name,
+        config_error(book, gate, "gate %s must keep a dispersion_measure %s 0, as at the start", gate->name,
                      xbgpu_gate_is_dispersed(before) ? "above" : "of");
     if (config_first_error(book)) {
         snprintf(why, why_bytes, "%s", config_first_error(book));

@@ -55,15 +55,16 @@ void xbgpu_gates_check(const struct xbgpu_config *config, struct config *errors)
 int xbgpu_gate_copy(const struct xbgpu_config_gate *gate, struct xbgpu_config_gate *copy);
 void xbgpu_gate_free(struct xbgpu_config_gate *gate);
 
-/* Sets one key of a gate.  The gate's kind and name cannot change.  A gate also cannot begin or cease to differ between
- * channels, because memory is allocated for one case.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
+/* Sets one key of a gate.  The gate's kind and name cannot change.  The decisions of a gate also cannot begin or cease
+ * to differ between channels, because memory is allocated for one case.  Returns 0, or -ENOMEM or -EINVAL with one
+ * sentence in 'why'. */
 int xbgpu_gate_set(struct xbgpu_config_gate *gate, const char *key, const char *value, char *why, size_t why_bytes);
 
 /* Checks whether a gate can replace 'before'.  Returns 0, or -ENOMEM or -EINVAL with one sentence in 'why'. */
 int xbgpu_gate_check(const struct xbgpu_config *config, const struct xbgpu_config_gate *before,
                      const struct xbgpu_config_gate *gate, char *why, size_t why_bytes);
 
-/* Writes each key that can be set and applies to the gate, with its value: before KEY between VALUE after. */
+/* Writes each key that can be set and applies to the gate, with its value, as 'before' KEY 'between' VALUE 'after'. */
 void xbgpu_gate_write(const struct xbgpu_config_gate *gate, const char *before, const char *between, const char *after,
                       FILE *out);
 

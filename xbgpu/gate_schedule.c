@@ -1,4 +1,4 @@
-/* gate_schedule.c - lists of the spectra that gates take from each device input; input.c makes the lists with an
+/* gate_schedule.c - lists of the spectra that gates take from each device input.  input.c requests the lists with each
  * input. */
 #include "xbgpu/gate_schedule.h"
 

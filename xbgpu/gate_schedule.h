@@ -4,11 +4,11 @@
  * Flow:      xbgpu_gate_schedule_set() (a command) ... each input: xbgpu_gate_schedule_list() --> lists, host and
  *            device --> output.c
  * Changes:   each gate is a set of gates in order of time.  The timestamp of each spectrum chooses among them.  So time
- *            may jump ahead and back, and the same gates decide as before.  A new change replaces those that begin at
- *            its time or later, and any change that waits for its time.  The last GATING_MAX_CHANGES changes are kept.
- *            The oldest change also decides for all earlier spectra.  Gates are swapped, not copied, so that nothing is
- *            allocated here.  The caller that sets a gate gets another gate back, and frees that gate on a thread that
- *            may free memory.
+ *            may jump ahead and back, and the same gates decide as before.  A new change replaces all changes that
+ *            begin at its time or later, and all changes whose time has not come.  The last GATING_MAX_CHANGES changes
+ *            are kept.  The oldest change also decides for all earlier spectra.  Gates are swapped, not copied, so that
+ *            nothing is allocated here.  The caller that sets a gate gets another gate back, and frees that gate on a
+ *            thread that may free memory.
  * Threads:   the worker only, except init and fini.   Blocking: never. */
 #ifndef XBGPU_GATE_SCHEDULE_H
 #define XBGPU_GATE_SCHEDULE_H
@@ -24,8 +24,8 @@ struct xbgpu_gate_schedule {
     const struct xbgpu_layout *layout; /* [const] */
     struct device *device;             /* [const] */
     struct xbgpu_gate_schedule_entry {
-        size_t n;                                             /* number of changes in order of time; >= 1 */
-        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* behind the n-th change the gates are spare, or NULL */
+        size_t n;                                             /* number of changes, which are in order of time; >= 1 */
+        struct xbgpu_gate_change changes[GATING_MAX_CHANGES]; /* gates after the n-th change are spare or NULL */
     } * gates;                                                /* [n_gates] */
 };
 
@@ -38,8 +38,8 @@ void xbgpu_gate_schedule_fini(struct xbgpu_gate_schedule *gating);
 int xbgpu_gate_schedule_create_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums **lists);
 void xbgpu_gate_schedule_free_lists(const struct xbgpu_gate_schedule *gating, struct xbgpu_output_sums *lists);
 
-/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change that begins later than 'next_samples', the end of the
- * listed data, waits.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
+/* Replaces gate 'g' by '*gate' from 'from_samples' on.  A change later than 'next_samples', the end of the listed data,
+ * is pending.  '*gate' becomes a gate that the schedule no longer needs, or NULL. */
 void xbgpu_gate_schedule_set(struct xbgpu_gate_schedule *gating, size_t g, struct xbgpu_gate **gate,
                              int64_t from_samples, int64_t next_samples);
 

@@ -1,4 +1,4 @@
-/* incoherent.c - between commands for incoherent beams and the kernel beam_incoherent. */
+/* incoherent.c - converts commands for incoherent beams to the weights of the kernel beam_incoherent. */
 #include "xbgpu/incoherent.h"
 
 #include "common/base/units.h"

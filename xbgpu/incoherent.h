@@ -1,4 +1,4 @@
-/* incoherent.h - the weights of an incoherent beam: from requests to integers on the device.
+/* incoherent.h - the weights of an incoherent beam: converts the values of requests to integers on the device.
  *
  * Flow:      commands --set--> wanted --xbgpu_incoherent_begin, with an input--> staging --xbgpu_incoherent_upload-->
  *            weights
@@ -6,7 +6,7 @@
  *            amplitudes x and y, the antenna's integers are x, y and sqrt(x y), times 2^16 and rounded half to even.
  *            So the unit of powers is (1/256 of a step of a voltage)^2, as for coherent beams with a weight of 1.
  * Range:     amplitudes are clipped to 0 and xbgpu_incoherent_max().  The powers of a window then fit 2^61.
- * Snapshot:  the whole of an input has the weights that were wanted when the input began.
+ * Snapshot:  all batches of an input have the weights that were wanted when the input began.
  * Staging:   pinned memory, one buffer for each of LANE_N_INPUTS inputs in rotation.  When an input begins, the uploads
  *            of the input LANE_N_INPUTS before it have ended.
  * Threads:   the worker, except init and fini (main); the functions of configurations: any.
@@ -25,7 +25,7 @@ struct xbgpu_incoherent {
     struct device *device;
     size_t n_ants;                                          /* [const] */
     double max;                                             /* [const] largest amplitude */
-    struct beam_incoherent_weights *wanted;                 /* [ant] as set last */
+    struct beam_incoherent_weights *wanted;                 /* [ant] weights that were set last */
     struct beam_incoherent_weights *staging[LANE_N_INPUTS]; /* [const] pinned: [ant] */
     struct beam_incoherent_weights *weights;                /* [const] device: [ant] */
     size_t turn;                                            /* index of the current input in 'staging' */

@@ -1,4 +1,4 @@
-/* input.c - from sets of chunks to batches on the device, between the matcher and output.c. */
+/* input.c - converts the matcher's sets of chunks to batches on the device, for output.c. */
 #include "xbgpu/input.h"
 
 #include "common/recv/chunk.h"
@@ -22,9 +22,9 @@
 struct input {
     struct device_input base;        /* first */
     uint8_t *voltages;               /* [const] device: [n_history + n_batches][ant][chan][spectrum][pol] */
-    uint8_t *present;                /* [const] pinned: [set][batch][ant] 1: counts as present; if inputs are shifted */
+    uint8_t *present;                /* [const] pinned, for shifted inputs: [set][batch][ant] 1: counts as present */
     uint8_t *device_present;         /* [const] the same on the device */
-    uint32_t *delays;                /* [const] pinned: [set][ant][pol] delays of inputs in spectra; if shifted */
+    uint32_t *delays;                /* [const] pinned, for shifted inputs: [set][ant][pol] delays in spectra */
     uint32_t *device_delays;         /* [const] the same on the device */
     struct xbgpu_output_sums *gates; /* [const] [n_gates] lists of the spectra that gates take */
 };
@@ -32,7 +32,7 @@ struct input {
 /* Sensors of the last set of chunks that was taken. */
 struct input_sensors {
     struct sensor timestamp, unixtime; /* time of the set's first sample */
-    struct sensor missing_unixtime;    /* the same for the last set with lost heaps, or behind a gap */
+    struct sensor missing_unixtime;    /* time of the last set with lost heaps, or after a gap */
     struct sensor device_status;       /* aggregate of the sensors above */
 };
 
@@ -44,27 +44,27 @@ struct xbgpu_inputs {
     size_t row_bytes; /* [const] bytes of a batch: all antennas' heaps */
     struct input inputs[LANE_N_INPUTS];
     struct input *current;
-    struct xbgpu_output_input *shown; /* [set] the current input, as outputs correlate it */
+    struct xbgpu_output_input *shown; /* [set of shifts] the current input for the outputs with this set */
     struct xbgpu_outputs outputs;
     struct xbgpu_beams *beams;       /* NULL: none */
     struct xbgpu_detected *detected; /* NULL: none */
-    struct device_kernel *select;    /* NULL without shifts, like 'shifted' and 'delays' */
+    struct device_kernel *select;    /* NULL without shifts, as are 'shifted' and 'delays' */
     uint8_t *shifted;                /* device: [n_batches][ant][chan][spectrum][pol] current input, shifted by set 0 */
-    uint32_t *delays;                /* [set][ant][pol] spectra, for inputs made from now on */
+    uint32_t *delays;                /* [set][ant][pol] delays in spectra, for inputs made from now on */
     struct xbgpu_gate_schedule gating;
     int64_t next_samples; /* end of the newest input; 0 after time went back */
     struct timebase timebase;
     bool readable; /* [const] the host can read chunks */
     bool began;    /* a set has been taken */
-    /* The last input, as history for the next one. */
+    /* The last input, as history for the next input. */
     bool have_last;
-    struct input *last; /* not returned yet; NULL without history */
-    int64_t next_batch; /* number of the batch behind the last input */
+    struct input *last; /* device input that has not been returned; NULL without history */
+    int64_t next_batch; /* number of the batch after the last input */
     size_t n_last_batches;
     struct chunk **held; /* [n_history][n_members] sets before the current one, the newest first */
     /* The set that the matcher returned last. */
     struct chunk **set; /* [n_members] */
-    bool set_waits;     /* the set has not become an input yet */
+    bool set_waits;     /* no input has been made of the set yet */
     int64_t set_samples;
     bool flushing;         /* the current input has no set, only the batches that the last input left */
     uint8_t *came;         /* [n_history + n_batches][ant] the antenna's heap came */
@@ -85,7 +85,7 @@ static void put_set(struct xbgpu_inputs *x, struct chunk **set)
     }
 }
 
-/* Drops the history: the next input starts without one. */
+/* Drops the history.  The next input starts without history. */
 static void forget_last(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -100,7 +100,7 @@ static void forget_last(struct xbgpu_inputs *x)
     memset(x->heaps, 0, (l->n_history + l->n_batches) * l->n_ants * sizeof(*x->heaps));
 }
 
-/* Keeps the current set for the history, as the newest of n_history sets. */
+/* Keeps the current set as history, as the newest of n_history sets. */
 static void hold_set(struct xbgpu_inputs *x)
 {
     size_t n_members = x->layout->n_members, n_history = x->layout->n_history;
@@ -120,7 +120,7 @@ void xbgpu_inputs_log(const struct xbgpu_inputs *inputs)
     uint64_t n_late = counter_get(&inputs->lane.late_chunks);
 
     if (n_late)
-        log_warning("%llu chunk%s came too late for %s set: recv.window is short", (unsigned long long)n_late,
+        log_warning("%llu chunk%s came too late for %s set: recv.window is too short", (unsigned long long)n_late,
                     plural(n_late), n_late == 1 ? "its" : "their");
 }
 
@@ -194,7 +194,7 @@ static void upload_member(struct xbgpu_inputs *x, size_t m, const struct chunk *
         x->n_batches = chunk->n_times;
 }
 
-/* Returns whether all heaps that an input reads for batch 'b' came. */
+/* Returns whether all heaps that an antenna's polarisation reads for batch 'b' came. */
 static bool reads_present(const struct xbgpu_inputs *x, const uint32_t *delays, size_t b, size_t ant, size_t pol)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -303,20 +303,21 @@ static bool misses_heaps(const struct xbgpu_inputs *x)
     return memchr(first, 0, (size_t)(end - first)) != NULL;
 }
 
-/* Sets the sensors for a set that has been taken.  'follows_gap': sets before it never came. */
+/* Sets the sensors for a set that has been taken.  'follows_gap' is true if the sets before this set never came. */
 static void set_sensors(struct xbgpu_inputs *x, bool follows_gap)
 {
     struct input_sensors *sensors = &x->sensors;
     int64_t unix_ns = timebase_unix_ns(&x->timebase, x->set_samples);
 
-    if (misses_heaps(x) || (x->began && follows_gap)) /* set first: readers of the others see it, too */
+    /* Set first, so that readers of the other sensors also see this reading. */
+    if (misses_heaps(x) || (x->began && follows_gap))
         sensor_set_real(&sensors->missing_unixtime, unix_ns, SENSOR_ERROR, (double)unix_ns / NS_PER_S);
     sensor_set_integer(&sensors->timestamp, unix_ns, SENSOR_NOMINAL, x->set_samples);
     sensor_set_real(&sensors->unixtime, unix_ns, SENSOR_NOMINAL, (double)unix_ns / NS_PER_S);
     x->began = true;
 }
 
-/* Processes the batches that wait for data behind the last chunk, because no data will come. */
+/* Processes the batches that wait for data after the last chunk, because no such data will come. */
 static void flush(struct xbgpu_inputs *x)
 {
     const struct xbgpu_layout *l = x->layout;
@@ -329,7 +330,7 @@ static void flush(struct xbgpu_inputs *x)
     finish_input(x, x->next_batch, true);
 }
 
-/* Handles a jump of the data's time back.  All settings applied before hold from the new time on. */
+/* Handles a jump of the data's time back.  All settings applied before are in effect from the new time on. */
 static void go_back(struct xbgpu_inputs *x, int64_t first_samples)
 {
     struct command_channel *channel = x->lane.engine->channel;
@@ -408,15 +409,15 @@ void xbgpu_inputs_apply(struct engine *engine, struct command *base)
 {
     struct xbgpu_inputs *x = (struct xbgpu_inputs *)engine->lanes[0];
     struct xbgpu_command *command = (struct xbgpu_command *)base;
-    bool is_voltages = command->index < x->config->beams.n;                  /* in a command for a beam */
-    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* number among the detected beams */
+    bool is_voltages = command->index < x->config->beams.n;                  /* for commands about beams */
+    size_t detected = is_voltages ? 0 : command->index - x->config->beams.n; /* index among the detected beams */
     int64_t samples, steady_samples = command_steady_samples(engine->channel);
 
     command->effective_samples = x->next_samples;
     switch (command->what) {
     case XBGPU_COMMAND_CAPTURE:
         samples = xbgpu_stream_set_capture(x->outputs.items[command->index].stream, command->on, command->from_samples);
-        if (samples < x->next_samples) /* else a dump from before time went back is still to come */
+        if (samples < x->next_samples) /* else a dump of the time before the jump back is still pending */
             command->effective_samples = samples;
         break;
     case XBGPU_COMMAND_BEAM_CAPTURE:
@@ -452,7 +453,7 @@ static bool is_rx(const char *name)
     return strncmp(name, "rx.", 3) == 0;
 }
 
-/* Adds the sensors.  A silence of xbgpu_rx_timeout_ns() is an error, and clears the error of earlier losses. */
+/* Adds the sensors.  A silence of xbgpu_rx_timeout_ns() is an error, but clears the error of rx.missing-unixtime. */
 static int add_sensors(struct xbgpu_inputs *x)
 {
     struct input_sensors *s = &x->sensors;

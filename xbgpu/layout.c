@@ -27,17 +27,18 @@
 #include <math.h>
 #include <string.h>
 
-#define N_SPARE_COMMANDS 16 /* commands that may wait for the worker, beside one for each saved setting */
+#define N_SPARE_COMMANDS 16 /* command slots, in addition to one for each saved setting */
 
-#define MAX_SPECTRA UINT32_MAX /* limit of spectra in a dump: a weight has 32 bits */
-/* Spectra in a batch of spectra selected by a gate.  The last batch of a window is padded, and short batches need
- * little padding.  To be measured: 32, 64, 128, 256. */
+#define MAX_SPECTRA UINT32_MAX /* most spectra in a dump, because a weight has 32 bits */
+/* Number of spectra in a batch of spectra that a gate selected.  The last batch of a window is padded, and short
+ * batches need little padding.  To be measured: 32, 64, 128, 256. */
 #define SELECTED_SPECTRA 64
-/* Time that output buffers of beams hold, during which the host may stall.  The number of buffers has bounds. */
+/* Duration of the data in the output buffers of beams, in which a stall of the host does no harm.  The number of
+ * buffers has bounds. */
 #define BUFFERS_S   0.05
 #define BUFFERS_MIN 8
 #define BUFFERS_MAX 64
-#define MAX_SAMPLES 0x1p46 /* limit of a window or a dump: 48-bit timestamps must differ from those around */
+#define MAX_SAMPLES 0x1p46 /* most samples of a window or a dump, so that 48-bit timestamps nearby differ */
 
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output)
 {
@@ -144,11 +145,11 @@ double xbgpu_send_rate(const struct xbgpu_config *config, const struct xbgpu_lay
                     timebase_decimal_to_double(config->time.adc_sample_rate_hz);
 
     if (config->send.pcap_file)
-        return 0; /* a file needs no pace */
+        return 0; /* a file needs no pacing */
     return config->send.rate_factor * bytes / dump_s;
 }
 
-/* Returns the default number of buffers that hold 'buffer_s' seconds of data each. */
+/* Returns the default number of buffers, each of which has room for 'buffer_s' seconds of data. */
 static size_t default_buffers(double buffer_s)
 {
     double n = ceil(BUFFERS_S / buffer_s);
@@ -260,7 +261,7 @@ static void init_shifts(struct xbgpu_layout *l, const struct xbgpu_config *confi
     l->n_history = (xbgpu_delay(l, l->max_shift) + l->n_spectra - 1) / l->n_spectra;
 }
 
-/* Adds the memory of gates and of outputs' own shifts, without the outputs' dumps. */
+/* Adds the memory for the selection of spectra by gates and by outputs' own shifts. */
 static void add_gates(struct xbgpu_layout *l, const struct xbgpu_config *config, bool on_gpu)
 {
     size_t n_spectra = l->n_batches * l->n_spectra;
@@ -431,7 +432,7 @@ void xbgpu_layout_init(struct xbgpu_layout *layout, const struct xbgpu_config *c
     l.heap_bytes = l.n_chan * l.n_spectra * N_POLS * voltage_bytes(l.format);
     l.chunk_samples = l.batch_samples * (int64_t)l.n_batches;
     l.n_members = (size_t)recv->base.n_threads < l.n_ants ? (size_t)recv->base.n_threads : l.n_ants;
-    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* one thread reads the file */
+    l.n_recv_threads = recv->base.pcap_file ? 1 : l.n_members; /* a file has only one reader */
     l.vis_bytes = l.n_chan * l.n_baselines * N_POL_PRODUCTS * 2 * sizeof(int32_t);
     l.totals_bytes = 2 * l.vis_bytes;
     l.rows_bytes = l.n_chan * l.n_ants * N_POLS * checksum_n_parts(l.format) * sizeof(uint64_t);
@@ -468,7 +469,7 @@ int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgp
     return err ? err : config_check_cpus(&config->recv.base.affinity, &config->send.affinity, why, why_bytes);
 }
 
-/* Returns whether a list of shifts can be used. */
+/* Checks the number and the size of a list's shifts.  Returns whether the list is good. */
 static bool check_list(const struct xbgpu_config_recv *recv, const struct config_int_list *shifts,
                        struct config *errors)
 {
@@ -528,7 +529,7 @@ static void check_format(const struct xbgpu_config_recv *recv, struct config *er
                      (long long)recv->sample_bits);
     else if (recv->sample_encoding == XBGPU_OFFSET && recv->sample_bits != 4)
         config_error(errors, &recv->sample_encoding,
-                     "sample_encoding can be offset with sample_bits of 4 only, not %lld",
+                     "sample_encoding can be offset only with sample_bits of 4, not %lld",
                      (long long)recv->sample_bits);
     if ((uint64_t)(recv->n_chan_substream * recv->spectra_per_heap) * N_POLS * voltage_bytes(format_of(recv)) >=
         CHUNK_HEAP_MAPPED)
@@ -545,11 +546,12 @@ static void check_sources(const struct xbgpu_config_recv *recv, size_t n_members
             break;
         }
     recv_keys_check_sources(&recv->sources, errors);
-    /* F-engines may send one substream to different places; more often several endpoints are several substreams. */
+    /* F-engines may send one substream to several endpoints.  More often several endpoints receive several
+     * substreams. */
     if (recv->sources.n > 1)
         config_warning(errors, &recv->sources,
-                       "sources has %zu endpoints, but a substream is usually sent to one; packets of other substreams "
-                       "are received and refused",
+                       "sources has %zu endpoints, but a substream is usually sent to one endpoint; packets of other "
+                       "substreams are received and refused",
                        recv->sources.n);
 }
 
@@ -595,7 +597,7 @@ static void check_recv(const struct xbgpu_config *config, struct config *errors)
                      (long long)recv->base.n_chunks);
 }
 
-/* The audit sums voltages out of the chunks again.  If the host cannot read the chunks, there is no audit. */
+/* The audit sums voltages from the chunks.  If the host cannot read the chunks, there is no audit. */
 static void check_audit(const struct xbgpu_config *config, struct xbgpu_config_output *out, struct config *errors)
 {
     if (xbgpu_can_read(config))

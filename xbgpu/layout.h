@@ -20,30 +20,30 @@ struct device;
 struct xbgpu_layout {
     enum voltage_format format;
     size_t n_ants;
-    size_t n_baselines; /* baselines of antennas, autocorrelations included */
-    size_t n_chan;      /* channels of this engine */
+    size_t n_baselines; /* number of baselines between antennas, autocorrelations included */
+    size_t n_chan;      /* number of channels of this engine */
     size_t n_spectra;   /* spectra in a heap */
     size_t heap_bytes;
     size_t n_batches; /* batches in a chunk */
     int64_t batch_samples;
     int64_t chunk_samples;
-    size_t n_members; /* groups of F-engines, each assembled on its own: one per receive thread */
+    size_t n_members; /* number of members: groups of F-engines with an assembler each, one per receive thread */
     size_t n_recv_threads;
     size_t n_outputs;
-    int64_t min_shift, max_shift; /* range of shifts of inputs, in spectra; includes 0 */
+    int64_t min_shift, max_shift; /* range of possible shifts of inputs, in spectra; includes 0 */
     bool shifted;                 /* some input may be shifted */
-    size_t n_shift_sets;          /* recv's set, and one set for each output with its own shifts */
-    size_t n_lag;     /* batches by which outputs lag behind received data: 1 if an input may read ahead, else 0 */
-    size_t n_history; /* batches in front of a chunk that shifted inputs read: 0 to 2 */
+    size_t n_shift_sets;          /* sets of shifts: recv.shifts, and one for each output with its own shifts */
+    size_t n_lag;     /* batches from received data to processed data: 1 if an input may read ahead, else 0 */
+    size_t n_history; /* batches before a chunk that shifted inputs read: 0 to 2 */
     size_t n_gates;
     size_t n_selected_spectra; /* spectra in a batch of selected spectra */
-    size_t n_selected_batches; /* batches that hold a whole chunk, if an output has a gate or its own shifts; else 0 */
+    size_t n_selected_batches; /* such batches for a whole chunk, if an output has a gate or its own shifts; else 0 */
     size_t vis_bytes;          /* bytes of a dump's visibilities, and of an output's 32-bit sums */
     size_t totals_bytes;       /* bytes of an output's 64-bit sums, if the output has them */
     size_t rows_bytes;         /* bytes of the rows of checksums (checksum.h), if the output has checksums */
     size_t checks_bytes;       /* bytes of the checks of a dump: verdict and words (checksum_dump.h) */
     struct memory_use memory;  /* UINT64_MAX if a sum exceeds 64 bits */
-    size_t frames_per_heap;    /* NIC frames that may hold a heap, with gpudirect; else 0 */
+    size_t frames_per_heap;    /* most NIC frames that a heap occupies, with gpudirect; else 0 */
 };
 
 /* Derives the layout.  'mtu' is the MTU of recv's interface, for frames of a NIC; 0 means the largest.  The
@@ -67,8 +67,8 @@ struct chunk_shape xbgpu_chunk_shape(const struct xbgpu_layout *layout, const st
 int xbgpu_layout_check_host(const struct xbgpu_layout *layout, const struct xbgpu_config *config, struct device *device,
                             char *why, size_t why_bytes);
 
-/* Returns the delay in spectra of an input with this shift: shift + lag.  The lag of n_lag batches keeps delays >=
- * 0. */
+/* Returns the delay, in spectra, of an input with this shift.  The delay is the shift plus n_lag batches, so it is
+ * never negative. */
 uint32_t xbgpu_delay(const struct xbgpu_layout *layout, int64_t shift);
 
 /* Returns whether the host can read the received voltages. */
@@ -80,21 +80,21 @@ int64_t xbgpu_config_shift(const struct xbgpu_config *config, size_t i);
 /* Returns the first antenna of member 'm', whose antennas are [first of m, first of m + 1). */
 size_t xbgpu_member_first(const struct xbgpu_layout *layout, size_t m);
 
-/* Return the first member of receive thread 't', whose members are [first of t, first of t + 1); and the number of NIC
- * frames that the thread's chunks may hold at once. */
+/* Return the first member of receive thread 't', and the largest number of NIC frames that the thread's chunks may
+ * occupy at once.  The thread's members are [first of t, first of t + 1). */
 size_t xbgpu_thread_first(const struct xbgpu_layout *layout, size_t t);
 size_t xbgpu_thread_frames(const struct xbgpu_layout *layout, const struct xbgpu_config *config, size_t t);
 
-/* Returns the length of an output's accumulation in batches: as given, or the time rounded to the nearest batch, at
- * least 1. */
+/* Returns the length of an output's accumulation in batches: integration_batches, or integration_time rounded to the
+ * nearest batch, at least 1. */
 int64_t xbgpu_integration_batches(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Returns whether an output's accumulation is longer than 32-bit sums can hold (correlate.h). */
 bool xbgpu_output_has_totals(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                              const struct xbgpu_config_output *output);
 
-/* Returns the number of an output's dump buffers: as given, or enough to send the dumps of one chunk at their pace
- * while the next chunk's dumps are made. */
+/* Returns the number of an output's dump buffers: as configured, or the default.  The default lets the dumps of one
+ * chunk be sent at their pace while the next chunk's dumps are made. */
 size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
 /* Returns the bytes of an output's heap: visibilities, weights if they are sent, and the gate's counts of spectra if
@@ -102,8 +102,8 @@ size_t xbgpu_output_buffers(const struct xbgpu_config *config, const struct xbgp
 size_t xbgpu_dump_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                         const struct xbgpu_config_output *output);
 
-/* Return the number of the output's gate, or -1; and the number of rows of the gate's counts: 1, or one per channel, 0
- * without a gate. */
+/* Return the number of the output's gate, or -1, and the number of rows of the gate's counts.  The rows are 1, or one
+ * per channel, or 0 without a gate. */
 int xbgpu_output_gate(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 size_t xbgpu_output_gate_rows(const struct xbgpu_config *config, const struct xbgpu_config_output *output);
 
@@ -114,11 +114,11 @@ size_t xbgpu_output_shift_set(const struct xbgpu_config *config, const struct xb
 size_t xbgpu_weights_bytes(const struct xbgpu_layout *layout, const struct xbgpu_config *config,
                            const struct xbgpu_config_output *output);
 
-/* Returns the sizes of each launch of correlate, with all spectra or with those that gates take. */
+/* Returns the sizes of each launch of correlate, for batches of all spectra or of spectra that gates take. */
 struct correlate_args xbgpu_correlate_sizes(const struct xbgpu_layout *layout, bool gated);
 
-/* Returns the number of buffers that voltage beams share, each for the batches of a chunk: as given, or for 50 ms; 0
- * without beams. */
+/* Returns the number of buffers that voltage beams share, each for the batches of a chunk: as configured, or enough for
+ * 50 ms.  Returns 0 without beams. */
 size_t xbgpu_beam_buffers(const struct xbgpu_config *config, const struct xbgpu_layout *layout);
 
 /* Returns the payload bytes of a beam's heap: voltages, and the bitmap of the antennas if heaps have it. */
@@ -138,10 +138,10 @@ struct xbgpu_detected_sizes {
     int64_t heap_spectra;
     size_t n_powers;        /* powers in a heap */
     size_t fractions_bytes; /* bytes of the fractions, which the host writes */
-    size_t scales_bytes;    /* bytes of the offsets, and as many of the scales; 0 with float32 */
+    size_t scales_bytes;    /* bytes of the offsets, and also bytes of the scales; 0 with float32 */
     size_t heap_bytes;
     size_t n_items;
-    size_t n_buffers; /* as given, or enough for 50 ms, for the heaps of two chunks, and for an open heap */
+    size_t n_buffers; /* as configured, or enough for 50 ms, for two chunks' heaps, and for an open heap */
     double rate;      /* bytes per second, headers included; 0: unpaced */
 };
 struct xbgpu_detected_sizes xbgpu_detected_sizes(const struct xbgpu_config *config, const struct xbgpu_layout *layout,

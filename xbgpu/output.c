@@ -1,4 +1,4 @@
-/* output.c - from batches to dumps. */
+/* output.c - correlates batches, and makes the dumps of one output. */
 #include "xbgpu/output.h"
 
 #include "common/device/device.h"
@@ -18,7 +18,7 @@
 
 static void clear_sums(struct xbgpu_output *c)
 {
-    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* 32-bit sums, as many as a dump has */
+    device_fill(c->compute, c->sums, 0, c->layout->vis_bytes); /* the sums have the size of a dump's visibilities */
     if (c->totals)
         device_fill(c->compute, c->totals, 0, c->layout->totals_bytes);
     xbgpu_checksums_clear(&c->checksums, c->compute);
@@ -171,7 +171,7 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs)
         device_free(outputs->device, outputs->selected);
 }
 
-/* Queues reduction and download of the window that has ended. */
+/* Queues the reduction and the download of the dump of the window that has ended. */
 static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -210,8 +210,9 @@ static void finish_dump(struct xbgpu_output *c, struct xbgpu_dump *dump)
     outbuf_download(&dump->base, c->download);
 }
 
-/* Counts the windows without a heap between the last window with a heap and the open window, which has a heap and ends.
- * No windows are counted before the first window, nor across a jump of time that no elapsed time explains. */
+/* Counts the windows without a heap between the last window with a heap and the open window.  Called when the open
+ * window, which has a heap, ends.  No windows are counted before the first window, nor across a jump of time that no
+ * elapsed time explains. */
 static void count_absent(struct xbgpu_output *c)
 {
     if (c->next_window != NO_WINDOW && c->window.index > c->next_window)
@@ -239,8 +240,9 @@ static bool make_dump(struct xbgpu_output *c, bool may_wait)
 }
 
 /* Makes dumps of the windows without a heap before the open window, if missing_dump is 'always'.  The dumps are made
- * when the open window's first heap is among the next 'n' batches; until then sums are zero.  No dumps are made for
- * more windows than there are buffers, which a gap leaves free.  Returns false as make_dump() does. */
+ * when the open window's first heap is among the next 'n' batches; until then sums are zero.  If there are more such
+ * windows than buffers, no dumps are made.  A gap gives the buffers time to become free.  Returns false as make_dump()
+ * does. */
 static bool make_absent_dumps(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n, bool may_wait)
 {
     int64_t index = c->window.index;
@@ -276,7 +278,8 @@ void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_out
     correlation->next = input->begin;
 }
 
-/* Spectra of one channel, counted from batch 0: 'n' entries of a gate's list, or 'n' spectra from 'first' on. */
+/* Numbers of spectra of one channel, counted from batch 0: 'n' entries of a gate's list, or 'n' spectra from 'first'
+ * on. */
 struct spectra {
     const uint32_t *list; /* NULL: no gate */
     size_t first, n;
@@ -293,8 +296,8 @@ static struct spectra find_spectra(const struct xbgpu_output *c, const struct xb
     return (struct spectra){gate->spectra + row * gate->row_pitch + ends[0], 0, ends[1] - ends[0]};
 }
 
-/* Copies an audited antenna's voltages in one channel from the heaps as received, in the form that the device has
- * them. */
+/* Copies an audited antenna's voltages in one channel from the received heaps, with the selection and the shifts of the
+ * device. */
 static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input *input, struct spectra spectra,
                    size_t ant, size_t chan, uint8_t *out)
 {
@@ -310,7 +313,8 @@ static void gather(const struct xbgpu_output *c, const struct xbgpu_output_input
         }
 }
 
-/* Adds a batch to the audit: whole heaps if the device has them as received, else the selected and shifted spectra. */
+/* Adds a batch to the audit: whole received heaps if the device correlates them unchanged, else the selected and
+ * shifted spectra. */
 static void audit_batch(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t batch)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -345,7 +349,7 @@ static size_t most_taken(const struct xbgpu_output *c, const struct xbgpu_output
 }
 
 /* Queues the selection of the gate's spectra from batches [next, next + n), with the output's own shifts.  Without a
- * gate all spectra are selected.  'correlate' then takes the selected spectra instead of the batches. */
+ * gate all spectra are selected.  'correlate' then reads the selected spectra instead of the batches. */
 static void select_taken(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n,
                          struct correlate_args *correlate)
 {
@@ -392,14 +396,14 @@ static void count_taken(struct xbgpu_output *c, const struct xbgpu_output_input 
     }
 }
 
-/* Returns the number of batches for which 'sums' has room. */
+/* Returns the number of batches that can be added to 'sums' before the 32-bit sums may overflow. */
 static size_t n_room(const struct xbgpu_output *c)
 {
     return (correlate_max_spectra(c->layout->format) - c->n_held) / c->layout->n_spectra;
 }
 
-/* Queues the addition of sums to totals, if sums have no room for 'n' batches or for the most that fit.  Returns the
- * number of batches that sums have room for, at most 'n'. */
+/* Queues the addition of sums to totals, if sums have neither room for 'n' batches nor for as many as empty sums can
+ * add.  Returns the number of batches for which sums have room, at most 'n'. */
 static size_t make_room(struct xbgpu_output *c, size_t n)
 {
     size_t most = correlate_max_spectra(c->layout->format) / c->layout->n_spectra;
@@ -413,7 +417,7 @@ static size_t make_room(struct xbgpu_output *c, size_t n)
     return n < n_room(c) ? n : n_room(c);
 }
 
-/* Correlates batches [next, next + n), all in the open window; sums have room for them. */
+/* Correlates batches [next, next + n).  All of these batches are in the open window, and sums have room for them. */
 static void add_batches(struct xbgpu_output *c, const struct xbgpu_output_input *input, size_t n)
 {
     const struct xbgpu_layout *l = c->layout;
@@ -446,7 +450,7 @@ bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu
 
     for (;;) {
         int64_t batch = input->first_batch + (int64_t)c->next;
-        /* If time goes back, the dump ends, even within the same window: no dump has a batch twice. */
+        /* If time goes back, the dump ends even within the same window, so that no dump has a batch twice. */
         bool outside = c->window.open && (batch >= xbgpu_window_end(&c->window) || batch < c->end);
         if (outside && !close_window(c, may_wait))
             return false;

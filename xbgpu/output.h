@@ -1,9 +1,9 @@
-/* output.h - one correlation output in xbgpu's worker: its window, its sums, its audit, its dumps.
+/* output.h - one correlation output in xbgpu's worker: its window, sums, audit and dumps.
  *
  * Flow:      xbgpu_output_correlate(device input, host chunks) --> launches of correlate and checksum; reduce to totals
  *            when the sums are full; at each window's end checksum_dump, reduce --> download
  *            worker, when the dump is in host memory: xbgpu_output_check --> xbgpu_send_push
- * Windows:   each takes its batches in order, each batch once.  If time goes back the dump ends, even within the
+ * Windows:   a window adds its batches in order, each batch once.  If time goes back, the dump ends, even within the
  *            window.
  * Threads:   the worker only.   Blocking: never; xbgpu_output_correlate() returns if it needs a dump buffer, and is
  *            called again. */
@@ -32,19 +32,19 @@ struct xbgpu_output_sums {
 /* The batches to correlate. */
 struct xbgpu_output_input {
     int64_t first_batch;           /* number of batch 0: its timestamp / samples of a batch */
-    size_t begin;                  /* first batch to take: 0 or 1 */
-    size_t n_batches;              /* end of the batches to take: fewer than a chunk's at the end of a stream */
+    size_t begin;                  /* first batch to correlate: 0 or 1 */
+    size_t n_batches;              /* end of the batches to correlate; smaller at the end of a stream */
     const void *voltages;          /* device: [batch][ant][chan][spectrum][pol], shifted, zeros if absent; with
                                     * device_delays [n_history + batch]..., as received */
     const uint8_t *present;        /* host: [batch][ant] 0 or 1 */
-    const uint8_t *const *heaps;   /* host: [n_history + batch][ant] heaps as received; NULL if absent or direct */
-    size_t n_history;              /* batches before batch 0 */
+    const uint8_t *const *heaps;   /* host: [n_history + batch][ant] received heaps; NULL: absent, or in GPU memory */
+    size_t n_history;              /* number of batches before batch 0 */
     const uint32_t *delays;        /* host: [ant][pol] spectra by which inputs are later than 'heaps'; NULL: none */
     const uint32_t *device_delays; /* the same on the device, if the output shifts 'voltages' itself; else NULL */
-    const uint8_t *device_present; /* as 'present', with device_delays */
+    const uint8_t *device_present; /* 'present' on the device, if the output has device_delays */
     const struct xbgpu_output_sums *gates; /* [n_gates] */
     int64_t last_arrival_ns;
-    bool restarts; /* time was set: windows before this input do not count as absent */
+    bool restarts; /* time was set, so windows before this input do not count as absent */
 };
 
 struct xbgpu_output {
@@ -58,17 +58,17 @@ struct xbgpu_output {
     struct correlate_kernels correlate;
     struct device_kernel *reduce;
     void *sums;                   /* device: [chan][baseline][product][re, im], as correlate.h says */
-    void *totals;                 /* device: the same shape, as in reduce.h; NULL: sums hold a whole accumulation */
-    uint32_t n_held;              /* spectra in 'sums', or an upper bound if there is a gate */
-    int64_t next_window;          /* window after the last ended window with a heap */
-    int64_t end;                  /* end of the open window so far: the batch behind the last one taken */
-    size_t next;                  /* next batch to take from the current input */
-    int gate;                     /* -1: all spectra are taken */
-    size_t shift_set;             /* number of the set of shifts whose input the output correlates */
+    void *totals;                 /* device: the same shape, as in reduce.h; NULL: 32-bit sums suffice */
+    uint32_t n_held;              /* number of spectra in 'sums', or an upper bound if there is a gate */
+    int64_t next_window;          /* number of the window after the last ended window with a heap */
+    int64_t end;                  /* number of the batch after the last correlated batch */
+    size_t next;                  /* next batch to correlate of the current input */
+    int gate;                     /* number of the gate; -1: all spectra are taken */
+    size_t shift_set;             /* set of shifts with which the output correlates its input */
     struct device_kernel *select; /* NULL without a gate or shifts of its own */
     void *selected; /* device, shared by all outputs: [n_selected_batches][ant][chan][n_selected_spectra][pol] */
     int64_t last_arrival_ns;
-    uint8_t *audited; /* [2][spectrum][pol] input of the audit, if that differs from the received heaps */
+    uint8_t *audited; /* [2][spectrum][pol] voltages for the audit, if they differ from the received heaps */
 };
 
 /* Initialises an output.  'selected' is memory that outputs with a gate or shifts of their own share; NULL if there are
@@ -86,7 +86,7 @@ struct xbgpu_outputs {
     struct device *device;
 };
 
-/* Makes all outputs from zeros; fini follows in either case.  Returns 0 or negative errno. */
+/* Initialises zeroed outputs.  fini must follow in either case.  Returns 0 or negative errno. */
 int xbgpu_outputs_init(struct xbgpu_outputs *outputs, const struct xbgpu_config *config,
                        const struct xbgpu_layout *layout, struct engine *engine, struct xbgpu_send *send);
 void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
@@ -94,8 +94,8 @@ void xbgpu_outputs_fini(struct xbgpu_outputs *outputs);
 /* Begins an input to correlate. */
 void xbgpu_output_begin(struct xbgpu_output *correlation, const struct xbgpu_output_input *input);
 
-/* Takes the input's batches as far as possible.  If no dump buffer is free, returns false if 'may_wait', else drops and
- * counts that dump. */
+/* Correlates the batches of the input.  If no dump buffer is free and 'may_wait' is true, returns false.  Without
+ * 'may_wait' drops and counts the dump. */
 bool xbgpu_output_correlate(struct xbgpu_output *correlation, const struct xbgpu_output_input *input, bool may_wait);
 
 /* Compares a downloaded dump with its checksums and with the audit's sums.  Returns whether all agree. */

@@ -1,4 +1,4 @@
-/* pipeline.h - xbgpu's engine: all F-engines as one lane, and the order in which the stages are made and unmade.
+/* pipeline.h - xbgpu's engine: all F-engines as one lane, and the order in which the stages are created and destroyed.
  *
  * Flow:      chunks of all members --> lane --> dumps of each output --> senders (common/engine/engine.h)
  * Threads:   main. */
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes everything between the sockets: receivers, device side, senders.  'values' is a struct xbgpu_config.  The
+/* Creates everything between the sockets: receivers, device side, senders.  'values' is a struct xbgpu_config.  The
  * pipeline begins with a struct engine.  daemon.h describes signatures and errors. */
 int xbgpu_pipeline_create(const void *values, const struct daemon_context *context, void **pipeline, char *why,
                           size_t why_bytes);
@@ -21,7 +21,7 @@ void xbgpu_pipeline_control(void *pipeline, struct katcp_device *device);
 /* Stops as engine_stop() does, and logs a line for each stage. */
 bool xbgpu_pipeline_stop(void *pipeline, int64_t give_up_ns);
 
-/* Destroys the pipeline after stop.  Half-made pipelines are accepted. */
+/* Destroys the pipeline after stop.  Partly created pipelines are accepted. */
 void xbgpu_pipeline_destroy(void *pipeline);
 
 #endif

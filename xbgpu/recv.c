@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define N_LISTED 3 /* most antennas that a member's name lists one by one */
+#define N_LISTED 3 /* largest number of antennas that a member's name lists one by one */
 
 enum { WANT_TIMESTAMP, WANT_FENG_ID, WANT_FREQUENCY };
 const uint16_t xbgpu_recv_wanted[XBGPU_RECV_N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_FENG_ID, SPEAD_FREQUENCY};
@@ -141,7 +141,7 @@ static int create_thread(struct xbgpu_recv *recv, size_t t, char *why, size_t wh
         assemblers[m - first] = member_assembler(recv, m);
     recv->contexts[t] = (struct xbgpu_recv_context){recv->layout->n_ants, (uint64_t)config->chan_offset, end - first,
                                                     &recv->first_ant[first]};
-    bool last = end == recv->layout->n_members; /* also receives F-engines that are not in the array */
+    bool last = end == recv->layout->n_members; /* the last thread also receives F-engines outside the array */
     recv->contexts[t].share =
         (struct packet_fanout){SPEAD_FENG_ID, recv->first_ant[first], last ? UINT64_MAX : recv->first_ant[end]};
     struct receiver_config receiver = {

@@ -1,4 +1,4 @@
-/* requests.c - see requests.h. */
+/* requests.c - command slots, and arguments of requests. */
 #include "xbgpu/requests.h"
 
 #include "common/katcp/server.h"

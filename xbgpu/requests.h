@@ -6,7 +6,7 @@
 
 #include "xbgpu/settings.h"
 
-/* Returns whether there is a free command slot; if not, fails the call. */
+/* Returns whether a command slot is free.  If none is free, fails the call. */
 bool xbgpu_has_slot(const struct command_channel *channel, struct katcp_call *call);
 
 /* Takes a slot for a command.  'call' is the request that waits for the command, or NULL. */

@@ -1,4 +1,4 @@
-/* send.c - the last stage of correlation: dumps as heaps on their way out. */
+/* send.c - the last stage of correlation: sends dumps as heaps. */
 #include "xbgpu/send.h"
 
 #include "common/daemon/service.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ITEM_TIMESTAMP  1  /* index in the heap's items */
+#define ITEM_TIMESTAMP  1  /* index of the timestamp in the heap's items */
 #define MAX_WRONG_DUMPS 10 /* number of wrong dumps that ends the process */
 
 struct xbgpu_send {
@@ -245,13 +245,13 @@ static int add_sensors(struct xbgpu_stream *stream, struct sensors *sensors)
         enum sensor_status status;
         struct sensor *sensor;
     } rows[] = {
-        {"rx.synchronised", "Whether the last accumulation had the data of all F-engines; if not, error.",
-         SENSOR_BOOLEAN, SENSOR_ERROR, &stream->synchronised},
+        {"rx.synchronised", "True if the last accumulation had the data of all F-engines, else error.", SENSOR_BOOLEAN,
+         SENSOR_ERROR, &stream->synchronised},
         {"xeng-clip-cnt", "Visibilities sent that saturated, since the start.", SENSOR_INTEGER, SENSOR_NOMINAL,
          &stream->clip_cnt},
         {"tx.next-timestamp",
-         "First ADC timestamp (in samples) not yet sent: later than all captures so far, and not later than the next "
-         "one.",
+         "ADC timestamp (in samples) of the end of the last dump, sent or not; the next dump begins at this timestamp "
+         "or later.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->next_timestamp},
         {"audit-failure-cnt", "Products whose sums differed between host and device; above 0 is an error.",
          SENSOR_INTEGER, SENSOR_NOMINAL, &stream->audit_failure_cnt},
@@ -406,11 +406,11 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
     for (size_t o = 0; !err && o < s->layout->n_outputs; o++)
         err = create_stream(s, o, why, why_bytes);
     if (err) {
-        stats_reset(); /* a concurrent /metrics must not read freed counters */
+        stats_reset(); /* comes first, so that /metrics cannot read freed counters */
         xbgpu_send_destroy(s);
         return err;
     }
-    stats_gauge("xbgpu_device_ok", "1 while all checksums and audited products agreed, 0 after one did not.", NULL,
+    stats_gauge("xbgpu_device_ok", "1 if all checksums and audited products have agreed since the start, else 0.", NULL,
                 engine->c.healthy);
     *send = s;
     return 0;

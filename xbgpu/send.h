@@ -36,11 +36,11 @@ struct xbgpu_dump {
     size_t gate_weights_bytes;        /* [const] */
     uint32_t *gate_spectra;           /* [const] pinned [chan] spectra that the gate took; NULL: no gate */
     uint64_t *n_saturated;            /* [const] pinned */
-    int64_t timestamp_samples;        /* first sample of the accumulation */
+    int64_t timestamp_samples;        /* timestamp of the accumulation's first sample */
     uint32_t min_weight;              /* baselines with a smaller weight are flagged */
     size_t n_weighted;                /* number of baselines that are not flagged */
-    struct xbgpu_audit_sample *audit; /* [audit_samples] sums by the host */
-    uint64_t *device_checks;          /* [const] checks by the checksums (checksums.h); NULL: no checksums */
+    struct xbgpu_audit_sample *audit; /* [audit_samples] sums that the host computed */
+    uint64_t *device_checks;          /* [const] results of the checksum kernels (checksums.h); NULL: no checksums */
     uint64_t *checks;                 /* [const] pinned, the same */
     struct send_group group;
     struct send_heap heap;
@@ -52,8 +52,8 @@ struct xbgpu_stream {
     const struct xbgpu_layout *layout;        /* [const] */
     struct timebase timebase;                 /* [const] */
     int64_t dump_samples;                     /* [const] length of an accumulation */
-    bool capture;                             /* [worker] dumps are sent... */
-    int64_t from_samples;                     /* [worker] ...that begin here or later */
+    bool capture;                             /* [worker] dumps are sent, from 'from_samples' on */
+    int64_t from_samples;                     /* [worker] earliest timestamp of a dump that is sent */
     int64_t next_samples;                     /* [worker] end of the last pushed dump; 0: none yet */
     struct gauge sending_from;                /* timestamp from which dumps are sent; -1: none are sent */
     struct xbgpu_dump *dumps;                 /* [const] [n_dumps] */
@@ -62,15 +62,15 @@ struct xbgpu_stream {
     struct send_stream *send;
     struct send_stream_stats stats;
     struct counter visibilities;         /* sent */
-    struct counter clipped_visibilities; /* sent, with a clipped part */
-    struct counter skipped_accs;         /* not sent: no baseline was complete */
-    struct counter incomplete_accs;      /* some baseline was incomplete */
-    struct counter absent_accs;          /* not made: no heap came, but heaps of earlier and later ones did */
-    struct counter dropped_accs;         /* not sent: no output buffer was free */
-    struct counter wrong_accs;           /* flagged: the audit or a checksum disagreed */
+    struct counter clipped_visibilities; /* sent visibilities with a clipped real or imaginary part */
+    struct counter skipped_accs;         /* accumulations not sent because no baseline was complete */
+    struct counter incomplete_accs;      /* accumulations with an incomplete baseline */
+    struct counter absent_accs;          /* not made because no heap came, between accumulations with heaps */
+    struct counter dropped_accs;         /* accumulations not sent because no output buffer was free */
+    struct counter wrong_accs;           /* accumulations flagged because the audit or a checksum disagreed */
     struct counter audits, audit_failures;
-    struct sensor synchronised;   /* whether the last accumulation had all F-engines' data; read at its end */
-    struct sensor clip_cnt;       /* as clipped_visibilities; the reading's time is the end of the last dump */
+    struct sensor synchronised;   /* true if the last accumulation had the data of all F-engines */
+    struct sensor clip_cnt;       /* value of clipped_visibilities, with the time of the last dump's end */
     struct sensor next_timestamp; /* value of next_samples */
     struct sensor audit_failure_cnt;
     struct sensor wrong_dump_cnt;
@@ -85,28 +85,29 @@ int xbgpu_send_create(const struct xbgpu_config *config, const struct xbgpu_layo
 
 struct xbgpu_stream *xbgpu_send_stream(struct xbgpu_send *send, size_t output);
 
-/* Sets whether dumps that have not been pushed yet are sent: those that begin at 'from_samples' or later, if 'on'.
- * Returns the first timestamp that such a dump may have. */
+/* If 'on', dumps that have not been pushed yet are sent if they begin at 'from_samples' or later.  Else no such dump is
+ * sent.  Returns the first timestamp that such a dump may have. */
 int64_t xbgpu_stream_set_capture(struct xbgpu_stream *stream, bool on, int64_t from_samples);
 
 /* Adds "sending_from" to each of the "outputs" of /status.json: the timestamp from which dumps are sent, or null. */
 void xbgpu_send_describe(const struct xbgpu_send *send, json_t *into);
 
-/* Sets the sensor of an accumulation that has ended, whether the accumulation becomes a dump or not. */
+/* Sets the sensor 'synchronised' when an accumulation ends, even if the accumulation becomes no dump. */
 void xbgpu_stream_ended(struct xbgpu_stream *stream, int64_t end_samples, bool complete);
 
-/* Flags all of a downloaded dump that is known to be wrong, and counts the dump.  All cells are flagged, because
- * correct cells cannot be told from wrong cells.  The dump is then sent like one without received data. */
+/* Flags all visibilities of a downloaded dump that is known to be wrong, and counts the dump.  All cells are flagged,
+ * because correct cells cannot be told from wrong cells.  The dump is then sent like a dump without received data. */
 void xbgpu_stream_flag(struct xbgpu_dump *dump);
 
-/* Does the same, and marks the process unhealthy.  The tenth wrong dump ends the process.  A single wrong dump may be
- * an accident.  If the device keeps computing wrong dumps, a restart may find another device or reset this one. */
+/* Flags a dump as xbgpu_stream_flag() does, and marks the process unhealthy.  The tenth wrong dump ends the process.  A
+ * single wrong dump may be an accident.  If the device keeps computing wrong dumps, a restart may find another device
+ * or reset the same device. */
 void xbgpu_send_flag(struct xbgpu_send *send, struct xbgpu_dump *dump);
 
 /* Does the same as xbgpu_send_flag() for a beam's buffer, in which nothing can be flagged. */
 void xbgpu_send_fail(struct xbgpu_send *send);
 
-/* Hands a downloaded dump to its sender, which sends the dump or not. */
+/* Hands a downloaded dump to its sender.  The capture decides whether the sender sends the dump. */
 void xbgpu_send_push(struct xbgpu_dump *dump);
 
 /* Logs the counts of each stream, after the senders have stopped. */

@@ -75,7 +75,7 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     const struct xbgpu_settings *s = arg;
     bool any = s->shifts_set;
 
-    fputs("# Settings of KATCP; xbgpu reads them when it starts, and they go before the YAML.\nsync_time ", text);
+    fputs("# Settings made over KATCP; xbgpu reads them when it starts, and they override the YAML.\nsync_time ", text);
     write_sync_time(s, text);
     fputc('\n', text);
     for (size_t o = 0; o < s->layout->n_outputs; o++) {
@@ -100,14 +100,14 @@ bool xbgpu_settings_write(FILE *text, void *arg)
     return any;
 }
 
-/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows, and an
- * error in one row spoils the gate. */
+/* The content of a file.  The file is read into 'found' before any setting changes.  A gate has several rows.  An error
+ * in one row makes the whole gate invalid. */
 struct reading {
     struct xbgpu_settings *settings;
     struct xbgpu_settings found;
     bool *gate_spoilt;  /* [n_gates] */
     bool other_time;    /* the file was saved with another sync time */
-    bool left_out;      /* some row or gate was left out */
+    bool left_out;      /* at least one row or gate was ignored */
     char sync_time[32]; /* present sync time */
 };
 
@@ -120,7 +120,7 @@ static bool is_integer(const char *field, int64_t *value)
     return *field && !*end && errno == 0;
 }
 
-/* Logs that a row is left out, and the reason. */
+/* Logs that a row is ignored, and the reason. */
 static void leave_out(struct reading *r, const struct table_row *row, const char *reason)
 {
     r->left_out = true;
@@ -136,7 +136,7 @@ static void read_capture(struct reading *r, const struct table_row *row)
         leave_out(r, row, "there is no such stream");
     else if ((strcmp(row->fields[2], "on") != 0 && strcmp(row->fields[2], "off") != 0) ||
              !is_integer(row->fields[3], &from_samples))
-        leave_out(r, row, "it must be on or off with a timestamp");
+        leave_out(r, row, "the capture must be on or off with a timestamp");
     else
         r->found.captures[o] = (struct xbgpu_settings_capture){true, strcmp(row->fields[2], "on") == 0, from_samples};
 }
@@ -159,7 +159,7 @@ static void read_shift(struct reading *r, const struct table_row *row)
 static int read_gate(struct reading *r, const struct table_row *row)
 {
     int g = row->n == 5 ? xbgpu_find_gate(&r->settings->config->gates, row->fields[1]) : -1;
-    char why[1024] = "it has no timestamp";
+    char why[1024] = "the gate has no timestamp";
     int err = -EINVAL;
 
     if (g < 0) {
@@ -181,7 +181,7 @@ static void read_sync_time(struct reading *r, const struct table_row *row)
 {
     r->other_time = row->n != 2 || strcmp(row->fields[1], r->sync_time) != 0;
     if (r->other_time)
-        log_warning("%s:%u: sync_time has changed: kept settings hold from the start, not from their timestamps",
+        log_warning("%s:%u: sync_time has changed: kept settings take effect at the start, not at their timestamps",
                     row->path, row->line);
 }
 
@@ -202,7 +202,7 @@ static int read_row(const struct table_row *row, void *arg)
     return 0;
 }
 
-/* Takes over gates that were read without an error and that can be used. */
+/* Moves gates to the settings, if they were read without an error and fit the configuration. */
 static int take_gates(struct reading *r)
 {
     struct xbgpu_settings *s = r->settings;
@@ -226,7 +226,7 @@ static int take_gates(struct reading *r)
             continue;
         s->gates[g] = *found;
         s->gates[g].from_samples = r->other_time ? 0 : found->from_samples;
-        *found = kept; /* freed with the rest of 'found' */
+        *found = kept; /* the old gate is freed with the rest of 'found' */
     }
     return err == -ENOMEM ? err : 0;
 }

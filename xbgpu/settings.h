@@ -1,9 +1,9 @@
 /* settings.h - the settings that requests can change while xbgpu runs, and their saved text.
  *
- * The text has a row for each thing that was set, and no other rows:
+ * The text has rows only for settings that were set:
  *
- *     sync_time SECONDS                (the origin of timestamps.  If the sync time is another one at the next start,
- *                                      FROM is 0, and a gate with an epoch in samples is left out)
+ *     sync_time SECONDS                (the origin of timestamps.  If the sync time differs at the next start, FROM
+ *                                      counts as 0, and a gate with an epoch in samples is ignored)
  *     capture STREAM on|off FROM
  *     shift   LABEL SPECTRA            (for the input with this label, wherever it is now)
  *     gate    NAME FROM KEY VALUE      (a row for each key)
@@ -23,8 +23,8 @@ struct beam_steering;
 struct katcp_call;
 struct xbgpu_gate;
 
-/* A setting on its way to the worker, with the time from which the setting holds (common/engine/command.h).  A gate is
- * swapped for one that the worker no longer needs. */
+/* A setting on its way to the worker, with the time from which the setting is in effect (common/engine/command.h).  The
+ * answer to a gate's command has a gate that the worker no longer needs. */
 enum xbgpu_command_what {
     XBGPU_COMMAND_CAPTURE,
     XBGPU_COMMAND_SHIFTS,
@@ -37,14 +37,14 @@ enum xbgpu_command_what {
 struct xbgpu_command {
     struct command base; /* first */
     enum xbgpu_command_what what;
-    size_t index;                   /* number of the output, the gate, the beam or the input */
+    size_t index;                   /* index of the output, gate, beam or input */
     bool on;                        /* capture */
-    int64_t from_samples;           /* capture, gate; beam: the model's start */
-    uint32_t *delays;               /* shifts: [ant][pol]; memory of the slot */
-    struct beam_steering *steering; /* beam: [ant]; memory of the slot */
-    float *calibration;             /* complex [chan]; memory of the slot */
-    struct xbgpu_gate *gate;        /* gate: the new gate; back: a gate to destroy, or NULL */
-    int64_t effective_samples;      /* back: data from this timestamp on reflect the setting */
+    int64_t from_samples;           /* for capture and gate: first timestamp; for beam: start of the model */
+    uint32_t *delays;               /* for shifts: [ant][pol]; the slot owns the memory */
+    struct beam_steering *steering; /* for beam: [ant]; the slot owns the memory */
+    float *calibration;             /* for calibration: complex [chan]; the slot owns the memory */
+    struct xbgpu_gate *gate;        /* for gate: the new gate; in the answer a gate to destroy, or NULL */
+    int64_t effective_samples;      /* in the answer: timestamp from which data have the setting */
     struct katcp_call *call;        /* [main] request that waits for the command, or NULL */
 };
 
@@ -57,7 +57,7 @@ struct xbgpu_settings {
         int64_t from_samples;
     } * captures; /* [n_outputs] */
     bool shifts_set;
-    int64_t *shifts; /* [2 * ant + pol] */
+    int64_t *shifts; /* [2 * ant + pol] shifts in spectra */
     struct xbgpu_settings_gate {
         bool set;
         int64_t from_samples;
@@ -65,12 +65,12 @@ struct xbgpu_settings {
     } * gates; /* [n_gates] */
 };
 
-/* Initialises the settings as configured; none counts as set.  Returns 0 or -ENOMEM. */
+/* Initialises the settings as configured.  No setting counts as set by a request.  Returns 0 or -ENOMEM. */
 int xbgpu_settings_init(struct xbgpu_settings *settings, const struct xbgpu_config *config,
                         const struct xbgpu_layout *layout);
 void xbgpu_settings_fini(struct xbgpu_settings *settings);
 
-/* Reads the saved settings.  Settings that no longer fit the configuration are left out with a line in the log, and
+/* Reads the saved settings.  Settings that no longer fit the configuration are ignored with a line in the log, and
  * 'whole' becomes false.  Returns 0, or negative errno with one sentence in 'why' if the file cannot be read. */
 int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool *whole, char *why, size_t why_bytes);
 
@@ -78,7 +78,7 @@ int xbgpu_settings_read(struct xbgpu_settings *settings, const char *path, bool 
  * (state_file.h). */
 bool xbgpu_settings_write(FILE *text, void *settings);
 
-/* Returns the number of the output of this name, or -1. */
+/* Returns the index of the output with this name, or -1. */
 int xbgpu_settings_find_output(const struct xbgpu_settings *settings, const char *name);
 
 /* Returns whether a shift is within the allocated range. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define LOOK_INTERVAL_NS (900 * NS_PER_MS)
-#define ASKED_NS         (10 * NS_PER_S) /* time for which a pair of antennas is sampled after a request */
+#define ASKED_NS         (10 * NS_PER_S) /* time after its last request for which a pair of antennas is sampled */
 
 /* The baselines of a view: first antenna with itself, second with itself, and first with second. */
 enum { VIEW_FIRST, VIEW_SECOND, VIEW_CROSS, N_VIEW_BASELINES };
@@ -23,10 +23,10 @@ struct pair {
     size_t ant1, ant2; /* ant1 <= ant2 */
 };
 
-/* Curves for one product of a baseline. */
+/* Curves of one product of a baseline over the points of a spectrum. */
 struct curve {
-    float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* mean and maximum of the magnitudes */
-    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* for a cross product */
+    float mean[SPECTRUM_MAX_POINTS], most[SPECTRUM_MAX_POINTS];       /* mean and maximum of magnitudes at each point */
+    float phase[SPECTRUM_MAX_POINTS], coherence[SPECTRUM_MAX_POINTS]; /* for products of two antennas */
 };
 
 /* A pair of antennas that HTTP clients asked for. */
@@ -34,7 +34,7 @@ struct view {
     struct pair pair;
     int64_t asked_ns;          /* 0: never */
     bool known;                /* the fields below are valid */
-    struct pair found_pair;    /* pair of the values */
+    struct pair found_pair;    /* pair to which 'values' belong */
     int64_t timestamp_samples; /* timestamp of the values' dump */
     float *values;             /* laid out as in struct look */
 };
@@ -86,7 +86,7 @@ static float divisor(const struct xbgpu_dump *dump, size_t baseline, size_t chan
     return (float)(dump->gate_spectra ? dump->gate_spectra[chan] : dump->weights[baseline]);
 }
 
-/* Reads a product of a dump, per spectrum; NAN if it is flagged. */
+/* Reads a product of a dump, divided by the number of summed spectra.  Flagged values become NAN. */
 static void read_product(const struct xbgpu_status *status, const struct xbgpu_dump *dump, size_t baseline, size_t chan,
                          size_t product, float out[2])
 {
@@ -153,8 +153,8 @@ void xbgpu_status_sample(struct xbgpu_status *status, const struct xbgpu_dump *d
 
 /* ---- HTTP's side: samples ---------------------------------------------------------------------------------------- */
 
-/* Computes magnitudes and phases of one product.  Phases have the sign of the UVH5 file, which has the conjugate
- * (docs/visibilities.md). */
+/* Computes magnitudes and phases of one product.  Phases have the sign of UVH5 files, which have the conjugate of a
+ * dump (docs/visibilities.md). */
 static void reduce_product(const struct xbgpu_status *status, const struct spectrum_points *points, const float *values,
                            struct curve *curve)
 {
@@ -225,7 +225,7 @@ static struct view *find_view(struct look *look, struct pair pair, int64_t now_n
     return oldest;
 }
 
-/* Returns the pair that a sample must copy for a view.  Without recent requests that is none: the second antenna is
+/* Returns the pair that a sample must copy for a view.  Without recent requests returns no pair: the second antenna is
  * before the first. */
 static struct pair wanted_pair(const struct view *view, int64_t now_ns)
 {
@@ -242,7 +242,7 @@ static bool views_changed(const struct look *look, int64_t now_ns)
     return false;
 }
 
-/* Takes a finished sample, and asks for the next sample if it is due. */
+/* Copies a finished sample, and requests the next sample from the worker if it is due. */
 static void refresh(struct xbgpu_status *status, struct look *look, int64_t now_ns)
 {
     if (snapshot_take(&look->turn)) {
@@ -281,8 +281,8 @@ static double channel_hz(const struct xbgpu_status *status)
            (double)status->config->recv.samples_between_spectra;
 }
 
-/* Returns whether frequencies are relative.  A narrow band has fewer channels than its spacing, and its centre is
- * unknown here. */
+/* Returns whether frequencies are relative.  A narrow band has fewer channels than samples_between_spectra implies, and
+ * xbgpu does not know its centre. */
 static bool is_relative(const struct xbgpu_config_recv *recv)
 {
     return recv->samples_between_spectra != 2 * recv->n_chan;
@@ -422,7 +422,8 @@ static int create_look(struct xbgpu_status *status, struct look *look)
         look->views[v].values = malloc(values_bytes(status));
         if (!look->values[v] || !look->views[v].values)
             return -ENOMEM;
-        memset(look->values[v], 0xff, values_bytes(status)); /* NANs; touched before READY, not by the worker */
+        /* NANs, written here so that the memory is mapped before READY, and not by the worker. */
+        memset(look->values[v], 0xff, values_bytes(status));
     }
     return 0;
 }

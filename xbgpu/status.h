@@ -1,12 +1,12 @@
 /* status.h - xbgpu's part of /status.json: its outputs, the level of each antenna, and spectra of chosen baselines.
  *
- * Flow:      HTTP asks, naming baselines --snapshot.h--> worker, when the next dump of an output has been downloaded:
- *            takes a sample --> HTTP
- * Samples:   at most one a second for each output, and none unless HTTP asks.  A sample copies the autocorrelations and
- *            the product of up to XBGPU_N_VIEWS pairs of antennas.  A sample also averages all antennas'
+ * Flow:      HTTP --request of baselines (snapshot.h)--> worker: takes a sample of the output's next downloaded dump
+ *            --sample--> HTTP
+ * Samples:   at most one a second for each output, and none without a request.  A sample copies the autocorrelations
+ *            and the product of up to XBGPU_N_VIEWS pairs of antennas.  A sample also averages all antennas'
  *            autocorrelations over at most XBGPU_PREVIEW_LEVELS of their channels.  In the largest array a sample takes
- *            some milliseconds of the worker (xbgpu_look_seconds).  Sampling holds no dump, and delays a dump only by
- *            this time.
+ *            some milliseconds of the worker's time (xbgpu_look_seconds).  Sampling holds no dump, and delays a dump
+ *            only by this time.
  * Values:    divided by the number of summed spectra.  Flagged values are unknown.
  * Threads:   xbgpu_status_sample() is the worker's, xbgpu_status_describe() HTTP's. */
 #ifndef XBGPU_STATUS_H

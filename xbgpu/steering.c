@@ -1,4 +1,4 @@
-/* steering.c - the stage between commands for beams and the kernel beamform. */
+/* steering.c - converts commands for beams to the coefficients of the kernel beamform. */
 #include "xbgpu/steering.h"
 
 #include "common/base/units.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRID_S 0.01 /* docs/beams.md has the arithmetic */
+#define GRID_S 0.01 /* default interval of the grid; docs/beams.md has the arithmetic */
 
 /* ---- Sizes ------------------------------------------------------------------------------------------------------- */
 
@@ -226,7 +226,7 @@ static void upload_tables(struct xbgpu_steering *s, struct device_stream *comput
     s->is_due = false;
 }
 
-/* Finds the batches around 'batch' in which all beams have the same models, and whether any of these has rates. */
+/* Finds the batches around 'batch' in which each beam keeps its model, and whether any of these models has rates. */
 static void find_range(struct xbgpu_steering *s, int64_t batch)
 {
     int64_t batch_samples = s->layout->batch_samples;
@@ -260,7 +260,7 @@ static void launch(struct xbgpu_steering *s, struct device_stream *compute, int6
         .exponents = s->exponents,
         .fragments = s->fragments,
         .slot_of = s->slot_of,
-        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* in halves of a batch */
+        .time = (uint64_t)(2 * interval + 1) * (uint64_t)s->grid_batches, /* interval's centre, in halves of a batch */
         .at = batch * l->batch_samples,
         .n_models = XBGPU_BEAM_MODELS,
         .n_listed = s->n_moving,

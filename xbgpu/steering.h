@@ -1,8 +1,8 @@
-/* steering.h - steering and calibration of beams by the worker: from the settings to the coefficients on the device.
+/* steering.h - steering and calibration of beams by the worker: converts settings to the coefficients on the device.
  *
  * Flow:      commands --set--> wanted --xbgpu_steering_begin, with an input--> staging --xbgpu_steering_make: upload,
  *            beam_coefficients--> coefficients, exponents
- * Snapshot:  the whole of an input has the steering and the calibration that were wanted when the input began.
+ * Snapshot:  all batches of an input have the steering and the calibration that were wanted when the input began.
  * Models:    a beam has several models in order of start.  A batch uses the last model that has started by the batch's
  *            timestamp, regardless of the models used before.  So time may jump ahead and back.  The device has all
  *            models.
@@ -20,26 +20,26 @@
 
 #include <stdbool.h>
 
-#define XBGPU_BEAM_MODELS 8 /* models of a beam: one that has always held, and those with a load time */
+#define XBGPU_BEAM_MODELS 8 /* models of a beam: one without a start, and those with a load time */
 
-/* Starts of models in samples, in order; the first model has always held. */
+/* Starts of models in samples, in order.  The first model is in effect from the beginning of time. */
 struct xbgpu_beam_starts {
     size_t n;
     int64_t samples[XBGPU_BEAM_MODELS];
 };
 
-#define XBGPU_BEAM_ALWAYS (-1) /* start of the first model */
+#define XBGPU_BEAM_ALWAYS (-1) /* start of the first model, before all timestamps */
 
 /* Returns whether there is room for a model that starts at 'samples', if models that ended before 'past_samples' can be
  * dropped. */
 bool xbgpu_beam_starts_has_room(const struct xbgpu_beam_starts *starts, int64_t samples, int64_t past_samples);
 
-/* Makes room for a model that starts at 'samples', and returns its index.  Models that start then or later are dropped.
- * If all places are still taken, the oldest model with a load time is dropped, the models behind it move up, and
- * '*forgets' becomes true. */
+/* Makes room for a model that starts at 'samples', and returns its index.  Models that start at 'samples' or later are
+ * dropped.  If all places are still taken, the oldest model with a load time is dropped, and '*forgets' becomes true.
+ * Later models then move to the previous place. */
 size_t xbgpu_beam_starts_add(struct xbgpu_beam_starts *starts, int64_t samples, bool *forgets);
 
-/* Returns the index of the model that holds at 'samples'. */
+/* Returns the index of the model in effect at 'samples'. */
 size_t xbgpu_beam_starts_find(const struct xbgpu_beam_starts *starts, int64_t samples);
 
 /* Tables that an upload copies to the device. */
@@ -56,33 +56,33 @@ struct xbgpu_steering {
     size_t n;                                   /* [const] number of beams */
     struct beam *parameters;                    /* [const] device: [n] */
     uint32_t *slots;                            /* [const] device: [n_slots] beams in the order of beamform_slots() */
-    uint32_t *slot_of;                          /* [const] device: [n], the slot of a row */
+    uint32_t *slot_of;                          /* [const] device: [n] slot of each beam */
     uint32_t n_slots;                           /* [const] */
     int64_t grid_batches;                       /* [const] */
     size_t n_inputs;                            /* [const] */
-    struct xbgpu_beam_starts *wanted_starts;    /* [n] as set last, like all that is wanted */
+    struct xbgpu_beam_starts *wanted_starts;    /* [n] set last, as are all fields 'wanted...' */
     struct beam_steering *wanted;               /* [n][XBGPU_BEAM_MODELS][ant] */
     float *wanted_calibration;                  /* complex [input][chan] */
-    uint8_t *is_steered;                        /* [n] since the current input began */
-    uint8_t *is_calibrated;                     /* [input] since the current input began */
-    bool is_changed;                            /* some beam or input has changed */
+    uint8_t *is_steered;                        /* [n] the beam was steered after the current input had begun */
+    uint8_t *is_calibrated;                     /* [input] the input was calibrated after the current input had begun */
+    bool is_changed;                            /* a beam was steered or an input calibrated */
     struct xbgpu_beam_starts *starts;           /* [n] starts of models of the current input */
     float *amplitudes;                          /* [n][ant] amplitudes of the current input, the same in all models */
-    uint8_t *has_rates;                         /* [n] of the current input: bit m is set if model m has rates */
-    uint32_t n_moving;                          /* beams of the current input with rates in any model */
-    bool calibrates;                            /* some input was calibrated; else all gains are 1 */
+    uint8_t *has_rates;                         /* [n] bit m is set if model m of the current input has rates */
+    uint32_t n_moving;                          /* number of beams with rates in any model of the current input */
+    bool calibrates;                            /* at least one input was calibrated; else all gains are 1 */
     void *staging_memory[LANE_N_INPUTS];        /* [const] pinned */
     size_t turn;                                /* index of the current input in 'staging_memory' */
     void *device_memory;                        /* [const] */
     struct xbgpu_steering_tables device_tables; /* [const] tables in device_memory */
     uint8_t *is_beam_due;                       /* [n] the device has older models than 'staging' */
     uint8_t *is_input_due;                      /* [input] the device has an older calibration than 'staging' */
-    bool is_due;                                /* some beam or input is due */
+    bool is_due;                                /* at least one beam or input is due */
     int16_t *coefficients;                      /* device */
-    int8_t *fragments;                          /* device: beam_fragments.h; NULL: the device is the host */
+    int8_t *fragments;                          /* device: laid out as in beam_fragments.h; NULL on a cpu device */
     int32_t *exponents;                         /* device */
-    int64_t made_from, made_until;              /* range of batches for which the coefficients' models hold */
-    bool moves;                                 /* some model of the coefficients has rates */
+    int64_t made_from, made_until;              /* range of batches in which the coefficients' models are in effect */
+    bool moves;                                 /* at least one model of the coefficients has rates */
     int64_t made_interval;                      /* interval of the grid of the coefficients */
     struct device_kernel *kernel;
 };

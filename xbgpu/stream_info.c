@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define MAX_PER_STREAM     16
-#define MAX_ORDERING_BYTES (8u << 20) /* length that a client's line can certainly hold */
+#define MAX_ORDERING_BYTES (8u << 20) /* length for which a client's line certainly has room */
 
 static void write_labels(const void *labels, FILE *out)
 {
@@ -23,7 +23,7 @@ static void write_products(const void *labels, FILE *out)
     labels_write_products(labels, out);
 }
 
-/* Adds a list of labels; a list that is too long has no value. */
+/* Adds a sensor of a list of labels.  If the list is too long, the sensor has no value. */
 static void add_list(struct stream_info *info, const struct labels *labels, size_t n_pieces, const char *name,
                      void (*write)(const void *labels, FILE *out), const char *description)
 {
@@ -61,7 +61,7 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
     stream_info_real(info, "sync-time", "s", timebase_decimal_to_double(config->time.sync_time_s),
                      "UNIX time of ADC sample 0.");
     stream_info_real(info, "scale-factor-timestamp", "Hz", rate_hz,
-                     "Timestamps divided by this are seconds since sync-time.");
+                     "Timestamps divided by this factor are seconds since sync-time.");
     stream_info_real(info, "adc-sample-rate", "Hz", rate_hz, "Samples per second of each digitiser.");
     stream_info_real(info, "bandwidth", "Hz", rate_hz / (double)recv->samples_between_spectra * (double)recv->n_chan,
                      "Bandwidth of all channels of the stream.");
@@ -77,8 +77,8 @@ static void add_stream(struct stream_info *info, const struct xbgpu_config *conf
     stream_info_integer(info, "n-bls", (int64_t)n_products,
                         "Correlation products of each channel: four of each pair of antennas.");
     add_list(info, labels, 2 * n_products, "bls-ordering", write_products,
-             "Correlation products in the order of a dump, as pairs of input labels; the second one is conjugated.");
-    stream_info_integer(info, "n-accs", n_batches * recv->spectra_per_heap, "Spectra that a dump is the sum of.");
+             "Correlation products in the order of a dump, as pairs of input labels; the second input is conjugated.");
+    stream_info_integer(info, "n-accs", n_batches * recv->spectra_per_heap, "Spectra in the sum of a dump.");
     stream_info_real(info, "int-time", "s", (double)(n_batches * l->batch_samples) / rate_hz,
                      "Length of an accumulation.");
     stream_info_integer(info, "xeng-out-bits-per-sample", 32,

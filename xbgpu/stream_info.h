@@ -1,5 +1,5 @@
-/* stream_info.h - constant sensors that describe an xbgpu's streams.  A controller of such arrays uses the same names;
- * the sensors serve sites without a controller.
+/* stream_info.h - constant sensors that describe an xbgpu's streams.  Controllers of such arrays use the same names.
+ * These sensors serve sites without a controller.
  *
  * Threads:   main. */
 #ifndef XBGPU_STREAM_INFO_H

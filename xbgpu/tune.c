@@ -1,4 +1,4 @@
-/* tune.c - from outputs to the sizes that the tuner measures. */
+/* tune.c - converts outputs to the sizes that the tuner measures. */
 #include "xbgpu/tune.h"
 
 #include "kernels/correlate/correlate_tuner.h"

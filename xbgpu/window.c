@@ -1,4 +1,4 @@
-/* window.c - presence over an accumulation; the arithmetic behind flags and weights. */
+/* window.c - counts presence over an accumulation, from which flags and weights follow. */
 #include "xbgpu/window.h"
 
 #include "common/base/units.h"

@@ -14,15 +14,15 @@
 struct xbgpu_window {
     int64_t n_length;     /* [const] batches in a window */
     size_t n_ants;        /* [const] */
-    bool count_baselines; /* [const] weights are counted by baseline, not all or nothing */
+    bool count_baselines; /* [const] each baseline's spectra are counted; else its weight is all or nothing */
     bool open;
     int64_t index;          /* index of the open window */
-    uint64_t n_heaps;       /* heaps of the window that arrived */
-    int64_t n_full;         /* batches in which every antenna was present */
-    int64_t *n_ant_batches; /* [n_ants] batches in which the antenna was present */
-    uint32_t *n_extra;      /* [n_baselines] batches with both antennas, but not all antennas, present */
+    uint64_t n_heaps;       /* number of heaps of the window that arrived */
+    int64_t n_full;         /* number of batches in which every antenna was present */
+    int64_t *n_ant_batches; /* [n_ants] number of batches in which the antenna was present */
+    uint32_t *n_extra;      /* [n_baselines] number of batches with both, but not all, antennas present */
     /* Spectra that a gate took.  These counts do not affect flags. */
-    size_t n_rows;           /* [const] 0: no gate; 1: all channels are alike; else the number of channels */
+    size_t n_rows;           /* [const] 0: no gate; 1: same spectra in all channels; else number of channels */
     uint32_t *n_taken;       /* [n_rows] spectra in batches with any antenna present */
     uint32_t *n_full_taken;  /* [n_rows] spectra in batches with all antennas present */
     uint32_t *n_extra_taken; /* [n_rows][n_baselines] spectra in other batches with both antennas present */
@@ -33,7 +33,7 @@ int xbgpu_window_init(struct xbgpu_window *window, int64_t n_length, size_t n_an
                       bool count_baselines);
 void xbgpu_window_fini(struct xbgpu_window *window);
 
-/* Return the first batch of the open window, and the batch after its last. */
+/* Return the first batch of the open window, and the batch after the window's last batch. */
 static inline int64_t xbgpu_window_first(const struct xbgpu_window *window)
 {
     return window->index * window->n_length;
@@ -43,7 +43,7 @@ static inline int64_t xbgpu_window_end(const struct xbgpu_window *window)
     return xbgpu_window_first(window) + window->n_length;
 }
 
-/* Opens the window that 'batch' belongs to. */
+/* Opens the window to which 'batch' belongs. */
 void xbgpu_window_open(struct xbgpu_window *window, int64_t batch);
 
 /* Adds a batch to the open window: present[ant] is 0 or 1. */
@@ -56,8 +56,8 @@ void xbgpu_window_add_taken(struct xbgpu_window *window, const uint8_t *present,
  * a baseline has either all spectra of the window or none.  Returns the number of baselines with a weight. */
 size_t xbgpu_window_weights(const struct xbgpu_window *window, uint32_t n_spectra, uint32_t *weights);
 
-/* Writes weights[row][baseline]: the spectra of each row that the gate took and that went into the baseline.  Baselines
- * must be counted. */
+/* Writes weights[row][baseline]: the spectra of each row that the gate took and that went into the baseline.
+ * 'count_baselines' must be true. */
 void xbgpu_window_gate_weights(const struct xbgpu_window *window, uint32_t *weights);
 
 #endif

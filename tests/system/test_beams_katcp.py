@@ -348,7 +348,7 @@ def test_calibration(device, daemon, work, rng, request):
 
 @pytest.mark.parametrize("line, why", [
     ("a0v * 1", "a line must have input, channels, real and imaginary part"),
-    ("m0 * 1 0", "the input must be the label or the number of one, not m0"),
+    ("m0 * 1 0", "the first field must be the label or the number of an input, not m0"),
     ("a0v 64 1 0", "channels must be *, one channel of the band, or first-last, not 64"),
     ("a0v * 1 x", "the imaginary part must be a number, not x"),
     ("a0v * 1e6 1e6", "a gain must have a magnitude of at most 1e6"),

@@ -686,7 +686,7 @@ def test_restart_takes_effect(daemon, work, rng):
 @pytest.mark.parametrize("name, text, why", [
     ("gains.wide0@m000", "wide0 0 0-31 1 0\n", "32 of 64 channels have a gain"),
     ("gains.wide0@m000", "wide0 0 0-127 1 0\n", "channels must be"),
-    ("gains.wide0@m000", "wide7 0 * 1 0\n", "the output must be the name of one"),
+    ("gains.wide0@m000", "wide7 0 * 1 0\n", "the first field must be the name of an output"),
     ("gains.wide0@m000", "\x00\xff garbage", "no channel has a gain"),
     ("gains.wide0@m000", "garbage", "a line must have"),
     ("gains.wide0@m000", "", "it is empty"),
