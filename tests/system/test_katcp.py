@@ -309,7 +309,7 @@ def test_strangers(served, first):
 
 
 @pytest.mark.parametrize("katcp, sentence", [
-    ({"allow": "10.0.0.1/8"}, 'allow: "10.0.0.1/8" is no network'),
+    ({"allow": "10.0.0.1/8"}, 'allow: "10.0.0.1/8" is not a network'),
     ({"allow": "10.0.0.0/33"}, 'allow: "10.0.0.0/33" is neither'),
     ({"allow": "localhost"}, 'allow: "localhost" is neither'),
     ({"listen": "127.0.0.1:7147", "read_only_listen": "127.0.0.1:7147"}, "katcp.listen and katcp.read_only_listen both have port 7147"),

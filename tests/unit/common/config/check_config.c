@@ -406,10 +406,10 @@ static const struct {
      "3:16: http.listen is not valid: \"1.2.3.4+1:80\" is not an endpoint of the form a.b.c.d[:port]\n"},
     {COUNT "http: {listen: 'localhost:80'}\n",
      "3:16: http.listen is not valid: \"localhost:80\" is not an endpoint of the form a.b.c.d[:port]; "
-     "write the number: 127.0.0.1:80\n"},
+     "write the address as a number: 127.0.0.1:80\n"},
     {COUNT "http: {listen: 'gpu7:80'}\n",
      "3:16: http.listen is not valid: \"gpu7:80\" is not an endpoint of the form a.b.c.d[:port]; "
-     "write the address in numbers, not a name\n"},
+     "write the address as a number, not as a name\n"},
     /* Lists of sections, and their kinds. */
     {COUNT "items: [{}, {}, {}, {}]\n", "3:1: items must have 0 to 3 items, but 4 are given\n"},
     {COUNT "items: [{name: a, width: 1, height: 2}]\n",

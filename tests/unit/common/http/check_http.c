@@ -168,7 +168,7 @@ TEST(allow)
     }
     config.allow = "10.0.0.1/8";
     ck_assert_int_eq(http_open(&config, NULL, NULL, &http, why, sizeof(why)), -EINVAL);
-    ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is no network: its address has bits beyond the mask");
+    ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is not a network: its address has bits outside the mask");
 }
 
 static void check_host(const struct http *http, const char *host, const char *status)
