@@ -310,8 +310,7 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK)))
         snprintf(why, why_bytes,
                  "the network interface \"%s\" cannot multicast; enable multicast (ip link set %s multicast on), or "
-                 "name another "
-                 "interface",
+                 "name another interface",
                  name, found->ifa_name);
     else
         return 0;

@@ -867,7 +867,7 @@ def test_file_of_another_program(reader, file, owner):
     path = harness.ROOT / "config" / file
     done = subprocess.run([harness.BUILD / reader, "--check-config", path], capture_output=True, text=True)
     assert done.returncode == 78
-    assert done.stderr == f"{path}:1:1: this looks like a file of {owner}, not of {reader}\n"
+    assert done.stderr == f"{path}:1:1: this looks like a configuration of {owner}, not of {reader}\n"
 
 
 @pytest.mark.parametrize("reader, section", [("fgpu", "antennas"), ("xbgpu", "recv"), ("visrec", "recv"),
