@@ -219,8 +219,8 @@ TEST(host)
     long_name[sizeof(long_name) - 1] = '\0';
     check_host(http, long_name, "421");
     const char *answer = ask(http, "GET /status.json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
-    ck_assert_str_eq(body(answer), "the name in Host: is not one of this host's; http.names in the configuration adds "
-                                   "names\n");
+    ck_assert_str_eq(body(answer), "the name in Host: is not a name of this host; http.names in the configuration "
+                                   "permits other names\n");
     check_status(ask(http, "GET /healthz HTTP/1.0\r\n\r\n"), "200");
     http_close(http);
 }
