@@ -1,4 +1,4 @@
-/* call.c - handles a request, from its line to its reply. */
+/* call.c - checks a request, calls its handler, parses its arguments and sends its reply. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"

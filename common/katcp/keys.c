@@ -23,7 +23,7 @@ const struct config_key config_katcp_keys[] = {
 };
 #undef KEYS_OF
 
-/* Reports an error at the second of two listeners of a program that share a port. */
+/* Adds an error at 'second' if two listeners of a program have the same port. */
 static void check_listeners(const struct endpoint_list *first, const struct endpoint_list *second,
                             struct config *errors)
 {

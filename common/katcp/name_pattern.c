@@ -1,5 +1,5 @@
-/* name_pattern.c - the expressions of ?sensor-list and ?sensor-value: strangers send them, and the main thread runs
- * them. */
+/* name_pattern.c - compiles the regular expressions of ?sensor-list and ?sensor-value, and searches names with them.
+ * Any client can send an expression, and the main thread executes it, so the run time must be limited. */
 #include "common/katcp/name_pattern.h"
 
 #include <assert.h>
@@ -45,8 +45,7 @@ static struct name_pattern_code *append(struct parser *p, uint8_t kind)
     return code;
 }
 
-/* Makes room for a choice before the code that begins at 'place'.  All jumps within that code are relative, so the code
- * may be moved. */
+/* Inserts a choice before the code that begins at 'place'.  The code can be moved, because its jumps are relative. */
 static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
 {
     struct name_pattern *pattern = p->pattern;
@@ -57,7 +56,8 @@ static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
     return &pattern->code[place];
 }
 
-/* Parses the characters after a backslash into 'set'.  Returns the character, or -1 for a list of characters. */
+/* Parses the character after a backslash and adds its meaning to 'set'.  Returns the character, or -1 if it means a
+ * list of characters. */
 static int parse_escaped(struct parser *p, uint64_t set[4])
 {
     if (p->at == p->end) {
@@ -82,8 +82,8 @@ static int parse_escaped(struct parser *p, uint64_t set[4])
     return c;
 }
 
-/* Parses one end of a range, or a single character.  Returns the character, or -1 if a list of characters went into
- * 'set'. */
+/* Parses a single character, or one end of a range, and adds it to 'set'.  Returns the character, or -1 for a list of
+ * characters such as \d. */
 static int parse_listed(struct parser *p, uint64_t set[4])
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -96,7 +96,7 @@ static int parse_listed(struct parser *p, uint64_t set[4])
     return c;
 }
 
-/* Parses "^a-z]", after the '['. */
+/* Parses a list after its '[', as "^a-z]", into 'set'. */
 static void parse_list(struct parser *p, uint64_t set[4])
 {
     bool negated = more(p) && *p->at == '^';
@@ -130,7 +130,7 @@ static void parse_group(struct parser *p)
     p->at++;
 }
 
-/* Parses one character, list, anchor or group.  Returns true if a repetition of the item is permitted. */
+/* Parses one character, list, anchor or group, and appends its code.  Returns true if the item may be repeated. */
 static bool parse_item(struct parser *p)
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -153,7 +153,7 @@ static bool parse_item(struct parser *p)
     return true;
 }
 
-/* Parses a repetition, if there is one, of the code from 'place' on. */
+/* Parses a repetition sign, if there is one, and applies it to the code from 'place' on. */
 static void parse_repetition(struct parser *p, size_t place)
 {
     char c = more(p) ? *p->at : '\0';
@@ -172,7 +172,7 @@ static void parse_repetition(struct parser *p, size_t place)
     p->at++;
 }
 
-/* Parses "x|y|z", up to the end or a ')'. */
+/* Parses "x|y|z", up to a ')' or the end of the expression. */
 static void parse_choices(struct parser *p)
 {
     size_t begin = p->pattern->n;
@@ -209,7 +209,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
 
 /* ---- Searching --------------------------------------------------------------------------------------------------- */
 
-/* The states whose sets are compared with the next character. */
+/* The instructions that the next character of the name is compared with. */
 struct states {
     size_t n;
     int16_t at[NAME_PATTERN_MAX_CODE];
@@ -217,7 +217,7 @@ struct states {
 
 struct search {
     const struct name_pattern *pattern;
-    bool at_begin, at_end; /* true at the name's begin, end */
+    bool at_begin, at_end; /* true at the beginning, at the end of the name */
     bool seen[NAME_PATTERN_MAX_CODE];
     int16_t stack[NAME_PATTERN_MAX_CODE];
     size_t n_stacked, n_steps;
@@ -230,7 +230,8 @@ static void push(struct search *search, int at)
     search->seen[at] = true;
 }
 
-/* Follows all instructions from 'from' on that need no character.  Returns true if the pattern's end is reached. */
+/* Follows the instructions from 'from' on that match no character, and stores the states that they lead to.  Returns
+ * true if the end of the pattern is reached. */
 static bool follow(struct search *search, int from, struct states *states)
 {
     push(search, from);
@@ -274,7 +275,7 @@ bool name_pattern_matches(const struct name_pattern *pattern, const char *name, 
         for (size_t i = 0; i < now->n && !found; i++)
             if (pattern->code[now->at[i]].set[before / 64] >> before % 64 & 1)
                 found = follow(&search, now->at[i] + 1, next);
-        found = found || follow(&search, 0, next); /* the match may begin at any place */
+        found = found || follow(&search, 0, next); /* a match may begin at any character of the name */
         if (found || !c)
             break;
         struct states *swap = now;

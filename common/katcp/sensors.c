@@ -1,4 +1,4 @@
-/* sensors.c - sets the common sensors on the main thread, by a timer and by requests. */
+/* sensors.c - sets the sensors that all programs have, on the main thread: by a timer, and after requests. */
 #include "common/katcp/sensors.h"
 
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 /* Names of TIME_OK to TIME_ERROR of adjtimex(2). */
 static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
 
-/* Limits in seconds.  Values below the first limit are nominal, values below the second are warn. */
+/* Limits of the status: nominal below the first limit, warn below the second limit, otherwise error. */
 static const double esterror_limits_s[] = {1e-3, 5e-3};
 static const double maxerror_limits_s[] = {10e-3, 0.1};
 
