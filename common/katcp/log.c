@@ -71,8 +71,7 @@ static bool pop(struct queued *message)
     } else if (n_left_out > 0) {
         message->level = LOG_LEVEL_WARNING;
         message->unix_ns = clock_unix_ns();
-        snprintf(message->text, sizeof(message->text), "%llu messages were left out here",
-                 (unsigned long long)n_left_out);
+        snprintf(message->text, sizeof(message->text), "%llu messages were lost here", (unsigned long long)n_left_out);
         n_left_out = 0;
     } else {
         there_is = false;
@@ -174,7 +173,7 @@ void katcp_log_level(struct katcp_call *call, void *arg)
             if (!strcmp(levels[level].name, katcp_arg(call, 0)))
                 break;
         if (level == ARRAY_LEN(levels)) {
-            katcp_fail(call, "unknown level %.64s: there are all, trace, debug, info, warn, error, fatal and off",
+            katcp_fail(call, "unknown level %.64s: the levels are all, trace, debug, info, warn, error, fatal and off",
                        katcp_arg(call, 0));
             return;
         }

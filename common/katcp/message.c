@@ -40,7 +40,7 @@ static const char *parse_mid(const char **at, const char *end, int32_t *mid)
             return "a message id is a number from 1 to 2147483647";
     }
     if (c == end || *c != ']')
-        return "a message id ends in ]";
+        return "a message id must end in ]";
     *at = c + 1;
     *mid = (int32_t)value;
     return NULL;
@@ -67,7 +67,7 @@ static const char *parse_head(char *line, const char *end, struct katcp_message 
             return why;
     }
     if (c < end && !is_blank(*c))
-        return "a message's name has letters, digits and - only";
+        return "a message's name has only letters, digits and -";
     message->type = line[0];
     message->name = line + 1;
     message->mid = mid;
@@ -106,7 +106,7 @@ static const char *parse_arg(const char **c, const char *end, char *to, bool *ha
         }
         int value = from + 1 < end ? unescape(from[1]) : -2;
         if (value == -2)
-            return "after a backslash comes one of \\ _ 0 n r e t @";
+            return "a backslash must be followed by one of \\ _ 0 n r e t @";
         *has_nul |= value == 0;
         if (value >= 0)
             *to++ = (char)value;

@@ -61,7 +61,7 @@ static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
 static int parse_escaped(struct parser *p, uint64_t set[4])
 {
     if (p->at == p->end) {
-        refuse(p, "an expression does not end in a single backslash");
+        refuse(p, "an expression must not end in a single backslash");
         return -1;
     }
     unsigned char c = (unsigned char)*p->at++;
@@ -75,9 +75,9 @@ static int parse_escaped(struct parser *p, uint64_t set[4])
     if (c == 'd' || c == 'w')
         return -1;
     if (is_letter_or_digit(c) || c >= 0x80)
-        refuse(p, "an expression has no letter or digit behind a backslash here, but \\d and \\w");
+        refuse(p, "d and w are the only letters and digits permitted after a backslash");
     if (c == '<' || c == '>' || c == '`' || c == '\'')
-        refuse(p, "an expression has none of \\< \\> \\` \\' here");
+        refuse(p, "\\< \\> \\` and \\' are not permitted in an expression");
     set_range(set, c, c);
     return c;
 }
@@ -91,7 +91,7 @@ static int parse_listed(struct parser *p, uint64_t set[4])
     if (c == '\\')
         return parse_escaped(p, set);
     if (c == '[' && p->at < p->end && (*p->at == ':' || *p->at == '.' || *p->at == '='))
-        refuse(p, "a list has no [:classes:] here");
+        refuse(p, "[:classes:] are not permitted in a list");
     set_range(set, c, c);
     return c;
 }
@@ -109,12 +109,12 @@ static void parse_list(struct parser *p, uint64_t set[4])
         p->at++;
         int to = parse_listed(p, set);
         if (from < 0 || to < from)
-            refuse(p, "a range goes from a character to the same or a later one");
+            refuse(p, "a range must lead from a character to the same or a later character");
         else
             set_range(set, (unsigned)from, (unsigned)to);
     }
     if (p->at == p->end)
-        refuse(p, "a list ends in ]");
+        refuse(p, "a list must end in ]");
     p->at++;
     for (size_t i = 0; negated && i < 4; i++)
         set[i] = ~set[i];
@@ -126,7 +126,7 @@ static void parse_group(struct parser *p)
 {
     parse_choices(p);
     if (p->at == p->end)
-        refuse(p, "a group ends in )");
+        refuse(p, "a group must end in )");
     p->at++;
 }
 
@@ -142,8 +142,8 @@ static bool parse_item(struct parser *p)
     case '$': append(p, CODE_END); return false;
     case '*':
     case '+':
-    case '?': refuse(p, "a repetition follows a character, a list or a group"); return false;
-    case '{': refuse(p, "an expression has no {...} here"); return false;
+    case '?': refuse(p, "a repetition must follow a character, a list or a group"); return false;
+    case '{': refuse(p, "{...} is not permitted in an expression"); return false;
     case '.': set_range(set, 0, 255); break;
     case '[': parse_list(p, set); break;
     case '\\': parse_escaped(p, set); break;
@@ -198,7 +198,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
     struct parser p = {.at = text, .end = text + n_bytes, .pattern = pattern};
 
     if (n_bytes > NAME_PATTERN_MAX_BYTES)
-        return "an expression has at most 255 characters";
+        return "an expression must have at most 255 characters";
     pattern->n = 0;
     parse_choices(&p);
     if (more(&p))

@@ -453,7 +453,7 @@ void katcp_sensor_sampling(struct katcp_call *call, void *server)
     if (!client->samplings)
         client->samplings = calloc(sensors->n + 1, sizeof(*client->samplings));
     if (!call->memory || !client->samplings) {
-        katcp_fail(call, "there is no memory for it");
+        katcp_fail(call, "there is no memory for this sampling");
     } else if (mark_named(call, sensors, &call->wanted, call->memory)) {
         call->next = 0;
         call->resume = resume_setting;

@@ -19,16 +19,16 @@
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 const char *const katcp_refusal_sentences[KATCP_N_REFUSALS] = {
-    [KATCP_NOT_ALLOWED] = "katcp.allow does not name its network",
-    [KATCP_TOO_MANY] = "katcp.max_clients clients are connected already",
-    [KATCP_TOO_MANY_OF_HOST] = "its host has 16 connections already",
-    [KATCP_RESERVED] = "the last places of katcp.max_clients are reserved for hosts without a connection",
-    [KATCP_NO_KATCP] = "its first line is not a KATCP request",
-    [KATCP_UNFINISHED] = "it has not finished a line for 30 s",
-    [KATCP_UNREAD] = "it does not read its replies",
-    [KATCP_STALLED] = "it has read nothing for 30 s",
+    [KATCP_NOT_ALLOWED] = "katcp.allow does not name the client's network",
+    [KATCP_TOO_MANY] = "katcp.max_clients clients are already connected",
+    [KATCP_TOO_MANY_OF_HOST] = "the client's host already has 16 connections",
+    [KATCP_RESERVED] = "the last connections of katcp.max_clients are reserved for hosts without a connection",
+    [KATCP_NO_KATCP] = "the client's first line is not a KATCP request",
+    [KATCP_UNFINISHED] = "the client has not finished a line for 30 s",
+    [KATCP_UNREAD] = "the client does not read its replies",
+    [KATCP_STALLED] = "the client has read nothing for 30 s",
     [KATCP_TOO_MUCH] = "the clients use too much memory, and this client uses the most",
-    [KATCP_NO_MEMORY] = "there is no memory for it",
+    [KATCP_NO_MEMORY] = "there is no memory for this client",
 };
 
 static const char *const refusal_labels[KATCP_N_REFUSALS] = {

@@ -127,7 +127,7 @@ static void halt(struct katcp_call *call, void *arg)
     bool stays = server->halt_stays || access_is_local(client->host);
 
     if (!stays)
-        log_info("KATCP client %s asks for a halt: %s", client->address, sentence[0]);
+        log_info("KATCP client %s requested ?halt: %s", client->address, sentence[0]);
     katcp_ok(call, !stays, sentence);
     if (stays)
         device->halt(device->life_arg);
@@ -179,7 +179,8 @@ static void resume_sensors(struct katcp_call *call)
 static bool compile(struct katcp_call *call, const char *arg)
 {
     struct name_pattern *pattern = malloc(sizeof(*pattern));
-    const char *why = pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for it";
+    const char *why =
+        pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for the expression";
 
     call->memory = pattern;
     if (why)
@@ -261,7 +262,7 @@ const struct katcp_request katcp_standard_requests[] = {
      "?log-level [all|trace|debug|info|warn|error|fatal|off]",
      .max_args = 1, .handle = katcp_log_level, .changes_from = 1},
     {"request-timeout-hint",
-     "Returns how long requests may take, in seconds; 0: not specified.\n?request-timeout-hint [REQUEST]",
+     "Returns the longest duration of requests, in seconds; 0: not specified.\n?request-timeout-hint [REQUEST]",
      .max_args = 1, .handle = request_timeout_hint, .changes_from = KATCP_CHANGES_NOTHING},
     {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.",
      .handle = restart},

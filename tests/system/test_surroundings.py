@@ -561,7 +561,7 @@ CASES = [
     # Values that mean nothing
     *row("gain-of-zero", "fgpu", key("outputs[0].gain", 0), CONFIG, "outputs[0].gain", "must not be 0", pure=True),
     *row("one-port-for-two", "fgpu xbgpu dsim", (key("http.listen", "0.0.0.0:7147"), key("katcp.listen", LOOPBACK)), CONFIG,
-         "katcp.listen", "http.listen and katcp.listen both have port 7147: give one of them another port", pure=True),
+         "katcp.listen", "http.listen and katcp.listen both have port 7147: choose different ports", pure=True),
     *row("receives-its-output", "fgpu", (key("antennas[1].pol1", f"239.104.0.5:{harness.PORT}"),
          key("outputs[0].destinations", f"239.104.0.4+1:{harness.PORT}")), CONFIG, "outputs[0].destinations",
          f"239.104.0.5:{harness.PORT} is received as antennas[1].pol1: the program would receive its own output",
