@@ -141,8 +141,8 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection, const char 
     return MHD_NO;
 }
 
-/* Checks the request's Host: header.  Accepts a request without Host:, which HTTP/1.0 permits, because every browser
- * sends Host:. */
+/* Checks the request's Host: header.  Accepts a request without Host:, because only HTTP/1.0 permits such a request,
+ * and no browser sends it. */
 static bool is_host_accepted(struct http *http, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);

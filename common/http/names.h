@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Returns the names of this host, separated by commas: localhost, and the host name with and without its domain.  Then
- * follow the other names on the host's line in 'hosts_path' (/etc/hosts).  The function does not query a name server,
+/* Returns the names of this host, separated by commas: localhost, and the host name with and without its domain.  The
+ * other names on the host's line in 'hosts_path' (/etc/hosts) follow.  The function does not query a name server,
  * because an answer may take long.  The caller frees the text.  Returns NULL if memory runs out. */
 char *http_names_own(const char *hosts_path);
 

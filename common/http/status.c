@@ -245,7 +245,7 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* objects so far, by a text of their section and own labels; 'root' owns them too */
+    json_t *found; /* existing objects by section and own labels (as one text); 'root' also owns the objects */
 };
 
 /* Returns the object in 'root' to which a metric with these labels belongs.  Creates the object if necessary.  Returns

@@ -18,7 +18,7 @@ const struct config_key config_katcp_keys[] = {
         "Networks of the clients that are served, separated by commas: 10.0.0.0/8, 192.168.1.7. any: all networks. "
         "Required if listen is outside 127.0.0.0/8. Without this key read_only_listen serves all clients."),
     KEY_INT("max_clients", max_clients, "100", UNIT_NONE, 1, 1000,
-            "Largest number of clients of listen, and of read_only_listen."),
+            "Largest number of simultaneous clients, for each of listen and read_only_listen."),
     KEY_BOOL("halt_stays", halt_stays, false,
              "true: after a ?halt from another host the program exits with 0, and systemd does not restart the "
              "program. false: such a ?halt acts as ?restart."),

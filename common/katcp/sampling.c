@@ -179,8 +179,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
     *end = NULL;
 }
 
-/* Sends a sensor's reading to the clients for which it is due, until the steps are used.  Returns true if no client is
- * left. */
+/* Sends a sensor's reading to the clients for which it is due, until the steps are used.  Returns false if some of
+ * these clients are left. */
 static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
                         int64_t end_steps)
 {

@@ -48,7 +48,7 @@ struct katcp_request {
      * changes anything. */
     int changes_from;
     double timeout_s; /* answer to ?request-timeout-hint, in seconds; 0: not specified */
-    /* true: lines up to 16 MiB; if changes_from is KATCP_CHANGES_NOTHING, 64 KiB and all sensors' names */
+    /* true: a line has up to 16 MiB or, with KATCP_CHANGES_NOTHING, 64 KiB plus all sensors' names */
     bool has_long_lines;
 };
 
