@@ -162,7 +162,7 @@ struct katcp_server {
 /* Begins to serve a connection.  Takes over the ownership of 'fd'.  Returns 0 or -ENOMEM. */
 int katcp_client_open(struct katcp_server *server, int fd, const struct endpoint *peer, bool read_only);
 
-/* Ends the connection at once, without a message. */
+/* Closes the connection immediately, without a message to the client. */
 void katcp_client_drop(struct katcp_client *client);
 
 /* Counts and logs the refusal, tries to send the reason to the client, and drops the client. */

@@ -254,7 +254,7 @@ static void set_sampling(struct katcp_client *client, struct sensor_entry *entry
     struct katcp_sampling *sampling = &client->samplings[entry->index];
 
     if (client->fd < 0)
-        return; /* dropped meanwhile */
+        return; /* the client was dropped in the meantime */
     int n = (wanted->strategy != KATCP_NONE) - (sampling->strategy != KATCP_NONE);
 
     *sampling = *wanted;

@@ -56,8 +56,8 @@ static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
-/* Appends the check of senders.  For a packet from a network in 'from' the share's program follows.  Other packets are
- * cut to an empty datagram. */
+/* Appends the check of senders.  A packet from a network in 'from' continues with the share's program.  The filter cuts
+ * other packets to empty datagrams. */
 static void check_sender(struct program *p, const struct access *from)
 {
     size_t begin = p->n;

@@ -1,8 +1,9 @@
 /* spead.h - SPEAD-64-48 packets in byte buffers: parser, builder, descriptors, stop heaps.  No I/O, no allocation.
  *
- * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  The bytes are the
- * same as spead2's.  First come the four standard items as immediates (heap count, heap length, payload offset, payload
- * length), then the application's items in the given order, then the payload.  The parser accepts items in any order.
+ * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  spead2 writes the
+ *          same bytes.  A packet begins with the four standard items as immediates (heap count, heap length, payload
+ * offset, payload length).  The application's items follow in the given order, and then the payload.  The parser
+ * accepts items in any order.
  * Source: the SPEAD protocol description ("SPEAD: Streaming Protocol for Exchanging Astronomical Data", 2010). */
 #ifndef COMMON_NET_SPEAD_H
 #define COMMON_NET_SPEAD_H
@@ -44,8 +45,8 @@ enum spead_item_id {
     SPEAD_BEAM_POWERS = 0x5010,    /* ours: detected beams */
     SPEAD_BEAM_CENTRE = 0x5011,    /* ours: centre of the first window, in samples after the timestamp */
     SPEAD_BEAM_FRACTIONS = 0x5012, /* ours: fraction of the data that arrived, per window */
-    SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: of powers of 8 bits */
-    SPEAD_BEAM_SCALES = 0x5014,    /* ours: of powers of 8 bits */
+    SPEAD_BEAM_OFFSETS = 0x5013,   /* ours: with 8-bit values, power = offset + scale * value */
+    SPEAD_BEAM_SCALES = 0x5014,    /* ours: scale in this formula */
     SPEAD_BEAM_MASK = 0x5080,      /* ours: bitmap of the antennas, with `steering.antenna_mask` */
 };
 
