@@ -15,7 +15,7 @@ struct datagram {
     socklen_t address_bytes;
 };
 
-/* Opens a socket that sends to 'address': a path that begins with '/', or an abstract name that begins with '@'. The
+/* Opens a socket that sends to 'address': a path that begins with '/', or an abstract name that begins with '@'.  The
  * receiver need not exist yet.  Returns 0 or negative errno, -EINVAL for any other address. */
 int datagram_open(struct datagram *datagram, const char *address);
 

@@ -1,9 +1,9 @@
 /* spead.h - SPEAD-64-48 packets in byte buffers: parser, builder, descriptors, stop heaps.  No I/O, no allocation.
  *
- * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  spead2 writes the same
- * bytes.  A packet begins with the four standard items as immediates (heap count, heap length, payload offset, payload
- * length).  The application's items follow in the given order, and then the payload.  The parser accepts items in any
- * order.
+ * Flavour: version 4, 16-bit item ids with the immediate flag, 48-bit addresses, all big-endian.  spead2 writes the
+ * same bytes.  A packet begins with the four standard items as immediates (heap count, heap length, payload offset,
+ * payload length).  The application's items follow in the given order, and then the payload.  The parser accepts items
+ * in any order.
  * Source: the SPEAD protocol description ("SPEAD: Streaming Protocol for Exchanging Astronomical Data", 2010). */
 #ifndef COMMON_NET_SPEAD_H
 #define COMMON_NET_SPEAD_H

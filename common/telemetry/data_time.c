@@ -26,8 +26,8 @@ static void warn_of_clock(const struct timebase *timebase)
 
     if (clock_state_is_synchronised() || atomic_flag_test_and_set(&warned))
         return;
-    log_warning("the kernel reports that this host's clock is not synchronised: if the clock is wrong by more than %.1f "
-                "days, timestamps are wrong by 2^48 samples until the clock is synchronised",
+    log_warning("the kernel reports that this host's clock is not synchronised: if the clock is wrong by more than "
+                "%.1f days, timestamps are wrong by 2^48 samples until the clock is synchronised",
                 (double)timebase_duration_ns(timebase, WIRE_PERIOD / 2) / (24 * 3600.0 * (double)NS_PER_S));
 }
 
