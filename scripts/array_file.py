@@ -491,6 +491,6 @@ def load(path, schema, faults):
         faults.add(Mark(1, 1), "is empty")
         return None
     if owner(node):
-        faults.add(Mark(1, 1), f"this looks like a file of {owner(node)}, not of scripts/array")
+        faults.add(Mark(1, 1), f"this looks like a configuration of {owner(node)}, not of scripts/array")
         return None
     return Reader(faults).load(schema, node)

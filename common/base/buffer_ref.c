@@ -13,7 +13,7 @@ void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inb
 void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 {
     assert(n_readers > 0);
-    /* Relaxed: the hand-over itself, through an inbox or a stream, orders this before any put. */
+    /* Relaxed suffices: the hand-over through an inbox or a stream orders this store before any reader's put. */
     int n_before = atomic_exchange_explicit(&ref->n_readers, n_readers, memory_order_relaxed);
     assert(n_before == 0);
 }
@@ -21,8 +21,8 @@ void buffer_ref_set(struct buffer_ref *ref, int n_readers)
 void buffer_ref_put(void *ref)
 {
     struct buffer_ref *self = ref;
-    /* Release: our reads end before the last put.  Acquire: all readers' reads end before the last put pushes the
-     * buffer. */
+    /* Release: this reader's reads precede its put.  Acquire: all readers' reads precede the push of the buffer by the
+     *          last put. */
     int n_before = atomic_fetch_sub_explicit(&self->n_readers, 1, memory_order_acq_rel);
 
     assert(n_before > 0);

@@ -1,6 +1,7 @@
-/* buffer_ref.h - a count of a buffer's readers, and the inbox that the buffer returns to after the last one.
+/* buffer_ref.h - the reference count of a buffer, and the inbox that receives the buffer after the last put.
  *
- * Flow:      owner --buffer_ref_set(n)--> n readers --buffer_ref_put() each--> last one pushes 'item' to 'return_to'
+ * Flow:      owner --buffer_ref_set(n)--> n readers --buffer_ref_put() each--> the last put pushes 'item' to
+ *            'return_to'
  * Ownership: nobody may change the buffer between buffer_ref_set and the last put.  The thread that pops the buffer
  *            from the inbox then owns it.
  * Threads:   buffer_ref_set by the owner before hand-over; buffer_ref_put from any thread, device callbacks included.
@@ -15,16 +16,18 @@
 struct buffer_ref {
     atomic_int n_readers;
     struct inbox *return_to; /* [const] */
-    struct inbox_item item;  /* [const] message that is pushed to 'return_to'; its object is the buffer */
+    struct inbox_item item;  /* [const] message that the last put pushes to 'return_to'; item.object is the buffer */
 };
 
-/* Sets the inbox that the buffer returns to.  The buffer starts with no readers. */
+/* Initialises 'ref' with the inbox that the buffer returns to.  The buffer starts with no readers. */
 void buffer_ref_init(struct buffer_ref *ref, struct inbox *return_to, struct inbox_item item);
 
-/* Hands the buffer to 'n_readers' (> 0) readers.  The buffer must have no readers before the call. */
+/* Sets the reference count to 'n_readers' (> 0), before the owner hands the buffer to its readers.  The buffer must
+ * have no readers before the call. */
 void buffer_ref_set(struct buffer_ref *ref, int n_readers);
 
-/* Releases one reader's reference.  The signature fits device_then(); 'ref' is a struct buffer_ref. */
+/* Releases one reader's reference.  'ref' is a struct buffer_ref; it is void * because device_then() calls this
+ * function. */
 void buffer_ref_put(void *ref);
 
 #endif

@@ -1,4 +1,4 @@
-/* clock.c - time for all modules: pacing, latency, the first timestamp.  See clock.h. */
+/* clock.c - reads the clocks and sleeps, for pacing, latencies and the first timestamp.  See clock.h. */
 #include "common/base/clock.h"
 
 #include "common/base/thread.h"
@@ -38,7 +38,7 @@ int64_t clock_process_cpu_ns(void)
 
 struct timespec clock_timespec(int64_t monotonic_ns)
 {
-    /* The kernel refuses negative times.  Zero is in the past as well. */
+    /* The kernel refuses negative times.  Zero is in the past, too, so both end a wait immediately. */
     int64_t ns = monotonic_ns > 0 ? monotonic_ns : 0;
 
     return (struct timespec){.tv_sec = ns / NS_PER_S, .tv_nsec = ns % NS_PER_S};

@@ -7,21 +7,23 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Monotonic time in nanoseconds: for intervals, deadlines and pacing. */
+/* Returns the monotonic time in nanoseconds, for intervals, deadlines and pacing. */
 int64_t clock_monotonic_ns(void);
 
-/* Nanoseconds since the UNIX epoch: only for placing the first timestamp and for times that people read. */
+/* Returns the nanoseconds since the UNIX epoch, only for unwrapping the first timestamp and for times that people
+ * read. */
 int64_t clock_unix_ns(void);
 
-/* CPU time that the calling thread, or all threads of the process, have used: for benchmarks. */
+/* Return the CPU time that the calling thread, or all threads of the process, have used, for benchmarks. */
 int64_t clock_thread_cpu_ns(void);
 int64_t clock_process_cpu_ns(void);
 
-/* Sleeps until the monotonic clock reads 'deadline_ns', and beats meanwhile (thread.h).  Returns at once if the
+/* Sleeps until the monotonic clock reads 'deadline_ns', and calls thread_beat() meanwhile.  Returns immediately if the
  * deadline is past. */
 void clock_sleep_until(int64_t deadline_ns);
 
-/* Spins until the monotonic clock reads 'deadline_ns', for waits that are too short for a sleep.  Returns the time. */
+/* Spins until the monotonic clock reads 'deadline_ns', for waits that are too short for a sleep.  Returns the monotonic
+ * time. */
 static inline int64_t clock_spin_until(int64_t deadline_ns)
 {
     int64_t now_ns;
@@ -31,7 +33,7 @@ static inline int64_t clock_spin_until(int64_t deadline_ns)
     return now_ns;
 }
 
-/* Converts a deadline on CLOCK_MONOTONIC to the kernel's type. */
+/* Converts a deadline on CLOCK_MONOTONIC to a struct timespec. */
 struct timespec clock_timespec(int64_t monotonic_ns);
 
 #endif

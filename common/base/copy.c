@@ -1,4 +1,4 @@
-/* copy.c - copies from a receive buffer to the chunk that bypass the cache. */
+/* copy.c - copies data from a receive buffer to the chunk, past the cache. */
 #include "common/base/copy.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ void copy_past_cache(uint8_t *out, const uint8_t *in, size_t n_bytes)
     out += n_before;
     in += n_before;
     n_bytes -= n_before;
-    /* Copies whole lines, so that each line leaves the write-combining buffer in one piece. */
+    /* Copies whole cache lines, so that the CPU writes each line to memory in one transaction. */
     for (; n_bytes >= LINE_BYTES; n_bytes -= LINE_BYTES, in += LINE_BYTES, out += LINE_BYTES) {
         const __m128i *from = (const __m128i *)in;
         __m128i *to = (__m128i *)out;

@@ -20,8 +20,8 @@ static inline void counter_add(struct counter *counter, uint64_t n)
     atomic_fetch_add_explicit(&counter->value, n, memory_order_relaxed);
 }
 
-/* Adds to a counter that no other thread writes.  Avoids a locked instruction per packet, which would wait until the
- * packet's bytes reach memory. */
+/* Adds to a counter that no other thread writes.  Avoids a locked instruction per packet.  A locked instruction would
+ * wait until the packet's bytes are in memory. */
 static inline void counter_add_alone(struct counter *counter, uint64_t n)
 {
     uint64_t value = atomic_load_explicit(&counter->value, memory_order_relaxed);

@@ -15,7 +15,8 @@ int datagram_open(struct datagram *datagram, const char *address)
     memcpy(d.address.sun_path, address, n);
     if (address[0] == '@')
         d.address.sun_path[0] = '\0';
-    /* A path includes its final zero, which the structure already has.  An abstract name has no final zero. */
+    /* The address of a path includes a final NUL, which the zeroed structure already has.  An abstract name has no
+     * final NUL. */
     d.address_bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (address[0] == '/'));
     d.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (d.fd < 0)
@@ -24,7 +25,8 @@ int datagram_open(struct datagram *datagram, const char *address)
     return 0;
 }
 
-/* Each datagram carries the address.  So a receiver that was replaced ("systemctl daemon-reexec") gets the next one. */
+/* Passes the address with each datagram.  So a receiver that was replaced ("systemctl daemon-reexec") gets the next
+ * datagram. */
 int datagram_send(const struct datagram *datagram, const char *bytes, size_t n_bytes)
 {
     ssize_t n = sendto(datagram->fd, bytes, n_bytes, MSG_DONTWAIT | MSG_NOSIGNAL,

@@ -1,4 +1,4 @@
-/* datagram.h - one-way messages to the init system and the journal that never block.
+/* datagram.h - sends messages to systemd and the journal without blocking.
  *
  * Threads:  any; one message is one datagram.
  * Blocking: never.  If the receiver's queue is full, a send fails with -EAGAIN, and the caller sends again later. */
@@ -15,8 +15,8 @@ struct datagram {
     socklen_t address_bytes;
 };
 
-/* Opens a socket that sends to 'address': a path that begins with '/', or '@' and a name of the abstract namespace.
- * The receiver need not exist yet.  Returns 0 or negative errno, -EINVAL for any other address. */
+/* Opens a socket that sends to 'address': a path that begins with '/', or an abstract name that begins with '@'.  The
+ * receiver need not exist yet.  Returns 0 or negative errno, -EINVAL for any other address. */
 int datagram_open(struct datagram *datagram, const char *address);
 
 /* Sends 'n_bytes' bytes.  Returns 0 or negative errno: -EAGAIN while the receiver's queue is full. */

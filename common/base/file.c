@@ -1,4 +1,4 @@
-/* file.c - comparison of paths; files that are written wholly or not at all. */
+/* file.c - compares paths, reads files, and replaces files as a whole. */
 #include "common/base/file.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Prefix of files that do not have their final name yet. */
+/* Prefix of temporary files, which file_replace() renames when they are complete. */
 #define NEW_PREFIX "cbf-new-"
 #define NEW_RANDOM "XXXXXX"
 #define STALE_NS   (3600 * NS_PER_S)
@@ -31,7 +31,7 @@ bool files_are_same(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && S_ISREG(x.st_mode) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Returns 0, -EISDIR or -EINVAL. */
+/* Checks that a file is a regular file, or a FIFO if 'is_fifo' is not NULL.  Returns 0, -EISDIR or -EINVAL. */
 static int check_kind(mode_t mode, bool *is_fifo)
 {
     if (is_fifo)
@@ -111,7 +111,7 @@ int file_replace(const char *directory, const char *name, const struct file_part
         return -errno;
     for (size_t i = 0; i < n_parts && !err; i++)
         err = write_all(fd, parts[i].data, parts[i].bytes);
-    /* The bytes reach the disk before the name.  Otherwise a crash could leave a name without its bytes. */
+    /* Writes the bytes to the disk before the name.  Otherwise a crash could leave a name without its bytes. */
     if (!err && (fchmod(fd, 0644) != 0 || fsync(fd) != 0))
         err = -errno;
     if (close(fd) != 0 && !err)

@@ -6,11 +6,11 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* Returns whether two paths (NULL: none) name the same file.  The file need not exist. */
+/* Returns whether two paths name the same file, which need not exist.  A path that is NULL names no file. */
 bool files_are_same(const char *a, const char *b);
 
-/* Raises the limit on open files as far as this process may.  The usual limit is low for select(2), which no program
- * here uses. */
+/* Raises the soft limit on open files to the hard limit.  The soft limit is usually low for the sake of select(2),
+ * which no program here uses. */
 void files_raise_limit(void);
 
 /* Writes the name of a new or renamed file to the disk: fsync of its directory.  Does nothing if the process may not
@@ -20,7 +20,8 @@ int file_sync_name(const char *path);
  * NULL.  Returns 0, -EISDIR, -EINVAL if the file is a device or similar, or other negative errno. */
 int file_open_read(const char *path, bool *is_fifo, FILE **file);
 
-/* Reads a number from the first line that matches 'format' (sscanf, one unsigned long long).  Returns false if none. */
+/* Reads a number from the first line that matches 'format', a format of sscanf() for one unsigned long long.  Returns
+ * false if no line matches. */
 bool file_find_number(const char *path, const char *format, unsigned long long *number);
 
 struct file_part {
@@ -28,14 +29,14 @@ struct file_part {
     size_t bytes;
 };
 
-/* Writes the parts, one after the other, to 'directory'/'name', readable by all.  At any time the name belongs to the
- * whole old file or the whole new file, even if other processes replace the file or the host crashes.  When the
- * function returns, the name is on the disk, too.  Returns 0 or negative errno. */
+/* Writes the parts, one after the other, to the file 'directory'/'name', which all users may read.  At any time the
+ * name belongs to a complete old or new file, even if other processes replace the file or the host crashes.  The file
+ * and its name are on the disk when the function returns 0.  Returns 0 or negative errno. */
 int file_replace(const char *directory, const char *name, const struct file_part *parts, size_t n_parts);
 
-/* Removes temporary files that killed processes left in file_replace().  'directory' need not exist.  Removes only
- * files older than an hour, because no write takes that long.  Programs that keep files there call this function at
- * their start. */
+/* Removes the temporary files of file_replace() that killed processes left in 'directory'.  'directory' need not exist.
+ * Removes only files older than an hour, because no write takes that long.  A program that keeps files in a directory
+ * calls this function at its start. */
 void file_remove_stale(const char *directory);
 
 #endif

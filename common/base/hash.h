@@ -1,5 +1,5 @@
-/* hash.h - 128-bit FNV-1a (Fowler, Noll and Vo), for names of cache entries and for detecting damage, not malice.
- * Two texts share a hash by chance once in 2^128. */
+/* hash.h - 128-bit FNV-1a (Fowler, Noll and Vo), for names of cache entries and for detecting accidental damage.  The
+ * hash does not protect against an attacker.  Two texts have the same hash with a probability of 2^-128. */
 #ifndef COMMON_BASE_HASH_H
 #define COMMON_BASE_HASH_H
 
@@ -28,7 +28,7 @@ static inline void hash_bytes(struct hash *hash, const void *data, size_t bytes)
     hash->low = (uint64_t)h;
 }
 
-/* Hashes a text with its final zero, so that the boundary between two texts changes the hash. */
+/* Adds a text with its final NUL to the hash, so that the hash depends on the boundary between two texts. */
 static inline void hash_text(struct hash *hash, const char *text)
 {
     hash_bytes(hash, text, strlen(text) + 1);

@@ -1,4 +1,4 @@
-/* inbox.c - a ring under a mutex: between any two stages of either daemon.  See inbox.h. */
+/* inbox.c - a ring buffer under a mutex, which connects the threads of a daemon.  See inbox.h. */
 #include "common/base/inbox.h"
 
 #include "common/base/clock.h"
@@ -11,9 +11,9 @@
 
 struct inbox {
     struct lock lock;
-    pthread_cond_t changed;    /* signalled when an item comes or the inbox stops */
+    pthread_cond_t changed;    /* signalled when an item is pushed or the inbox is stopped */
     size_t n_slots;            /* [const] */
-    struct inbox_item *slots;  /* [const] item k lies in slots[k % n_slots]; items are [lock] */
+    struct inbox_item *slots;  /* [const] [n_slots] item k is slots[k % n_slots]; the items are [lock] */
     uint64_t n_pushed GUARDED; /* [lock] since creation */
     uint64_t n_popped GUARDED; /* [lock] since creation */
     bool stopped GUARDED;      /* [lock] */
@@ -53,13 +53,13 @@ void inbox_push(struct inbox *inbox, const struct inbox_item *item)
     lock_take(&inbox->lock);
     assert(inbox->n_pushed - inbox->n_popped < inbox->n_slots);
     inbox->slots[inbox->n_pushed++ % inbox->n_slots] = *item;
-    /* Makes no system call unless the consumer waits.  Signals under the lock: nothing here touches the inbox after the
-     * unlock, so a consumer that has all its items may destroy the inbox. */
+    /* The signal makes no system call unless the consumer waits.  The signal precedes the unlock, so that this function
+     * does not touch the inbox after the unlock.  A consumer that has popped all items may thus destroy the inbox. */
     pthread_cond_signal(&inbox->changed);
     lock_give(&inbox->lock);
 }
 
-/* Takes the oldest item.  Returns 0, -EAGAIN if empty, -EPIPE if stopped and empty. */
+/* Pops the oldest item.  Returns 0, -EAGAIN if the inbox is empty, or -EPIPE if the inbox is stopped and empty. */
 static int take_oldest(struct inbox *inbox, struct inbox_item *item) REQUIRES(inbox->lock)
 {
     if (inbox->n_popped == inbox->n_pushed)
@@ -95,7 +95,8 @@ int inbox_pop_until(struct inbox *inbox, int64_t deadline_ns, struct inbox_item 
 
     thread_beat();
     lock_take(&inbox->lock);
-    /* Tries once more after the deadline: an item may have come while this thread waited for the lock. */
+    /* Tries once more after the deadline, because an item may have been pushed while this thread waited for the
+     * lock. */
     while ((err = take_oldest(inbox, item)) == -EAGAIN && !late) {
         lock_wait_beat(&inbox->lock, &inbox->changed, deadline_ns);
         late = clock_monotonic_ns() >= deadline_ns;

@@ -1,10 +1,11 @@
 /* lock.h - a mutex that clang's -Wthread-safety checks, and annotations for the data that the mutex guards.
  *
- * In C, clang 14 accepts no guarded_by() that names a sibling member.  A field under a lock is therefore GUARDED (some
- * lock must be held), and its comment names the lock.  A function whose caller must hold a lock says REQUIRES(lock).
+ * In C, clang 14 accepts no guarded_by() that names a sibling member.  A field that a lock protects is therefore marked
+ * GUARDED, which means that some lock must be held.  The field's comment names the lock.  A function whose caller must
+ * hold a lock is marked REQUIRES(lock).
  *
- * Threads: lock_take and lock_give on any thread, as with any mutex.  A thread waits for a condition with
- *          pthread_cond_wait(&c, &lock->mutex).  A watched thread (thread.h) waits with lock_wait_beat(). */
+ * Threads: any thread may call lock_take and lock_give.  A thread waits for a condition with pthread_cond_wait(&c,
+ *          &lock->mutex).  A watched thread (thread.h) waits with lock_wait_beat(). */
 #ifndef COMMON_BASE_LOCK_H
 #define COMMON_BASE_LOCK_H
 
@@ -28,7 +29,7 @@ struct LOCK_ANNOTATION(capability("mutex")) lock {
     pthread_mutex_t mutex;
 };
 
-/* lock_init() and lock_init_condition() cannot fail on Linux with the attributes used here. */
+/* Initialises the lock.  lock_init() and lock_init_condition() cannot fail on Linux with the attributes used here. */
 static inline void lock_init(struct lock *lock)
 {
     int err = pthread_mutex_init(&lock->mutex, NULL);
@@ -41,7 +42,7 @@ static inline void lock_fini(struct lock *lock)
     pthread_mutex_destroy(&lock->mutex);
 }
 
-/* Initialises a condition whose timed waits use CLOCK_MONOTONIC, as clock_timespec() does. */
+/* Initialises a condition variable whose timed waits use CLOCK_MONOTONIC, as clock_timespec() does. */
 static inline void lock_init_condition(pthread_cond_t *condition)
 {
     pthread_condattr_t attr;
@@ -65,8 +66,8 @@ static inline void lock_give(struct lock *lock) LOCK_ANNOTATION(release_capabili
     pthread_mutex_unlock(&lock->mutex);
 }
 
-/* Beats, then waits like pthread_cond_timedwait() until the monotonic clock reads 'deadline_ns', but at most
- * THREAD_BEAT_NS.  The caller checks whether the state that it waits for has come. */
+/* Calls thread_beat(), then waits like pthread_cond_timedwait() until the monotonic clock reads 'deadline_ns', but for
+ * at most THREAD_BEAT_NS.  The caller then checks whether its condition is true. */
 static inline void lock_wait_beat(struct lock *lock, pthread_cond_t *condition, int64_t deadline_ns) REQUIRES(lock)
 {
     int64_t beat_ns = clock_monotonic_ns() + THREAD_BEAT_NS;

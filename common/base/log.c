@@ -1,7 +1,7 @@
-/* log.c - the end of every diagnostic: one record to the journal, or one line on stderr.
+/* log.c - writes each message as one record to the journal, or as one line to stderr.
  *
- * Between log_start() and log_stop() a thread puts its lines into a ring (log_ring.h), and the logging thread writes
- * them.  Otherwise the caller writes its line. */
+ * Between log_start() and log_stop() each thread pushes its lines into a ring (log_ring.h), and the logging thread
+ * writes the lines.  At other times the caller writes its line itself. */
 #include "common/base/log.h"
 
 #include "common/base/clock.h"
@@ -29,11 +29,12 @@
 
 #define JOURNAL_SOCKET    "/run/systemd/journal/socket"
 
-/* Time until the next attempt if the journal or pipe has no room. */
+/* Time until the next attempt if the journal or stderr has no room for a line. */
 #define RETRY_NS (10 * NS_PER_MS)
 
-/* FLUSH_NS: longest wait of log_flush() for the lines to be written.  ENDED_NS: longest wait of log_stop() for the
- * logging thread's end, and of a line after log_stop() for its writing. */
+/* FLUSH_NS: longest wait of log_flush() for the logging thread to write all lines.  ENDED_NS: longest wait of
+ * log_stop() for the end of the logging thread.  After log_stop() it is also the longest wait of a caller for room for
+ * its line. */
 #define FLUSH_NS NS_PER_S
 #define ENDED_NS (100 * NS_PER_MS)
 
@@ -56,21 +57,21 @@ static _Atomic int log_max_level = LOG_LEVEL_INFO;
 static _Atomic int listener_max_level = LOG_NOTHING;
 static void (*_Atomic log_listener)(enum log_level level, int64_t unix_ns, const char *message);
 
-/* DIRECT: the caller writes its line.  QUEUED: the logging thread writes it.  ENDED: the caller writes it within
- * ENDED_NS. */
+/* DIRECT: the caller writes its line.  QUEUED: the logging thread writes the line.  ENDED: the caller writes the line
+ * within ENDED_NS, or drops it. */
 static _Atomic enum { DIRECT, QUEUED, ENDED } log_mode;
 
 static struct log_ring ring;
-static sem_t ring_filled; /* posted for each line, and once at the end */
+static sem_t ring_filled; /* posted for each line in the ring, and once by log_stop() */
 static struct thread writer;
-static _Atomic bool is_ending; /* true: no thread waits for stderr or the journal any more */
-static _Atomic size_t n_ended; /* number of logging threads that have ended */
+static _Atomic bool is_ending;   /* true: no thread waits for stderr or the journal any more */
+static _Atomic size_t n_ended;   /* number of logging threads that have ended */
 static _Atomic size_t n_written; /* number of lines taken from the ring and written or dropped */
 static struct counter n_dropped;
 
-/* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  An operator
- * who redirects stderr, or starts the program by hand from a service's shell, gets plain lines.  The socket is
- * missing in a container that inherited both. */
+/* True if systemd connected stderr to the journal: $JOURNAL_STREAM then names stderr's device and inode.  If an
+ * operator redirects stderr, or starts the program by hand from a service's shell, the log goes to stderr as plain
+ * lines.  A container may inherit stderr and the variable without the journal's socket. */
 static bool stderr_is_journal(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -84,13 +85,13 @@ static bool stderr_is_journal(void)
     return access(JOURNAL_SOCKET, W_OK) == 0;
 }
 
-/* Opens /dev/null in place of a closed stdin, stdout or stderr.  Otherwise the first file or socket that the process
- * opens would receive the messages. */
+/* Opens /dev/null for each of stdin, stdout and stderr that is closed.  Otherwise the next file or socket that the
+ * process opens would receive the messages. */
 static void occupy_standard_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            open("/dev/null", O_RDWR); /* takes the lowest free number, which is this one */
+            open("/dev/null", O_RDWR); /* gets the lowest free descriptor, which is 'fd' */
 }
 
 void log_init(const char *program, enum log_level max_level)
@@ -136,8 +137,9 @@ static int put_in_journal(const struct log_line *line)
     return datagram_send(&journal, record, (size_t)n);
 }
 
-/* Computes the date of a day since 1970 in the Gregorian calendar.  Years begin in March here, so that a leap day is
- * the last day of its year.  gmtime_r() would read the time zone, which other threads may set. */
+/* Computes the Gregorian date of day 'day' since 1970-01-01.  In this computation years begin in March, so that a leap
+ * day is the last day of its year.  gmtime_r() is avoided because it reads the time zone, which other threads may
+ * set. */
 static void date_of(int64_t day, int *year, int *month, int *day_of_month)
 {
     int64_t since = day + 719468, era = since / 146097, of_era = since % 146097;
@@ -150,7 +152,7 @@ static void date_of(int64_t day, int *year, int *month, int *day_of_month)
     *year = (int)(year_of_era + era * 400 + (*month <= 2));
 }
 
-/* "2026-11-21T03:16:39.123Z fgpu[4711] warning: text\n".  Returns the number of characters. */
+/* Writes the line as "2026-11-21T03:16:39.123Z fgpu[4711] warning: text\n".  Returns the number of characters. */
 static size_t format_line(const struct log_line *line, char *text, size_t text_bytes)
 {
     int64_t unix_s = line->unix_ns / NS_PER_S, second = unix_s % 86400;
@@ -166,8 +168,8 @@ static size_t format_line(const struct log_line *line, char *text, size_t text_b
                                 levels[line->level].name, line->text);
 }
 
-/* Writes the line with a single write(), so that lines of several processes do not mix.  A pipe that poll() calls
- * writable takes a line (PIPE_BUF) at once.  Returns 0, or -EAGAIN while stderr takes nothing. */
+/* Writes the line with a single write(), so that lines of several processes do not mix.  A pipe that poll() reports as
+ * writable accepts a line, up to PIPE_BUF bytes, without blocking.  Returns 0, or -EAGAIN while stderr has no room. */
 static int put_on_stderr(const struct log_line *line)
 {
     struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
@@ -175,11 +177,12 @@ static int put_on_stderr(const struct log_line *line)
 
     if (poll(&ready, 1, 0) == 0)
         return -EAGAIN;
-    /* If stderr is gone, nobody can be told. */
+    /* An error other than EAGAIN cannot be reported anywhere. */
     return write(STDERR_FILENO, text, format_line(line, text, sizeof(text))) < 0 && errno == EAGAIN ? -EAGAIN : 0;
 }
 
-/* Returns 0, or -EAGAIN while the journal or stderr has no room. */
+/* Writes the line to the journal, or to stderr if the journal fails.  Returns 0, or -EAGAIN while the journal or stderr
+ * has no room. */
 static int put(const struct log_line *line)
 {
     int err = journal.fd < 0 ? -ENOENT : put_in_journal(line);
@@ -187,8 +190,8 @@ static int put(const struct log_line *line)
     return err && err != -EAGAIN ? put_on_stderr(line) : err;
 }
 
-/* Writes the line; waits for room until the monotonic clock reads 'deadline_ns', or until log_stop() ends all waits
- * without a deadline (INT64_MAX).  Returns false if the line was not written. */
+/* Writes the line, and waits for room until the monotonic clock reads 'deadline_ns'.  With INT64_MAX the wait has no
+ * deadline, but log_stop() ends it.  Returns false if the line was not written. */
 static bool put_until(const struct log_line *line, int64_t deadline_ns)
 {
     while (put(line) != 0) {
@@ -219,9 +222,10 @@ static void write_dropped(uint64_t *n_said)
 static void *write_lines(void *arg)
 {
     static struct log_line line;
-    static uint64_t n_said; /* part of n_dropped already logged; n_dropped may grow before this thread runs */
+    /* number of dropped lines that are already logged; static, because lines may be dropped before this thread runs */
+    static uint64_t n_said;
 
-    thread_watched(false); /* this thread waits for the reader of the log */
+    thread_watched(false); /* this thread may wait for a slow reader of the log */
     do {
         sem_wait(&ring_filled);
         while (log_ring_pop(&ring, &line)) {
@@ -248,7 +252,7 @@ int log_start(void)
     return err;
 }
 
-/* Waits until '*value' is at least 'least', for 'wait_ns' at most.  Returns whether it is. */
+/* Waits until '*value' is at least 'least', for 'wait_ns' at most.  Returns false if the wait timed out. */
 static bool wait_for(const _Atomic size_t *value, size_t least, int64_t wait_ns)
 {
     int64_t deadline_ns = clock_monotonic_ns() + wait_ns;
@@ -276,7 +280,8 @@ void log_stop(void)
     atomic_store(&log_mode, ENDED);
     atomic_store(&is_ending, true);
     sem_post(&ring_filled);
-    /* The logging thread blocks in write() if stderr takes less than poll() promised.  The process still ends. */
+    /* The logging thread may block in write() if stderr has less room than poll() reported.  The process ends without
+     * joining a blocked logging thread. */
     if (wait_for(&n_ended, 1, ENDED_NS))
         thread_join(&writer);
 }
@@ -308,9 +313,9 @@ static void log_va(enum log_level level, uint64_t n_suppressed, const char *form
     if (n >= (int)sizeof(line.text))
         memcpy(line.text + sizeof(line.text) - 4, "...", 4);
     else if (n_suppressed)
-        snprintf(line.text + n, sizeof(line.text) - n, " (%" PRIu64 " more like this were left out)", n_suppressed);
+        snprintf(line.text + n, sizeof(line.text) - n, " (%" PRIu64 " similar messages were suppressed)", n_suppressed);
 
-    /* A message is one line: control characters in its arguments become blanks. */
+    /* Replaces control characters by blanks, so that a message is one line. */
     for (char *c = line.text; *c; c++) {
         if ((unsigned char)*c < ' ' || *c == 0x7f)
             *c = ' ';
@@ -355,7 +360,8 @@ void log_limited(struct log_limit *limit, enum log_level level, const char *form
         return;
     now_ns = clock_monotonic_ns();
     next_ns = atomic_load_explicit(&limit->next_ns, memory_order_relaxed);
-    /* Several threads may find the interval over; only the thread that moves its end logs the message. */
+    /* Several threads may see that the interval has ended.  Only the thread that sets the end of the next interval logs
+     * its message. */
     if (now_ns < next_ns || !atomic_compare_exchange_strong(&limit->next_ns, &next_ns, now_ns + LIMIT_INTERVAL_NS)) {
         atomic_fetch_add_explicit(&limit->n_suppressed, 1, memory_order_relaxed);
         return;

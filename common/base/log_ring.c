@@ -1,4 +1,4 @@
-/* log_ring.c - see log_ring.h.  A bounded queue in which each place has a turn number (D. Vyukov, "Bounded MPMC
+/* log_ring.c - see log_ring.h.  The ring is a bounded queue whose slots have turn numbers (D. Vyukov, "Bounded MPMC
  * queue"), here with one consumer. */
 #include "common/base/log_ring.h"
 
@@ -19,7 +19,8 @@ bool log_ring_push(struct log_ring *ring, const struct log_line *line)
 
     for (;;) {
         size_t fill_turn = at / LOG_RING_LINES * 2;
-        /* Pairs with the release in log_ring_pop(): the place is empty before it is filled. */
+        /* Pairs with the release in log_ring_pop(): the consumer has copied the old line before this thread writes the
+         * new line. */
         size_t turn = atomic_load_explicit(&ring->places[at % LOG_RING_LINES].turn, memory_order_acquire);
         if (turn < fill_turn)
             return false;
@@ -30,7 +31,7 @@ bool log_ring_push(struct log_ring *ring, const struct log_line *line)
             break;
     }
     copy_line(&ring->places[at % LOG_RING_LINES].line, line);
-    /* Pairs with the acquire in log_ring_pop(): the line is whole before it is taken. */
+    /* Pairs with the acquire in log_ring_pop(): the line is complete before the consumer copies it. */
     atomic_store_explicit(&ring->places[at % LOG_RING_LINES].turn, at / LOG_RING_LINES * 2 + 1, memory_order_release);
     return true;
 }

@@ -2,9 +2,9 @@
  *
  * Flow:      any thread --push--> [LOG_RING_LINES] --pop--> the logging thread
  * Threads:   many producers, one consumer at a time.
- * Blocking:  neither push nor pop blocks, takes a lock or allocates.  A producer that is stopped in the middle of a
- *            push holds back the consumer, not the other producers.
- * Order:     lines of one thread come out in the order in which they went in.
+ * Blocking:  neither push nor pop blocks, takes a lock or allocates.  A producer that the kernel suspends during a push
+ *            delays the consumer, but not the other producers.
+ * Order:     the consumer pops the lines of one thread in the order in which that thread pushed them.
  * Invariant: a ring of zeros is empty and ready. */
 #ifndef COMMON_BASE_LOG_RING_H
 #define COMMON_BASE_LOG_RING_H
@@ -20,12 +20,13 @@
 
 struct log_line {
     enum log_level level;
-    bool is_raw; /* text for a terminal, without time, program and level */
+    bool is_raw; /* true if the line is written without time, program and level */
     int64_t unix_ns;
     char text[LOG_MESSAGE_BYTES];
 };
 
-/* Each place counts its turns: an even turn fills the place, and the next odd turn empties it. */
+/* Each element of 'places' counts its turns: a push fills the place on an even turn, and a pop empties it on the next
+ * odd turn. */
 struct log_ring {
     struct {
         _Atomic size_t turn;
@@ -38,7 +39,7 @@ struct log_ring {
 /* Copies 'line' into the ring.  Returns false if there is no room. */
 bool log_ring_push(struct log_ring *ring, const struct log_line *line);
 
-/* Takes out the oldest line.  Returns false if there is none. */
+/* Pops the oldest line into 'line'.  Returns false if the ring is empty. */
 bool log_ring_pop(struct log_ring *ring, struct log_line *line);
 
 #endif

@@ -26,7 +26,8 @@ static const struct group_files version_1 = {"/sys/fs/cgroup/memory", "memory.li
                                              "total_inactive_file %llu"};
 static const struct group_files version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file %llu"};
 
-/* Lowers 'memory' to one group's limit.  The group's use includes inactive pages of files, which can be reclaimed. */
+/* Lowers the amounts in 'memory' to one group's limit.  Inactive file pages count as available, because the kernel can
+ * reclaim them. */
 static void limit_by_group(const char *directory, const struct group_files *files, struct memory *memory)
 {
     char path[PATH_BYTES + 64];
@@ -44,7 +45,8 @@ static void limit_by_group(const char *directory, const struct group_files *file
     memory->available_bytes = least(memory->available_bytes, used < limit ? limit - used : 0);
 }
 
-/* Applies the limits of a group and of all groups above it.  A container hides the first groups of the path. */
+/* Applies the limits of a group and of all groups above it.  A group that a container hides has no files here and no
+ * effect. */
 static void limit_by_groups(const char *root, const char *group, const struct group_files *files, struct memory *memory)
 {
     char directory[PATH_BYTES];
@@ -60,7 +62,8 @@ static void limit_by_groups(const char *root, const char *group, const struct gr
     }
 }
 
-/* Reads the lines of /proc/self/cgroup: "0::/path" of version 2, "4:memory:/path" of version 1. */
+/* Applies the limits of the groups in /proc/self/cgroup.  A line is "0::/path" in version 2 and "4:memory:/path" in
+ * version 1. */
 static void limit_by_control_groups(const char *root, struct memory *memory)
 {
     char path[PATH_BYTES], line[PATH_BYTES / 2], group[PATH_BYTES / 2];
@@ -126,11 +129,11 @@ void memory_log(const struct memory_use *use)
     char direct[64] = "";
 
     if (use->direct_bytes >> 20)
-        snprintf(direct, sizeof(direct), ", %llu MiB of that direct chunks",
+        snprintf(direct, sizeof(direct), ", of which %llu MiB are direct chunks",
                  (unsigned long long)use->direct_bytes >> 20);
     log_info(
-        "memory: %llu MiB of chunks, %llu MiB of output buffers, %llu MiB of others: %llu MiB of host memory, %llu MiB "
-        "on the device%s",
+        "memory: %llu MiB of chunks, %llu MiB of output buffers, %llu MiB of other data: in total %llu MiB of host "
+        "memory, %llu MiB on the device%s",
         chunks, buffers, others, host, (unsigned long long)(use->device_bytes >> 20), direct);
 }
 
@@ -146,7 +149,8 @@ size_t memory_mapped_bytes(size_t bytes)
     return (bytes + MEMORY_HUGE_PAGE_BYTES - 1) / MEMORY_HUGE_PAGE_BYTES * MEMORY_HUGE_PAGE_BYTES;
 }
 
-/* Prefers a NUMA node.  Memory on another node works, too, at the speed of the link between the nodes. */
+/* Asks the kernel for memory on a NUMA node.  Memory on another node works, too, but its speed is that of the link
+ * between the nodes. */
 static void prefer_node(void *memory, size_t bytes, int node)
 {
     unsigned long mask[MAX_NUMA_NODES / (8 * sizeof(unsigned long))] = {0};
@@ -166,7 +170,7 @@ void *memory_map(size_t bytes, int node)
 
     if (mapped == MAP_FAILED)
         return NULL;
-    /* Unmaps the parts before and after the whole huge pages. */
+    /* Unmaps the parts before the first whole huge page and after the last one. */
     size_t before = (size_t)(-(uintptr_t)mapped % MEMORY_HUGE_PAGE_BYTES);
     uint8_t *memory = mapped + before;
     if (before > 0)
@@ -177,7 +181,7 @@ void *memory_map(size_t bytes, int node)
     prefer_node(memory, bytes, node);
     if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)
         return memory;
-    if (errno == EINVAL) { /* a kernel before 5.14 */
+    if (errno == EINVAL) { /* a kernel before 5.14 lacks MADV_POPULATE_WRITE */
         memset(memory, 0, bytes);
         return memory;
     }

@@ -1,4 +1,5 @@
-/* presence.c - prefix sums of a chunk's presence flags, made once per chunk by the worker before it plans spectra. */
+/* presence.c - computes the prefix sums of a chunk's presence flags.  The worker does this once per chunk, before it
+ * plans spectra. */
 #include "common/base/presence.h"
 
 void presence_sums(const uint8_t *present, size_t n_flags, uint32_t *sums)

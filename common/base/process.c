@@ -1,4 +1,4 @@
-/* process.c - metrics of the process itself, read from /proc on request; stats.c registers all other metrics. */
+/* process.c - reads the metrics of the process itself from /proc on request.  stats.c registers all other metrics. */
 #include "common/base/process.h"
 
 #include "common/base/clock.h"
@@ -19,7 +19,8 @@ static void put(FILE *out, const char *name, const char *type, const char *help,
     fprintf(out, "# HELP %s %s\n# TYPE %s %s\n%s %.15g\n", name, help, name, type, name, value);
 }
 
-/* /proc/self/stat, proc(5): the fields after the name.  The name is in parentheses and may contain parentheses. */
+/* Fields of /proc/self/stat after the process's name (see proc(5)).  The name is in parentheses and may contain
+ * parentheses. */
 struct stat_fields {
     int64_t n_threads, start_ticks, virtual_bytes, resident_pages;
 };
@@ -45,7 +46,7 @@ static bool read_stat(struct stat_fields *fields)
 static int count_open_files(void)
 {
     DIR *directory = opendir("/proc/self/fd");
-    int n = -3; /* ".", ".." and the directory itself */
+    int n = -3; /* minus ".", ".." and the descriptor of the directory itself */
 
     while (directory && readdir(directory))
         n++;
@@ -58,7 +59,7 @@ void process_write_metrics(FILE *out)
 {
     struct stat_fields fields;
     struct rlimit limit;
-    unsigned long long boot_s; /* UNIX time of the host's boot; a process's start is counted from it */
+    unsigned long long boot_s; /* UNIX time of the host's boot; the kernel counts a process's start from the boot */
     bool boot_known = file_find_number("/proc/stat", "btime %llu", &boot_s);
     int n_files = count_open_files();
 

@@ -1,11 +1,11 @@
-/* process.h - the kernel's figures about this process, under the names that Prometheus gives them. */
+/* process.h - the kernel's measurements of this process, as metrics with the names that Prometheus recommends. */
 #ifndef COMMON_BASE_PROCESS_H
 #define COMMON_BASE_PROCESS_H
 
 #include <stdio.h>
 
 /* Writes process_cpu_seconds_total, process_resident_memory_bytes, process_start_time_seconds and similar metrics as
- * Prometheus text.  Leaves out a value that cannot be read. */
+ * Prometheus text.  Omits a metric whose value cannot be read. */
 void process_write_metrics(FILE *out);
 
 #endif

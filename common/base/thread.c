@@ -1,4 +1,4 @@
-/* thread.c - the start of every thread except main.  See thread.h. */
+/* thread.c - starts, pins and watches all threads except the main thread.  See thread.h. */
 #include "common/base/thread.h"
 
 #include "common/base/log.h"
@@ -12,19 +12,20 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define NAME_BYTES       16 /* the kernel's limit, with the final zero */
+#define NAME_BYTES       16 /* the kernel's limit, with the final NUL */
 #define CACHE_LINE_BYTES 64
 
-/* A thread from its start to its end.  Its beats have a cache line of their own, which only this thread writes. */
+/* State of a thread between its start and its end.  'n_beats' has a separate cache line, which only this thread
+ * writes. */
 struct record {
     _Alignas(CACHE_LINE_BYTES) _Atomic uint64_t n_beats;
     _Alignas(CACHE_LINE_BYTES) char name[NAME_BYTES];
     int cpu;
-    bool held; /* the thread waits at the gate */
+    bool held; /* true if the thread waits at the gate */
     void *(*run)(void *arg);
     void *arg;
     _Atomic int64_t tid;
-    _Atomic bool excused;  /* the thread may stand still */
+    _Atomic bool excused;  /* true while the thread is not watched */
     uint64_t n_beats_seen; /* [watching thread] */
     unsigned n_looks;      /* [watching thread] calls of threads_find_stalled() since n_beats changed */
     struct record *next;   /* [records_lock] */
@@ -94,7 +95,7 @@ static void leave(struct record *record)
 
 void thread_watched(bool watched)
 {
-    thread_beat(); /* so that no earlier time counts as standing still */
+    thread_beat(); /* so that the time before this call does not count as a stall */
     if (own_record)
         atomic_store_explicit(&own_record->excused, !watched, memory_order_relaxed);
 }
@@ -130,10 +131,11 @@ static void pin(const struct record *record)
         CPU_SET(record->cpu, &cpus);
     int err = pthread_setaffinity_np(pthread_self(), sizeof(cpus), &cpus);
     if (err)
-        log_warning("thread %s is not pinned: CPU %d refused: %s", record->name, record->cpu, strerror(err));
+        log_warning("thread %s is not pinned to CPU %d: %s", record->name, record->cpu, strerror(err));
 }
 
-/* Runs first in the new thread.  So the name and the CPU apply to all of 'run', including its first touch of memory. */
+/* Runs as the first function of a new thread.  Sets the name and the CPU before 'run', so that the memory that 'run'
+ * touches first comes from that CPU's node. */
 static void *begin(void *arg)
 {
     struct record *record = arg;
@@ -165,7 +167,8 @@ int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(
     snprintf(record->name, sizeof(record->name), "%s", name);
     enter(record);
 
-    /* A new thread inherits the mask, so there is no moment at which a signal could reach it. */
+    /* A new thread inherits the signal mask.  The signals are therefore blocked from the thread's first instruction
+     * on. */
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int err = pthread_create(&thread->handle, NULL, begin, record);

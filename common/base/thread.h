@@ -1,9 +1,9 @@
-/* thread.h - named, pinned threads, and a watch that finds stuck threads.
+/* thread.h - named and pinned threads, and a watchdog that finds stalled threads.
  *
- * Watch:     a thread beats on each pass through its loop, and at least every THREAD_BEAT_NS while it waits, with or
- *            without data.  One thread (the main thread: service.h) checks the beats of all threads from time to time.
- * Threads:   thread_beat() on any thread.  A beat costs a load and a store in the thread's own cache line, without a
- *            lock or a clock. */
+ * Watch:     a thread calls thread_beat() on each pass through its loop, and at least every THREAD_BEAT_NS while it
+ *            waits, with or without data.  The main thread checks the beats of all threads periodically (service.h).
+ * Threads:   any thread may call thread_beat().  A beat is a load and a store in the thread's own cache line.  A beat
+ *            takes no lock and reads no clock. */
 #ifndef COMMON_BASE_THREAD_H
 #define COMMON_BASE_THREAD_H
 
@@ -22,33 +22,33 @@ struct thread {
     pthread_t handle;
 };
 
-/* Starts 'run(arg)' on a thread called 'name' (cut to 15 characters), pinned to CPU 'cpu' (< 0: not pinned).  All
- * signals are blocked on the thread.  If the kernel refuses to pin the thread, logs a warning.  Returns 0 or negative
+/* Starts 'run(arg)' on a thread called 'name' (cut to 15 characters), pinned to CPU 'cpu' (< 0: not pinned).  Blocks
+ * all signals on the thread.  The thread logs a warning if the kernel refuses to pin it.  Returns 0 or negative
  * errno. */
 int thread_start(struct thread *thread, const char *name, int cpu, void *(*run)(void *arg), void *arg);
 
-/* After threads_hold(), started threads wait before their first step until threads_release().  With true, all threads
- * of the process begin.  With false, each thread ends before its first action: no packet is sent, no file is begun.
- * Call both, and thread_start() in between, on the main thread. */
+/* After threads_hold(), each new thread waits until threads_release() before it calls 'run'.  threads_release(true)
+ * lets the waiting threads run.  threads_release(false) ends the waiting threads without a call of 'run', so that no
+ * packet is sent and no file is created.  Call both functions, and thread_start() between them, on the main thread. */
 void threads_hold(void);
 void threads_release(bool begin);
 
-/* Checks whether 'n' more threads could be started, for example those that a library needs later.  Returns 0 or
- * negative errno. */
+/* Checks whether the process could start 'n' more threads, for example threads that a library needs later.  Returns 0
+ * or negative errno. */
 int threads_probe(size_t n);
 
-/* Checks whether threads can be pinned to each of the CPUs (< 0: none).  Returns 0, or -EINVAL with one sentence in
- * 'why' that begins with 'key'. */
+/* Checks whether threads can be pinned to each of the CPUs.  Ignores negative entries.  Returns 0, or -EINVAL with one
+ * sentence in 'why' that begins with 'key'. */
 int threads_check_cpus(const int64_t *cpus, size_t n_cpus, const char *key, char *why, size_t why_bytes);
 
-/* Makes all sleeps and waits of the calling thread end on time.  Otherwise the kernel may end them up to 50
- * microseconds late, to wake several threads together. */
+/* Makes all sleeps and waits of the calling thread end on time.  Otherwise the kernel may delay the end of a wait by up
+ * to 50 microseconds, to wake several threads together. */
 void thread_wake_promptly(void);
 
-/* Waits for the thread's end. */
+/* Waits until the thread has ended. */
 void thread_join(struct thread *thread);
 
-/* Beats of the calling thread; NULL if thread_start() did not start the thread. */
+/* Number of beats of the calling thread.  NULL if thread_start() did not start the thread. */
 extern _Thread_local _Atomic uint64_t *thread_beats;
 
 /* Records that the calling thread makes progress. */
@@ -59,19 +59,19 @@ static inline void thread_beat(void)
                               memory_order_relaxed);
 }
 
-/* Stops and resumes the watch on the calling thread.  Between thread_watched(false) and thread_watched(true) the thread
- * may stand still, for example while it waits for a disk or computes for long. */
+/* Resumes (true) or stops (false) the watch on the calling thread.  While the watch is stopped, the thread need not
+ * beat, for example while it waits for a disk or runs a long computation. */
 void thread_watched(bool watched);
 
 /* A thread that has stopped beating. */
 struct thread_stalled {
     char name[16];
-    int64_t tid;      /* the kernel's number of the thread, as in gdb and /proc */
-    unsigned n_looks; /* successive calls of threads_find_stalled() without a beat; 0: all threads beat */
+    int64_t tid;      /* the kernel's thread id, as in gdb and /proc */
+    unsigned n_looks; /* number of successive calls of threads_find_stalled() without a beat; 0: no thread is stalled */
 };
 
-/* Checks all threads that thread_start() started and that have not ended.  Returns the thread that has stood still for
- * most calls.  Call always on the same thread. */
+/* Checks all running threads that thread_start() started.  Returns the thread that has not beaten for the largest
+ * number of calls.  Call this function always on the same thread. */
 struct thread_stalled threads_find_stalled(void);
 
 #endif

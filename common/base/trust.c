@@ -1,4 +1,5 @@
-/* trust.c - called before a kernel's code, a tuned shape or a saved setting is read. */
+/* trust.c - checks the owner and mode of a file before the program reads compiled kernels, tuned shapes or saved
+ * settings from it. */
 #include "common/base/trust.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ int trust_fd(int fd)
     return fstat(fd, &st) == 0 ? check(&st) : -errno;
 }
 
-/* Returns the descriptor of a trusted directory or negative errno. */
+/* Opens a directory and checks it.  Returns the descriptor of a trusted directory, or negative errno. */
 static int open_directory(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -51,7 +52,7 @@ int trust_open(const char *directory, const char *name)
 
     if (directory_fd < 0)
         return directory_fd;
-    /* Opens without blocking: a FIFO is detected, not waited for. */
+    /* O_NONBLOCK: the open of a FIFO does not wait for a writer. */
     int fd = openat(directory_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     int err = fd < 0 || fstat(fd, &st) != 0 ? -errno : 0;
     if (!err && !S_ISREG(st.st_mode))

@@ -1,4 +1,4 @@
-/* version.c - the build id, in a file of its own so that a new commit recompiles only this file. */
+/* version.c - the build id, in a separate file, so that make recompiles only this file after a commit. */
 #include "common/base/version.h"
 
 #ifndef CBF_BUILD_ID

@@ -4,7 +4,7 @@
 
 #define CBF_VERSION "0.1.0"
 
-/* "0.1.0 (git describe of the tree that was built)"; defined in version.c, the one file that knows the build id. */
+/* Version and build id, as in "0.1.0 (output of git describe)".  Only version.c contains the build id. */
 extern const char cbf_build_id[];
 
 #endif

@@ -1,14 +1,15 @@
 /* why.h - the one sentence that explains a failure.
  *
- * Functions that can fail for a reason that the operator can change take 'why'.  Their caller prints the sentence. */
+ * A function has an argument 'why' if the operator can remove a cause of its failure.  The caller prints the
+ * sentence. */
 #ifndef COMMON_BASE_WHY_H
 #define COMMON_BASE_WHY_H
 
 #include <errno.h>
 #include <stddef.h>
 
-/* Writes the sentence.  The value is 'err', for the caller to return.  A macro shows the compiler that 'err' is not
- * 0. */
+/* Writes the sentence into 'why'.  The value of the expression is 'err', which the caller returns.  why_fail() is a
+ * macro, so that the compiler sees that 'err' is not 0. */
 #define why_fail(err, ...)                (why_say(__VA_ARGS__), (err))
 #define why_out_of_memory(why, why_bytes) why_fail(-ENOMEM, why, why_bytes, "out of memory")
 

@@ -1,4 +1,4 @@
-/* config.c - the book that loading and checking write to: errors, and the line of each value. */
+/* config.c - stores the errors of a configuration, and the place of each value in the file. */
 #include "common/config/config.h"
 
 #include "common/config/internal.h"
@@ -11,13 +11,13 @@
 
 struct config_fault {
     struct config_mark mark;
-    size_t order; /* order of reporting, for faults at the same place */
+    size_t order; /* number of earlier faults, which orders faults at the same place */
     bool is_warning;
     char *sentence;
 };
 
-/* Place in the file of the value at an address.  Keys lie inside sections, so the smallest matching place is a
- * key's. */
+/* The place in the file from which the value at an address comes.  A section's range of addresses contains those of its
+ * keys, so a key has the smallest range that contains the address. */
 struct config_place {
     uintptr_t start;
     size_t n_bytes;
@@ -25,7 +25,7 @@ struct config_place {
     bool given;
 };
 
-/* Place of the value or section with this full name, for config_locate(). */
+/* The full name of a value or section and its place in the file, for config_locate(). */
 struct config_name {
     char *name;
     struct config_mark mark;
@@ -40,7 +40,7 @@ struct config {
     size_t n_places;
     struct config_name *names;
     size_t n_names;
-    bool out_of_memory; /* an error or a place was lost, which counts as an error */
+    bool out_of_memory; /* true if an error or a place could not be stored; counts as an error */
 };
 
 struct config *config_create(const char *path)
@@ -75,7 +75,8 @@ const char *config_first_error(const struct config *config)
     return config->out_of_memory ? "there is no memory" : NULL;
 }
 
-/* Makes room for one more item.  The array is full if 'n' is a power of two or 0. */
+/* Makes room for one more item in an array of 'n' items.  Reallocates the array if 'n' is 0 or a power of two, because
+ * it is then full. */
 static void *grow(void *items, size_t n, size_t item_bytes)
 {
     if (n & (n - 1))
@@ -135,7 +136,8 @@ void config_add_place(struct config *config, const void *field, size_t n_bytes, 
     places[config->n_places++] = (struct config_place){(uintptr_t)field, n_bytes, mark, given};
 }
 
-/* Returns the smallest place that contains 'field', or NULL.  The last of equal places is a section's only key. */
+/* Returns the place with the smallest range that contains 'field', or NULL.  If a section has only one key, both have
+ * the same range, and the key's place is the later one. */
 static const struct config_place *find_place(const struct config *config, const void *field)
 {
     const struct config_place *best = NULL;
@@ -265,7 +267,7 @@ void *config_section_item(const struct config_section *section, const void *valu
     return section->repeats ? (char *)array->items + i * section->struct_bytes : (char *)values + section->offset;
 }
 
-/* Sections with variants begin with the key `kind`, see config.h. */
+/* A section with variants begins with the key `kind` (config.h). */
 int config_kind(const struct config_section *section, const void *item)
 {
     const struct config_key *key = &section->keys[0];

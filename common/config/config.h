@@ -1,11 +1,12 @@
-/* config.h - YAML file + key tables -> structs.
+/* config.h - reads YAML files into structs, as tables of keys describe them.
  *
- * These come from the tables: --check-config, --print-schema, --print-config, the annotated example in config/ and the
+ * The tables also determine --check-config, --print-schema, --print-config, the annotated examples in config/ and the
  * manual pages (scripts/manpages.py).  A file is a mapping of sections.  A section is a mapping of keys, or a list of
  * such mappings if the table says 'repeats'.  A section may have variants chosen by the key `kind:`.
  *
  * Errors: config_load() collects all errors of a file and then fails.  Each error has file:line:column, one sentence,
- * and the nearest valid key if a key is misspelt.  Nothing is half-applied: the caller exits with EXIT_CONFIG. */
+ * and the nearest valid key if a key is misspelt.  After an error the caller uses no value and exits with
+ * EXIT_CONFIG. */
 #ifndef COMMON_CONFIG_CONFIG_H
 #define COMMON_CONFIG_CONFIG_H
 
@@ -20,7 +21,7 @@ enum config_type {
     CFG_INT,       /* int64_t */
     CFG_POW2,      /* int64_t, a power of two */
     CFG_DOUBLE,    /* double */
-    CFG_DECIMAL,   /* struct decimal (timebase.h): exactly as written, with at most 9 decimals */
+    CFG_DECIMAL,   /* struct decimal (timebase.h): the exact number, with at most 9 decimals */
     CFG_FINE,      /* struct decimal with at most 18 decimals, for frequencies of pulsars */
     CFG_BOOL,      /* bool */
     CFG_STRING,    /* char *; NULL if empty; freed by config_free */
@@ -50,20 +51,23 @@ struct config_int_list {
     int64_t *items;
 };
 
-/* One key.  A default is text, parsed like a value in the file; list items stand between commas.  NULL: the key is
- * required.  "" for a CFG_STRING, CFG_ENDPOINTS or CFG_INT_LIST: absent (NULL, n = 0). */
+/* One key.  The default is a text that is parsed like a value in the file, with commas between the items of a list.
+ * NULL: the key is required.  The default "" of a CFG_STRING, CFG_ENDPOINTS or CFG_INT_LIST means no value (NULL or n =
+ * 0). */
 struct config_key {
     const char *name;
     enum config_type type;
     enum config_unit unit;
-    double min, max; /* inclusive; both 0: no bound.  CFG_STRING: bounds of the length */
+    double min, max; /* inclusive bounds of the value, or of the length of a CFG_STRING; both 0: no bounds */
     const char *default_text;
     size_t offset;              /* offset of the value in the section's struct */
     const char *const *choices; /* CFG_ENUM: NULL-terminated */
     const char *help;           /* one sentence about the key, for the example file and the schema */
-    unsigned variants;          /* bit i: valid with choice i of the section's `kind`, its first key; 0: always */
-    const char *example;        /* value in the example file; needed by required keys of a section that is no list */
-    uint16_t port;              /* CFG_ENDPOINTS: port of an address without one; 0: SPEAD_DEFAULT_PORT */
+    /* bit i: the key is valid with choice i of the section's first key, `kind`; 0: always valid */
+    unsigned variants;
+    /* value in the example file; NULL: default.  A required key needs an example unless the section is a list */
+    const char *example;
+    uint16_t port; /* CFG_ENDPOINTS: default port; 0: SPEAD_DEFAULT_PORT */
 };
 
 /* ---- Rows of a table of keys: struct config_key --------------------------------------------------------------------
@@ -108,11 +112,12 @@ struct config_section {
     const struct config_key *keys;
     size_t n_keys;
     size_t struct_bytes; /* bytes of one instance */
-    size_t offset;       /* offset of the instance (if 'repeats': of a struct config_array) in the whole */
+    /* offset of the instance, or with 'repeats' of a struct config_array, in the struct of the whole file */
+    size_t offset;
     bool repeats;
-    size_t min_n, max_n; /* number of instances, if 'repeats' */
-    bool optional;       /* the section may be left out: all keys then have their defaults */
-    const char *example; /* YAML of the list items in the example file, if 'repeats' and defaults say too little */
+    size_t min_n, max_n; /* smallest and largest number of instances, with 'repeats' */
+    bool optional;       /* true if the file need not have the section; all keys then have their defaults */
+    const char *example; /* with 'repeats': YAML of list items for the example file, or NULL */
 };
 
 /* ---- Rows of a table of sections: struct config_section ------------------------------------------------------------
@@ -120,13 +125,13 @@ struct config_section {
  * 'whole' is the struct of the whole file; its member has the section's name.  Further members may follow the help. */
 #define CONFIG_SECTION(whole, member, table, ...)                                                                      \
     CONFIG_SECTION_PART(whole, member, table, ARRAY_LEN(table), __VA_ARGS__)
-/* Only the first 'n' keys of the table. */
+/* A section that has only the first 'n' keys of the table. */
 #define CONFIG_SECTION_PART(whole, member, table, n, ...)                                                              \
     {                                                                                                                  \
         .name = #member, .keys = table, .n_keys = (n), .struct_bytes = sizeof(((whole *)0)->member),                   \
         .offset = offsetof(whole, member), .help = __VA_ARGS__                                                         \
     }
-/* A list of 'least' to 'most' items, each a struct 'item'. */
+/* A section that is a list of 'least' to 'most' items.  Each item is a struct 'item'. */
 #define CONFIG_LIST(whole, member, item, table, least, most, ...)                                                      \
     {                                                                                                                  \
         .name = #member, .keys = table, .n_keys = ARRAY_LEN(table), .struct_bytes = sizeof(item),                      \
@@ -143,36 +148,38 @@ struct config_table {
     const char *help;
     const struct config_section *sections;
     size_t n_sections;
-    bool tunes; /* the program has --tune */
+    bool tunes; /* true if the program has the option --tune */
 };
 
-/* The errors so far, and the place of each value in the file. */
+/* The errors of a configuration so far, and the place of each value in the file. */
 struct config;
 
-/* Reads 'path' into 'out' (zeroed by the caller; layout by the table).  Returns 0, -EINVAL after errors (see
- * config_print_errors), or another negative errno if the file cannot be read.  An unreadable file is an error in the
- * list, too. */
+/* Reads the file 'path' into 'out', the struct that the table describes, which the caller has zeroed.  Returns 0,
+ * -EINVAL after errors (see config_print_errors), or another negative errno if the file cannot be read.  The list of
+ * errors also contains the failure to read the file. */
 int config_load(const struct config_table *table, const char *path, void *out, struct config **config);
 
 /* Adds an error at the place of the value stored at 'field' (an address inside 'out'), for checks across keys.  If the
- * file lacks the value, the place is the section.  The sentence says what is wrong and what would be right. */
+ * file lacks the value, the place is the section.  The sentence names the fault and the remedy. */
 void config_error(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Adds a warning about a legal value that is hardly intended.  Warnings are printed with the errors, not counted. */
+/* Adds a warning about a legal value that is probably a mistake.  config_print_errors() prints warnings, but
+ * config_n_errors() does not count them. */
 void config_warning(struct config *config, const void *field, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Writes "FILE:line:column: ", the place of the value whose key begins the sentence ("recv.interface: ...").  For
- * errors that only the start finds.  The function that finds the error names the key ("antennas[0].pol0" in a list).
- * The function that reports the error puts the place in front.  If the file leaves the key out, the place is the
- * section.  Without a key the text is "FILE: ".  Returns 'text'. */
+/* Writes "FILE:line:column: ", the place of the value whose key is at the beginning of 'sentence' ("recv.interface:
+ * ...", "antennas[0].pol0: ...").  This function is for errors that the program finds only at its start.  The function
+ * that finds the error begins its sentence with the key.  The function that reports the error writes the place before
+ * the sentence.  If the file does not have the key, the place is the section.  If the sentence begins with no key, the
+ * text is "FILE: ".  Returns 'text'. */
 char *config_locate(const struct config *config, const char *sentence, char *text, size_t text_bytes);
 
 /* Returns the path of the file, as given to config_load(). */
 const char *config_path(const struct config *config);
 
-/* Returns true if the value at 'field' was given in the file (not defaulted). */
+/* Returns true if the value at 'field' comes from the file, not from the default. */
 bool config_given(const struct config *config, const void *field);
 
 /* Number of errors that are printed; further errors are only counted. */
@@ -183,26 +190,26 @@ bool config_given(const struct config *config, const void *field);
 size_t config_n_errors(const struct config *config);
 void config_print_errors(const struct config *config, FILE *out);
 
-/* Creates a book of errors without a file, for checks of values that arrive at run time.  Returns NULL if there is no
- * memory.  Free the book with config_free(NULL, NULL, config).  config_first_error() returns the first sentence, or
- * NULL. */
+/* Creates a struct config without a file, for errors in values that arrive at run time.  Returns NULL if there is no
+ * memory.  Free the struct with config_free(NULL, NULL, config).  config_first_error() returns the sentence of the
+ * first error, or NULL. */
 struct config *config_create_book(void);
 const char *config_first_error(const struct config *config);
 
-/* Returns whether a key is valid with a choice of `kind`. */
+/* Returns whether a key is valid with choice 'kind' of the section's key `kind`. */
 bool config_key_applies(const struct config_key *key, int kind);
 
-/* Bytes for any sentence about one value. */
+/* Room for any sentence about one value. */
 #define CONFIG_SENTENCE_BYTES 640
 
-/* Parses one value, or a list with commas between its items, into 'field', and frees the old value.  Returns 0,
- * -ENOMEM, or -EINVAL with a predicate in 'why' ("must be ..., but ... is given").  A failure leaves 'field'
- * untouched. */
+/* Parses 'text', a value or a list with commas between its items, into 'field', and frees the old value.  Returns 0,
+ * -ENOMEM, or -EINVAL with the rest of a sentence about the key in 'why' ("must be ..., but ... is given").  A failure
+ * leaves 'field' untouched. */
 int config_value_set(const struct config_key *key, const char *text, void *field, char *why, size_t why_bytes);
 
 void config_value_free(const struct config_key *key, void *field);
 
-/* Writes the value as config_value_set() reads it: like the file, but lists without brackets and blanks. */
+/* Writes the value in the form that config_value_set() reads: like the file, but lists without brackets and blanks. */
 void config_value_write(const struct config_key *key, const void *field, FILE *out);
 
 /* Prints the effective values with their units, as YAML that can be loaded again. */
@@ -214,7 +221,7 @@ void config_print_schema(const struct config_table *table, FILE *out);
 /* Prints the annotated example: every key with unit, range, default and help. */
 void config_print_example(const struct config_table *table, FILE *out);
 
-/* Frees what config_load allocated in 'values' and the bookkeeping.  NULL is accepted. */
+/* Frees the memory that config_load() allocated for 'values' and for 'config'.  NULL is accepted. */
 void config_free(const struct config_table *table, void *values, struct config *config);
 
 #endif

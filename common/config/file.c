@@ -1,4 +1,4 @@
-/* file.c - reads a configuration file as a YAML document, and explains errors if the file is not YAML. */
+/* file.c - reads a configuration file as a YAML document, and reports errors if the file is not YAML. */
 #include "common/config/internal.h"
 
 #include <errno.h>
@@ -6,15 +6,15 @@
 #include <string.h>
 #include <yaml.h>
 
-/* A configuration is a few kilobytes; a larger file is not a configuration. */
+/* Configurations have a few kilobytes.  A file beyond this limit cannot be a configuration. */
 #define FILE_MAX_BYTES (4 << 20)
 
-/* libyaml's time grows with the square of the depth, and with the square of the number of anchors or directives.
- * The tables need a depth of 4. */
+/* libyaml's run time grows with the square of the depth, and with the square of the number of anchors or directives.  A
+ * configuration needs a depth of 4. */
 #define MAX_DEPTH 32
-#define MAX_NAMES 1000 /* anchors, aliases and directives */
+#define MAX_NAMES 1000 /* largest number of anchors, aliases and directives */
 
-/* The file in memory; hints about libyaml's errors look at the text again. */
+/* The file in memory, and the list of its errors.  Functions that explain libyaml's errors read the text again. */
 struct source {
     struct config *config;
     char *text;
@@ -26,8 +26,8 @@ static struct config_mark mark_of(yaml_mark_t mark)
     return (struct config_mark){mark.line + 1, mark.column + 1};
 }
 
-/* Returns whether the indentation of 'line' (from 0) has a tab: the commonest mistake, with obscure words of
- * libyaml. */
+/* Returns whether the indentation of 'line' (from 0) contains a tab.  This is the most frequent mistake, and libyaml's
+ * message for it is obscure. */
 static bool is_tab_indented(const struct source *source, size_t line)
 {
     const char *at = source->text, *end = at + source->text_bytes;
@@ -42,7 +42,7 @@ static bool is_tab_indented(const struct source *source, size_t line)
     return at && at < end && *at == '\t';
 }
 
-/* Returns the line and column of a byte, for errors of the encoding, which libyaml reports by offset only. */
+/* Returns the line and column of the byte at 'offset'.  libyaml reports errors of the encoding only with an offset. */
 static struct config_mark offset_mark(const struct source *source, size_t offset)
 {
     struct config_mark mark = {1, 1};
@@ -56,7 +56,7 @@ static struct config_mark offset_mark(const struct source *source, size_t offset
     return mark;
 }
 
-/* Adds the parser's error.  Returns -EINVAL, or -ENOMEM if the parser ran out of memory. */
+/* Reports the parser's error.  Returns -EINVAL, or -ENOMEM if the parser ran out of memory. */
 static int report_yaml(struct source *source, const yaml_parser_t *parser)
 {
     struct config_mark mark = mark_of(parser->problem_mark);
@@ -67,7 +67,7 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
         config_error_at(source->config, offset_mark(source, parser->problem_offset),
                         "the file is not plain UTF-8 text here (%s)", parser->problem);
     else if (is_tab_indented(source, parser->problem_mark.line))
-        config_error_at(source->config, mark, "the line is indented with a tab; YAML wants spaces");
+        config_error_at(source->config, mark, "the line is indented with a tab; YAML requires spaces");
     else if (parser->context && parser->context_mark.line != parser->problem_mark.line)
         config_error_at(source->config, mark, "this is not valid YAML: %s %s that begins in line %zu", parser->problem,
                         parser->context, parser->context_mark.line + 1);
@@ -77,7 +77,7 @@ static int report_yaml(struct source *source, const yaml_parser_t *parser)
     return -EINVAL;
 }
 
-/* Counts that determine libyaml's time. */
+/* The depth and the number of names, on which libyaml's run time depends. */
 struct extent {
     size_t depth, n_names;
 };
@@ -92,7 +92,7 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     case YAML_BLOCK_END_TOKEN:
     case YAML_FLOW_SEQUENCE_END_TOKEN:
     case YAML_FLOW_MAPPING_END_TOKEN:
-        extent->depth -= extent->depth > 0; /* 0: a surplus bracket, which the parser reports */
+        extent->depth -= extent->depth > 0; /* stays 0 at a surplus bracket, which the parser reports */
         break;
     case YAML_ANCHOR_TOKEN:
     case YAML_ALIAS_TOKEN:
@@ -102,8 +102,8 @@ static void add_token(struct extent *extent, const yaml_token_t *token)
     }
 }
 
-/* Reads the file token by token, without the parser, and stops at the first token beyond a limit.  Returns 0 (even if
- * the tokens are not YAML), -EINVAL (reported) or -ENOMEM. */
+/* Scans the tokens of the file without parsing them, and stops at the first token that exceeds a limit.  Returns 0,
+ * -EINVAL if a limit is exceeded (reported), or -ENOMEM.  Returns 0 even if the tokens are not valid YAML. */
 static int check_extent(struct source *source)
 {
     struct extent extent = {0, 0};
@@ -118,12 +118,14 @@ static int check_extent(struct source *source)
     while (more && !err && yaml_parser_scan(&parser, &token)) {
         add_token(&extent, &token);
         if (extent.depth > MAX_DEPTH) {
-            config_error_at(source->config, mark_of(token.start_mark),
-                            "lists and groups of keys are nested more than %d deep here; 4 are enough", MAX_DEPTH);
+            config_error_at(
+                source->config, mark_of(token.start_mark),
+                "lists and groups of keys are nested more than %d levels deep here; a configuration needs 4",
+                MAX_DEPTH);
             err = -EINVAL;
         } else if (extent.n_names > MAX_NAMES) {
             config_error_at(source->config, mark_of(token.start_mark),
-                            "the file has more than %d anchors, aliases and directives; write the values out",
+                            "the file has more than %d anchors, aliases and directives; write the values without them",
                             MAX_NAMES);
             err = -EINVAL;
         }
@@ -151,7 +153,7 @@ static int check_single_document(struct source *source, yaml_parser_t *parser)
     return err;
 }
 
-/* Parses the text and loads it.  Returns 0 (errors may have been reported) or -ENOMEM. */
+/* Parses the text and loads its values.  Returns 0, even after reported errors, or -ENOMEM. */
 static int load_text(struct source *source, const struct config_table *table, void *values)
 {
     yaml_document_t document;
@@ -167,7 +169,7 @@ static int load_text(struct source *source, const struct config_table *table, vo
         err = report_yaml(source, &parser);
         goto undo_parser;
     }
-    /* After an empty document the parser has no further document. */
+    /* An empty document means that the file is empty, so no other document can follow. */
     if (yaml_document_get_root_node(&document))
         err = check_single_document(source, &parser);
     if (!err)
@@ -221,7 +223,7 @@ int config_load(const struct config_table *table, const char *path, void *out, s
     source.config = *config;
     err = read_file(path, &source.text, &source.text_bytes);
     if (err == -EFBIG)
-        config_error_at(*config, whole_file, "the file is larger than %d MiB, which no configuration is",
+        config_error_at(*config, whole_file, "the file is larger than %d MiB, so it is not a configuration",
                         FILE_MAX_BYTES >> 20);
     else if (err)
         config_error_at(*config, whole_file, "the file cannot be read: %s", strerror(-err));

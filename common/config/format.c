@@ -1,6 +1,6 @@
 /* format.c - writes values of a configuration as text, and describes valid values in words.
  *
- * Errors and the example file describe a key in the same words, because both take them from config_expected(). */
+ * Errors and the example file use the same description of a key, from config_expected(). */
 #include "common/config/internal.h"
 
 #include "common/net/endpoint.h"
@@ -48,7 +48,7 @@ bool config_key_bounded(const struct config_key *key)
     return key->min != 0 || key->max != 0;
 }
 
-/* Writes "1 to 64 characters", "8 bits" or "at most 1 address". */
+/* Writes the permitted number of characters or addresses: "1 to 64 characters" or "at most 1 address". */
 static void put_count(FILE *out, const struct config_key *key, const char *one, const char *many)
 {
     char min[32], max[32];
@@ -125,7 +125,7 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
 {
     int limit = 60;
 
-    /* A character of several bytes is not cut in two. */
+    /* Cuts the text between characters, not inside a character of several bytes. */
     if (strlen(value) > (size_t)limit) {
         while (limit > 0 && ((unsigned char)value[limit] & 0xc0) == 0x80)
             limit--;
@@ -133,7 +133,7 @@ char *config_quote(const char *value, char *text, size_t text_bytes)
     } else {
         snprintf(text, text_bytes, "'%s'", value);
     }
-    /* A sentence is one line. */
+    /* Replaces control characters by blanks, so that the sentence stays on one line. */
     for (char *c = text; *c; c++) {
         if ((unsigned char)*c < ' ')
             *c = ' ';
@@ -158,7 +158,7 @@ void config_text_print(const char *text, FILE *out)
     fputc('"', out);
 }
 
-/* Writes a YAML text, without quotes if no YAML reader could read another type from it. */
+/* Writes a YAML string.  Omits the quotes only if no YAML parser can take the text for another type. */
 static void print_yaml_text(const char *text, FILE *out)
 {
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
@@ -199,7 +199,8 @@ static void print_decimal(struct decimal decimal, FILE *out)
         fprintf(out, ".%0*" PRIu64, decimal.n_decimals, magnitude % scale);
 }
 
-/* Writes consecutive addresses with one port as "a.b.c.d+n:port", as an operator writes them. */
+/* Writes a list of endpoints.  Writes consecutive addresses with the same port as "a.b.c.d+n:port", like the
+ * configuration. */
 static void print_endpoints(const struct endpoint_list *list, FILE *out)
 {
     fputc('[', out);

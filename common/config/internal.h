@@ -1,7 +1,7 @@
-/* internal.h - functions that the files of config share: single values, and tables applied to structs.
+/* internal.h - functions that are shared by the files of common/config.
  *
- * Flow: config/file.c (file -> YAML) -> config/load.c (YAML -> values); config/print.c goes the other way.  Only
- *       config/values.c (text -> memory) and config/format.c (memory -> text) know the form of each type. */
+ * Flow: config/file.c (file -> YAML) -> config/load.c (YAML -> values); config/print.c writes values as YAML.  Only
+ *       config/values.c (text -> memory) and config/format.c (memory -> text) contain the text form of each type. */
 #ifndef COMMON_CONFIG_INTERNAL_H
 #define COMMON_CONFIG_INTERNAL_H
 
@@ -18,21 +18,22 @@ struct config_mark {
 
 struct config *config_create(const char *path);
 
-/* Adds an error at 'mark'.  Beyond CONFIG_SAID_ERRORS, errors are only counted. */
+/* Adds an error at 'mark'.  After CONFIG_SAID_ERRORS errors, only counts the error. */
 void config_error_at(struct config *config, struct config_mark mark, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns whether further errors are only counted, so that their sentences need no preparation. */
+/* Returns true if further errors are only counted.  The caller then need not prepare their sentences. */
 bool config_is_full(const struct config *config);
 
-/* Records that the 'n_bytes' at 'field' come from 'mark'; 'given' distinguishes a key's value from a section. */
+/* Records that the 'n_bytes' bytes at 'field' come from 'mark'.  'given' is true for the value of a key, and false for
+ * a section. */
 void config_add_place(struct config *config, const void *field, size_t n_bytes, struct config_mark mark, bool given);
 
-/* Records the place of the value or section with this full name: "antennas[0].pol0", "recv".  Returns a copy of the
- * name that lives as long as the config, or NULL if there is no memory. */
+/* Records that the value or section with the full name 'name' ("antennas[0].pol0", "recv") is at 'mark'.  Returns a
+ * copy of the name that lives as long as the config, or NULL if there is no memory. */
 const char *config_add_name(struct config *config, const char *name, struct config_mark mark);
 
-/* Return the number of instances of a section in 'values', and instance 'i'. */
+/* Return the number of instances of a section in 'values', and a pointer to instance 'i'. */
 size_t config_section_n(const struct config_section *section, const void *values);
 void *config_section_item(const struct config_section *section, const void *values, size_t i);
 
@@ -41,13 +42,13 @@ int config_kind(const struct config_section *section, const void *item);
 
 /* ---- config/load.c: the sections and keys of a YAML document ----------------------------------------------------- */
 
-/* Fills the zeroed 'values', and reports errors.  Returns 0 or -ENOMEM. */
+/* Fills the zeroed 'values' from the document, and reports errors.  Returns 0 or -ENOMEM. */
 int config_load_document(struct config *config, const struct config_table *table, yaml_document_t *document,
                          void *values);
 
 /* ---- config/values.c: one value from text ------------------------------------------------------------------------ */
 
-/* Count of numbers in a CFG_POSITION. */
+/* Number of numbers in a CFG_POSITION. */
 #define CONFIG_POSITION_N 3
 
 /* Returns true for types whose values are lists.  A list of one item may be written without brackets. */
@@ -56,8 +57,8 @@ bool config_type_is_list(enum config_type type);
 size_t config_value_bytes(enum config_type type);
 
 /* Parses the scalars 'items' of a value (exactly one unless the type is a list) into 'field'.  Returns 0, -ENOMEM or
- * -EINVAL.  On -EINVAL 'why' has a predicate ("must be ..., but ... is given"), *bad_item is the index of the wrong
- * item (< n_items, or 0), and 'field' is untouched. */
+ * -EINVAL.  On -EINVAL 'why' has the rest of a sentence about the key ("must be ..., but ... is given"), '*bad_item' is
+ * the index of the wrong item (0 if there are no items), and 'field' is unchanged. */
 int config_value_parse(const struct config_key *key, const char *const *items, size_t n_items, void *field, char *why,
                        size_t why_bytes, size_t *bad_item);
 
@@ -74,16 +75,16 @@ char *config_expected(const struct config_key *key, char *text, size_t text_byte
 /* Returns the unit's name, such as "Hz", or NULL for UNIT_NONE. */
 const char *config_unit_name(enum config_unit unit);
 
-/* Writes a bound of a range, without a needless exponent.  Returns 'text'. */
+/* Writes a bound of a range, with an exponent only if necessary.  Returns 'text'. */
 char *config_number_format(double number, char *text, size_t text_bytes);
 
 /* Writes 'value' in quotes for a message, and cuts a long value.  Returns 'text'. */
 char *config_quote(const char *value, char *text, size_t text_bytes);
 
-/* Writes the value as YAML, or as JSON. */
+/* Writes the value as YAML, or with 'json' as JSON. */
 void config_value_print(const struct config_key *key, const void *field, bool json, FILE *out);
 
-/* Writes a text as a JSON string, which is YAML, too. */
+/* Writes a text as a JSON string, which is also a YAML string. */
 void config_text_print(const char *text, FILE *out);
 
 #endif

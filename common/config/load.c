@@ -1,7 +1,7 @@
-/* load.c - fills the structs of a key table from a YAML document (from config/file.c), and reports every error at once.
+/* load.c - fills the structs of a table from the YAML document of config/file.c, and reports all errors of the file.
  *
- * libyaml's document keeps the line and column of each node and resolves aliases.  Nothing here goes deeper than
- * section -> key -> list item, so aliases that contain themselves do no harm. */
+ * In libyaml's document each node has its line and column, and aliases are resolved.  The functions descend only from
+ * section to key to list item, so an alias that contains itself causes no endless recursion. */
 #include "common/config/internal.h"
 #include "common/net/endpoint.h"
 #include "common/base/units.h"
@@ -33,7 +33,7 @@ static const char *scalar_text(const yaml_node_t *node)
     return (const char *)node->data.scalar.value;
 }
 
-/* Returns whether a value was left out: nothing after the colon, or null. */
+/* Returns whether a value is null: "null", "~", or nothing after the colon. */
 static bool is_null(const yaml_node_t *node)
 {
     static const char *const words[] = {"", "~", "null", "Null", "NULL"};
@@ -47,7 +47,7 @@ static bool is_null(const yaml_node_t *node)
     return false;
 }
 
-/* Describes a value that is given in place of another kind: "a list", "nothing", "'text'".  Returns 'text'. */
+/* Describes a value of the wrong type for an error: "a list", "nothing", "'text'".  Returns 'text'. */
 static char *describe_node(const yaml_node_t *node, char *text, size_t text_bytes)
 {
     if (node->type == YAML_MAPPING_NODE)
@@ -61,8 +61,8 @@ static char *describe_node(const yaml_node_t *node, char *text, size_t text_byte
     return text;
 }
 
-/* Returns whether a text has control characters other than newline and tab.  YAML can smuggle any character into a text
- * ("\0"), but texts are C strings, and end up in logs and metrics. */
+/* Returns whether a text has control characters other than newline and tab.  YAML permits any character in a text, for
+ * example "\0".  The program must refuse them, because it uses texts as C strings, in logs and in metrics. */
 static bool has_control_characters(const yaml_node_t *node)
 {
     for (size_t i = 0; i < node->data.scalar.length; i++) {
@@ -76,8 +76,9 @@ static bool has_control_characters(const yaml_node_t *node)
 
 /* ---- Names and their misspellings -------------------------------------------------------------------------------- */
 
-/* Returns the least number of insertions, deletions, substitutions and swaps of neighbours (each at most once) between
- * two names: the optimal string alignment form of the Damerau-Levenshtein distance. */
+/* Returns the smallest number of insertions, deletions, substitutions and swaps of neighbouring characters that turn
+ * one name into the other.  This is the Damerau-Levenshtein distance in its form of optimal string alignment, which
+ * edits no character twice. */
 static size_t name_distance(const char *a, const char *b)
 {
     size_t rows[3][NAME_MAX_CHARS + 1];
@@ -115,7 +116,8 @@ static void consider(const char *text, const char *name, const char **nearest, s
     }
 }
 
-/* Returns the least distance of a name that is not a misspelling: one slip in every three characters is forgiven. */
+/* Returns the smallest distance at which a name counts as a different name, not as a misspelling of 'text'.  A
+ * misspelling has at most one wrong character in three. */
 static size_t misspelling_limit(const char *text)
 {
     return strlen(text) < 3 ? 2 : strlen(text) / 3 + 1;
@@ -163,7 +165,8 @@ static void report_unknown_key(struct loader *loader, const struct config_sectio
 
 /* ---- Keys -------------------------------------------------------------------------------------------------------- */
 
-/* Returns whether 'node', the value or an item of it, can be a scalar of the key.  Reports an error if not. */
+/* Returns whether 'node', the value or an item of its list, is a scalar without control characters.  Reports an error
+ * if not. */
 static bool check_scalar(struct loader *loader, const struct config_key *key, const char *where,
                          const yaml_node_t *node)
 {
@@ -181,7 +184,7 @@ static bool check_scalar(struct loader *loader, const struct config_key *key, co
     return true;
 }
 
-/* Parses the scalars 'nodes' of the value into 'field'. */
+/* Parses the scalars 'nodes' [n_nodes] of the value into 'field'. */
 static void load_scalars(struct loader *loader, const struct config_key *key, const char *where,
                          const yaml_node_t *value, yaml_node_t **nodes, size_t n_nodes, void *field)
 {
@@ -230,7 +233,8 @@ static void load_value(struct loader *loader, const struct config_key *key, cons
     free(nodes);
 }
 
-/* Records the value's full name.  Endpoints carry the name, for errors about an endpoint that cannot be used. */
+/* Records the value's full name.  Also stores the name in endpoints, for errors about an endpoint that cannot be
+ * used. */
 static void name_value(struct loader *loader, const struct config_key *key, const char *where, struct config_mark mark,
                        void *field)
 {
@@ -246,13 +250,13 @@ static void name_value(struct loader *loader, const struct config_key *key, cons
     }
 }
 
-/* Sets the default of a key that the file leaves out, or reports an error at the section. */
+/* Sets the default of a key that the file does not have.  Reports an error at the section if the key has no default. */
 static void default_value(struct loader *loader, const struct config_key *key, const char *where,
                           struct config_mark mark, void *field)
 {
     if (!key->default_text)
         config_error_at(loader->config, mark, "%s.%s is missing and has no default (%.*s)", where, key->name,
-                        (int)strlen(key->help) - 1, key->help); /* without the full stop */
+                        (int)strlen(key->help) - 1, key->help); /* help without its full stop */
     else if (config_value_default(key, field) != 0)
         loader->out_of_memory = true;
 }
@@ -266,7 +270,8 @@ static const struct config_key *find_key(const struct config_section *section, c
     return NULL;
 }
 
-/* Sorts the pairs of a section's mapping by the table: values[] gets each key's value, or NULL if the file lacks it. */
+/* Sorts the pairs of a section's mapping by the table.  Stores the name and value of key k in keys[k] and values[k],
+ * which stay NULL if the file does not have the key. */
 static void collect_keys(struct loader *loader, const struct config_section *section, const char *where,
                          const yaml_node_t *mapping, yaml_node_t **keys, yaml_node_t **values)
 {
@@ -297,7 +302,7 @@ static void collect_keys(struct loader *loader, const struct config_section *sec
     }
 }
 
-/* Reports a key that belongs to another kind than the chosen one. */
+/* Reports a key that is not valid with the section's `kind`. */
 static void report_other_kind(struct loader *loader, const struct config_section *section, const char *where,
                               const struct config_key *key, int kind, const yaml_node_t *name)
 {
@@ -315,7 +320,8 @@ static void report_other_kind(struct loader *loader, const struct config_section
 
 /* ---- Sections ---------------------------------------------------------------------------------------------------- */
 
-/* Loads one instance of a section.  'mapping' is NULL if the file has none; 'where' is its name in errors. */
+/* Loads one instance of a section.  'mapping' is NULL if the file does not have the instance.  'where' is the name of
+ * the instance in errors. */
 static void load_keys(struct loader *loader, const struct config_section *section, const char *where,
                       const yaml_node_t *mapping, struct config_mark mark, void *item)
 {
@@ -344,7 +350,8 @@ static void load_keys(struct loader *loader, const struct config_section *sectio
         else
             default_value(loader, key, where, mark, field);
         name_value(loader, key, where, values[k] ? node_mark(values[k]) : mark, field);
-        /* The kind comes first in the table.  Keys that depend on an unknown kind cannot be checked. */
+        /* `kind` is the first key of a table with variants.  If its value is invalid, keys that depend on it cannot be
+         * checked. */
         if (k == 0) {
             kind_known = config_n_errors(loader->config) == n_errors;
             kind = config_kind(section, item);
@@ -361,7 +368,7 @@ static void report_not_keys(struct loader *loader, const char *where, const yaml
                     describe_node(node, given, sizeof(given)));
 }
 
-/* Loads the list of a section that repeats. */
+/* Loads a section that is a list of instances. */
 static void load_list(struct loader *loader, const struct config_section *section, const yaml_node_t *node,
                       struct config_mark mark, void *values)
 {
@@ -471,7 +478,7 @@ static bool has(const struct loader *loader, const yaml_node_t *root, const char
     return key ? find_value(loader, value, key + 1) : value;
 }
 
-/* Guesses the program of a file from its sections and keys.  Returns NULL if they do not tell. */
+/* Guesses from the sections and keys for which program a file was written.  Returns NULL if no rule matches. */
 static const char *guess_program(const struct loader *loader, const yaml_node_t *root)
 {
     static const struct {
@@ -489,15 +496,16 @@ static const char *guess_program(const struct loader *loader, const yaml_node_t 
     return NULL;
 }
 
-/* Returns whether the file belongs to another program.  Reports this once, instead of an error for each of its keys. */
+/* Returns whether the file was written for another program.  Reports this as one error, instead of one error for each
+ * key. */
 static bool is_of_another_program(struct loader *loader, const struct config_table *table, const yaml_node_t *root)
 {
     const char *program = guess_program(loader, root);
 
     if (!program || strcmp(program, table->program) == 0)
         return false;
-    config_error_at(loader->config, (struct config_mark){1, 1}, "this looks like a file of %s, not of %s", program,
-                    table->program);
+    config_error_at(loader->config, (struct config_mark){1, 1}, "this looks like a configuration of %s, not of %s",
+                    program, table->program);
     return true;
 }
 

@@ -1,4 +1,5 @@
-/* print.c - prints a key table and its values: YAML, JSON Schema, annotated example. */
+/* print.c - prints the values of a configuration as YAML, and a table of keys as JSON Schema or as an annotated
+ * example. */
 #include "common/config/internal.h"
 
 #include <inttypes.h>
@@ -41,7 +42,7 @@ void config_print(const struct config_table *table, const void *values, FILE *ou
     }
 }
 
-/* Writes the default.  The default is parsed first, so that it looks like any other value. */
+/* Writes the default.  Parses the default first, so that it is written in the same form as any other value. */
 static void print_default(const struct config_key *key, bool json, FILE *out)
 {
     void *field = calloc(1, config_value_bytes(key->type));
@@ -55,7 +56,7 @@ static void print_default(const struct config_key *key, bool json, FILE *out)
 
 /* ---- JSON Schema ------------------------------------------------------------------------------------------------- */
 
-/* Writes "name": number, for a bound. */
+/* Writes a bound: , "name": number. */
 static void schema_bound(const char *name, double bound, FILE *out)
 {
     char text[40];
@@ -63,7 +64,7 @@ static void schema_bound(const char *name, double bound, FILE *out)
     fprintf(out, ", \"%s\": %s", name, config_number_format(bound, text, sizeof(text)));
 }
 
-/* Writes the type with its bounds.  'min' and 'max' are the bounds' names in JSON Schema. */
+/* Writes the type and the bounds.  'min' and 'max' are the names of the bounds in JSON Schema. */
 static void schema_type(const struct config_key *key, const char *type, const char *min, const char *max, FILE *out)
 {
     fprintf(out, "\"type\": \"%s\"", type);
@@ -115,7 +116,7 @@ static void schema_value(const struct config_key *key, FILE *out)
     case CFG_STRING: schema_type(key, "string", "minLength", "maxLength", out); break;
     case CFG_ENUM: schema_choices(key, out); break;
     case CFG_ENDPOINTS:
-        /* A text may name several addresses, so the schema can only demand at least one. */
+        /* One string may contain several addresses, so the schema can only require that it is not empty. */
         fprintf(out, "\"anyOf\": [{\"type\": \"string\", \"minLength\": %d}, ", key->min > 0);
         fprintf(out, "{\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"minItems\": %d}]", key->min > 0);
         break;
@@ -160,7 +161,7 @@ static void schema_required_keys(const struct config_section *section, FILE *out
 
     fputs("        \"required\": [", out);
     for (size_t k = 0; k < section->n_keys; k++) {
-        /* --check-config checks the keys that only some kinds need. */
+        /* The schema does not require keys that are required only with some kinds; --check-config checks them. */
         if (section->keys[k].default_text || section->keys[k].variants)
             continue;
         fprintf(out, "%s\"%s\"", separator, section->keys[k].name);
@@ -169,7 +170,8 @@ static void schema_required_keys(const struct config_section *section, FILE *out
     fputs("],\n", out);
 }
 
-/* Returns true for a section without required keys.  It may be a bare heading, as in the example: null, to YAML. */
+/* Returns true if the value of the section may be null, because no key is required.  In the example file, such a
+ * section is a heading without a value, which is null in YAML. */
 static bool may_be_null(const struct config_section *section)
 {
     for (size_t k = 0; k < section->n_keys; k++) {
@@ -237,7 +239,7 @@ static void example_comment(const char *indent, const char *text, FILE *out)
         if (n > room) {
             for (n = room; n > 0 && text[n] != ' '; n--)
                 ;
-            /* A word longer than the line gets a line of its own. */
+            /* A word that is longer than a line gets a separate line. */
             n = n ? n : strcspn(text, " ");
         }
         fprintf(out, "%s# %.*s\n", indent, (int)n, text);
@@ -246,7 +248,7 @@ static void example_comment(const char *indent, const char *text, FILE *out)
     }
 }
 
-/* Writes "An integer from 2 to 16 bits.", for example. */
+/* Writes the description of a valid value, for example "An integer from 2 to 16 bits.". */
 static void example_expected(const struct config_key *key, FILE *out)
 {
     char expected[400], sentence[480];
@@ -258,7 +260,8 @@ static void example_expected(const struct config_key *key, FILE *out)
     example_comment("  ", sentence, out);
 }
 
-/* Writes "Only with kind cuda or auto.", or nothing for a key that all kinds of its section have. */
+/* Writes the kinds with which the key is valid, for example "Only with kind cuda or auto.".  Writes nothing if the key
+ * is always valid. */
 static void example_kinds(const struct config_section *section, const struct config_key *key, FILE *out)
 {
     const char *separator = "  # Only with kind ";
@@ -274,7 +277,7 @@ static void example_kinds(const struct config_section *section, const struct con
     fputs(".\n", out);
 }
 
-/* Writes a key with its help.  A key that may be left out and has no example becomes a comment with its default. */
+/* Writes a key with its help.  A key without an example value becomes a comment, with its default or "(required)". */
 static void example_key(const struct config_section *section, const struct config_key *key, FILE *out)
 {
     fputs("\n", out);
@@ -297,8 +300,8 @@ void config_print_example(const struct config_table *table, FILE *out)
     fprintf(out, "# %s.yaml - an example with every key.\n#\n", table->program);
     example_comment("", table->help, out);
     fputs("#\n", out);
-    example_comment("",
-                    "A key behind # has its default value, unless it says (required). Check a file before use:", out);
+    example_comment(
+        "", "Keys after # have their default values, unless they are marked (required). Check a file before use:", out);
     fprintf(out, "#   %s --check-config FILE\n", table->program);
     for (size_t s = 0; s < table->n_sections; s++) {
         const struct config_section *section = &table->sections[s];

@@ -1,4 +1,4 @@
-/* table_file.c - reads all files that are tables. */
+/* table_file.c - reads tables from text files, and parses their fields. */
 #include "common/config/table_file.h"
 
 #include "common/base/file.h"

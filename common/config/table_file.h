@@ -1,6 +1,6 @@
 /* table_file.h - small tables in text files: one row per line, fields between blanks, comments after a '#'.
  *
- * Tables are read before the start, on the main thread. */
+ * The program reads tables before its start, on the main thread. */
 #ifndef COMMON_CONFIG_TABLE_FILE_H
 #define COMMON_CONFIG_TABLE_FILE_H
 
@@ -13,20 +13,21 @@ struct table_row {
     const char *path;
     unsigned line;
     char *fields[TABLE_MAX_FIELDS];
-    size_t n; /* number of fields >= 1; TABLE_MAX_FIELDS stands for more, too */
+    size_t n; /* number of fields, at least 1; further fields after TABLE_MAX_FIELDS are ignored */
     char *why;
     size_t why_bytes;
 };
 
-/* Calls row_fn for each row that is not empty, until row_fn returns a value other than 0.  Returns that value, else 0,
- * or negative errno with a sentence in 'why' if the file cannot be read. */
+/* Calls row_fn for each row that is not empty, until row_fn returns a value other than 0.  Returns this value, or 0
+ * after the last row, or negative errno with a sentence in 'why' if the file cannot be read. */
 int table_file_read(const char *path, int (*row_fn)(const struct table_row *row, void *context), void *context,
                     char *why, size_t why_bytes);
 
-/* For row_fn: writes "PATH:line: what[, not field]" ('field' may be NULL) and returns -EINVAL. */
+/* Writes "PATH:line: what" or, unless 'field' is NULL, "PATH:line: what, not field" into 'why'.  Returns -EINVAL, which
+ * row_fn returns. */
 int table_file_refuse(const struct table_row *row, const char *what, const char *field);
 
-/* Parses a field.  Returns false if the field is not a finite number and nothing else. */
+/* Parses a field as a finite number.  Returns false if the field has any other text. */
 bool table_file_number(const char *field, double *number);
 
 #endif

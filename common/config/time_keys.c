@@ -6,14 +6,17 @@ static const char *const timebase_choices[] = {"clock", "packets", NULL};
 #define KEYS_OF struct config_time
 const struct config_key config_time_keys[] = {
     KEY_DECIMAL("sync_time", sync_time_s, KEY_REQUIRED, UNIT_S, 0, 4e9,
-                "UNIX time of ADC sample 0, as the digitisers were synchronised.", .example = "1700000000"),
+                "UNIX time of ADC sample 0, at which the digitisers were synchronised.", .example = "1700000000"),
     KEY_DECIMAL("adc_sample_rate", adc_sample_rate_hz, KEY_REQUIRED, UNIT_HZ, 1, 1e11,
                 "Samples per second of each digitiser.", .example = "1712000000"),
-    KEY_ENUM("timebase", timebase, "clock", timebase_choices,
-             "Extension of the first 48-bit timestamp. clock: the host's clock gives the high bits. packets: the "
-             "timestamp is taken as it is (recordings)."),
-    KEY_DOUBLE("clock_tolerance", clock_tolerance_s, "10", UNIT_S, 0, 1e6,
-               "With timebase clock: a jump of the timestamps further from the host's clock than this is refused while "
-               "the kernel calls the clock synchronised. 0: no limit. visrec adds two dumps."),
+    KEY_ENUM(
+        "timebase", timebase, "clock", timebase_choices,
+        "Extension of the first 48-bit timestamp to 64 bits. clock: the host's clock gives the high bits. packets: the "
+        "high bits are 0 (for recordings)."),
+    KEY_DOUBLE(
+        "clock_tolerance", clock_tolerance_s, "10", UNIT_S, 0, 1e6,
+        "Largest distance from the host's clock to which timestamps may jump. Jumps beyond it are refused while the "
+        "kernel reports that the clock is synchronised. Only with timebase: clock. 0: no limit. visrec adds two "
+        "dumps."),
 };
 #undef KEYS_OF

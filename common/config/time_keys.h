@@ -18,7 +18,8 @@ struct config_time {
 
 extern const struct config_key config_time_keys[CONFIG_N_TIME_KEYS];
 
-/* Row of a table of sections.  'type' is the struct of the whole file, whose member 'time' is a struct config_time. */
-#define CONFIG_TIME_SECTION(type) CONFIG_SECTION(type, time, config_time_keys, "Time: what a timestamp means.")
+/* The row for a table of sections.  'type' is the struct of the whole file, whose member 'time' is a struct
+ * config_time. */
+#define CONFIG_TIME_SECTION(type) CONFIG_SECTION(type, time, config_time_keys, "Time: the meaning of timestamps.")
 
 #endif

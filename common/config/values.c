@@ -47,8 +47,8 @@ static bool is_numeric(enum config_type type)
            type == CFG_INT_LIST || type == CFG_POSITION;
 }
 
-/* Returns advice about common mistakes: a unit or separators in a number ("1 MHz", "1,000"), or a date in place of
- * seconds.  Otherwise returns "". */
+/* Returns advice about frequent mistakes: a unit or separators in a number ("1 MHz", "1,000"), or a date instead of
+ * seconds.  Returns "" if it has no advice. */
 static const char *hint_of(const struct config_key *key, const char *item)
 {
     size_t n_digits = strspn(item, "+-.0123456789"), n_year = strspn(item, "0123456789");
@@ -65,7 +65,7 @@ static const char *hint_of(const struct config_key *key, const char *item)
     return isalpha((unsigned char)*rest) && !strchr("eExX", *rest) ? "; write the number without a unit, as 1e6" : "";
 }
 
-/* Writes "must be an integer from 2 to 16 bits, but '17' is given" to 'why'.  Returns -EINVAL. */
+/* Writes for example "must be an integer from 2 to 16 bits, but '17' is given" into 'why'.  Returns -EINVAL. */
 static int reject(const struct config_key *key, const char *item, char *why, size_t why_bytes)
 {
     char expected[400], quoted[80];
@@ -80,7 +80,7 @@ static bool in_range(const struct config_key *key, double value)
     return !config_key_bounded(key) || (value >= key->min && value <= key->max);
 }
 
-/* Parses an integer, which may have an exponent (1712e6) if its value is an integer. */
+/* Parses an integer.  The text may have an exponent (1712e6). */
 static bool parse_int(const struct config_key *key, const char *item, int64_t *value)
 {
     struct decimal decimal;
@@ -205,7 +205,7 @@ static int parse_position(const struct config_key *key, const char *const *items
     return 0;
 }
 
-/* Appends the endpoints of 'item' to 'all'. */
+/* Parses 'item' and appends its endpoints to 'all'.  Returns 0, or negative errno with a sentence in 'why'. */
 static int append_endpoints(const struct config_key *key, const char *item, struct endpoint_list *all, char *why,
                             size_t why_bytes)
 {
@@ -234,7 +234,7 @@ static int parse_endpoints(const struct config_key *key, const char *const *item
     char expected[200], reason[300];
     int err = 0;
 
-    /* A single empty text means no address, as in the default "". */
+    /* A single empty item means that there is no address, as in the default "". */
     if (n_items == 1 && !*items[0])
         n_items = 0;
     for (size_t i = 0; i < n_items && !err && all.n <= ENDPOINT_LIST_MAX; i++) {

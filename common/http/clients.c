@@ -1,11 +1,12 @@
-/* clients.c - deadlines of connections.  libmicrohttpd's own time-out starts again at each byte. */
+/* clients.c - limits the duration and the number of HTTP connections.  The time-out of libmicrohttpd is not sufficient,
+ * because it starts again at each byte. */
 #include "common/http/clients.h"
 
 #include <assert.h>
 #include <stddef.h>
 #include <sys/socket.h>
 
-/* Returns the address that stands for a host: one for all of loopback. */
+/* Returns the address by which connections of a host are counted: the same address for all loopback addresses. */
 static struct in_addr host_of(struct in_addr address)
 {
     bool loopback = ntohl(address.s_addr) >> 24 == IN_LOOPBACKNET;
@@ -42,7 +43,7 @@ static size_t count_of_host(const struct http_clients *clients, struct in_addr h
     return n;
 }
 
-/* Returns the connection that makes room for another.  There must be one. */
+/* Returns the connection to shut down for a new one.  At least one connection must be open. */
 static struct http_client *choose_victim(struct http_clients *clients)
 {
     struct http_client *victim = NULL;

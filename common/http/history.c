@@ -1,4 +1,4 @@
-/* history.c - remembers the troubles that counters show, for an operator who looks later. */
+/* history.c - records the troubles that metrics show, for an operator who looks at the status page later. */
 #include "common/http/history.h"
 
 #include "common/base/lock.h"
@@ -11,63 +11,67 @@
 #include <string.h>
 
 #define N_SECONDS     60
-#define N_MINUTES     61 /* the current minute, and an hour before it */
+#define N_MINUTES     61 /* the current minute and the 60 minutes before it */
 #define MINUTE_S      60
 #define QUIET_NS      (2 * NS_PER_S)
 #define GAP_FACTOR    2
-#define N_LISTED      3 /* antennas of a group that are named one by one */
-#define GAPS_TO_LEARN 3 /* moves before a gap can be too long */
+#define N_LISTED      3 /* largest number of antennas in a group for which all names are listed */
+#define GAPS_TO_LEARN 3 /* number of gaps after which a longer gap is a trouble */
 
 enum kind { LOSSES, FLOW, RANGE };
 
-/* Advice for the places of rows. */
+/* Advice for an operator, shown in rows. */
 #define AT_FEED "look at the digitiser, its cable and its switch port; cbf-doctor streams shows what arrives"
 #define AT_SOCKET                                                                                                      \
     "the receive thread is too slow for its socket buffer: raise recv.threads, recv.buffer or net.core.rmem_max"
-#define AT_SENDER  "the log names both senders: stop one, or name the right one in recv.from"
-#define AT_CONFIG  "the sender and this file do not agree, or another program sends to this address"
+#define AT_SENDER "the log names both senders: stop the wrong one, or name the right sender in recv.from"
+#define AT_CONFIG                                                                                                      \
+    "the configurations of the sender and of this program do not agree, or another program sends to this address"
 #define AT_LATE    "a sender paused for a moment, or recv.window is too short"
-#define AT_SKIP    "its input was missing, or its delay has jumped"
+#define AT_SKIP    "the input was missing, or the delay has jumped"
 #define AT_DEVICE  "the device or the send threads are slower than the data"
 #define AT_NETWORK "the interface is down, has no route to the group, or send.packet_payload is above the MTU"
 #define AT_FENGINE "look at this antenna's F-engine and its host, then at the switch; cbf-doctor loss finds the stage"
 #define AT_GPU     "take this device out of service: its sums are wrong"
 #define AT_XENGINE "look at the X-engines' pages, then at the switch"
-#define AT_DISK    "make room on the disk of output.file; output.max_file_size and max_file_time split recordings"
+#define AT_DISK    "free space on the disk of output.file; output.max_file_size and max_file_time split recordings"
 #define AT_CLOCK   "start chrony or ptp4l on this host; chronyc tracking shows the state"
-#define AT_POWER   "set the attenuator or the digitiser's gain; good is -30 to -10 dBFS"
+#define AT_POWER   "set the attenuator or the digitiser's gain for an input power of -30 to -10 dBFS"
 #define AT_SHAPE                                                                                                       \
-    "see the reasons of refused packets: jump and clock mean a wrong delay or time, other reasons a wrong file"
+    "see the reasons of refused packets: jump and clock mean a wrong delay or time, other reasons mean a wrong "       \
+    "configuration"
 #define AT_SPEAD "another program sends to this address: name the right sender in recv.from"
 #define AT_WHOLE "no antenna is complete: look at the missing heaps; cbf-doctor loss finds the stage"
-#define AT_AHEAD "correct the delay model first; then ?resume ends the silence at once"
-#define AT_DELAY "light crosses the Earth in 0.043 s: correct the delay model (?delays), then ?resume"
+#define AT_AHEAD "correct the delay model first; then ?resume starts the output again immediately"
+#define AT_DELAY                                                                                                       \
+    "light crosses the Earth in 0.043 s, so this delay is wrong: correct the delay model (?delays), then send ?resume"
 
 static const struct rule {
-    const char *metric; /* registered name; a counter's ends with _total */
+    const char *metric; /* registered name of the metric; ends with _total if it is a counter */
     enum kind kind;
     const char *level, *stage, *what, *advice;
-    double low, high; /* limits of RANGE; 0 of a gauge that was never set is within any range */
+    /* range of a gauge, for RANGE; 0 is the value of a gauge that was never set, and counts as inside if low <= 0 */
+    double low, high;
 } rules[] = {
     {"fgpu_input_heaps_total", FLOW, "warn", "digitiser to F-engine", "no packets", AT_FEED},
     {"fgpu_input_missing_heaps_total", LOSSES, "warn", "digitiser to F-engine", "packets missing", AT_FEED},
     {"fgpu_input_contested_heaps_total", LOSSES, "bad", "digitiser to F-engine", "packets contested", AT_SENDER},
     {"fgpu_input_kernel_drops", LOSSES, "warn", "socket of the F-engine", "packets dropped", AT_SOCKET},
     {"fgpu_input_too_old_heaps_total", LOSSES, "warn", "digitiser to F-engine", "packets too late", AT_LATE},
-    {"fgpu_input_bad_timestamp_heaps_total", LOSSES, "warn", "digitiser to F-engine", "packets with odd timestamps",
-     AT_CONFIG},
+    {"fgpu_input_bad_timestamp_heaps_total", LOSSES, "warn", "digitiser to F-engine",
+     "packets with misaligned timestamps", AT_CONFIG},
     {"fgpu_input_rejected_packets_total", LOSSES, "warn", "digitiser to F-engine", "packets refused", AT_CONFIG},
     {"fgpu_input_malformed_packets_total", LOSSES, "warn", "digitiser to F-engine", "packets malformed", AT_SPEAD},
-    {"fgpu_unmatched_chunks_total", LOSSES, "warn", "F-engine", "chunks without their other polarisation", AT_FEED},
+    {"fgpu_unmatched_chunks_total", LOSSES, "warn", "F-engine", "chunks without the other polarisation", AT_FEED},
     {"fgpu_late_chunks_total", LOSSES, "warn", "F-engine", "chunks too late", AT_LATE},
     {"fgpu_input_power_dbfs", RANGE, "warn", "digitiser", "input power out of range", AT_POWER, -33, -7},
-    {"fgpu_output_heaps_total", FLOW, "warn", "F-engine", "no output", "see its inputs and its delays"},
+    {"fgpu_output_heaps_total", FLOW, "warn", "F-engine", "no output", "look at the inputs and the delays"},
     {"fgpu_output_ahead_seconds", RANGE, "warn", "F-engine", "silent after a wrong delay", AT_AHEAD, 0, 0},
     {"fgpu_output_delay_seconds", RANGE, "warn", "F-engine", "delay above 0.1 s", AT_DELAY, 0, 0.1},
     {"fgpu_output_skipped_heaps_total", LOSSES, "warn", "F-engine", "heaps skipped", AT_SKIP},
     {"fgpu_output_dropped_heaps_total", LOSSES, "warn", "F-engine", "heaps dropped", AT_DEVICE},
     {"fgpu_output_failed_packets_total", LOSSES, "warn", "F-engine", "packets not sent", AT_NETWORK},
-    {"fgpu_gnss_heaps_total", FLOW, "warn", "F-engine", "no output", "see its inputs"},
+    {"fgpu_gnss_heaps_total", FLOW, "warn", "F-engine", "no output", "look at the inputs"},
     {"fgpu_gnss_dropped_heaps_total", LOSSES, "warn", "F-engine", "heaps dropped", AT_DEVICE},
     {"fgpu_gnss_failed_packets_total", LOSSES, "warn", "F-engine", "packets not sent", AT_NETWORK},
     {"xbgpu_feng_heaps_total", FLOW, "warn", "F-engine to X-engine", "no heaps", AT_FENGINE},
@@ -79,7 +83,7 @@ static const struct rule {
     {"xbgpu_input_rejected_packets_total", LOSSES, "warn", "F-engine to X-engine", "packets refused", AT_CONFIG},
     {"xbgpu_input_malformed_packets_total", LOSSES, "warn", "F-engine to X-engine", "packets malformed", AT_SPEAD},
     {"xbgpu_late_chunks_total", LOSSES, "warn", "X-engine", "chunks too late", AT_LATE},
-    {"xbgpu_output_x_absent_accs_total", LOSSES, "warn", "X-engine", "dumps absent", "see its inputs"},
+    {"xbgpu_output_x_absent_accs_total", LOSSES, "warn", "X-engine", "dumps absent", "look at the inputs"},
     {"xbgpu_output_x_skipped_accs_total", LOSSES, "warn", "X-engine", "dumps skipped", AT_WHOLE},
     {"xbgpu_output_x_dropped_accs_total", LOSSES, "warn", "X-engine", "dumps dropped", AT_DEVICE},
     {"xbgpu_output_x_failed_packets_total", LOSSES, "warn", "X-engine", "packets not sent", AT_NETWORK},
@@ -101,26 +105,27 @@ static const struct rule {
 struct row {
     const struct rule *rule;
     char where[256], reason[48];
-    char fengs[32], antenna[72]; /* F-engines of a group: "0-3"; of one F-engine: its number and antenna */
-    uint64_t value;              /* a counter's value at the last sample */
+    char fengs[32], antenna[72]; /* a group of F-engines: "0-3" and ""; one F-engine: its number and antenna */
+    uint64_t value;              /* value of the metric at the last sample */
     uint64_t total;              /* number of losses, or seconds of trouble, since the start */
-    uint32_t seconds[N_SECONDS], minutes[N_MINUTES]; /* losses or seconds in each; at most UINT32_MAX */
-    int64_t since_unix_ns, last_unix_ns;             /* times of trouble; 0: never */
-    bool ongoing;                                    /* for flows and ranges */
+    /* losses or seconds of trouble in each second and minute; at most UINT32_MAX */
+    uint32_t seconds[N_SECONDS], minutes[N_MINUTES];
+    int64_t since_unix_ns, last_unix_ns; /* begin and last time of the trouble; 0: never */
+    bool ongoing;                        /* true while the trouble lasts, for flows and ranges */
     /* For flows only. */
-    int64_t moved_ns, gap_ns; /* last move, monotonic; longest time between two moves that was no silence */
+    int64_t moved_ns, gap_ns; /* monotonic time of the last move; longest time between two moves, silences excluded */
     int64_t moved_unix_ns;
     unsigned n_gaps;
 };
 
 struct history {
     struct lock lock;
-    struct row *rows; /* [n_rows], in the order of the registry */
+    struct row *rows; /* [n_rows] in the order of the registry */
     size_t n_rows, n_allocated;
-    size_t *row_of; /* [n_metrics] row of each metric; SIZE_MAX: no rule names it */
+    size_t *row_of; /* [n_metrics] index of each metric's row; SIZE_MAX: the metric has no rule and no row */
     size_t n_metrics;
     bool known;               /* true once the rows exist */
-    int64_t start_ns, second; /* time of the first sample, monotonic; second of the last sample since then */
+    int64_t start_ns, second; /* monotonic time of the first sample; seconds from the first to the last sample */
     int64_t n_passed;         /* seconds between the last two samples */
     int64_t unix_ns;
 };
@@ -135,7 +140,8 @@ static const struct rule *find_rule(const char *metric)
     return NULL;
 }
 
-/* Reads the value of a label, or "" if there is none.  A value that needs escapes is cut at the first escape. */
+/* Copies the value of the label 'name' to 'value', or "" if there is no such label.  Cuts a value at its first
+ * escape. */
 static void read_label(const char *labels, const char *name, char *value, size_t value_bytes)
 {
     size_t n = strlen(name);
@@ -148,7 +154,7 @@ static void read_label(const char *labels, const char *name, char *value, size_t
         }
 }
 
-/* Writes the place of a row: "m001 pol 0", "m001 wide", "vis", "F-engines 0-3", "recv0". */
+/* Writes the object to which a metric belongs: "m001 pol 0", "m001 wide", "vis", "F-engines 0-3" or "recv0". */
 static void name_place(const char *labels, char *where, size_t where_bytes)
 {
     char antenna[72], pol[8], stream[72], fengs[32], thread[32];
@@ -175,8 +181,8 @@ static const char *antenna_of(const struct history *h, long feng)
     return NULL;
 }
 
-/* Names a group of F-engines by its antennas, "m000, m001" or "m000 to m003".  Each row of a single F-engine has an
- * antenna's name. */
+/* Replaces the name of a group of F-engines by its antennas: "m000, m001" or "m000 to m003".  The antennas' names come
+ * from the rows of single F-engines. */
 static void name_group(const struct history *h, struct row *row)
 {
     char *end;
@@ -201,7 +207,8 @@ static void name_groups(struct history *h)
             name_group(h, &h->rows[i]);
 }
 
-/* Adds a row for a metric that a rule names.  Called while the metrics are counted. */
+/* Appends an entry to row_of[], and a row if the metric has a rule.  stats_each() calls this function for each metric
+ * at the first sample. */
 static void add_row(void *arg, const struct stats_value *value)
 {
     struct history *h = arg;
@@ -244,7 +251,7 @@ static void add_to(uint32_t *slot, uint64_t n)
     *slot = n > UINT32_MAX - *slot ? UINT32_MAX : *slot + (uint32_t)n;
 }
 
-/* Notes trouble at this time: 'n' losses, or 'n' seconds of trouble. */
+/* Adds 'n' losses, or 'n' seconds of trouble, to the current second and minute of a row. */
 static void note(const struct history *h, struct row *row, uint64_t n, int64_t since_unix_ns, int64_t unix_ns)
 {
     if (row->last_unix_ns == 0 || unix_ns - row->last_unix_ns > MINUTE_S * NS_PER_S)
@@ -255,7 +262,8 @@ static void note(const struct history *h, struct row *row, uint64_t n, int64_t s
     add_to(&row->minutes[h->second / MINUTE_S % N_MINUTES], n);
 }
 
-/* Learns from a flow that moved after 'gap_ns'.  A silence teaches nothing, nor does a late sample. */
+/* Updates the longest gap of a flow that moved after 'gap_ns'.  Ignores the gap if it was a silence, or if the last
+ * sample was late. */
 static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
 {
     row->n_gaps++;
@@ -263,7 +271,7 @@ static void learn_gap(const struct history *h, struct row *row, int64_t gap_ns)
         row->gap_ns = gap_ns;
 }
 
-/* Samples a flow.  A silence, once found, counts from the last move on. */
+/* Samples a flow.  When a silence is detected, its seconds count from the last move on. */
 static void look_at_flow(const struct history *h, struct row *row, bool moved, int64_t now_ns, int64_t unix_ns)
 {
     int64_t still_ns = now_ns - row->moved_ns;
@@ -317,7 +325,7 @@ static void look_at(void *arg, const struct stats_value *value)
         note(h, row, n, looking->unix_ns, looking->unix_ns);
 }
 
-/* Empties the seconds and minutes that have begun since the last sample. */
+/* Sets the counts of the seconds and minutes that have begun since the last sample to 0. */
 static void clear_slots(struct history *h, int64_t second)
 {
     int64_t n_seconds = second - h->second, n_minutes = second / MINUTE_S - h->second / MINUTE_S;
@@ -365,12 +373,13 @@ static json_t *time_of(int64_t unix_ns)
     return unix_ns ? json_real((double)(unix_ns / NS_PER_US) / 1e6) : json_null();
 }
 
-/* Returns a row's advice.  Packets with a wrong time are caused by the sender's time, however well the files agree. */
+/* Returns the advice for a row.  Packets with the reason jump or clock have separate advice: their sender's time is
+ * wrong, even if the configuration files agree. */
 static const char *advice_of(const struct row *row)
 {
     bool is_time = !strcmp(row->reason, "jump") || !strcmp(row->reason, "clock");
     if (is_time)
-        return "a sender is late or its time is wrong: look at its input, its delays, its sync_time and its clock";
+        return "a sender is late, or its time is wrong: look at the sender's input, delays, sync_time and clock";
     return row->rule->advice;
 }
 
@@ -393,9 +402,9 @@ static bool is_active(const struct row *row)
     return row->ongoing || sum_of(row->seconds, N_SECONDS) > 0;
 }
 
-/* Compares rows.  Bad rows precede warn rows.  Rows of the last minute come next: losses and silences precede ranges,
- * later rows precede earlier rows.  In the same second a count of losses precedes the silence that caused the losses.
- * The registry's order decides the rest. */
+/* Compares two rows for qsort().  The criteria, in this order: bad rows precede warn rows; rows with trouble in the
+ * last minute precede older rows; losses and flows precede ranges; ongoing rows precede the others; later troubles
+ * precede earlier ones; losses precede flows.  Rows that are equal in all of this keep the registry's order. */
 static int compare_rows(const void *a, const void *b)
 {
     const struct row *x = *(const struct row *const *)a, *y = *(const struct row *const *)b;

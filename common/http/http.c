@@ -1,5 +1,4 @@
-/* http.c - serves the registry of stats.c to Prometheus and to people: /metrics, /healthz, /status.json and the
- * page. */
+/* http.c - serves the registry of stats.c over HTTP: /metrics, /healthz, /status.json and the status page. */
 #include "common/http/http.h"
 
 #include "common/base/clock.h"
@@ -26,26 +25,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Time-out of a connection on which no byte moves.  http/clients.h limits all others. */
+/* Time-out of a connection without traffic.  http/clients.h limits the other connections. */
 #define CONNECTION_TIMEOUT_S 10
-#define SWEEP_MS             500 /* between checks of the deadlines of connections */
+#define SWEEP_MS             500 /* longest time between two checks of the connections' deadlines */
 
 struct http {
     struct access access;        /* [const] */
     const struct gauge *healthy; /* [const] */
     struct status *status;       /* NULL: no status page */
-    char *names, *own_names;     /* [const] permitted names in a request's Host: */
+    char *names, *own_names;     /* [const] names that are permitted in a request's Host: header */
     struct http_clients clients; /* [thread] */
     struct log_limit host_limit; /* [thread] */
-    struct MHD_Daemon *daemon;   /* [thread] valid while the thread runs */
+    struct MHD_Daemon *daemon;   /* [thread] libmicrohttpd's server; valid while the thread runs */
     struct thread thread;
     int stop_fd;
     unsigned port;
 };
 
-#define REFUSED_HOST "the name in Host: is not one of this host's; http.names in the configuration adds names"
+#define REFUSED_HOST "the name in Host: is not a name of this host; http.names in the configuration permits other names"
 
-/* Sends 'response' and releases it.  NULL stands for lack of memory, and closes the connection. */
+/* Sends 'response' and releases it.  If 'response' is NULL because memory ran out, the connection is closed. */
 static enum MHD_Result reply(struct MHD_Connection *connection, unsigned status, const char *content_type,
                              struct MHD_Response *response)
 {
@@ -71,7 +70,7 @@ static enum MHD_Result reply_text(struct MHD_Connection *connection, unsigned st
                  MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT));
 }
 
-/* Sends 'text' and frees it.  NULL stands for lack of memory. */
+/* Sends 'text' and frees it.  If 'text' is NULL because memory ran out, sends an error. */
 static enum MHD_Result reply_made(struct MHD_Connection *connection, const char *content_type, char *text)
 {
     if (!text)
@@ -119,7 +118,7 @@ static enum MHD_Result reply_health(struct MHD_Connection *connection, const str
     return reply_text(connection, MHD_HTTP_OK, "ok\n");
 }
 
-/* Sends a file of the page.  Returns MHD_NO if there is no file of this name. */
+/* Sends a file of the status page.  Returns MHD_NO if there is no file of this name. */
 static enum MHD_Result reply_page(struct MHD_Connection *connection, const char *url)
 {
     static const struct {
@@ -142,7 +141,8 @@ static enum MHD_Result reply_page(struct MHD_Connection *connection, const char 
     return MHD_NO;
 }
 
-/* Checks the request's Host:.  Only HTTP/1.0 may omit Host:, and no browser does. */
+/* Checks the request's Host: header.  Accepts a request without Host:, because only HTTP/1.0 permits such a request,
+ * and no browser sends it. */
 static bool is_host_accepted(struct http *http, struct MHD_Connection *connection)
 {
     const char *host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
@@ -161,7 +161,8 @@ static struct http_client *client_of(struct MHD_Connection *connection)
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
-/* Answers a request.  Called once the header is complete.  The answer is queued at once, so there is no second call. */
+/* Answers a request.  libmicrohttpd calls this function when the header is complete.  The function queues the answer in
+ * this call, so there is no second call. */
 static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *url, const char *method,
                                   const char *version, const char *upload, size_t *upload_bytes, void **state)
 {
@@ -209,7 +210,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **c
         http_clients_add(&http->clients, ((const struct sockaddr_in *)address)->sin_addr, fd, clock_monotonic_ns());
 }
 
-/* The HTTP thread.  The watchdog does not watch this thread, because a page that hangs is no reason to end an
+/* Runs the HTTP thread.  The watchdog does not watch this thread, because a stalled status page must not end an
  * observation. */
 static void *run(void *arg)
 {
@@ -229,8 +230,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Starts the daemon for a thread of ours, which can check deadlines.  A connection that was shut down belongs to the
- * daemon for a moment longer, so the daemon's own limit is the number of slots. */
+/* Starts libmicrohttpd without a thread, and a separate thread that runs libmicrohttpd and checks deadlines.
+ * libmicrohttpd keeps a connection for a short time after its shutdown, so its limit of connections is the number of
+ * slots. */
 static int start_daemon(int fd, struct http *http)
 {
     http->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -244,7 +246,7 @@ static int start_daemon(int fd, struct http *http)
     return http->daemon ? thread_start(&http->thread, "http", -1, run, http) : errno ? -errno : -EIO;
 }
 
-/* Frees everything except the listener, which the daemon closes, if there is a daemon. */
+/* Frees the server.  libmicrohttpd, if it runs, also closes the listening socket. */
 static void free_http(struct http *http)
 {
     if (http->daemon)
@@ -277,7 +279,8 @@ int http_open(const struct config_http *config, const struct gauge *healthy, str
         err = h->own_names && h->names ? 0 : -ENOMEM;
     }
     if (!err) {
-        fd = endpoint_listen(listen_at, 32, &h->port); /* our own listener: libmicrohttpd does not report causes */
+        /* a listening socket of this program, because libmicrohttpd does not report the cause of a failure */
+        fd = endpoint_listen(listen_at, 32, &h->port);
         err = fd < 0 ? fd : start_daemon(fd, h);
     }
     if (!err) {

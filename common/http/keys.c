@@ -8,12 +8,14 @@
 const struct config_key config_http_keys[] = {
     KEY_ENDPOINTS(
         "listen", listen, "", 0, 1,
-        "Address and port of /metrics, /healthz and the status page (fgpu, xbgpu and visrec); none: not served."),
+        "Address and port of the HTTP server: /metrics, /healthz and, in fgpu, xbgpu and visrec, the status page. "
+        "Empty: no server."),
     KEY_STRING("allow", allow, "", 0, 4096,
-               "Networks whose clients are served, comma separated, as in 10.0.0.0/8, 192.168.1.7; empty: all."),
-    KEY_STRING("names", names, "", 0, 4096,
-               "More names that requests may have in Host:, comma separated. Addresses, localhost, the host's name and "
-               "its other names in /etc/hosts are always accepted."),
+               "Networks of the clients that are served, separated by commas: 10.0.0.0/8, 192.168.1.7. Empty: all."),
+    KEY_STRING(
+        "names", names, "", 0, 4096,
+        "Further names that Host: in a request may have, separated by commas. Addresses, localhost, the host's name "
+        "and its other names in /etc/hosts are always accepted."),
 };
 #undef KEYS_OF
 

@@ -1,4 +1,4 @@
-/* names.c - compares names without regard to case, like DNS. */
+/* names.c - finds this host's names, and compares names without regard to case, like DNS. */
 #include "common/http/names.h"
 
 #include "common/config/table_file.h"
@@ -10,7 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
-#define MAX_NAME_BYTES 254 /* longest DNS name, with NUL */
+#define MAX_NAME_BYTES 254 /* longest DNS name, with its NUL */
 
 static const char separators[] = ", \t\r\n";
 static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
@@ -34,7 +34,8 @@ int http_names_check(const char *names, char *why, size_t why_bytes)
     for (const char *at = names ? names + strspn(names, separators) : ""; *at; at += strspn(at, separators)) {
         size_t n = strcspn(at, separators);
         if (strspn(at, letters) < n || n >= MAX_NAME_BYTES) {
-            snprintf(why, why_bytes, "\"%.*s\" is no host name: it has letters, digits, '-', '_' and '.', and no port",
+            snprintf(why, why_bytes,
+                     "\"%.*s\" is not a host name, which has only letters, digits, '-', '_' and '.', and no port",
                      (int)(n < 100 ? n : 100), at);
             return -EINVAL;
         }
@@ -50,7 +51,7 @@ struct own {
     FILE *out;
 };
 
-/* Adds the names in a row (an address and its names) if one of them is this host's. */
+/* Adds the names in a row of /etc/hosts (an address and its names) if one of them is this host's name. */
 static int add_names(const struct table_row *row, void *arg)
 {
     const struct own *own = arg;
@@ -81,7 +82,7 @@ char *http_names_own(const char *hosts_path)
 
 /* ---- Host: ------------------------------------------------------------------------------------------------------- */
 
-/* Copies 'host' without its port to 'name'.  Returns false if 'host' has another form. */
+/* Copies 'host' without its port to 'name'.  Returns false if 'host' is not a name or address with an optional port. */
 static bool cut_port(const char *host, char name[MAX_NAME_BYTES])
 {
     bool bracket = host[0] == '[';

@@ -1,5 +1,5 @@
-/* page.h - the files of common/http/page/, the status page, as embedded in this build.  The Makefile generates the
- * source. */
+/* page.h - the files of the status page (common/http/page/), embedded in the program.  The Makefile generates the
+ * source file. */
 #ifndef COMMON_HTTP_PAGE_H
 #define COMMON_HTTP_PAGE_H
 

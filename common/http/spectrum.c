@@ -1,4 +1,4 @@
-/* spectrum.c - reduces channels to points, and converts points to JSON. */
+/* spectrum.c - reduces the channels of spectra to points, and converts the points to JSON. */
 #include "common/http/spectrum.h"
 
 #include "common/http/status.h"
@@ -38,7 +38,7 @@ void spectrum_reduce(const struct spectrum_points *points, const float *values, 
             if (isnan(value))
                 continue;
             sum += value;
-            largest = fmaxf(largest, value); /* fmaxf() of a number and NAN is the number */
+            largest = fmaxf(largest, value); /* fmaxf() ignores a NAN */
             n++;
         }
         mean[i] = n ? (float)(sum / (double)n) : NAN;

@@ -1,7 +1,8 @@
-/* spectrum.h - spectra for the status page: reduces the channels of a band to about a thousand points.
+/* spectrum.h - reduces the channels of a spectrum to at most about a thousand points, for the status page.
  *
- * A point is a run of channels.  All runs are equally long, except that the last may be shorter.  Unknown values are
- * NAN, and null in JSON.  If only some channels of a point are known, the point has their mean and largest value. */
+ * A point stands for consecutive channels.  All points have the same number of channels, but the last point may have
+ * fewer.  Unknown values are NAN, and null in JSON.  If only some channels of a point are known, the point has the mean
+ * and the largest value of the known channels. */
 #ifndef COMMON_HTTP_SPECTRUM_H
 #define COMMON_HTTP_SPECTRUM_H
 
@@ -11,27 +12,28 @@
 
 #define SPECTRUM_MAX_POINTS 1024
 
-/* A band: its first channel, its number of channels, the channels of a point, and the number of points. */
+/* The points of a band: first channel, number of channels, number of channels in a point ('width'), and number of
+ * points ('n'). */
 struct spectrum_points {
     size_t first_chan, n_chan, width, n;
 };
 
-/* Divides a band that begins at channel 'first_chan' into points.  'text' selects channels by the first and the last
- * ("256,511").  All channels are selected if 'text' is NULL or makes no sense. */
+/* Divides a band that begins at channel 'first_chan' into points.  'text' gives the first and last channel to show
+ * ("256,511").  All channels are shown if 'text' is NULL or invalid. */
 struct spectrum_points spectrum_points_of(size_t first_chan, size_t n_chan, const char *text);
 
-/* Parses two numbers, "0,1" and nothing else.  Returns false if 'text' is NULL or has another form. */
+/* Parses two numbers with a comma between them ("0,1").  Returns false if 'text' is NULL or has any other form. */
 bool spectrum_parse_pair(const char *text, size_t *first, size_t *second);
 
-/* Reduces the channels' values to the mean and largest value of each point [n].  The first channel's value is
- * values[0], the next channel's values[stride]. */
+/* Computes the mean and the largest value [n] of each point's channels.  The value of the first channel is values[0],
+ * and the value of the next channel is values[stride]. */
 void spectrum_reduce(const struct spectrum_points *points, const float *values, size_t stride, float *mean,
                      float *most);
 
-/* Returns powers [n] as decibels relative to 'one'.  A power of 0 is unknown. */
+/* Returns 'powers' [n] in decibels relative to 'one'.  A power of 0 counts as unknown. */
 json_t *spectrum_decibels(const float *powers, size_t n, double one);
 
-/* Returns numbers [n], rounded to 'n_decimals' decimals. */
+/* Returns 'numbers' [n] as JSON, rounded to 'n_decimals' decimals. */
 json_t *spectrum_numbers(const float *numbers, size_t n, int n_decimals);
 
 /* Returns the frequency axis as JSON: numbers of points and channels, frequency of the first channel, channel spacing.

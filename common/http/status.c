@@ -1,4 +1,4 @@
-/* status.c - builds /status.json from the registry and the pipeline. */
+/* status.c - builds /status.json from the registry, the sensors and the pipeline. */
 #include "common/http/status.h"
 
 #include "common/base/clock.h"
@@ -25,7 +25,7 @@
 
 struct status {
     const char *program;         /* [const] */
-    char name[64];               /* [const] name of the configuration, "fgpu0" */
+    char name[64];               /* [const] name of the configuration file without its ending, "fgpu0" */
     const struct gauge *healthy; /* [const] */
     int64_t start_ns;            /* [const] monotonic */
     int64_t start_unix_ns;       /* [const] */
@@ -155,8 +155,8 @@ struct label {
     char value[256];
 };
 
-/* Reads the next label of a..="...",b="...", as stats_label() writes it.  Returns the text after it, or NULL if no
- * label is left. */
+/* Reads the first label of 'text', a list a="...",b="..." as stats_label() writes it.  Returns the text after the
+ * label, or NULL if there is no label. */
 static const char *next_label(const char *text, struct label *label)
 {
     size_t n_name = strcspn(text, "="), n = 0;
@@ -175,7 +175,8 @@ static const char *next_label(const char *text, struct label *label)
     return text + (*text == ',');
 }
 
-/* The labels of a metric.  'own' identify the object of the metric; 'rest' are the others. */
+/* The labels of a metric.  The labels 'own' identify the object to which the metric belongs.  'rest' are the other
+ * labels. */
 struct labels {
     struct label own[MAX_LABELS], rest[MAX_LABELS];
     size_t n_own, n_rest;
@@ -244,10 +245,11 @@ static void short_name(const char *program, const char *name, char *text, size_t
 struct gathering {
     const char *program;
     json_t *root;
-    json_t *found; /* objects by section and own labels as text, owned by the root */
+    json_t *found; /* existing objects by section and own labels (as one text); 'root' also owns the objects */
 };
 
-/* Returns the object of a metric with these labels; NULL if out of memory. */
+/* Returns the object in 'root' to which a metric with these labels belongs.  Creates the object if necessary.  Returns
+ * NULL if memory runs out. */
 static json_t *find_object(struct gathering *g, const struct labels *labels)
 {
     char key[1024];

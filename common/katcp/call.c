@@ -1,4 +1,4 @@
-/* call.c - handles a request, from its line to its reply. */
+/* call.c - checks a request, calls its handler, parses its arguments and sends its reply. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -46,7 +46,7 @@ void katcp_call_begin(struct katcp_client *client)
     int n = (int)call->message.n_args;
 
     if (call->message.type != '?') {
-        katcp_log_protocol_error(client, "only requests are expected here, which begin with ?");
+        katcp_log_protocol_error(client, "only requests are accepted, and a request begins with ?");
         return;
     }
     call->active = true;
@@ -61,7 +61,7 @@ void katcp_call_begin(struct katcp_client *client)
     else if (n > request->max_args)
         katcp_fail(call, "too many arguments: %d of at most %d", n, request->max_args);
     else if (client->read_only && n >= request->changes_from)
-        katcp_fail(call, "this address is for reading only");
+        katcp_fail(call, "this server port is read-only");
     else
         request->handle(call, is_standard(request) ? server : server->device->arg);
 }

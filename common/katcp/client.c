@@ -1,8 +1,8 @@
-/* client.c - one connection: splits received bytes into lines, and sends answers.
+/* client.c - serves one connection: splits the received bytes into lines, and sends answers.
  *
- * A client is served at once if no other client waits and steps are left in this turn of the loop.  Otherwise the
- * client waits in the server's queue.  The queue's first client is served for a slice, and goes behind the others if it
- * has more work. */
+ * A client is served immediately if no other client waits and steps are left in this turn of the event loop.  Otherwise
+ * the client waits in the server's queue.  The first client in the queue is served for a slice.  If it then has more
+ * work, it moves to the end of the queue. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Memory that stays allocated for an idle client. */
+/* Largest buffer that stays allocated while it is empty. */
 #define IDLE_BYTES (64u << 10)
 
 static const char too_long[] = "a line exceeds the limit of its request (64 KiB; 16 MiB for gains) and is ignored";
@@ -36,7 +36,7 @@ static bool line_at_hand(struct katcp_client *client)
     return false;
 }
 
-/* Returns true if the client's next line may be handled. */
+/* Returns true if the client's next line may be handled: no call is active, and few bytes are unsent. */
 static bool is_free(const struct katcp_client *client)
 {
     return client->fd >= 0 && !client->call.active && unsent(client) <= KATCP_ENOUGH_BYTES;
@@ -55,8 +55,8 @@ static void set_watching(struct ev_loop *loop, ev_io *watcher, bool on)
         ev_io_stop(loop, watcher);
 }
 
-/* Watches the socket for input only if the input can be used.  Otherwise the kernel holds the client's further
- * bytes. */
+/* Watches the socket for input only if the server can process more input of this client.  Otherwise further bytes stay
+ * in the kernel's socket buffer. */
 static void watch(struct katcp_client *client)
 {
     if (client->fd < 0)
@@ -70,7 +70,7 @@ void katcp_client_wake(struct katcp_client *client)
     struct katcp_server *server = client->server;
 
     if (server->served == client)
-        return; /* the client being served checks for more work when its slice is over */
+        return; /* serve() checks for more work at the end of the slice */
     katcp_server_resume(server);
     if (client->waits || client->fd < 0)
         return;
@@ -83,7 +83,8 @@ void katcp_client_wake(struct katcp_client *client)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
-/* Counts the client's memory.  If all clients exceed their common limit, drops the client with the most. */
+/* Updates the count of the client's memory.  If all clients together exceed their limit, drops the client that uses the
+ * most memory. */
 static void count_bytes(struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -161,7 +162,7 @@ void katcp_client_answer(struct katcp_client *client, const struct katcp_text *l
     if (client->fd < 0)
         return;
     append(client, line);
-    client->answers_end = client->out.n; /* not used after the client was dropped */
+    client->answers_end = client->out.n; /* has no effect if append() dropped the client */
 }
 
 bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line)
@@ -179,7 +180,7 @@ bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *l
 
 /* ---- Input ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the longest permitted length of the line at 'in_at', from its request. */
+/* Returns the permitted length of the line at 'in_at', which depends on its request. */
 static size_t line_limit(const struct katcp_client *client)
 {
     struct katcp_server *server = client->server;
@@ -197,13 +198,15 @@ static size_t line_limit(const struct katcp_client *client)
     const struct katcp_request *request = katcp_find_request(server, name);
     if (!request || !request->has_long_lines)
         return KATCP_SHORT_LINE_BYTES;
-    if (request->changes_from == KATCP_CHANGES_NOTHING) /* such a line has at most all sensors' names */
+    /* the longest such request is ?sensor-sampling with all sensors' names */
+    if (request->changes_from == KATCP_CHANGES_NOTHING)
         return KATCP_SHORT_LINE_BYTES + server->names_bytes;
     return client->read_only ? KATCP_SHORT_LINE_BYTES : KATCP_MAX_LINE_BYTES;
 }
 
-/* Returns true if a client without a request so far sends something other than requests: a browser, TLS or the like.  A
- * later line from a web page, opened on this host, could look like a request. */
+/* Returns true if the client has not yet sent a known request, and its present line cannot be a request, for example
+ * because the client is a browser.  Such a client is dropped, because a web page that is open on this host could make
+ * the browser send a later line that is a request.  'why' is the error in the line; NULL: none. */
 static bool is_strange(const struct katcp_client *client, const char *why)
 {
     size_t at = client->in_at;
@@ -217,7 +220,7 @@ static bool is_strange(const struct katcp_client *client, const char *why)
     return at < client->in_searched && client->in.bytes[at] != '?';
 }
 
-/* Handles the line in[in_at .. in_searched), which is complete. */
+/* Handles the complete line at in[in_at .. in_searched). */
 static void handle_line(struct katcp_client *client)
 {
     struct katcp_call *call = &client->call;
@@ -242,7 +245,7 @@ static void handle_line(struct katcp_client *client)
         katcp_call_begin(client);
 }
 
-/* Skips a line that is already too long: the part received so far, and the rest as it comes. */
+/* Discards the received part of a line that is too long.  The rest is discarded when it arrives. */
 static void skip_line(struct katcp_client *client)
 {
     if (!client->skips)
@@ -251,7 +254,7 @@ static void skip_line(struct katcp_client *client)
     client->in_at = client->in_searched = client->in.n = 0;
 }
 
-/* Discards the processed input. */
+/* Removes the handled lines from the input buffer. */
 static void forget_handled(struct katcp_client *client)
 {
     struct katcp_text *in = &client->in;
@@ -267,7 +270,7 @@ static void forget_handled(struct katcp_client *client)
     }
 }
 
-/* Checks an unfinished line, which begins at 0. */
+/* Checks the unfinished line, which begins at in[0], and records the time when it began. */
 static void check_unfinished(struct katcp_client *client)
 {
     const char *why = client->in.n > 0 && client->in.n > line_limit(client) ? too_long : NULL;
@@ -315,7 +318,7 @@ bool katcp_call_may_resume(const struct katcp_call *call)
     return has_steps(CONTAINER_OF(call, const struct katcp_client, call));
 }
 
-/* Returns true if the client has work that only waits for the client's turn. */
+/* Returns true if the server can continue to work for the client in its next slice. */
 static bool has_work(struct katcp_client *client)
 {
     bool goes_on = client->call.active && client->call.resume && unsent(client) <= KATCP_ENOUGH_BYTES;
@@ -371,7 +374,7 @@ void katcp_clients_serve(struct katcp_server *server)
         katcp_server_resume(server);
 }
 
-/* Serves the client at once, or lets it wait.  No client overtakes waiting clients. */
+/* Serves the client immediately, or appends it to the queue if other clients wait or no steps are left. */
 static void serve_or_wait(struct katcp_client *client)
 {
     if (client->server->first_waiting || katcp_steps_left(client->server) <= 0)
@@ -460,7 +463,7 @@ void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why)
     if (unsent(client) < IDLE_BYTES) {
         katcp_text_add_inform(out, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
         if (send(client->fd, out->bytes + client->out_at, unsent(client), MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            errno = 0; /* the client does not get the reason */
+            errno = 0; /* ignores the error; the client then does not get the reason */
     }
     katcp_client_drop(client);
 }

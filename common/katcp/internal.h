@@ -1,7 +1,7 @@
 /* internal.h - types and functions shared by the files of the KATCP server.  Only the main thread uses them.
  *
- * A dropped client stays in the list, without its socket, until nothing uses the client any more.  By then the loop's
- * callback has ended, and the client's request is answered. */
+ * A dropped client has no socket, but stays in the list of clients while a callback of the event loop uses it, or while
+ * its request is not yet answered. */
 #ifndef COMMON_KATCP_INTERNAL_H
 #define COMMON_KATCP_INTERNAL_H
 
@@ -15,30 +15,31 @@
 
 #include <ev.h>
 
-#define KATCP_READ_BYTES       (64u << 10)  /* bytes read from a client at a time */
-#define KATCP_SEND_BYTES       (256u << 10) /* bytes sent to a client in one turn of the loop */
-#define KATCP_SHORT_LINE_BYTES (64u << 10)  /* longest line of requests without has_long_lines */
+#define KATCP_READ_BYTES       (64u << 10)  /* largest number of bytes that one recv() reads */
+#define KATCP_SEND_BYTES       (256u << 10) /* largest number of bytes sent to a client in one slice */
+#define KATCP_SHORT_LINE_BYTES (64u << 10)  /* longest line of a request without has_long_lines */
 #define KATCP_MAX_UNSENT_BYTES (32u << 20)
-#define KATCP_TOTAL_BYTES      (256u << 20) /* read and unsent bytes of all clients */
-#define KATCP_ENOUGH_BYTES     (256u << 10) /* with more unsent bytes, no further request is read */
+#define KATCP_TOTAL_BYTES      (256u << 20) /* limit of the buffers of all clients together */
+#define KATCP_ENOUGH_BYTES     (256u << 10) /* number of unsent bytes above which no further request is handled */
 #define KATCP_STALLED_NS       (30 * NS_PER_S)
 #define KATCP_LINE_NS          (30 * NS_PER_S) /* longest time from a line's first byte to its end */
 #define KATCP_LOOK_S           0.01
-#define KATCP_MAX_OF_HOST      16 /* connections of a host to a listener; loopback has no such limit */
-#define KATCP_RESERVE          4  /* places of each listener for hosts without a connection */
+#define KATCP_MAX_OF_HOST      16 /* largest number of connections from one host to a listener; no limit for loopback */
+#define KATCP_RESERVE          4  /* connections of each listener that are reserved for hosts without a connection */
 
-/* Steps measure the main thread's work for clients, at most some nanoseconds each.  A step is a step of an expression,
- * a byte that is received or sent, or a quarter of a request's byte.  A turn of the loop has KATCP_TURN_STEPS for all
- * clients together, and KATCP_SLICE_STEPS for one client before the next client's turn.  The poll of the sensors has a
- * separate number.  The last operation may exceed these numbers: a line of a request, or a sensor's reading. */
+/* Steps measure the main thread's work for clients.  A step takes at most a few nanoseconds.  An instruction of a
+ * regular expression and a received or sent byte cost one step each.  A byte of a request costs four steps.  A turn of
+ * the event loop has KATCP_TURN_STEPS for all clients together.  One client may use KATCP_SLICE_STEPS before the next
+ * client is served.  The poll of the sensors has a separate limit, KATCP_LOOK_STEPS.  The last operation (a line of a
+ * request, or a sensor's reading) may exceed these limits. */
 #define KATCP_TURN_STEPS   (1 << 20)
 #define KATCP_SLICE_STEPS  (KATCP_TURN_STEPS / 8)
 #define KATCP_LOOK_STEPS   (KATCP_TURN_STEPS / 2)
-#define KATCP_LINE_STEPS   2000 /* steps of any line */
-#define KATCP_INFORM_STEPS 500  /* steps of a sent inform line */
-#define KATCP_SENSOR_STEPS 100  /* steps of a polled sensor */
+#define KATCP_LINE_STEPS   2000 /* additional steps of each received line */
+#define KATCP_INFORM_STEPS 500  /* additional steps of each sent line */
+#define KATCP_SENSOR_STEPS 100  /* steps for polling a sensor */
 
-/* Reasons of the server to end a connection: katcp_refusals[]. */
+/* Reasons for which the server refuses or ends a connection (texts: katcp_refusal_sentences[]). */
 enum katcp_refusal {
     KATCP_SERVED, /* no refusal */
     KATCP_NOT_ALLOWED,
@@ -64,23 +65,25 @@ enum katcp_strategy {
     KATCP_DIFFERENTIAL_RATE
 };
 
-/* How a client samples one sensor. */
+/* A client's sampling of one sensor. */
 struct katcp_sampling {
     enum katcp_strategy strategy;
-    double difference, shortest_s, longest_s; /* longest_s is also the period */
+    double difference, shortest_s, longest_s; /* longest_s is the period if the strategy is KATCP_PERIOD */
     struct sensor_reading sent;               /* the last reading sent */
     uint64_t sent_text_version;
     uint64_t sent_version;
-    int64_t sent_ns; /* monotonic; with a period: the time when it was due */
+    /* monotonic time of the last reading sent; with KATCP_PERIOD: the time when that reading was due */
+    int64_t sent_ns;
 };
 
 struct katcp_call {
-    struct katcp_message message; /* its strings lie in the client's buffer 'in' */
+    struct katcp_message message; /* its strings are in the client's buffer 'in' */
     bool active;
-    /* Continues an answer that takes several turns: katcp_call_may_resume().  NULL: one turn suffices. */
+    /* Continues an answer that takes several turns of the event loop, while katcp_call_may_resume().  NULL: the handler
+     * sends the whole answer. */
     void (*resume)(struct katcp_call *call);
-    size_t next, n_told; /* next sensor, and number of sensors sent */
-    void *memory;        /* pattern or marks; freed with the call */
+    size_t next, n_told; /* index of the next sensor; number of sensors sent */
+    void *memory;        /* struct name_pattern, or marks of sensors; freed with the call */
     void (*each)(struct katcp_call *call, const struct sensor_entry *entry);
     struct katcp_sampling wanted;
 };
@@ -97,23 +100,23 @@ struct katcp_client {
     struct katcp_client *next_waiting;
 
     struct katcp_text in;
-    size_t in_at, in_searched; /* start of the next line; its end is not before in_searched */
-    bool has_control;          /* true if this line has a control character */
-    bool speaks_katcp;         /* true after a known request */
-    bool skips;                /* true while the rest of a too long line is skipped */
-    bool is_readable;          /* true if the loop reported the socket as readable */
-    bool ended;                /* true if the client sends no more */
-    int64_t line_ns;           /* start of the unfinished line, monotonic; 0: none */
+    size_t in_at, in_searched; /* start of the next line; end of the bytes that were already searched for its end */
+    bool has_control;          /* true if the line at in_at has a control character */
+    bool speaks_katcp;         /* true if the client has sent a known request */
+    bool skips;                /* true while the rest of a line that is too long is discarded */
+    bool is_readable;          /* true if the event loop has reported that the socket is readable */
+    bool ended;                /* true if the client has closed its side of the connection */
+    int64_t line_ns;           /* monotonic time when the unfinished line began; 0: no unfinished line */
 
     struct katcp_text out;
-    size_t out_at;      /* bytes sent so far */
-    size_t answers_end; /* end of the last answer to a request */
-    int64_t moved_ns;   /* last time that the client read, or had nothing to read */
-    size_t n_bytes;     /* bytes that the server counts for this client */
+    size_t out_at;      /* number of bytes of 'out' that are sent */
+    size_t answers_end; /* offset in 'out' of the end of the last answer to a request */
+    int64_t moved_ns;   /* monotonic time when the client last read bytes, or when 'out' was last empty */
+    size_t n_bytes;     /* bytes of this client that server->n_bytes includes */
 
     struct katcp_call call;
     struct katcp_sampling *samplings; /* [sensors->n]; NULL: no sampling yet */
-    size_t n_samplings;               /* samplings other than KATCP_NONE */
+    size_t n_samplings;               /* number of samplings other than KATCP_NONE */
 };
 
 struct katcp_listener {
@@ -128,47 +131,50 @@ struct katcp_server {
     const struct katcp_device *device; /* [const] */
     struct ev_loop *loop;              /* [const] */
     struct access access;              /* [const] */
-    size_t max_clients;                /* [const] limit of each listener */
+    size_t max_clients;                /* [const] largest number of clients of each listener */
     bool halt_stays;                   /* [const] */
-    size_t names_bytes;                /* [const] all sensors' names with commas: the longest ?sensor-sampling */
+    /* [const] length of all sensors' names with commas, for the longest ?sensor-sampling */
+    size_t names_bytes;
     struct katcp_listener listeners[2];
     struct katcp_client *clients;
     struct katcp_client *first_waiting, **end_waiting; /* queue of clients that wait for their turn */
-    size_t n_bytes;                                    /* bytes of all clients */
+    size_t n_bytes;                                    /* bytes of the buffers of all clients */
     int64_t steps_left;                                /* steps left in this turn; negative after a long operation */
     int64_t slice_end;                                 /* value of 'steps_left' that ends the client's slice */
-    unsigned turn;                                     /* the loop's turn to which the steps belong */
+    unsigned turn;                                     /* turn of the event loop to which steps_left belongs */
     const struct katcp_client *served;                 /* client that is served now; NULL: none */
-    ev_timer again;                                    /* expires at once: there is work, or clients to forget */
-    ev_timer look;                                     /* polls the sensors while any is sampled */
-    ev_timer housekeeping;                             /* expires each second */
+    /* expires immediately; started if there is more work, or a dropped client to free */
+    ev_timer again;
+    /* starts a poll of the sensors; active while any sensor is sampled */
+    ev_timer look;
+    ev_timer housekeeping; /* expires each second */
     size_t n_samplings;
-    size_t look_next;       /* next sensor of the poll; SIZE_MAX: the poll is over */
+    size_t look_next;       /* index of the poll's next sensor; >= number of sensors: the poll is over */
     char *read_buffer;      /* [KATCP_READ_BYTES] */
     struct katcp_text line; /* buffer for a line */
-    ev_async logged;        /* katcp/log.c: sent when messages have come */
-    ev_timer log_pause;     /* pause before messages are sent */
+    ev_async logged;        /* katcp/log.c: signals that messages are in the queue */
+    ev_timer log_pause;     /* katcp/log.c: pause before queued messages are sent */
     size_t log_level;
 };
 
 /* ---- katcp/client.c: bytes in and out ---------------------------------------------------------------------------- */
 
-/* Begins to serve a connection and takes over 'fd'.  Returns 0 or -ENOMEM. */
+/* Begins to serve a connection.  Takes over the ownership of 'fd'.  Returns 0 or -ENOMEM. */
 int katcp_client_open(struct katcp_server *server, int fd, const struct endpoint *peer, bool read_only);
 
-/* Ends the connection at once, without a message. */
+/* Closes the connection immediately, without a message to the client. */
 void katcp_client_drop(struct katcp_client *client);
 
-/* Sends the client the reason, as far as the socket accepts it, counts and logs the refusal, and drops the client. */
+/* Counts and logs the refusal, tries to send the reason to the client, and drops the client. */
 void katcp_client_refuse(struct katcp_client *client, enum katcp_refusal why);
 
-/* Drops clients that stall or leave a line unfinished. */
+/* Drops clients that read nothing, or do not finish a line, for too long. */
 void katcp_clients_check(struct katcp_server *server);
 
-/* Frees clients that are dropped and have no call. */
+/* Frees dropped clients that nothing uses any more. */
 void katcp_clients_tidy(struct katcp_server *server);
 
-/* Puts a client that may have something to do into the queue of waiting clients. */
+/* Appends a client that may have work to the queue of waiting clients. */
 void katcp_client_wake(struct katcp_client *client);
 
 /* Serves the waiting clients, each for a slice, while steps are left. */
@@ -177,26 +183,27 @@ void katcp_clients_serve(struct katcp_server *server);
 /* Returns true if the answer of a call may continue in this turn. */
 bool katcp_call_may_resume(const struct katcp_call *call);
 
-/* Sends a part of an answer.  The amount is not limited, because the client asked for it. */
+/* Sends a line of an answer.  The number of unsent bytes is not limited here, because the client requested the
+ * answer. */
 void katcp_client_answer(struct katcp_client *client, const struct katcp_text *line);
 
-/* Sends an inform that the client did not just ask for.  Returns false if the client cannot take it: a long answer is
- * being sent, or the client is dropped. */
+/* Sends an inform that is not part of an answer.  Returns false if the inform is not sent, because the client is
+ * dropped or has too many unsent bytes. */
 bool katcp_client_inform(struct katcp_client *client, const struct katcp_text *line);
 
-/* Writes as much as the socket accepts at once. */
+/* Sends as many unsent bytes as the socket accepts without blocking, at most KATCP_SEND_BYTES. */
 void katcp_client_flush(struct katcp_client *client);
 
 /* ---- katcp/server.c ---------------------------------------------------------------------------------------------- */
 
-/* Counters, texts and log limits of refusals. */
+/* Texts of the refusals.  katcp_count_refusal() counts and logs a refusal. */
 extern const char *const katcp_refusal_sentences[KATCP_N_REFUSALS];
 void katcp_count_refusal(enum katcp_refusal why, const char *address);
 
-/* Lets the loop serve waiting clients, and tidy up, at once. */
+/* Makes the event loop serve waiting clients and free dropped clients in its next turn. */
 void katcp_server_resume(struct katcp_server *server);
 
-/* Returns the steps that are left in this turn of the loop. */
+/* Returns the number of steps that are left in this turn of the event loop. */
 int64_t katcp_steps_left(struct katcp_server *server);
 
 static inline void katcp_count_steps(struct katcp_server *server, size_t n)
@@ -206,7 +213,7 @@ static inline void katcp_count_steps(struct katcp_server *server, size_t n)
 
 /* ---- katcp/call.c ------------------------------------------------------------------------------------------------ */
 
-/* Begins the call in client->call, which may be an invalid request.  Returns when its handler returns. */
+/* Calls the handler of the request in client->call, or answers an invalid request. */
 void katcp_call_begin(struct katcp_client *client);
 
 static inline struct katcp_client *katcp_call_client(const struct katcp_call *call)
@@ -214,24 +221,24 @@ static inline struct katcp_client *katcp_call_client(const struct katcp_call *ca
     return CONTAINER_OF(call, struct katcp_client, call);
 }
 
-/* Sends "#log error ..." to this client, because its line is not a message. */
+/* Sends "#log error ..." to a client whose line is not a valid request. */
 void katcp_log_protocol_error(struct katcp_client *client, const char *what);
 
-/* Answers !name invalid SENTENCE. */
+/* Answers "!name invalid SENTENCE". */
 void katcp_invalid(struct katcp_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Answers !name ok COUNT, after COUNT informs. */
+/* Answers "!name ok COUNT", after COUNT informs. */
 void katcp_ok_count(struct katcp_call *call, size_t n);
 
 const struct katcp_request *katcp_find_request(const struct katcp_server *server, const char *name);
 
 /* ---- katcp/standard.c -------------------------------------------------------------------------------------------- */
 
-/* The standard requests, in order of name.  The argument of their handlers is the server. */
+/* The standard requests, in order of name.  Their handlers get the server as argument. */
 extern const struct katcp_request katcp_standard_requests[];
 extern const size_t katcp_n_standard_requests;
 
-/* The three versions of #version-connect and #version-list. */
+/* Number of the versions in #version-connect and #version-list.  katcp_version() gets version 'i'. */
 #define KATCP_N_VERSIONS 3
 void katcp_version(const struct katcp_server *server, size_t i, const char *version[3]);
 
@@ -243,17 +250,17 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server);
 /* Ends all samplings of a client. */
 void katcp_sampling_end(struct katcp_client *client);
 
-/* Sends due readings to all clients, from sensor 'look_next' on, as far as this turn allows. */
+/* Sends due readings to all clients, from sensor 'look_next' on, until the steps of this turn are used. */
 void katcp_sampling_poll(struct katcp_server *server);
 
-/* Writes "#sensor-status TIME 1 NAME STATUS VALUE" or, as the answer to ?sensor-value, a line with another name and a
- * message id. */
+/* Writes "#NAME[MID] TIME 1 SENSOR STATUS VALUE".  'name' is sensor-status or sensor-value.  'mid' is the message id,
+ * 0: none. */
 void katcp_sensor_line(struct katcp_text *line, const char *name, int32_t mid, const struct sensor_entry *entry,
                        const struct sensor_reading *reading);
 
 /* ---- katcp/log.c ------------------------------------------------------------------------------------------------- */
 
-/* Returns the line of an inform #log, in the server's own text. */
+/* Returns the line of an inform #log, in server->line. */
 const struct katcp_text *katcp_log_line(struct katcp_server *server, const char *level, int64_t unix_ns,
                                         const char *name, const char *message);
 

@@ -1,8 +1,9 @@
-/* log.c - sends the program's log messages to clients: #log.
+/* log.c - sends the program's log messages to clients, as informs #log.
  *
  * Flow:    any thread --log_listen()--> [QUEUE_MESSAGES] --each 50 ms--> #log to all clients
- * Threads: the logging thread copies the message into the queue, under a lock that the main thread holds only for a
- *          copy.  If the queue is full, the message is only counted.  There is one queue, because there is one log. */
+ * Threads: the thread that logs a message copies it into the queue, under a lock.  The main thread holds this lock only
+ *          while it copies a message out of the queue.  If the queue is full, the message is only counted.  There is
+ *          one queue, because a process has one log. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -28,7 +29,7 @@ static size_t n_pushed GUARDED, n_popped GUARDED;
 static uint64_t n_left_out GUARDED;
 static struct katcp_server *listener GUARDED; /* NULL: no server reads the queue */
 
-/* KATCP's levels, each with the most verbose level of log.h that it includes. */
+/* The levels of ?log-level.  'max_level' is the most verbose level of log.h that the level includes. */
 static const struct {
     const char *name;
     int max_level;
@@ -38,10 +39,10 @@ static const struct {
 };
 #define DEFAULT_LEVEL 4
 
-/* KATCP's names of levels, by enum log_level. */
+/* KATCP's names of the levels in enum log_level. */
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-/* Queues a message.  [any thread] */
+/* [any thread] Appends a message to the queue. */
 static void push(enum log_level level, int64_t unix_ns, const char *message)
 {
     lock_take(&lock);
@@ -58,8 +59,8 @@ static void push(enum log_level level, int64_t unix_ns, const char *message)
     lock_give(&lock);
 }
 
-/* Removes the oldest message.  After the last one, returns a message with the number of lost messages, if there are
- * any.  Returns false if there is no message. */
+/* Removes the oldest message from the queue into 'message'.  If the queue is empty and messages were lost, writes a
+ * message with their number.  Returns false if there is no message. */
 static bool pop(struct queued *message)
 {
     bool there_is = true;
@@ -70,8 +71,7 @@ static bool pop(struct queued *message)
     } else if (n_left_out > 0) {
         message->level = LOG_LEVEL_WARNING;
         message->unix_ns = clock_unix_ns();
-        snprintf(message->text, sizeof(message->text), "%llu messages were left out here",
-                 (unsigned long long)n_left_out);
+        snprintf(message->text, sizeof(message->text), "%llu messages were lost here", (unsigned long long)n_left_out);
         n_left_out = 0;
     } else {
         there_is = false;
@@ -118,7 +118,8 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_start(loop, timer);
 }
 
-/* Starts a pause before messages are sent, so that a storm of messages does not cause a storm of packets. */
+/* Starts a pause, after which the queued messages are sent.  So many messages at one time do not cause as many
+ * packets. */
 static void on_logged(struct ev_loop *loop, ev_async *watcher, int events)
 {
     struct katcp_server *server = CONTAINER_OF(watcher, struct katcp_server, logged);
@@ -134,7 +135,7 @@ static void set_level(struct katcp_server *server, size_t level)
     int max_level = levels[level].max_level;
 
     server->log_level = level;
-    /* The journal gets no fewer messages than without a client. */
+    /* A client cannot reduce the messages in the journal below the level info. */
     log_set_level(max_level > LOG_LEVEL_INFO ? (enum log_level)max_level : LOG_LEVEL_INFO);
     log_listen(push, max_level);
 }
@@ -172,7 +173,7 @@ void katcp_log_level(struct katcp_call *call, void *arg)
             if (!strcmp(levels[level].name, katcp_arg(call, 0)))
                 break;
         if (level == ARRAY_LEN(levels)) {
-            katcp_fail(call, "unknown level %.64s: there are all, trace, debug, info, warn, error, fatal and off",
+            katcp_fail(call, "unknown level %.64s: the levels are all, trace, debug, info, warn, error, fatal and off",
                        katcp_arg(call, 0));
             return;
         }

@@ -1,4 +1,4 @@
-/* message.c - parses an operator's lines into messages, and formats answers into lines. */
+/* message.c - parses the lines of clients into messages, and formats answers into lines. */
 #include "common/katcp/message.h"
 
 #include "common/base/units.h"
@@ -25,7 +25,8 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t';
 }
 
-/* Parses "[123]" at 'at' in a line that ends at 'end'.  Moves 'at' behind the number. */
+/* Parses the message id "[123]" at '*at' in a line that ends at 'end'.  Moves '*at' past the id.  Returns NULL, or the
+ * error. */
 static const char *parse_mid(const char **at, const char *end, int32_t *mid)
 {
     const char *c = *at + 1;
@@ -39,13 +40,14 @@ static const char *parse_mid(const char **at, const char *end, int32_t *mid)
             return "a message id is a number from 1 to 2147483647";
     }
     if (c == end || *c != ']')
-        return "a message id ends in ]";
+        return "a message id must end in ]";
     *at = c + 1;
     *mid = (int32_t)value;
     return NULL;
 }
 
-/* Parses "?name[mid]".  Ends the name by NUL and stores the start of the arguments. */
+/* Parses "?name[mid]".  Terminates the name with a NUL.  Stores the start of the arguments in '*rest'.  Returns NULL,
+ * or the error. */
 static const char *parse_head(char *line, const char *end, struct katcp_message *message, const char **rest)
 {
     const char *c = line + 1;
@@ -65,20 +67,21 @@ static const char *parse_head(char *line, const char *end, struct katcp_message 
             return why;
     }
     if (c < end && !is_blank(*c))
-        return "a message's name has letters, digits and - only";
+        return "a message's name has only letters, digits and -";
     message->type = line[0];
     message->name = line + 1;
     message->mid = mid;
-    /* The NUL may replace the blank; the parser has already passed the blank. */
+    /* The NUL may overwrite the blank after the name, so '*rest' is set first. */
     *rest = c < end ? c + 1 : c;
     *end_of_name = '\0';
     return NULL;
 }
 
-/* Characters that are escaped, and the letters that stand for them after a backslash.  NUL is \0. */
+/* special[i] is escaped as a backslash and letters[i].  NUL is escaped as \0. */
 static const char special[] = "\\ \n\r\x1b\t", letters[] = "\\_nret";
 
-/* Returns the character that an escape letter stands for; -1: the empty string (\@); -2: 'c' is no escape letter. */
+/* Returns the character for the escape letter 'c', -1 for the empty string (\@), or -2 if 'c' is not an escape
+ * letter. */
 static int unescape(char c)
 {
     const char *letter = c ? strchr(letters, c) : NULL;
@@ -88,8 +91,8 @@ static int unescape(char c)
     return c == '0' ? '\0' : c == '@' ? -1 : -2;
 }
 
-/* Unescapes the argument at 'c' into 'to', in the same line, and ends the argument by NUL.  Moves 'c' behind the
- * argument. */
+/* Unescapes the argument at '*c' into 'to', which is in the same line.  Terminates the argument with a NUL.  Moves '*c'
+ * past the argument.  Returns NULL, or the error. */
 static const char *parse_arg(const char **c, const char *end, char *to, bool *has_nul)
 {
     const char *from = *c;
@@ -103,14 +106,14 @@ static const char *parse_arg(const char **c, const char *end, char *to, bool *ha
         }
         int value = from + 1 < end ? unescape(from[1]) : -2;
         if (value == -2)
-            return "after a backslash comes one of \\ _ 0 n r e t @";
+            return "a backslash must be followed by one of \\ _ 0 n r e t @";
         *has_nul |= value == 0;
         if (value >= 0)
             *to++ = (char)value;
         from += 2;
     }
     *c = from < end ? from + 1 : from;
-    *to = '\0'; /* replaces at most the blank, or the byte after the line */
+    *to = '\0'; /* overwrites at most the blank after the argument, or the byte after the line */
     return NULL;
 }
 
@@ -208,7 +211,7 @@ void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n)
     text->n += n;
 }
 
-/* Returns the letter that stands for a character after a backslash; 0: the character stands for itself. */
+/* Returns the escape letter of the character 'c', or 0 if 'c' is not escaped. */
 static char escape(char c)
 {
     const char *found = strchr(special, c);

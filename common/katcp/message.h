@@ -2,8 +2,8 @@
  *
  * Line:      "?name[mid] argument argument", separated by blanks or tabs.  In an argument a backslash escapes special
  *            characters: \\ \_ (blank) \0 \n \r \e \t and \@ (nothing).  LF or CR ends the line.
- * Ownership: a message's strings lie in the parsed line, which parsing changes.
- * Errors:    one sentence, static. */
+ * Ownership: a message's strings are in the line, which the parser modifies.
+ * Errors:    the functions return one static sentence. */
 #ifndef COMMON_KATCP_MESSAGE_H
 #define COMMON_KATCP_MESSAGE_H
 
@@ -18,19 +18,19 @@ struct katcp_message {
     char type; /* '?', '!', '#' */
     const char *name;
     int32_t mid;  /* 0: no message id */
-    bool has_nul; /* true if an argument has a NUL, and so ends before its end */
+    bool has_nul; /* true if an argument contains a NUL; its string is then only the part before the NUL */
     const char **args;
-    size_t n_args, n_args_allocated; /* the next message reuses the list */
+    size_t n_args, n_args_allocated; /* the next message reuses the array */
 };
 
-/* Parses 'line', of n_bytes without its end.  One more byte after the line must be writable.  A line of blanks is not a
- * message: its type is 0.  Returns NULL, or the error; type, name and mid are then set as far as they are known
- * (otherwise 0, "", 0). */
+/* Parses 'line', which has 'n_bytes' bytes without its line end.  The byte after these must be writable.  A line of
+ * blanks is not a message: its type is 0.  Returns NULL, or the error.  After an error, type, name and mid have their
+ * values if the parser has found them, otherwise 0, "" and 0. */
 const char *katcp_message_parse(char *line, size_t n_bytes, struct katcp_message *message);
 
 void katcp_message_fini(struct katcp_message *message);
 
-/* Text that grows.  If memory runs out, the text stays unchanged and 'failed' is set. */
+/* A text that grows.  If memory runs out, the text is unchanged and 'failed' is true. */
 struct katcp_text {
     char *bytes;
     size_t n, n_allocated;
@@ -39,7 +39,7 @@ struct katcp_text {
 
 void katcp_text_fini(struct katcp_text *text);
 
-/* Empties the text for the next line. */
+/* Empties the text and resets 'failed'. */
 void katcp_text_clear(struct katcp_text *text);
 
 void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n);
@@ -47,7 +47,7 @@ void katcp_text_add(struct katcp_text *text, const char *bytes, size_t n);
 /* Appends a blank and an escaped argument. */
 void katcp_text_add_arg(struct katcp_text *text, const char *arg);
 
-/* Begins a line: "#name[mid]", or "#name" if mid is 0. */
+/* Begins a line with the type and name: "#name[mid]", or "#name" if 'mid' is 0. */
 void katcp_text_begin(struct katcp_text *text, char type, const char *name, int32_t mid);
 
 /* Appends " seconds.microseconds". */
@@ -55,7 +55,7 @@ void katcp_text_add_time(struct katcp_text *text, int64_t unix_ns);
 
 void katcp_text_end(struct katcp_text *text);
 
-/* Appends the line of an inform, "#name arg arg"; 'args' end with NULL. */
+/* Appends the line of an inform, "#name arg arg".  'args' ends with NULL. */
 void katcp_text_add_inform(struct katcp_text *text, const char *name, const char *const *args);
 
 #endif

@@ -1,5 +1,5 @@
-/* name_pattern.c - the expressions of ?sensor-list and ?sensor-value: strangers send them, and the main thread runs
- * them. */
+/* name_pattern.c - compiles the regular expressions of ?sensor-list and ?sensor-value, and searches names with them.
+ * Any client can send an expression, and the main thread executes it, so the run time must be limited. */
 #include "common/katcp/name_pattern.h"
 
 #include <assert.h>
@@ -45,8 +45,7 @@ static struct name_pattern_code *append(struct parser *p, uint8_t kind)
     return code;
 }
 
-/* Makes room for a choice before the code that begins at 'place'.  All jumps within that code are relative, so the code
- * may be moved. */
+/* Inserts a choice before the code that begins at 'place'.  The code can be moved, because its jumps are relative. */
 static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
 {
     struct name_pattern *pattern = p->pattern;
@@ -57,11 +56,12 @@ static struct name_pattern_code *insert_choice(struct parser *p, size_t place)
     return &pattern->code[place];
 }
 
-/* Parses the characters after a backslash into 'set'.  Returns the character, or -1 for a list of characters. */
+/* Parses the character after a backslash and adds its meaning to 'set'.  Returns the character, or -1 if it means a
+ * list of characters. */
 static int parse_escaped(struct parser *p, uint64_t set[4])
 {
     if (p->at == p->end) {
-        refuse(p, "an expression does not end in a single backslash");
+        refuse(p, "an expression must not end in a single backslash");
         return -1;
     }
     unsigned char c = (unsigned char)*p->at++;
@@ -75,15 +75,15 @@ static int parse_escaped(struct parser *p, uint64_t set[4])
     if (c == 'd' || c == 'w')
         return -1;
     if (is_letter_or_digit(c) || c >= 0x80)
-        refuse(p, "an expression has no letter or digit behind a backslash here, but \\d and \\w");
+        refuse(p, "d and w are the only letters and digits permitted after a backslash");
     if (c == '<' || c == '>' || c == '`' || c == '\'')
-        refuse(p, "an expression has none of \\< \\> \\` \\' here");
+        refuse(p, "\\< \\> \\` and \\' are not permitted in an expression");
     set_range(set, c, c);
     return c;
 }
 
-/* Parses one end of a range, or a single character.  Returns the character, or -1 if a list of characters went into
- * 'set'. */
+/* Parses a single character, or one end of a range, and adds it to 'set'.  Returns the character, or -1 for a list of
+ * characters such as \d. */
 static int parse_listed(struct parser *p, uint64_t set[4])
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -91,12 +91,12 @@ static int parse_listed(struct parser *p, uint64_t set[4])
     if (c == '\\')
         return parse_escaped(p, set);
     if (c == '[' && p->at < p->end && (*p->at == ':' || *p->at == '.' || *p->at == '='))
-        refuse(p, "a list has no [:classes:] here");
+        refuse(p, "[:classes:] are not permitted in a list");
     set_range(set, c, c);
     return c;
 }
 
-/* Parses "^a-z]", after the '['. */
+/* Parses a list after its '[', as "^a-z]", into 'set'. */
 static void parse_list(struct parser *p, uint64_t set[4])
 {
     bool negated = more(p) && *p->at == '^';
@@ -109,12 +109,12 @@ static void parse_list(struct parser *p, uint64_t set[4])
         p->at++;
         int to = parse_listed(p, set);
         if (from < 0 || to < from)
-            refuse(p, "a range goes from a character to the same or a later one");
+            refuse(p, "a range must lead from a character to the same or a later character");
         else
             set_range(set, (unsigned)from, (unsigned)to);
     }
     if (p->at == p->end)
-        refuse(p, "a list ends in ]");
+        refuse(p, "a list must end in ]");
     p->at++;
     for (size_t i = 0; negated && i < 4; i++)
         set[i] = ~set[i];
@@ -126,11 +126,11 @@ static void parse_group(struct parser *p)
 {
     parse_choices(p);
     if (p->at == p->end)
-        refuse(p, "a group ends in )");
+        refuse(p, "a group must end in )");
     p->at++;
 }
 
-/* Parses one character, list, anchor or group.  Returns true if a repetition of the item is permitted. */
+/* Parses one character, list, anchor or group, and appends its code.  Returns true if the item may be repeated. */
 static bool parse_item(struct parser *p)
 {
     unsigned char c = (unsigned char)*p->at++;
@@ -142,8 +142,8 @@ static bool parse_item(struct parser *p)
     case '$': append(p, CODE_END); return false;
     case '*':
     case '+':
-    case '?': refuse(p, "a repetition follows a character, a list or a group"); return false;
-    case '{': refuse(p, "an expression has no {...} here"); return false;
+    case '?': refuse(p, "a repetition must follow a character, a list or a group"); return false;
+    case '{': refuse(p, "{...} is not permitted in an expression"); return false;
     case '.': set_range(set, 0, 255); break;
     case '[': parse_list(p, set); break;
     case '\\': parse_escaped(p, set); break;
@@ -153,7 +153,7 @@ static bool parse_item(struct parser *p)
     return true;
 }
 
-/* Parses a repetition, if there is one, of the code from 'place' on. */
+/* Parses a repetition sign, if there is one, and applies it to the code from 'place' on. */
 static void parse_repetition(struct parser *p, size_t place)
 {
     char c = more(p) ? *p->at : '\0';
@@ -172,7 +172,7 @@ static void parse_repetition(struct parser *p, size_t place)
     p->at++;
 }
 
-/* Parses "x|y|z", up to the end or a ')'. */
+/* Parses "x|y|z", up to a ')' or the end of the expression. */
 static void parse_choices(struct parser *p)
 {
     size_t begin = p->pattern->n;
@@ -198,7 +198,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
     struct parser p = {.at = text, .end = text + n_bytes, .pattern = pattern};
 
     if (n_bytes > NAME_PATTERN_MAX_BYTES)
-        return "an expression has at most 255 characters";
+        return "an expression must have at most 255 characters";
     pattern->n = 0;
     parse_choices(&p);
     if (more(&p))
@@ -209,7 +209,7 @@ const char *name_pattern_compile(const char *text, size_t n_bytes, struct name_p
 
 /* ---- Searching --------------------------------------------------------------------------------------------------- */
 
-/* The states whose sets are compared with the next character. */
+/* The instructions that the next character of the name is compared with. */
 struct states {
     size_t n;
     int16_t at[NAME_PATTERN_MAX_CODE];
@@ -217,7 +217,7 @@ struct states {
 
 struct search {
     const struct name_pattern *pattern;
-    bool at_begin, at_end; /* true at the name's begin, end */
+    bool at_begin, at_end; /* true at the beginning of the name; true at its end */
     bool seen[NAME_PATTERN_MAX_CODE];
     int16_t stack[NAME_PATTERN_MAX_CODE];
     size_t n_stacked, n_steps;
@@ -230,7 +230,8 @@ static void push(struct search *search, int at)
     search->seen[at] = true;
 }
 
-/* Follows all instructions from 'from' on that need no character.  Returns true if the pattern's end is reached. */
+/* Follows the instructions from 'from' on that match no character, and stores the states that they lead to.  Returns
+ * true if the end of the pattern is reached. */
 static bool follow(struct search *search, int from, struct states *states)
 {
     push(search, from);
@@ -274,7 +275,7 @@ bool name_pattern_matches(const struct name_pattern *pattern, const char *name, 
         for (size_t i = 0; i < now->n && !found; i++)
             if (pattern->code[now->at[i]].set[before / 64] >> before % 64 & 1)
                 found = follow(&search, now->at[i] + 1, next);
-        found = found || follow(&search, 0, next); /* the match may begin at any place */
+        found = found || follow(&search, 0, next); /* a match may begin at any character of the name */
         if (found || !c)
             break;
         struct states *swap = now;

@@ -1,4 +1,4 @@
-/* python_number.c - converts between the text of requests and sensors, and numbers. */
+/* python_number.c - converts numbers from and to the text of requests and sensors. */
 #include "common/katcp/python_number.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define MAX_TEXT_BYTES 512 /* a number with its blanks; nobody means a longer one */
+#define MAX_TEXT_BYTES 512 /* limit for the text of a number with its blanks */
 
 /* ---- Reading ----------------------------------------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static bool is_blank(char c)
 }
 
 /* Copies the text without surrounding blanks and without underscores between digits.  Returns false if an underscore is
- * elsewhere, or the text is too long. */
+ * not between two digits, or if the text is too long. */
 static bool clean(const char *text, char cleaned[MAX_TEXT_BYTES])
 {
     size_t n;
@@ -43,7 +43,7 @@ static bool clean(const char *text, char cleaned[MAX_TEXT_BYTES])
     return true;
 }
 
-/* Returns the end of the digits at 'text'. */
+/* Returns a pointer past the digits at 'text'. */
 static const char *skip_digits(const char *text)
 {
     while (is_digit(*text))
@@ -51,7 +51,7 @@ static const char *skip_digits(const char *text)
     return text;
 }
 
-/* Returns the end of the number without a sign at 'text', or NULL. */
+/* Returns a pointer past the number without a sign at 'text', or NULL if there is none. */
 static const char *skip_unsigned(const char *text)
 {
     static const char *const words[] = {"infinity", "inf", "nan"};
@@ -75,7 +75,8 @@ static const char *skip_unsigned(const char *text)
     return is_digit(*exponent) ? skip_digits(exponent) : end;
 }
 
-/* Reads a number at 'text' that strtod() reads in the same way.  Returns its end, or NULL if there is none. */
+/* Reads the number at 'text', if strtod() and Python agree about its length.  Returns a pointer past the number, or
+ * NULL. */
 static const char *read_number(const char *text, double *value)
 {
     const char *end = skip_unsigned(text + (*text == '+' || *text == '-'));
@@ -102,7 +103,7 @@ static bool is_j(const char *text)
     return (*text == 'j' || *text == 'J') && text[1] == '\0';
 }
 
-/* Reads "+j", "-j", "j", or a number and j, with nothing after it. */
+/* Reads an imaginary number: "j", "+j", "-j", or a number and j.  Returns false if the text is anything else. */
 static bool read_imaginary(const char *text, bool needs_sign, double *value)
 {
     bool has_sign = *text == '+' || *text == '-';
@@ -141,7 +142,8 @@ bool python_number_complex(const char *text, double *real, double *imaginary)
 
 /* ---- Writing ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the digits of the shortest form, without a point.  Returns the power of ten of the first digit. */
+/* Writes the digits of the shortest decimal form of 'value', without a point.  Returns the power of ten of the first
+ * digit. */
 static int shortest_digits(double value, char digits[24])
 {
     char text[40];
@@ -183,7 +185,7 @@ char *python_number_float_text(double value, char text[PYTHON_FLOAT_BYTES])
 
 char *python_number_complex_text(double real, double imaginary, char text[PYTHON_COMPLEX_BYTES])
 {
-    if (isnan(real)) /* NaN has no sign to show */
+    if (isnan(real)) /* repr() shows no sign of NaN */
         real = fabs(real);
     if (isnan(imaginary))
         imaginary = fabs(imaginary);

@@ -1,9 +1,9 @@
 /* sampling.c - sends sensor readings to the clients that sample the sensors.
  *
- * Each KATCP_LOOK_S a poll looks at every sensor that any client samples.  A sensor that has not been set since the
- * last poll costs a few loads.  A line is written once for all clients that get it.  A poll with more readings than a
- * turn of the loop allows continues in the next turn.  No strategy sees a value that changes and changes back between
- * two polls. */
+ * Every KATCP_LOOK_S a poll reads each sensor that any client samples.  A sensor that has not been set since the last
+ * poll costs only a few loads.  A line is formatted once for all clients that get it.  If a poll exceeds its steps, it
+ * continues in the next turn of the event loop.  If a value changes and changes back between two polls, no strategy
+ * reports the change. */
 #include "common/katcp/internal.h"
 
 #include "common/base/clock.h"
@@ -26,7 +26,7 @@ static const struct {
     [KATCP_DIFFERENTIAL_RATE] = {"differential-rate", 3},
 };
 
-/* Longer than the life of any process, and short enough to be added to a time. */
+/* Exceeds the lifetime of any process, and is small enough to be added to a time without overflow. */
 #define NEVER_S  1e9
 #define NEVER_NS INT64_MAX
 
@@ -37,7 +37,7 @@ static int64_t to_ns(double seconds)
 
 /* ---- Due readings ------------------------------------------------------------------------------------------------ */
 
-/* A sensor's reading in this poll, to compare with all clients' samplings. */
+/* A sensor's reading in this poll, which is compared with the samplings of all clients. */
 struct seen {
     const struct sensor_entry *entry;
     struct sensor_reading reading;
@@ -73,11 +73,11 @@ static bool has_changed_by(const struct katcp_sampling *sampling, const struct s
         return true;
     if (seen->entry->about.type == SENSOR_INTEGER)
         return fabs((double)new->integer - (double)old->integer) > sampling->difference;
-    return !(fabs(new->real - old->real) <= sampling->difference); /* so that NaN counts as a change */
+    return !(fabs(new->real - old->real) <= sampling->difference); /* NaN counts as a change */
 }
 
-/* Returns true if a change may be sent now, 'shortest_s' after the last reading.  Otherwise sets 'due_ns' to the time
- * of the next check. */
+/* Returns true if at least 'shortest_s' have passed since the last reading was sent.  Otherwise lowers '*due_ns' to the
+ * time when they have passed. */
 static bool after(const struct katcp_sampling *sampling, double shortest_s, int64_t now_ns, int64_t *due_ns)
 {
     int64_t from_ns = sampling->sent_ns + to_ns(shortest_s);
@@ -88,8 +88,8 @@ static bool after(const struct katcp_sampling *sampling, double shortest_s, int6
     return false;
 }
 
-/* Returns true if the client is to get the reading now.  Otherwise, if time alone may change this, lowers 'due_ns' to
- * the time of the change. */
+/* Returns true if the reading must be sent to the client now.  If the reading will be due later even without a change,
+ * lowers '*due_ns' to that time. */
 static bool is_due(const struct katcp_sampling *sampling, const struct seen *seen, int64_t *due_ns)
 {
     double auto_shortest_s = seen->entry->about.auto_shortest_s;
@@ -114,7 +114,7 @@ static bool is_due(const struct katcp_sampling *sampling, const struct seen *see
     return after(sampling, sampling->longest_s, now_ns, due_ns);
 }
 
-/* Returns the time when time alone makes the next reading due, after one has been sent. */
+/* Returns the time when the next reading is due even without a change, after a reading has been sent. */
 static int64_t next_due_ns(const struct katcp_sampling *sampling)
 {
     switch (sampling->strategy) {
@@ -132,7 +132,7 @@ static void note_sent(struct katcp_sampling *sampling, const struct seen *seen)
     sampling->sent = seen->reading;
     sampling->sent_version = seen->version;
     sampling->sent_text_version = seen->entry->text_version;
-    /* Periods keep their schedule, unless a whole period was missed. */
+    /* The times of periodic readings stay on their grid, unless a whole period was missed. */
     if (sampling->strategy == KATCP_PERIOD && seen->now_ns - sampling->sent_ns < 2 * period_ns)
         sampling->sent_ns += period_ns;
     else
@@ -164,7 +164,7 @@ static struct seen see(const struct katcp_server *server, const struct sensor_en
     return seen;
 }
 
-/* Rotates the list of clients so that it begins with 'first', and no client is always the last. */
+/* Rotates the list of clients so that it begins with 'first'.  So no client is always the last. */
 static void rotate(struct katcp_server *server, struct katcp_client *first)
 {
     struct katcp_client **end = &server->clients;
@@ -179,8 +179,8 @@ static void rotate(struct katcp_server *server, struct katcp_client *first)
     *end = NULL;
 }
 
-/* Sends a sensor's reading to the clients for which it is due, as far as the steps allow.  Returns true if all of them
- * have got it. */
+/* Sends a sensor's reading to the clients for which it is due, until the steps are used.  Returns false if some of
+ * these clients are left. */
 static bool send_inform(struct katcp_server *server, struct sensor_entry *entry, const struct seen *seen,
                         int64_t end_steps)
 {
@@ -235,7 +235,7 @@ void katcp_sampling_poll(struct katcp_server *server)
 
 /* ---- ?sensor-sampling -------------------------------------------------------------------------------------------- */
 
-/* Counts a sampling of the sensor, or with -1 its end. */
+/* Adds 'n' to the numbers of samplings: 1 if a sampling of the sensor begins, -1 if it ends. */
 static void count(struct katcp_client *client, struct sensor_entry *entry, int n)
 {
     struct katcp_server *server = client->server;
@@ -254,7 +254,7 @@ static void set_sampling(struct katcp_client *client, struct sensor_entry *entry
     struct katcp_sampling *sampling = &client->samplings[entry->index];
 
     if (client->fd < 0)
-        return; /* dropped meanwhile */
+        return; /* the client was dropped in the meantime */
     int n = (wanted->strategy != KATCP_NONE) - (sampling->strategy != KATCP_NONE);
 
     *sampling = *wanted;
@@ -269,7 +269,8 @@ static void set_sampling(struct katcp_client *client, struct sensor_entry *entry
     sampling->sent = seen.reading;
     sampling->sent_version = seen.version;
     sampling->sent_text_version = entry->text_version;
-    /* The next poll finds the time when the sensor is due, and changes in between for other clients. */
+    /* Makes the next poll read the sensor.  That poll finds the time when the sensor is next due, and sends changes to
+     * other clients. */
     entry->due_ns = seen.now_ns;
 }
 
@@ -291,7 +292,8 @@ void katcp_sensor_sampling_clear(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* Parses a number of seconds, or "inf" if that is permitted.  Returns false after failing the call. */
+/* Parses a number of seconds, or with 'may_be_endless' also "inf".  If the argument is invalid, fails the call and
+ * returns false. */
 static bool parse_seconds(struct katcp_call *call, int i, const char *what, bool may_be_endless, double *seconds)
 {
     if (may_be_endless && !strcmp(katcp_arg(call, i), "inf")) {
@@ -349,8 +351,8 @@ static bool parse_strategy(struct katcp_call *call, struct katcp_sampling *wante
     return false;
 }
 
-/* Parses "name,name,..." and sets marks[] [sensors->n] to true for each named sensor.  Returns false after failing the
- * call. */
+/* Parses "name,name,..." and sets marks [sensors->n] to true for each named sensor.  If the argument is invalid, fails
+ * the call and returns false. */
 static bool mark_named(struct katcp_call *call, const struct sensors *sensors, const struct katcp_sampling *wanted,
                        bool *marks)
 {
@@ -378,7 +380,7 @@ static bool mark_named(struct katcp_call *call, const struct sensors *sensors, c
     }
 }
 
-/* Writes a number in the shortest form that reads as the same number. */
+/* Writes a number in the shortest form that converts back to the same number. */
 static const char *write_real(double value, char text[32])
 {
     int n_digits = 6;
@@ -389,7 +391,7 @@ static const char *write_real(double value, char text[32])
     return text;
 }
 
-/* Answers !sensor-sampling ok names strategy params. */
+/* Answers "!sensor-sampling ok NAMES STRATEGY PARAMETERS". */
 static void answer_sampling(struct katcp_call *call, const struct katcp_sampling *sampling)
 {
     const char *args[5] = {katcp_arg(call, 0), strategies[sampling->strategy].name};
@@ -417,7 +419,7 @@ static void query(struct katcp_call *call, const struct sensors *sensors)
         answer_sampling(call, client->samplings ? &client->samplings[entry->index] : &none);
 }
 
-/* Sets the marked sensors' sampling, as far as this turn allows. */
+/* Sets the sampling of the marked sensors, until the steps of this turn are used.  Answers after the last sensor. */
 static void resume_setting(struct katcp_call *call)
 {
     struct katcp_client *client = katcp_call_client(call);
@@ -451,7 +453,7 @@ void katcp_sensor_sampling(struct katcp_call *call, void *server)
     if (!client->samplings)
         client->samplings = calloc(sensors->n + 1, sizeof(*client->samplings));
     if (!call->memory || !client->samplings) {
-        katcp_fail(call, "there is no memory for it");
+        katcp_fail(call, "there is no memory for this sampling");
     } else if (mark_named(call, sensors, &call->wanted, call->memory)) {
         call->next = 0;
         call->resume = resume_setting;

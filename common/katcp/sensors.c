@@ -1,4 +1,4 @@
-/* sensors.c - sets the common sensors on the main thread, by a timer and by requests. */
+/* sensors.c - sets the sensors that all programs have, on the main thread: by a timer, and after requests. */
 #include "common/katcp/sensors.h"
 
 #include "common/base/clock.h"
@@ -13,7 +13,7 @@
 /* Names of TIME_OK to TIME_ERROR of adjtimex(2). */
 static const char *const clock_states[] = {"ok", "ins", "del", "oop", "wait", "error", NULL};
 
-/* Limits in seconds.  Values below the first limit are nominal, values below the second are warn. */
+/* Limits of the status: nominal below the first limit, warn below the second limit, otherwise error. */
 static const double esterror_limits_s[] = {1e-3, 5e-3};
 static const double maxerror_limits_s[] = {10e-3, 0.1};
 
@@ -66,15 +66,16 @@ int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors)
          {"device-status", "Degraded while any other sensor is worse than nominal", "", SENSOR_DISCRETE,
           .words = sensor_aggregate_words, .includes = includes_all}},
         {&own->esterror,
-         {"time.esterror", "The kernel's estimate of its clock's error: warn from 1 ms, error from 5 ms on", "s",
+         {"time.esterror", "The kernel's estimate of the error of its clock: warn from 1 ms, error from 5 ms on", "s",
           SENSOR_FLOAT}},
         {&own->maxerror,
-         {"time.maxerror", "The kernel's bound of its clock's error: warn from 10 ms, error from 0.1 s on", "s",
-          SENSOR_FLOAT}},
+         {"time.maxerror", "The kernel's upper bound of the error of its clock: warn from 10 ms, error from 0.1 s on",
+          "s", SENSOR_FLOAT}},
         {&own->state,
-         {"time.state", "The kernel's clock state, as adjtimex(2) has it", "", SENSOR_DISCRETE, .words = clock_states}},
+         {"time.state", "State of the kernel's clock, from adjtimex(2)", "", SENSOR_DISCRETE, .words = clock_states}},
         {&own->synchronised,
-         {"time.synchronised", "Whether the kernel calls its clock synchronised", "", SENSOR_BOOLEAN}},
+         {"time.synchronised", "Whether the kernel's clock is synchronised, with errors below their limits", "",
+          SENSOR_BOOLEAN}},
     };
     struct sensor_reading first = {clock_unix_ns(), SENSOR_NOMINAL, {0}};
     int err = 0;
@@ -102,7 +103,7 @@ void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp)
     if (timestamp == own->steady_state)
         return;
     if (timestamp < own->steady_state)
-        log_warning("the time of the data went back: steady-state-timestamp goes back from %lld to %lld",
+        log_warning("the time of the data jumped back: steady-state-timestamp decreases from %lld to %lld",
                     (long long)own->steady_state, (long long)timestamp);
     own->steady_state = timestamp;
     sensor_set_integer(&own->steady_state_timestamp, clock_unix_ns(), SENSOR_NOMINAL, timestamp);

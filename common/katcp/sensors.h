@@ -1,9 +1,9 @@
 /* sensors.h - the sensors that every program has.
  *
- * steady-state-timestamp  ADC timestamp from which on the data show all earlier requests; it goes back only if the
- *                         data's time goes back, and the log says so
- * device-status           aggregate of all sensors that are no aggregates themselves
- * time.*                  the kernel's knowledge of its time errors, every 10 s
+ * steady-state-timestamp  ADC timestamp from which on all earlier requests affect the data.  The timestamp decreases
+ *                         only if the time of the data jumps back; the program then logs a warning
+ * device-status           aggregate of all sensors that are not aggregates
+ * time.*                  state and errors of the kernel's clock, updated every 10 s
  *
  * Threads: main. */
 #ifndef COMMON_KATCP_SENSORS_H
@@ -21,15 +21,16 @@ struct katcp_sensors {
     ev_timer timer;
 };
 
-/* Adds the sensors.  'own' must stay in its place as long as the set exists.  Returns 0 or -ENOMEM. */
+/* Adds the sensors in 'own' to the set.  'own' must exist, at the same address, as long as the set.  Returns 0 or
+ * -ENOMEM. */
 int katcp_sensors_add(struct katcp_sensors *own, struct sensors *sensors);
 
-/* Polls the kernel's clock from now on, every 10 s. */
+/* Starts and stops the timer that reads the state of the kernel's clock every 10 s. */
 void katcp_sensors_start(struct katcp_sensors *own, struct ev_loop *loop);
 void katcp_sensors_stop(struct katcp_sensors *own, struct ev_loop *loop);
 
-/* Reports that all data from ADC timestamp 'timestamp' on show all requests so far.  A timestamp earlier than before
- * means that the data's time has gone back. */
+/* Sets steady-state-timestamp: all requests so far affect the data from ADC timestamp 'timestamp' on.  A timestamp that
+ * is lower than the last one means that the time of the data has jumped back. */
 void katcp_sensors_steady_state(struct katcp_sensors *own, int64_t timestamp);
 
 #endif

@@ -1,4 +1,4 @@
-/* server.c - the listeners, and the state that all clients share. */
+/* server.c - accepts connections at the listeners, and owns the state that all clients share. */
 #include "common/base/why.h"
 #include "common/katcp/internal.h"
 
@@ -19,16 +19,16 @@
 /* ---- Refusals ---------------------------------------------------------------------------------------------------- */
 
 const char *const katcp_refusal_sentences[KATCP_N_REFUSALS] = {
-    [KATCP_NOT_ALLOWED] = "katcp.allow does not name its network",
-    [KATCP_TOO_MANY] = "katcp.max_clients clients are connected already",
-    [KATCP_TOO_MANY_OF_HOST] = "its host has 16 connections already",
-    [KATCP_RESERVED] = "the last places of katcp.max_clients are reserved for hosts without a connection",
-    [KATCP_NO_KATCP] = "its first line is not a KATCP request",
-    [KATCP_UNFINISHED] = "it has not finished a line for 30 s",
-    [KATCP_UNREAD] = "it does not read its replies",
-    [KATCP_STALLED] = "it has read nothing for 30 s",
+    [KATCP_NOT_ALLOWED] = "katcp.allow does not name the client's network",
+    [KATCP_TOO_MANY] = "katcp.max_clients clients are already connected",
+    [KATCP_TOO_MANY_OF_HOST] = "the client's host already has 16 connections",
+    [KATCP_RESERVED] = "the last connections of katcp.max_clients are reserved for hosts without a connection",
+    [KATCP_NO_KATCP] = "the client's first line is not a KATCP request",
+    [KATCP_UNFINISHED] = "the client has not finished a line for 30 s",
+    [KATCP_UNREAD] = "the client does not read its replies",
+    [KATCP_STALLED] = "the client has read nothing for 30 s",
     [KATCP_TOO_MUCH] = "the clients use too much memory, and this client uses the most",
-    [KATCP_NO_MEMORY] = "there is no memory for it",
+    [KATCP_NO_MEMORY] = "there is no memory for this client",
 };
 
 static const char *const refusal_labels[KATCP_N_REFUSALS] = {
@@ -38,7 +38,7 @@ static const char *const refusal_labels[KATCP_N_REFUSALS] = {
     [KATCP_NO_MEMORY] = "no_memory",
 };
 
-/* The counters outlive the server, because the page that shows them does. */
+/* The counters are static, because the registry that refers to them outlives the server. */
 static struct counter n_refused[KATCP_N_REFUSALS];
 
 static void count_refusals(void)
@@ -91,7 +91,7 @@ void katcp_server_resume(struct katcp_server *server)
     ev_timer_start(server->loop, &server->again);
 }
 
-/* Begins a poll of the sensors.  An unfinished poll continues by itself. */
+/* Begins a poll of the sensors, unless the last poll is unfinished.  An unfinished poll continues in on_again(). */
 static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, look);
@@ -102,7 +102,7 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     katcp_sampling_poll(server);
 }
 
-/* Does the work of each second.  Also accepts again, if there were no more file descriptors. */
+/* Checks the clients each second.  Also restarts the listeners, which stop if no file descriptors are left. */
 static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct katcp_server *server = CONTAINER_OF(timer, struct katcp_server, housekeeping);
@@ -115,7 +115,7 @@ static void on_housekeeping(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* ---- Accepting --------------------------------------------------------------------------------------------------- */
 
-/* Sends the reason and closes the socket. */
+/* Refuses a connection: sends the reason, closes the socket, and counts the refusal. */
 static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 {
     struct katcp_text line = {0};
@@ -123,7 +123,7 @@ static void refuse(int fd, const struct endpoint *peer, enum katcp_refusal why)
 
     katcp_text_add_inform(&line, "disconnect", (const char *[]){katcp_refusal_sentences[why], NULL});
     if (send(fd, line.bytes, line.n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        errno = 0; /* the client does not get the reason */
+        errno = 0; /* ignores the error; the client then does not get the reason */
     katcp_text_fini(&line);
     close(fd);
     katcp_count_refusal(why, endpoint_format(peer, where, sizeof(where)));
@@ -134,7 +134,7 @@ static void set_options(int fd)
     int on = 1, idle_s = 60, interval_s = 10, n_probes = 3;
 
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    /* The server then notices that a client's host has gone, and frees the place. */
+    /* With keep-alive the server detects that a client's host is down, and drops the client. */
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
@@ -147,8 +147,8 @@ static bool is_same_host(struct in_addr a, struct in_addr b)
     return a.s_addr == b.s_addr || (access_is_local(a) && access_is_local(b));
 }
 
-/* Checks that a listener has a place for one more client.  Each listener has separate places, so that readers never
- * take operators' places. */
+/* Checks whether a listener may accept one more client from 'host'.  Each listener has a separate limit, so that
+ * read-only clients cannot exclude operators. */
 static enum katcp_refusal find_place(const struct katcp_listener *listener, struct in_addr host)
 {
     const struct katcp_server *server = listener->server;
@@ -178,7 +178,7 @@ static void on_connection(struct ev_loop *loop, ev_io *watcher, int events)
     int fd = accept4(listener->fd, (struct sockaddr *)&address, &address_bytes, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-            ev_io_stop(loop, watcher); /* until the next second */
+            ev_io_stop(loop, watcher); /* stops accepting until on_housekeeping() */
         return;
     }
     struct endpoint peer = {.address = address.sin_addr, .port = ntohs(address.sin_port)};
@@ -262,7 +262,7 @@ unsigned katcp_server_port(const struct katcp_server *server, bool read_only)
     return server->listeners[read_only].port;
 }
 
-/* Time for all clients together to read the last bytes. */
+/* Longest wait for all clients together to read their last bytes. */
 #define CLOSING_MS 500
 
 static void close_client(struct katcp_client *client, int *left_ms)

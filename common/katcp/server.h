@@ -3,19 +3,22 @@
  *
  * Source:    "Guidelines for Communication with Devices", NRF-KAT7-6.0-IFCE/002 revision 5.1.
  * Flow:      listener --> client --katcp/message.c--> request --> handler --> reply
- *            sensors --a poll of all sampled sensors, every 10 ms while there are any--> #sensor-status
+ *            sensors --a poll of all sampled sensors, every 10 ms--> #sensor-status
  *            log.c --a bounded queue--> #log
- * Threads:   the main thread only.  Handlers post their effects to the worker, so KATCP never delays data.
- * Limits:    a line has at most 64 KiB, or 16 MiB if its request is marked so (has_long_lines).  A line may take 30 s
- *            from its first byte to its end.  A client that leaves 32 MiB unread, or reads nothing for half a minute,
- *            is dropped.  If all clients together have more than 256 MiB, the client with the most is dropped.  The
- *            server stops reading from a client whose request waits for the worker, and from a client that does not
- *            read its answers.
- * Turns:     each turn of the loop does a bounded number of steps for clients (katcp/internal.h), in order of arrival.
- *            The remaining work continues in the next turn.
- * Access:    katcp.listen and katcp.read_only_listen.  The latter serves only requests that change nothing.  Both
- *            accept only clients of katcp.allow's networks, and each has separate places (katcp.max_clients).
- * Strangers: a connection whose first line is not a KATCP request is closed, before any part of it is executed. */
+ * Threads:   only the main thread uses the server.  Handlers send commands to the worker through its inbox, so KATCP
+ *            never delays the data.
+ * Limits:    a line has at most 64 KiB, or 16 MiB if its request has has_long_lines.  A line must be complete 30 s
+ *            after its first byte.  The server drops a client that leaves 32 MiB unread, or reads nothing for 30 s.  If
+ *            the buffers of all clients together exceed 256 MiB, the server drops the client with the largest buffers.
+ *            The server stops reading from a client while the client's request waits for the worker, or while the
+ *            client does not read its answers.
+ * Turns:     in each turn of the event loop the server does a limited number of steps for clients (katcp/internal.h),
+ *            in the order in which the clients began to wait.  The remaining work continues in the next turn.
+ * Access:    katcp.listen and katcp.read_only_listen.  read_only_listen accepts only requests that change nothing.
+ *            Both listeners accept only clients in the networks of katcp.allow, and each listener accepts at most
+ *            katcp.max_clients clients.
+ * Strangers: the server closes a connection whose first line is not a KATCP request, without executing any of its
+ *            lines. */
 #ifndef COMMON_KATCP_SERVER_H
 #define COMMON_KATCP_SERVER_H
 
@@ -28,25 +31,29 @@
 
 struct config_katcp; /* katcp/keys.h */
 struct ev_loop;
-struct katcp_call; /* one request that is not yet answered */
+struct katcp_call; /* a request that is not yet answered */
 struct katcp_server;
 
 #define KATCP_CHANGES_NOTHING INT_MAX
 
 struct katcp_request {
     const char *name; /* without '?' */
-    const char *help; /* a short sentence; a line "?name ARGUMENTS", if there are any; a line about them */
+    const char *help; /* lines: a short sentence, "?name ARGUMENTS" if there are any, a sentence about the arguments */
     int min_args, max_args;
-    /* Answers by katcp_ok() or katcp_fail(): at once or, if the handler keeps 'call', later on the same thread. */
+    /* Handles the request.  Answers with katcp_ok() or katcp_fail(), either before it returns or later on the same
+     * thread.  In the latter case the handler keeps 'call'. */
     void (*handle)(struct katcp_call *call, void *arg);
-    /* A request with at least this many arguments changes something, and read-only listeners refuse it.  0: every
-     * request changes something; 2: one argument is a query; KATCP_CHANGES_NOTHING: no request does. */
+    /* Number of arguments from which on a request changes something.  Read-only listeners refuse such a request.  0:
+     * every request changes something; 2: a request with one argument is a query; KATCP_CHANGES_NOTHING: no request
+     * changes anything. */
     int changes_from;
-    double timeout_s;    /* value of ?request-timeout-hint; 0: none */
-    bool has_long_lines; /* lines up to 16 MiB if the request may change something; otherwise 64 KiB */
+    double timeout_s; /* answer to ?request-timeout-hint, in seconds; 0: not specified */
+    /* true: a line has up to 16 MiB or, with KATCP_CHANGES_NOTHING, 64 KiB plus all sensors' names */
+    bool has_long_lines;
 };
 
-/* The device that a server serves.  Lists and strings belong to the caller and outlive the device. */
+/* The device that a server represents: a program with its requests and sensors.  The caller owns the arrays and
+ * strings, which must exist as long as the server. */
 struct katcp_device {
     const char *name;    /* name of the device in #version-connect, "katgpucbf-fgpu-1.0" */
     const char *version; /* build state */
@@ -54,39 +61,40 @@ struct katcp_device {
     size_t n_requests;
     void *arg; /* argument of the handlers */
     struct sensors *sensors;
-    /* Called for ?halt: ends the process as SIGTERM does.  Called for ?restart: ends the process so that it is started
-     * again. */
+    /* The server calls halt() for ?halt: it ends the process like SIGTERM.  The server calls restart() for ?restart: it
+     * ends the process so that the service manager starts it again. */
     void (*halt)(void *arg);
     void (*restart)(void *arg);
     void *life_arg;
 };
 
-/* Opens the listeners of 'config', if there are any.  'config' and 'device' outlive the server.  All sensors must have
- * been added.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Opens the listeners in 'config', if there are any.  'config' and 'device' must exist as long as the server.  All
+ * sensors must have been added.  Returns 0 or negative errno with one sentence in 'why'. */
 int katcp_server_open(const struct config_katcp *config, struct ev_loop *loop, const struct katcp_device *device,
                       struct katcp_server **server, char *why, size_t why_bytes);
 
-/* Returns the port of the listener, or with 'read_only' the other listener's.  Configured port 0 means any free port.
- * Returns 0 without a listener. */
+/* Returns the port of katcp.listen, or with 'read_only' that of katcp.read_only_listen; 0 if there is no such listener.
+ * If the configured port is 0, the kernel has chosen a free port. */
 unsigned katcp_server_port(const struct katcp_server *server, bool read_only);
 
-/* Fails the unanswered calls, which are gone afterwards, sends #disconnect to all clients and closes.  NULL is
- * accepted. */
+/* Fails the unanswered calls, sends #disconnect to all clients, and closes the server.  The calls must not be used
+ * afterwards.  NULL is accepted. */
 void katcp_server_close(struct katcp_server *server);
 
-/* For handlers: the arguments without the name, unescaped and NUL-terminated.  (An argument with a NUL was refused
- * before.)  The strings stay valid until the call is answered. */
+/* Return the number of arguments, and argument 'i', for handlers.  Arguments are unescaped and NUL-terminated.  (The
+ * server refuses a request with a NUL in an argument.)  The strings are valid until the call is answered. */
 int katcp_n_args(const struct katcp_call *call);
 const char *katcp_arg(const struct katcp_call *call, int i);
 
-/* Parses an argument as a finite number.  Returns false after failing the call with a sentence that names 'what'. */
+/* Parse argument 'i' as an integer or as a finite number.  If the argument is invalid, fail the call with a sentence
+ * about 'what', and return false. */
 bool katcp_arg_integer(struct katcp_call *call, int i, const char *what, int64_t *value);
 bool katcp_arg_real(struct katcp_call *call, int i, const char *what, double *value);
 
-/* Sends the inform #name with further arguments, before the reply. */
+/* Sends an inform with the name of the request and 'args' [n], before the reply. */
 void katcp_inform(struct katcp_call *call, int n, const char *const *args);
 
-/* Answers !name ok ARGS..., or fail with one sentence.  The call is gone afterwards. */
+/* Answer "!name ok ARGS...", or "!name fail SENTENCE".  The call must not be used afterwards. */
 void katcp_ok(struct katcp_call *call, int n, const char *const *args);
 void katcp_fail(struct katcp_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

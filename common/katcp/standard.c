@@ -11,8 +11,8 @@
 
 /* ---- ?help, ?request-timeout-hint: all requests by name ---------------------------------------------------------- */
 
-/* Calls each() for the request 'name', or for all requests in order of name if 'name' is NULL.  Returns the number of
- * calls. */
+/* Calls each() for the request 'name' or, if 'name' is NULL, for all requests in order of name.  Returns the number of
+ * calls of each(). */
 static size_t each_request(const struct katcp_server *server, const char *name, struct katcp_call *call,
                            void (*each)(struct katcp_call *, const struct katcp_request *, bool one))
 {
@@ -117,7 +117,7 @@ static void watchdog(struct katcp_call *call, void *server)
     katcp_ok(call, 0, NULL);
 }
 
-/* Ends the program.  A request from another host stops the program only until the restart. */
+/* Ends the program.  A ?halt from another host only restarts the program, unless katcp.halt_stays is set. */
 static void halt(struct katcp_call *call, void *arg)
 {
     static const char *const sentence[] = {"the program restarts because katcp.halt_stays is not set"};
@@ -127,7 +127,7 @@ static void halt(struct katcp_call *call, void *arg)
     bool stays = server->halt_stays || access_is_local(client->host);
 
     if (!stays)
-        log_info("KATCP client %s asks for a halt: %s", client->address, sentence[0]);
+        log_info("KATCP client %s requested ?halt: %s", client->address, sentence[0]);
     katcp_ok(call, !stays, sentence);
     if (stays)
         device->halt(device->life_arg);
@@ -152,7 +152,8 @@ static bool is_expression(const char *arg)
     return n >= 2 && arg[0] == '/' && arg[n - 1] == '/';
 }
 
-/* Answers with the sensors that match the call's pattern, or all sensors, as far as this turn allows. */
+/* Sends the sensors that match the call's pattern, or all sensors, until the steps of this turn are used.  Answers
+ * after the last sensor. */
 static void resume_sensors(struct katcp_call *call)
 {
     struct katcp_server *server = katcp_call_client(call)->server;
@@ -174,11 +175,12 @@ static void resume_sensors(struct katcp_call *call)
     } while (katcp_call_may_resume(call));
 }
 
-/* Compiles "/expression/" into the call's memory.  Returns false after failing the call. */
+/* Compiles "/expression/" into call->memory.  If the expression is refused, fails the call and returns false. */
 static bool compile(struct katcp_call *call, const char *arg)
 {
     struct name_pattern *pattern = malloc(sizeof(*pattern));
-    const char *why = pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for it";
+    const char *why =
+        pattern ? name_pattern_compile(arg + 1, strlen(arg) - 2, pattern) : "there is no memory for the expression";
 
     call->memory = pattern;
     if (why)
@@ -186,7 +188,8 @@ static bool compile(struct katcp_call *call, const char *arg)
     return !why;
 }
 
-/* Calls each() for the sensors that the argument names, or all sensors.  Answers with their number. */
+/* Calls each() for the sensors that the argument selects, or for all sensors without an argument.  Answers with the
+ * number of these sensors. */
 static void each_sensor(struct katcp_call *call, const struct katcp_server *server,
                         void (*each)(struct katcp_call *, const struct sensor_entry *))
 {
@@ -244,7 +247,7 @@ static void sensor_value(struct katcp_call *call, void *server)
 
 /* ---- The table --------------------------------------------------------------------------------------------------- */
 
-/* In order of name, because katcp_find_request() relies on the order. */
+/* The standard requests.  katcp_find_request() requires the order of names. */
 const struct katcp_request katcp_standard_requests[] = {
     {"client-list", "Lists the connected clients.", .handle = client_list, .changes_from = KATCP_CHANGES_NOTHING},
     {"halt",
@@ -259,7 +262,7 @@ const struct katcp_request katcp_standard_requests[] = {
      "?log-level [all|trace|debug|info|warn|error|fatal|off]",
      .max_args = 1, .handle = katcp_log_level, .changes_from = 1},
     {"request-timeout-hint",
-     "Returns how long requests may take, in seconds; 0: not specified.\n?request-timeout-hint [REQUEST]",
+     "Returns the longest duration of requests, in seconds; 0: not specified.\n?request-timeout-hint [REQUEST]",
      .max_args = 1, .handle = request_timeout_hint, .changes_from = KATCP_CHANGES_NOTHING},
     {"restart", "Ends the program as ?halt does, with exit code 75, for the service manager to start it again.",
      .handle = restart},

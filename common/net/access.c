@@ -1,4 +1,5 @@
-/* access.c - checks of addresses, once for each connection before anything is read from it. */
+/* access.c - parses lists of networks, and checks the address of each client before the server reads from its
+ * connection. */
 #include "common/net/access.h"
 
 #include "common/base/why.h"
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Parses "a.b.c.d", "a.b.c.d/bits" or "any". */
+/* Parses "a.b.c.d", "a.b.c.d/bits" or "any".  Returns false for any other text. */
 static bool parse_network(const char *text, uint32_t *address, uint32_t *mask)
 {
     struct in_addr parsed;
@@ -53,12 +54,12 @@ int access_parse(const char *text, struct access *access, char *why, size_t why_
         snprintf(item, sizeof(item), "%.*s", (int)(n < sizeof(item) ? n : sizeof(item) - 1), at);
         if (n >= sizeof(item) || !parse_network(item, &address, &mask))
             return why_fail(-EINVAL, why, why_bytes,
-                            "\"%s\" is neither a network (a.b.c.d/bits), nor an address, nor the word any", item);
+                            "\"%s\" is neither a network (a.b.c.d/bits), nor an address, nor \"any\"", item);
         if (address & ~mask)
-            return why_fail(-EINVAL, why, why_bytes, "\"%s\" is no network: its address has bits beyond the mask",
+            return why_fail(-EINVAL, why, why_bytes, "\"%s\" is not a network: its address has bits outside the mask",
                             item);
         if (parsed.n == KATCP_MAX_NETWORKS)
-            return why_fail(-EINVAL, why, why_bytes, "there are more than %d networks", KATCP_MAX_NETWORKS);
+            return why_fail(-EINVAL, why, why_bytes, "the list has more than %d networks", KATCP_MAX_NETWORKS);
         parsed.networks[parsed.n].address = address;
         parsed.networks[parsed.n++].mask = mask;
         at += n;

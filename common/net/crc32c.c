@@ -1,4 +1,4 @@
-/* crc32c.c - computes the CRCs of packets, in the send and receive threads.  spead.c has the item. */
+/* crc32c.c - computes the CRCs of packets, in the send and receive threads.  spead.c writes and reads the CRC item. */
 #include "common/net/crc32c.h"
 
 #include <endian.h>
@@ -13,12 +13,12 @@
 #include <sys/auxv.h>
 #endif
 
-#define POLYNOMIAL  UINT32_C(0x82f63b78) /* 0x1edc6f41, its bits reversed */
-#define BLOCK_BYTES 512                  /* bytes of each of the three streams per block */
+#define POLYNOMIAL  UINT32_C(0x82f63b78) /* 0x1edc6f41 with its bits in reverse order */
+#define BLOCK_BYTES 512                  /* bytes that each of the three interleaved computations processes per block */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static uint32_t tables[8][256]; /* tables[k][b]: byte b, followed by k bytes of zero */
-static uint32_t skips[4][256];  /* skips[k][b]: byte k of a state, followed by BLOCK_BYTES bytes of zero */
+static uint32_t tables[8][256]; /* tables[k][b]: state after byte b and k zero bytes, from state 0 */
+static uint32_t skips[4][256];  /* skips[k][b]: state after BLOCK_BYTES zero bytes, from the state b << 8 k */
 static bool has_instruction;
 
 static uint32_t step_tables(uint32_t state, const uint8_t *bytes, size_t n)
@@ -96,7 +96,8 @@ static uint64_t word_at(const uint8_t *bytes)
     return word;
 }
 
-/* A CRC is linear.  The data before a block count as their state, passed through a block of zeros. */
+/* Computes the CRC with the processor's instruction, for three blocks at a time.  A CRC is linear.  The state after two
+ * blocks is therefore the first block's state after a block of zeros, xor the second block's state. */
 TARGET static uint32_t step_instruction(uint32_t state, const uint8_t *bytes, size_t n)
 {
     for (; n >= 3 * BLOCK_BYTES; n -= 3 * BLOCK_BYTES, bytes += 3 * BLOCK_BYTES) {

@@ -1,7 +1,8 @@
-/* crc32c.h - the cyclic redundancy check of Castagnoli's polynomial, as in RFC 3720 (iSCSI), appendix B.4.
+/* crc32c.h - the cyclic redundancy check CRC-32C with Castagnoli's polynomial, as in RFC 3720 (iSCSI), appendix B.4.
  *
- * The processor's instruction is used if there is one (SSE 4.2, Armv8 CRC).  The instruction takes three cycles and can
- * begin in each cycle, so three streams run at a time.  Other processors use eight tables ("slicing by 8").
+ * The functions use the processor's CRC instruction if it has one (SSE 4.2, Armv8 CRC).  The instruction has a latency
+ * of three cycles and can start in every cycle, so three independent computations are interleaved.  On other processors
+ * the functions use eight tables ("slicing by 8").
  *
  * Threads: any.   Blocking and allocation: none; the first call makes the tables. */
 #ifndef COMMON_NET_CRC32C_H
@@ -10,10 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the CRC of data whose first part has the CRC 'crc' (0: no first part), followed by 'n' bytes. */
+/* Returns the CRC of earlier data followed by the 'n' bytes at 'bytes'.  'crc' is the CRC of the earlier data; 0: there
+ * are none. */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n);
 
-/* Returns the same CRC, computed by the tables only.  Tests compare both functions. */
+/* Returns the same CRC, but computes it with the tables on every processor.  Tests compare both functions. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t n);
 
 #endif

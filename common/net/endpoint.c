@@ -1,4 +1,4 @@
-/* endpoint.c - parses the addresses in a configuration file, before any socket is opened. */
+/* endpoint.c - parses the endpoints and interfaces of a configuration, and opens listening sockets. */
 #include "common/net/endpoint.h"
 
 #include "common/base/why.h"
@@ -14,25 +14,26 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Size of the longest item, "255.255.255.255+4095:65535", with room to show the error of a longer one. */
+/* ITEM_TEXT_MAX: room for the longest item, "255.255.255.255+4095:65535", and for a message about a longer item. */
 #define LETTERS       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define ITEM_TEXT_MAX 64
 
-/* The permitted forms of an item. */
+/* The form that an item must have. */
 struct form {
     const char *text;
     bool ranges;   /* '+n' */
     uint16_t port; /* default port */
 };
 
-/* One item of a list: 'n' successive addresses, beginning with 'first'. */
+/* A parsed item: 'n' consecutive addresses from 'first' on (host order). */
 struct range {
     uint32_t first;
     size_t n;
     uint16_t port;
 };
 
-/* Reads a decimal number of at most 'max' that fills the whole of 'text'.  Returns false for other texts. */
+/* Parses 'text', which must be a decimal number of at most 'max' and nothing else.  Returns false for any other
+ * text. */
 static bool parse_number(const char *text, unsigned long max, unsigned long *number)
 {
     if (!isdigit((unsigned char)text[0]))
@@ -43,7 +44,8 @@ static bool parse_number(const char *text, unsigned long max, unsigned long *num
     return !errno && *end == '\0' && *number <= max;
 }
 
-/* Writes the error that 'whole' is not an address, with a remedy.  'address' is the part of 'whole' before the port. */
+/* Writes into 'why' that the item 'whole' is not an endpoint, with a remedy if it contains a name.  'address' is the
+ * part of 'whole' before the port. */
 static void explain_address(const struct form *form, const char *whole, const char *address, char *why,
                             size_t why_bytes)
 {
@@ -52,12 +54,13 @@ static void explain_address(const struct form *form, const char *whole, const ch
     if (n < 0 || (size_t)n >= why_bytes || !strpbrk(address, LETTERS))
         return;
     if (strcmp(address, "localhost") == 0)
-        snprintf(why + n, why_bytes - (size_t)n, "; write the number: 127.0.0.1%s", whole + strlen(address));
+        snprintf(why + n, why_bytes - (size_t)n, "; write the address as a number: 127.0.0.1%s",
+                 whole + strlen(address));
     else
-        snprintf(why + n, why_bytes - (size_t)n, "; write the address in numbers, not a name");
+        snprintf(why + n, why_bytes - (size_t)n, "; write the address as a number, not as a name");
 }
 
-/* Parses one item.  Cuts 'text' into its parts. */
+/* Parses one item.  Overwrites the separators in 'text' with NUL. */
 static int parse_item(const struct form *form, char *text, struct range *range, char *why, size_t why_bytes)
 {
     char whole[ITEM_TEXT_MAX];
@@ -75,7 +78,7 @@ static int parse_item(const struct form *form, char *text, struct range *range, 
         *plus = '\0';
         if (!parse_number(plus + 1, ENDPOINT_LIST_MAX - 1, &n_more))
             return why_fail(-EINVAL, why, why_bytes,
-                            "\"%s\": the number of further addresses must follow \"+\", at most %d", whole,
+                            "\"%s\": \"+\" must be followed by a number of further addresses, at most %d", whole,
                             ENDPOINT_LIST_MAX - 1);
     }
     struct in_addr address;
@@ -87,7 +90,7 @@ static int parse_item(const struct form *form, char *text, struct range *range, 
     range->n = n_more + 1;
     range->port = (uint16_t)port;
     if (range->first > UINT32_MAX - n_more)
-        return why_fail(-EINVAL, why, why_bytes, "\"%s\" goes beyond 255.255.255.255", whole);
+        return why_fail(-EINVAL, why, why_bytes, "the last address of \"%s\" exceeds 255.255.255.255", whole);
     return 0;
 }
 
@@ -103,7 +106,7 @@ static int append(struct endpoint_list *list, const struct range *range)
     return 0;
 }
 
-/* Parses and appends the item in text[0, n_chars). */
+/* Parses the item in the first 'n_chars' characters of 'text', and appends its endpoints to 'list'. */
 static int add_item(const struct form *form, const char *text, size_t n_chars, struct endpoint_list *list, char *why,
                     size_t why_bytes)
 {
@@ -200,7 +203,7 @@ const char *endpoint_bind_error_hint(int err)
     switch (err) {
     case -EADDRINUSE: return "; another program listens there: stop it, or choose another port";
     case -EADDRNOTAVAIL: return "; this host has no such address";
-    case -EACCES: return "; ports below 1024 are for root";
+    case -EACCES: return "; ports below 1024 are reserved for root";
     default: return "";
     }
 }
@@ -241,13 +244,14 @@ bool endpoints_collide(const struct endpoint *a, const struct endpoint *b)
                                   b->address.s_addr == htonl(INADDR_ANY));
 }
 
-/* Returns the address of an entry, which must be an IPv4 address. */
+/* Returns the address of an entry that has an IPv4 address. */
 static struct in_addr address_of(const struct ifaddrs *entry)
 {
     return ((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr;
 }
 
-/* Returns the entry that 'name' means in the system's list, or NULL.  Prefers an entry with an IPv4 address. */
+/* Returns the entry for the interface with this name or IPv4 address, or NULL if there is none.  Prefers an entry with
+ * an IPv4 address. */
 static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const char *name)
 {
     struct in_addr wanted;
@@ -265,7 +269,7 @@ static const struct ifaddrs *pick_interface(const struct ifaddrs *all, const cha
     return without_address;
 }
 
-/* Writes the interfaces with an IPv4 address, "lo, eth0", into 'text'.  Returns 'text'. */
+/* Writes the interfaces that have an IPv4 address into 'text': "lo (127.0.0.1), eth0 (10.1.2.3)".  Returns 'text'. */
 static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -282,7 +286,8 @@ static char *list_interfaces(const struct ifaddrs *all, char *text, size_t text_
     return text;
 }
 
-/* Checks that the interface can be used, or writes the reason.  Returns 0, -ENODEV or -ENETDOWN. */
+/* Checks that the interface 'found' (NULL: not found) can be used.  Writes the reason into 'why' if not.  Returns 0,
+ * -ENODEV or -ENETDOWN. */
 static int check_interface(const struct ifaddrs *found, const struct ifaddrs *all, const char *name, char *why,
                            size_t why_bytes)
 {
@@ -290,22 +295,23 @@ static int check_interface(const struct ifaddrs *found, const struct ifaddrs *al
     char others[200];
 
     if (!found && inet_pton(AF_INET, name, &address) == 1)
-        snprintf(why, why_bytes, "no network interface has the address %s; there are %s", name,
+        snprintf(why, why_bytes, "no network interface has the address %s; this host has %s", name,
                  list_interfaces(all, others, sizeof(others)));
     else if (!found)
-        snprintf(why, why_bytes, "there is no network interface \"%s\"; there are %s", name,
+        snprintf(why, why_bytes, "there is no network interface \"%s\"; this host has %s", name,
                  list_interfaces(all, others, sizeof(others)));
     else if (!(found->ifa_flags & IFF_UP)) {
         return why_fail(-ENETDOWN, why, why_bytes,
                         "the network interface \"%s\" is down; bring it up (ip link set %s up)", name, found->ifa_name);
     } else if (!found->ifa_addr || found->ifa_addr->sa_family != AF_INET)
-        snprintf(why, why_bytes, "the network interface \"%s\" has no IPv4 address; give it one, or name another",
-                 name);
-    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) /* the loopback multicasts without this */
-        snprintf(
-            why, why_bytes,
-            "the network interface \"%s\" cannot multicast; allow it (ip link set %s multicast on), or name another",
-            name, found->ifa_name);
+        snprintf(why, why_bytes,
+                 "the network interface \"%s\" has no IPv4 address; assign one, or name another interface", name);
+    /* the loopback interface can multicast without this flag */
+    else if (!(found->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK)))
+        snprintf(why, why_bytes,
+                 "the network interface \"%s\" cannot multicast; enable multicast (ip link set %s multicast on), or "
+                 "name another interface",
+                 name, found->ifa_name);
     else
         return 0;
     return -ENODEV;

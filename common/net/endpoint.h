@@ -1,4 +1,4 @@
-/* endpoint.h - sources and destinations of packets: IPv4 addresses, ports, interfaces. */
+/* endpoint.h - endpoints (an IPv4 address and a port), lists of endpoints, and network interfaces. */
 #ifndef COMMON_NET_ENDPOINT_H
 #define COMMON_NET_ENDPOINT_H
 
@@ -13,7 +13,7 @@ struct access;
 #define KATCP_DEFAULT_PORT 7147
 #define ENDPOINT_LIST_MAX  4096
 
-/* Paths of packets between the network and this process. */
+/* The ways in which packets pass between the NIC and this process. */
 enum transport {
     TRANSPORT_UDP,     /* sockets */
     TRANSPORT_IBVERBS, /* raw packet queues of the NIC: verbs.h */
@@ -21,9 +21,10 @@ enum transport {
 
 struct endpoint {
     struct in_addr address;
-    uint16_t port;             /* host order */
-    const char *key;           /* configuration key, "antennas[0].pol0", for messages; NULL: none.  See config.h */
-    const struct access *from; /* networks that may send there; NULL or empty: any sender */
+    uint16_t port; /* host order */
+    /* configuration key of the endpoint for messages, "antennas[0].pol0"; NULL: none.  See config.h */
+    const char *key;
+    const struct access *from; /* networks whose packets are accepted at this endpoint; NULL or empty: all */
 };
 
 struct endpoint_list {
@@ -31,8 +32,9 @@ struct endpoint_list {
     struct endpoint *items;
 };
 
-/* Parses "a.b.c.d[+n][:port]" items separated by commas or spaces: '+n' adds the n following addresses; the default
- * port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one sentence in 'why') or -ENOMEM. */
+/* Parses items "a.b.c.d[+n][:port]", which are separated by commas or spaces.  '+n' adds the n following addresses.
+ * The default port is SPEAD_DEFAULT_PORT.  Allocates list->items.  Returns 0, -EINVAL (with one sentence in 'why') or
+ * -ENOMEM. */
 int endpoint_list_parse(const char *text, struct endpoint_list *list, char *why, size_t why_bytes);
 
 /* Parses the value of a key that takes one address, "a.b.c.d[:port]".  'default_port' is used if no port is given.
@@ -52,29 +54,30 @@ char *endpoint_describe(const struct endpoint *endpoint, char *text, size_t text
 int endpoint_fail(const struct endpoint *endpoint, int err, const char *what, const char *cure, char *why,
                   size_t why_bytes);
 
-/* Returns advice for an operator after bind() failed with 'err' (negative errno): "; ..." to append to the error, or
- * "". */
+/* Returns advice about a bind() that failed with 'err' (negative errno).  The advice is "; ..." for the end of the
+ * message, or "". */
 const char *endpoint_bind_error_hint(int err);
 
 /* Opens a non-blocking TCP socket that listens at 'at'.  'backlog' is the backlog of listen(2).  Stores the socket's
- * port; the kernel chose the port if 'at' has none.  Returns the socket or negative errno. */
+ * port in '*port'.  The kernel chooses the port if the port of 'at' is 0.  Returns the socket or negative errno. */
 int endpoint_listen(const struct endpoint *at, int backlog, unsigned *port);
 
 bool endpoint_is_multicast(const struct endpoint *endpoint);
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
 
-/* Returns true if one host cannot listen at both endpoints: the ports are equal, and the addresses are equal or one is
- * 0.0.0.0. */
+/* Returns true if a host cannot listen at both endpoints.  This is so if the ports are equal, and the addresses are
+ * equal or one of them is 0.0.0.0. */
 bool endpoints_collide(const struct endpoint *a, const struct endpoint *b);
 
 /* A network interface that can be used now. */
 struct interface {
-    struct in_addr address; /* the address in the configuration, or the interface's first */
+    struct in_addr address; /* IPv4 address from the configuration, or first IPv4 address of the interface */
     int index;
 };
 
-/* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, -ENODEV (no such
- * interface, or it has no IPv4 address, or cannot multicast) or -ENETDOWN (it is down) with one sentence in 'why'. */
+/* Finds an interface by name ("eth0", "lo") or by one of its addresses ("10.1.2.3").  Returns 0, or negative errno with
+ * one sentence in 'why': -ENODEV if there is no such interface, or if the interface has no IPv4 address or cannot
+ * multicast; -ENETDOWN if the interface is down. */
 int endpoint_find_interface(const char *name, struct interface *interface, char *why, size_t why_bytes);
 
 /* Returns the MTU of the interface 'name'; 0 if there is no such interface, or if 'name' is NULL. */

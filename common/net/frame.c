@@ -1,4 +1,4 @@
-/* frame.c - see frame.h: IEEE 802.3 and 802.1Q, RFC 791, RFC 768. */
+/* frame.c - see frame.h.  Standards: IEEE 802.3 (Ethernet), 802.1Q (VLAN), RFC 791 (IPv4), RFC 768 (UDP). */
 #include "common/net/frame.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 #define ETHERTYPE_VLAN_OUTER_OLD 0x9100
 #define VLAN_TAG_BYTES           4
 #define IP_DONT_FRAGMENT         0x4000
-#define IP_FRAGMENT_MASK         0x3fff /* more fragments, or an offset */
+#define IP_FRAGMENT_MASK         0x3fff /* the flag "more fragments" and the fragment offset */
 
 static unsigned get_u16(const uint8_t *at)
 {
@@ -25,8 +25,8 @@ static void put_u16(uint8_t *out, unsigned value)
     out[1] = (uint8_t)value;
 }
 
-/* Returns the complement of the ones' complement sum of 16-bit words (RFC 1071).  The result is 0 for a header with a
- * right checksum. */
+/* Returns the complement of the ones' complement sum of 16-bit words (RFC 1071).  Returns 0 for a header whose checksum
+ * is right. */
 static unsigned ip_checksum(const uint8_t *header, size_t n_bytes)
 {
     uint32_t sum = 0;
@@ -51,7 +51,7 @@ void frame_group_mac(struct in_addr group, uint8_t mac[6])
 static void put_ip(uint8_t *out, const struct frame_addresses *from, const struct endpoint *to, size_t udp_bytes)
 {
     memset(out, 0, FRAME_IP_BYTES);
-    out[0] = 0x45; /* version 4, five words of header */
+    out[0] = 0x45; /* version 4, header of five 32-bit words */
     put_u16(out + 2, (unsigned)(FRAME_IP_BYTES + udp_bytes));
     put_u16(out + 6, IP_DONT_FRAGMENT);
     out[8] = from->ttl;
@@ -85,8 +85,8 @@ void frame_put(uint8_t out[FRAME_HEADER_BYTES], const struct frame_addresses *fr
     put_udp(out + FRAME_ETHERNET_BYTES + FRAME_IP_BYTES, from, to, udp_bytes);
 }
 
-/* The complement of the checksum changes as the sum does: by the new length and the complement of the old length (RFC
- * 1624). */
+/* Updates the checksum as in RFC 1624: adds the new length and the complement of the old length to the complement of
+ * the checksum. */
 void frame_set_bytes(uint8_t frame[FRAME_HEADER_BYTES], size_t n_bytes)
 {
     uint8_t *ip = frame + FRAME_ETHERNET_BYTES, *udp = ip + FRAME_IP_BYTES;
@@ -143,7 +143,7 @@ int frame_parse_ip(const struct frame_rest *frame, struct frame_datagram *datagr
     size_t udp_bytes = get_u16(udp + 4);
     if (udp_bytes < FRAME_UDP_BYTES || udp_bytes > ip_bytes - header_bytes)
         return -EINVAL;
-    /* The padding of a short frame, or the frame's checksum, follows. */
+    /* The bytes after the datagram are the padding of a short frame, or the frame's checksum. */
     size_t n_captured = frame->n_captured - header_bytes - FRAME_UDP_BYTES;
     datagram->bytes = udp + FRAME_UDP_BYTES;
     datagram->n_bytes = udp_bytes - FRAME_UDP_BYTES;

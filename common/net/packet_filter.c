@@ -1,7 +1,7 @@
-/* packet_filter.c - see packet_filter.h.  The program is classic BPF (Linux, Documentation/networking/filter.rst),
- * which has no loops, so the code for an address or item is repeated for each.  Offsets are from the UDP header.
- * Offsets of the network header have a separate range.  A load beyond the packet's end would refuse the packet, so
- * lengths are checked first. */
+/* packet_filter.c - see packet_filter.h.  The filter is a program of classic BPF (Linux,
+ * Documentation/networking/filter.rst).  Classic BPF has no loops, so the code is repeated for each network and each
+ * item.  Offsets count from the UDP header; offsets from SKF_NET_OFF on count from the IP header.  A load beyond the
+ * end of the packet would make the filter refuse the packet, so the program checks lengths first. */
 #include "common/net/packet_filter.h"
 
 #include "common/base/units.h"
@@ -20,7 +20,7 @@
 #define ITEMS_MAX        16
 #define IMMEDIATE        0x8000u
 
-/* Offsets of the parts in a share's program, which comes last. */
+/* Offsets of the parts of the share's program, which follows the check of senders. */
 #define FIRST_LENGTH 3 /* instructions */
 #define ITEM_LENGTH  10
 #define NOT_FOUND_AT (FIRST_LENGTH + ITEMS_MAX * ITEM_LENGTH)
@@ -34,7 +34,7 @@
 struct program {
     struct sock_filter code[LENGTH + KATCP_MAX_NETWORKS * NETWORK_LENGTH + 1];
     size_t n;
-    size_t share_at; /* start of the share's program */
+    size_t share_at; /* index of the first instruction of the share's program */
 };
 
 static void put(struct program *p, uint16_t code, uint32_t k)
@@ -43,7 +43,8 @@ static void put(struct program *p, uint16_t code, uint32_t k)
     p->code[p->n++] = (struct sock_filter)BPF_STMT(code, k);
 }
 
-/* Appends a jump to the instructions at 'yes' and 'no', counted from the program's start. */
+/* Appends a comparison with 'k' and a jump to instruction 'yes' if it is true, or 'no' if it is false.  The
+ * instructions count from the program's start. */
 static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     size_t next = p->n + 1;
@@ -55,7 +56,8 @@ static void put_jump_to(struct program *p, uint16_t comparison, uint32_t k, size
 
 /* ---- Senders ----------------------------------------------------------------------------------------------------- */
 
-/* Appends the check of senders.  Packets of the networks in 'from' continue with the share's program. */
+/* Appends the check of senders.  A packet from a network in 'from' continues with the share's program.  The filter cuts
+ * other packets to empty datagrams. */
 static void check_sender(struct program *p, const struct access *from)
 {
     size_t begin = p->n;
@@ -77,7 +79,7 @@ static size_t here(const struct program *p)
     return p->n - p->share_at;
 }
 
-/* Appends a jump to instructions counted from the start of the share's program. */
+/* Appends a comparison and jump like put_jump_to(), but 'yes' and 'no' count from the start of the share's program. */
 static void put_jump(struct program *p, uint16_t comparison, uint32_t k, size_t yes, size_t no)
 {
     put_jump_to(p, comparison, k, p->share_at + yes, p->share_at + no);
@@ -93,7 +95,7 @@ static void look_at_item(struct program *p, const struct packet_fanout *share, u
     put_jump(p, BPF_JGT, i, here(p) + 1, WHOLE_AT);
     put(p, BPF_LD | BPF_H | BPF_ABS, ITEM_AT(i));
     put_jump(p, BPF_JEQ, IMMEDIATE | share->item_id, here(p) + 1, next);
-    put(p, BPF_LD | BPF_H | BPF_ABS, ITEM_AT(i) + 2); /* the upper bits of the value */
+    put(p, BPF_LD | BPF_H | BPF_ABS, ITEM_AT(i) + 2); /* the upper 16 bits of the value */
     put_jump(p, BPF_JEQ, 0, here(p) + 1, WHOLE_AT);
     put(p, BPF_LD | BPF_W | BPF_ABS, ITEM_AT(i) + 4);
     put(p, BPF_JMP | BPF_JA, (uint32_t)(CHECK_AT - here(p) - 1));

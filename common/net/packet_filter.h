@@ -1,8 +1,9 @@
-/* packet_filter.h - lets the kernel select the packets that a socket delivers whole: packets of certain senders, and a
- * thread's share of the packets of a group.
+/* packet_filter.h - makes the kernel select the packets that a socket delivers completely: packets from certain
+ * senders, and one thread's share of the packets of a multicast group.
  *
- * Other packets come as empty messages: their bytes are neither copied nor kept.  The socket does not count them as
- * drops, unlike packets that a filter refuses.  So the receiver can count them. */
+ * The socket delivers every other packet as an empty datagram, whose payload the kernel neither copies nor stores.  If
+ * the filter refused such packets, the socket would count them as drops.  The receiver instead counts the empty
+ * datagrams. */
 #ifndef COMMON_NET_PACKET_FILTER_H
 #define COMMON_NET_PACKET_FILTER_H
 
@@ -10,16 +11,16 @@
 
 #include <stdint.h>
 
-/* A share: SPEAD packets whose immediate 'item_id' is in [first, end), and all packets without this item in their first
- * 16. */
+/* A share: the SPEAD packets whose immediate item 'item_id' has a value in [first, end), and all packets without this
+ * item among their first 16 items. */
 struct packet_fanout {
     uint16_t item_id;
     uint64_t first, end;
 };
 
-/* Attaches a filter for senders ('from') and a share to a socket; NULL: no filter.  Packets that the kernel joined are
- * one message of one sender.  Returns 0 or negative errno, for example from a kernel without filters: all packets then
- * come whole. */
+/* Attaches a filter for senders ('from') and a share to a socket.  NULL: all senders, or all packets.  Packets that the
+ * kernel joins (GRO) have the same sender, so that the filter applies to all of them.  Returns 0, or negative errno,
+ * for example if the kernel has no filters.  The socket then delivers all packets completely. */
 int packet_filter_attach(int fd, const struct access *from, const struct packet_fanout *share);
 
 #endif

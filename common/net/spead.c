@@ -1,4 +1,5 @@
-/* spead.c - SPEAD-64-48 packets in byte buffers, at both ends of the flow: after recv_source and before send_sink. */
+/* spead.c - parses and builds SPEAD-64-48 packets in byte buffers.  The parser follows recv_source, and the builder
+ * precedes send_sink. */
 #include "common/net/spead.h"
 
 #include "common/net/crc32c.h"
@@ -12,7 +13,7 @@
 
 #define MAGIC          0x53
 #define VERSION        4
-#define ITEM_ID_BYTES  2 /* width of the immediate flag and the id */
+#define ITEM_ID_BYTES  2 /* bytes of the immediate flag and the id of an item */
 #define ADDRESS_BYTES  6
 #define IMMEDIATE_FLAG (UINT64_C(1) << 63)
 #define ADDRESS_BITS   48
@@ -70,7 +71,7 @@ size_t spead_header_bytes(const uint8_t *header)
     return SPEAD_WORD_BYTES * (1 + (size_t)(header[6] << 8 | header[7]));
 }
 
-/* Returns the field for a standard item's value, or NULL for any other item. */
+/* Returns the field of 'packet' for the value of a standard item, or NULL for any other item. */
 static uint64_t *standard_field(struct spead_packet *packet, unsigned id)
 {
     switch (id) {
@@ -142,7 +143,8 @@ enum spead_error spead_parse(const uint8_t *header, size_t header_bytes, size_t 
         return SPEAD_TRUNCATED;
     if (packet->payload_length < packet_bytes - total_bytes)
         return SPEAD_BAD_LENGTH;
-    if (packet->payload_offset + packet->payload_length > packet->heap_length) /* 48-bit values: no overflow */
+    /* no overflow, because the values have 48 bits */
+    if (packet->payload_offset + packet->payload_length > packet->heap_length)
         return SPEAD_BAD_LENGTH;
     return SPEAD_OK;
 }
@@ -192,7 +194,7 @@ uint64_t spead_take_crc(uint8_t *header, size_t crc_at)
 
 size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 {
-    /* The heap is one byte long, with a null item pointing at it, because some receivers reject an empty heap. */
+    /* The heap has one byte and a null item that points to it, because some receivers reject an empty heap. */
     const struct spead_item items[] = {
         {.id = SPEAD_STREAM_CTRL, .immediate = true, .value = SPEAD_CTRL_STOP},
         {.id = SPEAD_NULL, .immediate = false, .value = 0},
@@ -208,7 +210,8 @@ size_t spead_build_stop(uint8_t *out, uint64_t heap_cnt)
 #define DIMENSION_BYTES 7 /* bytes of one dimension: a flag byte (1: variable) and a 48-bit length */
 #define DTYPE_TEXT_MAX  1024
 
-/* Writes the header of a numpy file, spelled like numpy's repr() of the dictionary.  Returns its length. */
+/* Writes the dictionary in the header of a numpy file, in the form of numpy's repr().  Returns the length of the
+ * text. */
 static size_t format_dtype(const struct spead_descriptor *descriptor, char *text)
 {
     const char *quote = descriptor->dtype[0] == '[' ? "" : "'";
@@ -235,7 +238,7 @@ static size_t build_descriptor(const struct spead_descriptor *descriptor, uint8_
     size_t shape_bytes = DIMENSION_BYTES * descriptor->n_dims;
     size_t dtype_bytes = descriptor->dtype ? format_dtype(descriptor, dtype) : 0;
 
-    /* In the order of the bytes in the payload, which differs from the order of the pointers. */
+    /* These offsets are in the order of the fields in the payload.  The items below have another order. */
     size_t description_at = name_bytes;
     size_t format_at = description_at + description_bytes;
     size_t shape_at = format_at + format_bytes;

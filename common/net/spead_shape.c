@@ -1,4 +1,4 @@
-/* spead_shape.c - parses a header like the one before it, in the receive thread. */
+/* spead_shape.c - parses headers with the same items as an earlier header, in the receive thread. */
 #include "common/net/spead_shape.h"
 
 #include <endian.h>
@@ -15,7 +15,8 @@ static uint64_t word_in_memory(const uint8_t *header, size_t i)
     return word;
 }
 
-/* Returns the bits of an item, as in memory, that are equal in similar headers: id and flag. */
+/* Returns a mask of the bits of an item that are equal in headers of the same shape, in memory order: the id and the
+ * immediate flag. */
 static uint64_t tag_mask(void)
 {
     return htobe64(~SPEAD_VALUE_MASK);
@@ -26,7 +27,7 @@ static uint64_t value_at(const uint8_t *header, size_t i)
     return be64toh(word_in_memory(header, i)) & SPEAD_VALUE_MASK;
 }
 
-/* Stores the position of an item.  The last of repeated items counts, as in spead_parse(). */
+/* Stores the position of an item.  The last of several items with the same id counts, as in spead_parse(). */
 static void learn_item(struct spead_shape *shape, unsigned at, unsigned id, const uint16_t *wanted_ids)
 {
     switch (id) {
@@ -61,7 +62,7 @@ void spead_shape_learn(struct spead_shape *shape, const uint8_t *header, const u
         shape->words[i] = word_in_memory(header, i);
         unsigned id = be64toh(shape->words[i]) >> ID_SHIFT & ID_MASK;
         if (i > 0 && id == SPEAD_STREAM_CTRL)
-            return; /* its value decides what the packet is */
+            return; /* the item's value decides whether the packet is a stop packet */
         if (i > 0)
             learn_item(shape, (unsigned)i, id, wanted_ids);
     }

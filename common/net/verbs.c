@@ -1,4 +1,4 @@
-/* verbs.c - see verbs.h. */
+/* verbs.c - opens Ethernet ports and registers memory through libibverbs.  See verbs.h. */
 #include "common/net/verbs.h"
 
 #include "common/base/file.h"
@@ -23,19 +23,19 @@ char verbs_sends[] = "sends";
 
 const bool verbs_built_in = true;
 
-/* Advice for most failures for lack of permission. */
+/* Advice for calls that fail because a permission is missing. */
 #define NEEDS_CAPABILITY                                                                                               \
     "this process needs CAP_NET_RAW (systemd/ibverbs.conf, or setcap cap_net_raw+ep on the program)"
 
-/* "eth0: what failed: reason; cure".  Returns -err. */
+/* Writes "ibverbs on eth0: what: reason; cure" into 'why'.  Returns -err. */
 static int fail(const char *interface, int err, const char *what, const char *cure, char *why, size_t why_bytes)
 {
     return why_fail(-err, why, why_bytes, "ibverbs on %s: %s: %s%s%s", interface, what, strerror(err),
                     cure[0] ? "; " : "", cure);
 }
 
-/* Memory pinned for NICs (VmPin).  The kernel counts pinned memory and mlock() separately, but applies the same limit
- * to each count. */
+/* Returns the memory that this process has pinned for NICs (VmPin).  The kernel counts pinned memory and locked memory
+ * (mlock()) separately, but applies the same limit to each of them. */
 static unsigned long long pinned_bytes(void)
 {
     unsigned long long kib = 0;
@@ -44,7 +44,7 @@ static unsigned long long pinned_bytes(void)
     return kib << 10;
 }
 
-/* Returns true if 'n_bytes' more would exceed the limit. */
+/* Returns true if 'n_bytes' more of pinned memory would exceed the limit, which is stored in '*limit_bytes'. */
 static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 {
     struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -62,7 +62,7 @@ static bool is_over_limit(size_t n_bytes, unsigned long long *limit_bytes)
 int verbs_fail(const struct verbs_port *port, int err, const char *what, char *why, size_t why_bytes)
 {
     if (err <= 0)
-        err = EIO; /* a provider that gives no reason */
+        err = EIO; /* some providers set no errno */
     return fail(port->interface, err, what, err == EPERM || err == EACCES ? NEEDS_CAPABILITY : "", why, why_bytes);
 }
 
@@ -74,10 +74,10 @@ int verbs_fail_to_lock(const struct verbs_port *port, int err, size_t n_bytes, c
 
     if (err != ENOMEM || !is_over_limit(n_bytes, &limit_bytes))
         return verbs_fail(port, err, what, why, why_bytes);
-    snprintf(cure, sizeof(cure), "this process may lock %llu KiB; allow more (LimitMEMLOCK=infinity, ulimit -l)",
+    snprintf(cure, sizeof(cure), "the limit on locked memory is %llu KiB; raise it (LimitMEMLOCK=infinity, ulimit -l)",
              limit_bytes >> 10);
     fail(port->interface, err, what, cure, why, why_bytes);
-    return -E2BIG; /* an error that a restart does not cure */
+    return -E2BIG; /* a restart does not cure this error */
 }
 
 /* ---- The interface ----------------------------------------------------------------------------------------------- */
@@ -104,7 +104,8 @@ static int ask_interface(struct verbs_port *port)
     return err;
 }
 
-/* Returns true if the kernel adds a tag to frames through this interface.  Our frames would lack the tag. */
+/* Returns true if the interface is a VLAN.  The kernel adds a tag to frames that it sends through a VLAN, but this
+ * program's frames have no tag. */
 static bool is_vlan(const char *interface)
 {
     struct vlan_ioctl_args request = {.cmd = GET_VLAN_REALDEV_NAME_CMD};
@@ -128,13 +129,14 @@ static int find_interface(const char *name, struct verbs_port *port, char *why, 
     port->address = found.address.s_addr;
     static_assert(sizeof(port->interface) >= IF_NAMESIZE, "interface");
     if (!if_indextoname((unsigned)found.index, port->interface))
-        return fail(name, errno, "cannot find its name", "", why, why_bytes);
+        return fail(name, errno, "cannot find the name of the interface", "", why, why_bytes);
     if (is_vlan(port->interface))
-        return fail(name, ENOTSUP, "it is a VLAN, and this program writes no VLAN tags", "name the interface below it",
-                    why, why_bytes);
+        return fail(name, ENOTSUP, "the interface is a VLAN, but this program writes no VLAN tags",
+                    "name the parent interface of the VLAN", why, why_bytes);
     err = ask_interface(port);
     if (err)
-        return fail(port->interface, err, "cannot read its address and MTU", "", why, why_bytes);
+        return fail(port->interface, err, "cannot read the MAC address and the MTU of the interface", "", why,
+                    why_bytes);
     return 0;
 }
 
@@ -148,16 +150,16 @@ static int bind_device(struct verbs_port *port, char *why, size_t why_bytes)
     port->channel = rdma_create_event_channel();
     if (!port->channel)
         return fail(
-            port->interface, errno ?: EIO, "cannot look for its device",
+            port->interface, errno ?: EIO, "cannot search for the RDMA device of the interface",
             "load the kernel module rdma_ucm (modprobe rdma_ucm), and let this process open /dev/infiniband/rdma_cm",
             why, why_bytes);
     if (rdma_create_id(port->channel, &port->id, NULL, RDMA_PS_UDP)) {
         port->id = NULL;
-        return verbs_fail(port, errno, "cannot look for its device", why, why_bytes);
+        return verbs_fail(port, errno, "cannot search for the RDMA device of the interface", why, why_bytes);
     }
     int err = rdma_bind_addr(port->id, (struct sockaddr *)&address) ? (errno ?: EIO) : 0;
     if (err && err != ENODEV && err != EADDRNOTAVAIL)
-        return verbs_fail(port, err, "cannot find its device", why, why_bytes);
+        return verbs_fail(port, err, "cannot find the RDMA device of the interface", why, why_bytes);
     if (err || !port->id->verbs)
         return why_fail(-ENODEV, why, why_bytes,
                         "ibverbs on %s: this interface belongs to no NIC with ibverbs; name another interface (\"rdma "
@@ -176,12 +178,13 @@ static int ask_device(struct verbs_port *port, char *why, size_t why_bytes)
     memset(&device, 0, sizeof(device));
     int err = ibv_query_device_ex(port->context, NULL, &device);
     if (err)
-        return verbs_fail(port, err, "cannot read the capabilities of its device", why, why_bytes);
+        return verbs_fail(port, err, "cannot read the capabilities of the RDMA device", why, why_bytes);
     err = ibv_query_port(port->context, (uint8_t)port->port_num, &attr);
     if (err)
-        return verbs_fail(port, err, "cannot read the attributes of its port", why, why_bytes);
+        return verbs_fail(port, err, "cannot read the attributes of the port", why, why_bytes);
     if (attr.link_layer != IBV_LINK_LAYER_ETHERNET)
-        return why_fail(-ENODEV, why, why_bytes, "ibverbs on %s: this port is InfiniBand; set its NIC to Ethernet",
+        return why_fail(-ENODEV, why, why_bytes,
+                        "ibverbs on %s: the port is an InfiniBand port; configure the NIC for Ethernet",
                         port->interface);
     port->max_queue = (uint32_t)device.orig_attr.max_qp_wr;
     port->max_completions = (uint32_t)device.orig_attr.max_cqe;
@@ -231,7 +234,7 @@ int verbs_memory_register(struct verbs_port *port, void *base, size_t n_bytes, b
 {
     char what[64];
 
-    /* A frame's bytes may be written in any order, because the completion comes after all of them. */
+    /* Relaxed ordering is safe here, because the NIC writes the completion after all bytes of a frame. */
     unsigned access = IBV_ACCESS_RELAXED_ORDERING | (writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     struct ibv_mr *mr = ibv_reg_mr(port->pd, base, n_bytes, access);
     if (!mr) {
@@ -248,8 +251,8 @@ int verbs_memory_register_exported(struct verbs_port *port, void *base, size_t n
 {
     char what[64];
 
-    /* No IBV_ACCESS_RELAXED_ORDERING.  The NIC writes payload to the device and the completion to the host.  Relaxed
-     * ordering could let the completion overtake the payload. */
+    /* This access has no IBV_ACCESS_RELAXED_ORDERING.  The NIC writes payloads to the device, but completions to the
+     * host.  With relaxed ordering a completion could arrive before its payload. */
     struct ibv_mr *mr =
         ibv_reg_dmabuf_mr(port->pd, 0, n_bytes, (uintptr_t)base, fd, writable ? IBV_ACCESS_LOCAL_WRITE : 0);
     if (!mr) {

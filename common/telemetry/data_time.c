@@ -1,5 +1,5 @@
-/* data_time.c - see data_time.h.  All functions run once per chunk, or for packets that would move the window, never
- * for each packet. */
+/* data_time.c - see data_time.h.  The assembler calls these functions once per chunk, and for packets that would move
+ * the window, but not for each packet. */
 #include "common/telemetry/data_time.h"
 
 #include "common/base/clock.h"
@@ -12,20 +12,22 @@
 #include <stdio.h>
 
 #define PERIOD_NS     (30 * NS_PER_S)
-#define DRIFT_DIVISOR 4096 /* two independent clocks drift apart by less than 244 ppm */
+#define DRIFT_DIVISOR 4096 /* assumes that the clocks of sender and host differ by less than 1/4096 = 244 ppm */
 #define WIRE_PERIOD   (INT64_C(1) << TIMESTAMP_WIRE_BITS)
-/* A stream whose own epoch is off by half a period keeps its place while it drifts. */
+/* Without this margin, a stream whose time is wrong by about half a period would jump back and forth between two
+ * periods. */
 #define HYSTERESIS (INT64_C(1) << (TIMESTAMP_WIRE_BITS - 4))
 
-/* Warns, once in the life of a process, that timestamps are placed by a clock that may be wrong. */
+/* Warns, at most once per process, that the host's clock, which determines the upper bits of timestamps, may be
+ * wrong. */
 static void warn_of_clock(const struct timebase *timebase)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
 
     if (clock_state_is_synchronised() || atomic_flag_test_and_set(&warned))
         return;
-    log_warning("the kernel says that this host's clock is not synchronised: if the clock is wrong by more than %.1f "
-                "days, timestamps are 2^48 samples off until the clock is synchronised",
+    log_warning("the kernel reports that this host's clock is not synchronised: if the clock is wrong by more than "
+                "%.1f days, timestamps are wrong by 2^48 samples until the clock is synchronised",
                 (double)timebase_duration_ns(timebase, WIRE_PERIOD / 2) / (24 * 3600.0 * (double)NS_PER_S));
 }
 

@@ -1,16 +1,17 @@
-/* data_time.h - the time at which a member's data are due, and the agreement of the data with the host's clock.
+/* data_time.h - judges whether a packet's timestamp can be right, from the arrivals of earlier data and from the host's
+ * clock.
  *
- * An assembler cannot trust the timestamps of packets.  Two sources judge them:
+ * An assembler cannot trust the timestamps of packets.  It compares them with two references:
  *
- * Arrivals.  The lead of a timestamp is the timestamp minus the samples since the monotonic clock's zero at its
- *            arrival.  Delay on the way makes a lead smaller; nothing makes a lead larger.  The largest lead of the
- *            last 30 to 60 s tells which timestamps are due by now.  A lead counts only after confirmation: one source
- *            has brought half of a chunk's heaps.  So a false source must send as much as the true source to move the
- *            lead.
- * The clock. With 'timebase: clock' the host's clock tells which timestamps belong to now.  The clock counts only while
- *            the kernel calls the clock synchronised (clock_state.h).
+ * Arrivals.  The lead of a timestamp is the timestamp minus the monotonic time of its arrival, in samples.  A delay on
+ *            the way makes the lead smaller, and nothing makes it larger.  The largest lead of the last 30 to 60 s
+ *            gives the newest timestamp that can have arrived by now.  A lead counts only after half of a chunk's heaps
+ *            have arrived from one source.  A false source must therefore send as much data as the true source to
+ *            change the lead.
+ * The clock. With 'timebase: clock', the host's clock gives the timestamp of the present time.  The clock counts only
+ *            while the kernel reports that the clock is synchronised (clock_state.h).
  *
- * Recordings have neither source: their packets arrive as fast as they are read.
+ * For recordings neither reference exists, because their packets arrive as fast as the program reads them.
  *
  * Threads: the assembler's thread.   Blocking and allocation: none. */
 #ifndef COMMON_TELEMETRY_DATA_TIME_H
@@ -23,38 +24,43 @@
 
 struct data_time {
     const struct timebase *timebase; /* [const] */
-    int64_t margin_samples;          /* [const] margin by which a due timestamp may lead: half a chunk */
-    int64_t tolerance_ns;            /* [const] tolerance of the clock; 0: the clock is not asked */
-    int64_t leads[2];                /* largest confirmed leads of this period and of the period before */
-    int64_t period_ns;               /* monotonic start of this period */
-    int64_t confirmed_ns;            /* last arrival that confirmed a lead; drift since then widens the margin */
-    bool known;                      /* a lead is known */
+    int64_t margin_samples;          /* [const] margin by which a timestamp may exceed data_time_at(): half a chunk */
+    /* [const] largest permitted difference from the host's clock; 0: the clock is not used */
+    int64_t tolerance_ns;
+    int64_t leads[2];  /* largest confirmed leads of this period and of the period before */
+    int64_t period_ns; /* monotonic start of this period */
+    /* time of the last confirmed lead; the possible drift since then widens the margin */
+    int64_t confirmed_ns;
+    bool known; /* true after the first confirmed lead */
 };
 
 void data_time_init(struct data_time *time, const struct timebase *timebase, int64_t chunk_samples,
                     int64_t tolerance_ns);
 
-/* Registers the gauge 'program'_clock_synchronised.  With 'from_packets' the clock places no timestamps, so there is no
- * gauge. */
+/* Registers the gauge 'program'_clock_synchronised.  Registers no gauge with 'from_packets', because the program then
+ * does not use the clock. */
 void data_time_metrics(const char *program, bool from_packets);
 
-/* Discards all recorded leads.  Called when the timestamps start again. */
+/* Discards all recorded leads.  The assembler calls this function when the timestamps jump. */
 void data_time_forget(struct data_time *time);
 
-/* Confirms a lead: half of the chunk that is centred on 'timestamp' has arrived. */
+/* Records a confirmed lead: half of the chunk whose centre is 'timestamp' has arrived by 'arrival_ns'. */
 void data_time_confirm(struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Returns the newest timestamp that may have arrived by 'arrival_ns', without margin.  Call only while time->known. */
+/* Returns the newest timestamp that can have arrived by 'arrival_ns', without the margin.  Call this function only if
+ * time->known. */
 int64_t data_time_at(const struct data_time *time, int64_t arrival_ns);
 
-/* Returns whether data of 'timestamp' may have arrived by 'arrival_ns'.  Call only while time->known. */
+/* Returns whether data of 'timestamp' can have arrived by 'arrival_ns', with the margin.  Call this function only if
+ * time->known. */
 bool data_time_is_due(const struct data_time *time, int64_t timestamp, int64_t arrival_ns);
 
-/* Returns true if the synchronised clock contradicts 'claim' and agrees with 'window': the claim must be refused. */
+/* Returns true if the receiver must refuse a claim.  This is so if the clock is synchronised, the timestamp 'claim'
+ * differs from the clock by more than the tolerance, and the timestamp 'window' does not. */
 bool data_time_clock_refuses(const struct data_time *time, int64_t claim, int64_t window);
 
-/* Returns the number of periods of 2^48 samples by which 'timestamp' was unwrapped too high, by the synchronised clock.
- * Returns 0 if the timestamp is right, or if the clock is not synchronised. */
+/* Compares 'timestamp' with the synchronised clock.  Returns the number of periods of 2^48 samples by which unwrapping
+ * made the timestamp too high.  Returns 0 if the timestamp is right, or if the clock is not synchronised. */
 int64_t data_time_wrong_periods(const struct data_time *time, int64_t timestamp);
 
 #endif

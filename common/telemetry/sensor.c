@@ -28,8 +28,9 @@ const char *sensor_status_name(enum sensor_status status)
 
 /* ---- One reading ------------------------------------------------------------------------------------------------- */
 
-/* Sets a reading.  Acquire and release on each atom order the loads and stores, because the thread sanitizer does not
- * know fences.  A reader that sees a new atom also sees the odd sequence number that was written before it. */
+/* Sets a reading.  The order of loads and stores comes from acquire and release on each atom, because the thread
+ * sanitizer does not support fences.  A reader that reads a new atom also reads the odd sequence number that was stored
+ * before the atom. */
 void sensor_set(struct sensor *sensor, struct sensor_reading reading)
 {
     uint32_t sequence = atomic_load_explicit(&sensor->sequence, memory_order_relaxed);
@@ -108,14 +109,14 @@ void sensors_destroy(struct sensors *sensors)
 {
     if (!sensors)
         return;
-    /* The sensors themselves may be gone, for example those of a pipeline that could not be created. */
+    /* Frees only the entries.  The sensors may already be freed, for example if their pipeline could not be created. */
     for (size_t i = 0; i < sensors->n; i++)
         free_entry(sensors->entries[i]);
     free(sensors->entries);
     free(sensors);
 }
 
-/* Returns the index of the name, or the index at which the name would be inserted. */
+/* Returns the index of the sensor 'name', or the index at which a sensor of this name must be inserted. */
 static size_t place_of(const struct sensors *sensors, const char *name)
 {
     size_t from = 0, to = sensors->n;
@@ -252,7 +253,7 @@ static bool is_worse(enum sensor_status status)
     return status >= SENSOR_WARN && status <= SENSOR_UNREACHABLE;
 }
 
-/* Computes an aggregate from its sensors, and sets the aggregate if it has changed. */
+/* Computes the value of an aggregate from its included sensors, and sets the aggregate if the value has changed. */
 static void aggregate(const struct sensors *sensors, const struct sensor_entry *entry)
 {
     bool degraded = false;

@@ -1,18 +1,18 @@
-/* sensor.h - readings for operators over KATCP: the data path sets them, and the main thread serves them.
+/* sensor.h - sensors of KATCP.  The data path sets their readings, and the main thread sends the readings to clients.
  *
  * Flow:      worker, receivers, senders --sensor_set_*()--> struct sensor --katcp/server.c--> clients
- * Ownership: a sensor is a member of the struct that it describes, which lives until the set is closed.  The set has
- *            pointers to sensors.  Names, descriptions and units are copied.
- * Threads:   sensors_add() before READY, on main.  A sensor has one writer at a time, on any thread.  Setting takes no
- *            lock, allocates nothing and makes no system call (a sequence lock of atomics; readers try again).  A
- *            sensor may be set before it is added, or without ever being added.  Only main sets text:
- *            sensors_set_text() is for readings from requests or the configuration.  The data path sets text as
- *            numbers, with a function that writes them out.  Only main calls other functions with 'sensors' in their
- *            names.
+ * Ownership: a sensor is a member of the struct whose state it reports.  This struct must exist until the set is
+ *            destroyed, because the set contains pointers to sensors.  The set copies names, descriptions and units.
+ * Threads:   the main thread calls sensors_add() before READY.  A sensor has one writer at a time, on any thread.
+ *            Setting a sensor takes no lock, allocates nothing and makes no system call: it uses a sequence lock of
+ *            atomics, and a reader repeats a read that overlaps a write.  A sensor may be set before it is added, or
+ *            without being added.  Only the main thread calls sensors_set_text(), for readings from requests or the
+ *            configuration.  The data path sets the numbers of a text, which sensor_desc.format later converts to text.
+ *            Only the main thread calls other functions with 'sensors' in their names.
  * Time:      a reading's time is the UNIX time of its data, not of the call.
  *
- * A reading is (time, status, value).  KATCP 5.1 defines the meaning of each status.  The value is valid for nominal,
- * warn and error only. */
+ * A reading is (time, status, value).  KATCP 5.1 defines the meaning of each status.  The value is valid only if the
+ * status is nominal, warn or error. */
 #ifndef COMMON_TELEMETRY_SENSOR_H
 #define COMMON_TELEMETRY_SENSOR_H
 
@@ -40,7 +40,7 @@ enum sensor_status {
     SENSOR_INACTIVE
 };
 
-#define SENSOR_N_NUMBERS 7 /* numbers of a text that the data path sets */
+#define SENSOR_N_NUMBERS 7 /* largest number of numbers in a text that the data path sets */
 
 union sensor_value {
     int64_t integer; /* SENSOR_INTEGER, _BOOLEAN, _DISCRETE */
@@ -56,22 +56,23 @@ struct sensor_reading {
 
 /* The constant properties of a sensor. */
 struct sensor_desc {
-    const char *name; /* letters, digits, '.', '-', '_' */
+    const char *name; /* may contain letters, digits, '.', '-' and '_' */
     const char *description;
-    const char *units; /* "" if there are none */
+    const char *units; /* "": no units */
     enum sensor_type type;
-    const char *const *words; /* SENSOR_DISCRETE: ends with NULL; static */
-    /* SENSOR_STRING of numbers: writes the numbers into 'text'; NULL: main sets the text. */
+    const char *const *words; /* SENSOR_DISCRETE: names of the values, ending with NULL; static */
+    /* SENSOR_STRING: writes the text of a value's numbers into 'text'.  NULL: the main thread sets the text. */
     void (*format)(const union sensor_value *value, char *text, size_t text_bytes);
-    /* Shortest interval if the strategy 'auto' is event-rate, for readings that change with each chunk.  0: 'auto'
-     * reports every reading. */
+    /* 0: the strategy 'auto' reports every reading.  > 0: 'auto' reports changes, and this is the shortest interval
+     * between two reports.  Used for readings that change with each chunk. */
     double auto_shortest_s;
-    /* Marks an aggregate, a SENSOR_DISCRETE of sensor_aggregate_words that is computed, never set.  Returns whether the
-     * aggregate includes a sensor; aggregates are never included.  The aggregate is degraded (warn) while an included
-     * sensor is worse than nominal (warn to unreachable). */
+    /* Returns whether an aggregate includes the sensor 'name'; NULL: the sensor is not an aggregate.  An aggregate is a
+     * SENSOR_DISCRETE with sensor_aggregate_words whose value is computed from other sensors.  An aggregate never
+     * includes another aggregate.  The value is degraded (status warn) while the status of an included sensor is warn,
+     * error, failure or unreachable. */
     bool (*includes)(const char *name);
-    /* Age at which a reading becomes SENSOR_ERROR by itself; 0: never.  With 'recovers', a reading of warn to failure
-     * becomes SENSOR_NOMINAL instead. */
+    /* Age at which the status of a reading becomes SENSOR_ERROR without a new reading; 0: never.  With 'recovers', a
+     * status of warn, error or failure becomes SENSOR_NOMINAL instead. */
     int64_t timeout_ns;
     bool recovers;
 };
@@ -83,15 +84,15 @@ extern const char *const sensor_aggregate_words[];
 
 struct sensor {
     _Atomic uint32_t sequence;              /* odd during a write */
-    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time, monotonic time of setting, status, value */
+    _Atomic uint64_t atoms[SENSOR_N_ATOMS]; /* UNIX time of the reading, monotonic time of the write, status, value */
     struct sensor_entry *entry;             /* [main] NULL: not added */
 };
 
-/* A sensor within its set. */
+/* The set's record of a sensor. */
 struct sensor_entry {
     struct sensor_desc about; /* [const] */
     struct sensor *sensor;    /* [const] */
-    size_t index;             /* [const] place in the order of names, once all are added */
+    size_t index;             /* [const] index in sensors->entries, after all sensors have been added */
     char *text;               /* [main] text of a SENSOR_STRING without 'format' */
     uint64_t text_version;    /* increases when 'text' changes */
     /* [katcp/sampling.c] */
@@ -105,14 +106,14 @@ struct sensors {
     size_t n, n_allocated;
 };
 
-/* Returns 0 or -ENOMEM. */
+/* Creates an empty set of sensors.  Returns 0 or -ENOMEM. */
 int sensors_create(struct sensors **sensors);
 
 /* NULL is accepted. */
 void sensors_destroy(struct sensors *sensors);
 
-/* Adds a sensor, whose first reading is 'first' (except text that main sets).  A name that is already there, or has
- * other characters, is a broken contract.  Returns 0 or -ENOMEM. */
+/* Adds a sensor with the first reading 'first', and empty text if the main thread sets the text.  The name must be new,
+ * and must consist of the characters that sensor_desc.name permits.  Returns 0 or -ENOMEM. */
 int sensors_add(struct sensors *sensors, struct sensor *sensor, const struct sensor_desc *about,
                 struct sensor_reading first);
 
@@ -120,24 +121,24 @@ void sensor_set(struct sensor *sensor, struct sensor_reading reading);
 void sensor_set_integer(struct sensor *sensor, int64_t unix_ns, enum sensor_status status, int64_t value);
 void sensor_set_real(struct sensor *sensor, int64_t unix_ns, enum sensor_status status, double value);
 
-/* [main] Sets the text of an added sensor.  Copies the text, which may have some MiB.  Returns 0 or -ENOMEM. */
+/* [main] Sets the text of an added sensor.  Copies the text, which may be several MiB long.  Returns 0 or -ENOMEM. */
 int sensors_set_text(struct sensors *sensors, struct sensor *sensor, int64_t unix_ns, enum sensor_status status,
                      const char *text);
 
-/* Returns a consistent reading, without regard to time-outs.  Any thread. */
+/* Returns a consistent reading, but does not apply the time-out.  Any thread may call this function. */
 struct sensor_reading sensor_read(const struct sensor *sensor);
 
 /* ---- Reading a set [main] ---------------------------------------------------------------------------------------- */
 
-/* Returns NULL if there is no sensor of this name. */
+/* Returns the entry of the sensor 'name', or NULL if there is no such sensor. */
 struct sensor_entry *sensors_find(const struct sensors *sensors, const char *name);
 
-/* Returns the reading as clients see it: computes an aggregate, and applies a time-out that has passed.  'version' (may
- * be NULL) changes whenever the sensor has been set or has timed out.  Any thread may read a sensor that is no
+/* Returns the reading that clients get: computes the value of an aggregate, and applies the time-out.  '*version'
+ * changes whenever the sensor is set or times out; 'version' may be NULL.  Any thread may read a sensor that is not an
  * aggregate. */
 struct sensor_reading sensors_read(const struct sensors *sensors, const struct sensor_entry *entry, uint64_t *version);
 
-/* Returns the value as KATCP writes it, not escaped, in 'text' or in main's own memory. */
+/* Returns the value as KATCP text without escapes.  The text is in 'text', or in memory of the main thread. */
 #define SENSOR_TEXT_BYTES 512
 const char *sensor_entry_text(const struct sensor_entry *entry, const struct sensor_reading *reading,
                               char text[SENSOR_TEXT_BYTES]);

@@ -1,9 +1,10 @@
-/* snapshot.h - ownership of memory that one thread fills for another on request, without a lock or a wait.
+/* snapshot.h - passes a block of memory between a reader, which requests data, and a writer, which fills the memory,
+ * without a lock.
  *
  * Flow:      reader: want --> writer, at its next check: begin, fill, end --> reader: take, read, want again
- * Ownership: the memory is the reader's, except from want to take.  Then it is the writer's, between its begin and end.
- *            So the two never touch the memory at the same time, nothing is copied twice, and nothing is filled without
- *            a request.
+ * Ownership: the reader owns the memory until it calls want, and again after a successful take or retract.  The writer
+ *            owns the memory between begin and end.  So the two threads never access the memory at the same time.  The
+ *            data are written once, and only on request.
  * Threads:   one reader, one writer.   Blocking: never. */
 #ifndef COMMON_TELEMETRY_SNAPSHOT_H
 #define COMMON_TELEMETRY_SNAPSHOT_H
@@ -13,7 +14,7 @@
 
 enum snapshot_turn { SNAPSHOT_READER, SNAPSHOT_WANTED, SNAPSHOT_WRITER, SNAPSHOT_FULL };
 
-/* Zeroed: the reader owns the memory. */
+/* A zeroed snapshot belongs to the reader. */
 struct snapshot {
     _Atomic int turn; /* enum snapshot_turn */
 };
@@ -24,13 +25,13 @@ static inline bool snapshot_change(struct snapshot *snapshot, int from, int to)
                                                    memory_order_acquire);
 }
 
-/* [reader] Asks the writer to fill the memory, which the reader owns. */
+/* [reader] Requests that the writer fill the memory.  The reader must own the memory before the call. */
 static inline void snapshot_want(struct snapshot *snapshot)
 {
     atomic_store_explicit(&snapshot->turn, SNAPSHOT_WANTED, memory_order_release);
 }
 
-/* [reader] Returns whether the memory has been filled; the reader then owns it again. */
+/* [reader] Returns true if the writer has filled the memory.  The reader then owns the memory again. */
 static inline bool snapshot_take(struct snapshot *snapshot)
 {
     return snapshot_change(snapshot, SNAPSHOT_FULL, SNAPSHOT_READER);
@@ -43,7 +44,7 @@ static inline bool snapshot_retract(struct snapshot *snapshot)
            atomic_load_explicit(&snapshot->turn, memory_order_acquire) == SNAPSHOT_READER;
 }
 
-/* [writer] Returns whether the memory is wanted; the writer then owns it until snapshot_end(). */
+/* [writer] Returns true if the reader has requested data.  The writer then owns the memory until snapshot_end(). */
 static inline bool snapshot_begin(struct snapshot *snapshot)
 {
     return atomic_load_explicit(&snapshot->turn, memory_order_relaxed) == SNAPSHOT_WANTED &&

@@ -1,6 +1,6 @@
-/* stats.c - the registry between the counters of the data path and /metrics, and the text of /metrics.
+/* stats.c - the registry of counters and gauges, and the text of /metrics.
  *
- * Counters themselves are atomics in the structs of their owners; the lock guards only the lists. */
+ * The counters are atomics in the structs of their owners.  The lock guards only the lists of families and samples. */
 #include "common/telemetry/stats.h"
 
 #include "common/base/clock.h"
@@ -16,33 +16,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One line of the page: a counter or a gauge with its labels. */
+/* One line of /metrics: a counter or a gauge with its labels. */
 struct sample {
     struct sample *next;
     char *labels; /* NULL: none */
     const struct counter *counter;
     const struct gauge *gauge;
-    int64_t (*read)(const void *arg); /* replaces a gauge; else NULL */
+    /* function that returns the value of a gauge; NULL: 'counter' or 'gauge' has the value */
+    int64_t (*read)(const void *arg);
     const void *read_arg;
-    uint64_t factor; /* multiplies the counter's value */
-    uint64_t before; /* value of the counter when rates were last made */
+    uint64_t factor; /* factor by which the counter's value is multiplied */
+    uint64_t before; /* value of the counter at the last calculation of rates */
     double per_s;    /* NAN: not known */
 };
 
-/* All samples of one name, which stand together in the text format. */
+/* All samples with the same name.  /metrics must list them together. */
 struct family {
     struct family *next;
     int64_t created_ns; /* UNIX time */
-    char *name;         /* with _total for a counter */
+    char *name;         /* name of the metric, with _total if it is a counter */
     char *help;
     bool is_counter;
-    double scale; /* of a gauge; 1: shown as an integer */
+    double scale; /* factor by which a gauge's value is multiplied; 1: the value is written as an integer */
     struct sample *first, **last;
 };
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct family *families; /* [registry_lock] in order of registration */
-static int64_t rates_ns;        /* [registry_lock] monotonic time of the last rates; 0: none yet */
+static int64_t rates_ns;        /* [registry_lock] monotonic time of the last calculation of rates; 0: none yet */
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_:"
 
@@ -119,7 +120,7 @@ static int add_sample(struct family *family, const char *labels, const struct sa
     return 0;
 }
 
-/* Registers a sample.  A metric that cannot be registered is missing on the page, but the observation continues. */
+/* Registers a sample.  If memory runs out, the metric is missing in /metrics, but the program continues. */
 static void add(const char *name, const char *help, const char *labels, const struct sample *what, double scale)
 {
     assert(is_metric_name(name));
@@ -162,7 +163,8 @@ void stats_gauge_scaled(const char *name, const char *help, const char *labels, 
     add(name, help, labels, &(struct sample){.gauge = gauge}, scale);
 }
 
-/* Writes 'text' with a backslash before backslashes and, if 'quote', double quotes; a newline becomes \n. */
+/* Writes 'text' with escapes: a backslash before each backslash, \n for a newline and, with 'quote', a backslash before
+ * each double quote. */
 static void put_escaped(FILE *out, const char *text, bool quote)
 {
     for (; *text; text++) {
@@ -233,7 +235,7 @@ static void put_head(FILE *out, const char *name, size_t name_bytes, const char 
     fprintf(out, "\n# TYPE %.*s%s %s\n", (int)name_bytes, name, suffix, type);
 }
 
-/* Writes the time since which a counter counts, as a family of its own. */
+/* Writes the times at which the counters of a family began to count, as a separate family. */
 static void put_created(FILE *out, const struct family *family)
 {
     size_t name_bytes = strlen(family->name) - strlen("_total");

@@ -1,4 +1,5 @@
-/* clock_state.c - see clock_state.h.  The file is one line: UNIX seconds, state, and both errors in microseconds. */
+/* clock_state.c - see clock_state.h.  The file has one line: the UNIX time in seconds, the state, and the estimated and
+ * maximum error in microseconds. */
 #include "common/time/clock_state.h"
 
 #include "common/base/clock.h"
@@ -36,7 +37,7 @@ static int read_file(const char *path, int *state, int64_t *esterror_us, int64_t
     fclose(file);
     if (n != 4 || *state < TIME_OK || *state > TIME_ERROR)
         return -EINVAL;
-    /* A file from the future was written before the clock was set back. */
+    /* A file whose time lies in the future was written before somebody set the clock back. */
     int64_t now_s = clock_unix_ns() / NS_PER_S;
     return written_s < now_s - KEPT_S || written_s > now_s + KEPT_S ? -ESTALE : 0;
 }

@@ -1,8 +1,8 @@
-/* clock_state.h - the kernel's statement about the accuracy of its clock.
+/* clock_state.h - the synchronisation state and the accuracy of the host's clock, as the kernel reports them.
  *
- * adjtimex(2) both reads this statement and sets the clock.  So a service that may not set the clock may not ask either
- * (ProtectClock=).  gpucbf-clock.service may ask, and leaves the answer in a file.  Other services read this file if
- * the kernel refuses to answer.
+ * adjtimex(2) reads this state, but the same system call also sets the clock.  A service with ProtectClock=, which must
+ * not set the clock, therefore cannot call adjtimex(2).  gpucbf-clock.service calls adjtimex(2) and writes the result
+ * to a file.  Other services read this file if the kernel refuses the call.
  *
  * Threads: any. */
 #ifndef COMMON_TIME_CLOCK_STATE_H
@@ -15,23 +15,23 @@
 
 struct clock_state {
     int state;         /* TIME_OK to TIME_ERROR of adjtimex(2) */
-    double esterror_s; /* estimate of the clock's error */
-    double maxerror_s; /* bound of the clock's error */
+    double esterror_s; /* estimated error of the clock */
+    double maxerror_s; /* upper bound of the error of the clock */
 };
 
-/* Asks the kernel, or else reads 'path' if the file is at most 4 * CLOCK_STATE_PERIOD_S seconds old.  Returns 0, or
- * negative errno with TIME_ERROR and both errors 0. */
+/* Gets the state from the kernel.  If the kernel refuses, reads the file 'path', which must be at most 4 *
+ * CLOCK_STATE_PERIOD_S seconds old.  Returns 0, or negative errno; 'state' is then TIME_ERROR with errors of 0. */
 int clock_state_get(const char *path, struct clock_state *state);
 
-/* Reads the clock's state, for clock_state_is_synchronised().  The main thread calls this function once a second
- * (service.c), because the answer may lie in a file. */
+/* Reads the clock's state and keeps it for clock_state_is_synchronised().  The main thread calls this function once a
+ * second (service.c).  Other threads do not call it, because it may read a file. */
 void clock_state_read(void);
 
-/* Returns whether the clock was synchronised at the last clock_state_read(), or false before the first one.  Any
- * thread; makes no system call. */
+/* Returns whether the clock was synchronised at the last clock_state_read(), or false before the first one.  Any thread
+ * may call this function, which makes no system call. */
 bool clock_state_is_synchronised(void);
 
-/* Asks the kernel and replaces the file 'path' by the answer.  Returns 0 or negative errno. */
+/* Gets the state from the kernel and replaces the file 'path' with this state.  Returns 0 or negative errno. */
 int clock_state_write(const char *path);
 
 #endif

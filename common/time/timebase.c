@@ -1,8 +1,9 @@
-/* timebase.c - exact conversions between ADC samples and UNIX time.  The receiver unwraps timestamps with them.  The
- * worker and the control side label data with them.
+/* timebase.c - exact conversions between ADC samples and UNIX time.  The receiver uses them to unwrap timestamps.  The
+ * worker and the main thread use them to compute the times of data.
  *
- * With a rate of R 10^-b Hz, one second is 10^9 ns and R 10^-b samples, so samples = ns R / 10^(9+b).  R < 2^62 and
- * 10^(9+b) <= 10^15 < 2^50, so twice the product of either with a 64-bit number fits into a signed 128-bit one. */
+ * At a rate of R 10^-b Hz, one second is 10^9 ns and R 10^-b samples, so samples = ns R / 10^(9+b).  R < 2^63 and
+ * 10^(9+b) <= 10^18 < 2^60.  Twice the product of a 64-bit number with R or with 10^(9+b) fits into a signed 128-bit
+ * number. */
 #include "common/time/timebase.h"
 
 #include "common/base/clock.h"
@@ -14,9 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define DECIMALS_MAX      18 /* so that their power of ten fits 64 bits */
+#define DECIMALS_MAX      18 /* so that 10^18 fits into 64 bits */
 #define SYNC_DECIMALS_MAX 9  /* whole nanoseconds */
-#define RATE_DECIMALS_MAX 9  /* so that 10^9 times their power of ten fits 64 bits */
+#define RATE_DECIMALS_MAX 9  /* so that 10^9 * 10^9 fits into 64 bits */
 #define WIRE_PERIOD       (INT64_C(1) << TIMESTAMP_WIRE_BITS)
 #define WIRE_MASK         ((uint64_t)WIRE_PERIOD - 1)
 
@@ -31,8 +32,8 @@ static bool shift_left(int64_t *value, int n)
     return true;
 }
 
-/* Digits as mantissa * 10^exponent.  Zeros are held back until another digit follows.  So trailing zeros, on either
- * side of the point, never use up the mantissa. */
+/* Digits read so far, as mantissa * 10^exponent.  Zeros are counted in n_zeros until another digit follows.  So
+ * trailing zeros, before or after the point, never make the mantissa overflow. */
 struct digits {
     int64_t mantissa;
     int exponent;
@@ -60,7 +61,8 @@ static const char *read_digits(const char *text, bool fraction, struct digits *d
 /* Reads an exponent like "e+12".  Returns the text after the exponent, or 'text' if there is none. */
 static const char *read_exponent(const char *text, int *exponent)
 {
-    const int far_out = 1000000; /* beyond any number that fits, and far from overflowing an int */
+    /* exceeds the exponent of any number that fits, and is far from an overflow of an int */
+    const int far_out = 1000000;
     const char *digit = text + 1;
 
     if (*text != 'e' && *text != 'E')
@@ -120,7 +122,7 @@ double timebase_decimal_to_double(struct decimal decimal)
 {
     char text[32];
 
-    /* Mantissas beyond 2^53 would be rounded twice by a division; strtod() rounds once. */
+    /* strtod() rounds once.  A division of a mantissa beyond 2^53 by a power of ten would round twice. */
     snprintf(text, sizeof(text), "%llde-%d", (long long)decimal.mantissa, decimal.n_decimals);
     return strtod(text, NULL);
 }
@@ -134,7 +136,7 @@ static int64_t divide_down(__int128 value, int64_t divisor)
     return (int64_t)(value % divisor < 0 ? quotient - 1 : quotient);
 }
 
-/* Divides and rounds to nearest; a tie goes up, also for negative values. */
+/* Divides and rounds to the nearest integer.  A tie is rounded up, also for a negative value. */
 static int64_t divide_nearest(__int128 value, int64_t divisor)
 {
     __int128 doubled = 2 * value + divisor;
@@ -151,7 +153,7 @@ static int64_t divide_nearest_even(__int128 value, int64_t divisor)
     return down + (doubled_rest > divisor || (doubled_rest == divisor && down % 2 != 0));
 }
 
-/* Samples = nanoseconds * rate numerator / rate denominator. */
+/* Returns the numerator of the rate in samples = nanoseconds * numerator / denominator. */
 static int64_t rate_numerator(const struct timebase *timebase)
 {
     assert(timebase->adc_sample_rate_hz.mantissa > 0);

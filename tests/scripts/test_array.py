@@ -427,7 +427,8 @@ def test_time_of_the_calendar(work):
 def test_file_of_a_program(program):
     path = harness.ROOT / f"config/{program}.yaml"
     done = run_array(path)
-    assert (done.returncode, done.stderr) == (78, f"{path}:1:1: this looks like a file of {program}, not of scripts/array\n")
+    error = f"{path}:1:1: this looks like a configuration of {program}, not of scripts/array\n"
+    assert (done.returncode, done.stderr) == (78, error)
 
 
 def test_all_errors_at_once(work):

@@ -65,7 +65,7 @@ def run_fgpu(daemon, work, config, parts, far, name):
     found = fed.end()
     assert starts(work / f"{name}.state" / "delays.wide0@m000") == 2 * [
         [START, START + 20 * CHUNK + 77, START + 30 * CHUNK + 5, LATER]]
-    n_said = len(re.findall("steady-state-timestamp goes back from", fed.process.log.read_text()))
+    n_said = len(re.findall("steady-state-timestamp decreases from", fed.process.log.read_text()))
     assert n_said == bool(far)
     return scenario.fgpu_streams(config, found), steady
 
@@ -140,7 +140,7 @@ def run_xbgpu(daemon, work, config, parts, far, name):
     wait_taken(268 * step)
     client.close()
     found = fed.end()
-    n_said = len(re.findall("steady-state-timestamp goes back from", fed.process.log.read_text()))
+    n_said = len(re.findall("steady-state-timestamp decreases from", fed.process.log.read_text()))
     assert n_said == bool(far)
     return [[h.items for h in found[endpoints(output["destination"])[0]] if h.kind == "data"]
             for output in config["outputs"]], steady, holds

@@ -168,8 +168,8 @@ def test_two_clients(served):
         assert two.answer("?log-level info") == ["!log-level ok info"]
         assert one.answer("?log-level") == ["!log-level ok info"]
         with Line(address_of(served.config, "read_only_listen")) as reader:
-            assert reader.answer("?log-level off") == [r"!log-level fail this\_address\_is\_for\_reading\_only"]
-            assert reader.answer("?halt") == [r"!halt fail this\_address\_is\_for\_reading\_only"]
+            assert reader.answer("?log-level off") == [r"!log-level fail this\_server\_port\_is\_read-only"]
+            assert reader.answer("?halt") == [r"!halt fail this\_server\_port\_is\_read-only"]
             assert reader.answer("?sensor-value time.state")[-1] == "!sensor-value ok 1"
 
 
@@ -298,7 +298,7 @@ def test_strangers(served, first):
     with Line(address) as stranger:
         stranger.socket.sendall(first + b"\n?log-level off\n?halt\n")
         try:
-            assert stranger.line() in ("", r"#disconnect its\_first\_line\_is\_not\_a\_KATCP\_request")
+            assert stranger.line() in ("", r"#disconnect the\_client's\_first\_line\_is\_not\_a\_KATCP\_request")
         except ConnectionResetError:
             pass
     with Line(address) as line:
@@ -309,14 +309,14 @@ def test_strangers(served, first):
 
 
 @pytest.mark.parametrize("katcp, sentence", [
-    ({"allow": "10.0.0.1/8"}, 'allow: "10.0.0.1/8" is no network'),
+    ({"allow": "10.0.0.1/8"}, 'allow: "10.0.0.1/8" is not a network'),
     ({"allow": "10.0.0.0/33"}, 'allow: "10.0.0.0/33" is neither'),
     ({"allow": "localhost"}, 'allow: "localhost" is neither'),
     ({"listen": "127.0.0.1:7147", "read_only_listen": "127.0.0.1:7147"}, "katcp.listen and katcp.read_only_listen both have port 7147"),
     ({"listen": "127.0.0.1:7147, 127.0.0.2:7147"}, "listen"),
     ({"max_clients": 0}, "max_clients"),
-    ({"listen": "0.0.0.0:7147"}, "listen can be reached from other hosts, so allow must name the networks"),
-    ({"listen": "192.0.2.1:7147", "allow": " ,"}, "listen can be reached from other hosts, so allow must name"),
+    ({"listen": "0.0.0.0:7147"}, "other hosts can connect to listen, so allow must name the networks"),
+    ({"listen": "192.0.2.1:7147", "allow": " ,"}, "other hosts can connect to listen, so allow must name"),
     ({"allow": "anyone"}, 'allow: "anyone" is neither a network'),
 ])
 def test_bad_configuration(work, katcp, sentence):

@@ -108,7 +108,7 @@ def test_networks_that_are_none(program, where, daemon, work):
     config = merge(STREAMS[program]().config, {"output": {"file": str(work / "out")}} if program == "visrec" else {})
     (config["antennas"][0] if where == "antennas" else config["recv"])["from"] = "10.0.0.1/8"
     log = daemon(program, config).wait_end(code=78).log.read_text()
-    assert 'from: "10.0.0.1/8" is no network: its address has bits beyond the mask' in log
+    assert 'from: "10.0.0.1/8" is not a network: its address has bits outside the mask' in log
 
 
 # ---- Contested heaps -------------------------------------------------------------------------------------------------

@@ -561,7 +561,7 @@ CASES = [
     # Values that mean nothing
     *row("gain-of-zero", "fgpu", key("outputs[0].gain", 0), CONFIG, "outputs[0].gain", "must not be 0", pure=True),
     *row("one-port-for-two", "fgpu xbgpu dsim", (key("http.listen", "0.0.0.0:7147"), key("katcp.listen", LOOPBACK)), CONFIG,
-         "katcp.listen", "http.listen and katcp.listen both have port 7147: give one of them another port", pure=True),
+         "katcp.listen", "http.listen and katcp.listen both have port 7147: choose different ports", pure=True),
     *row("receives-its-output", "fgpu", (key("antennas[1].pol1", f"239.104.0.5:{harness.PORT}"),
          key("outputs[0].destinations", f"239.104.0.4+1:{harness.PORT}")), CONFIG, "outputs[0].destinations",
          f"239.104.0.5:{harness.PORT} is received as antennas[1].pol1: the program would receive its own output",
@@ -867,7 +867,7 @@ def test_file_of_another_program(reader, file, owner):
     path = harness.ROOT / "config" / file
     done = subprocess.run([harness.BUILD / reader, "--check-config", path], capture_output=True, text=True)
     assert done.returncode == 78
-    assert done.stderr == f"{path}:1:1: this looks like a file of {owner}, not of {reader}\n"
+    assert done.stderr == f"{path}:1:1: this looks like a configuration of {owner}, not of {reader}\n"
 
 
 @pytest.mark.parametrize("reader, section", [("fgpu", "antennas"), ("xbgpu", "recv"), ("visrec", "recv"),

@@ -123,13 +123,13 @@ TEST(limited)
     fake_monotonic_ns += 1;
     log_limited(&limit, LOG_LEVEL_INFO, "packet 5");
     ck_assert_str_eq(written() + strlen(line_of("fgpu", "info: packet 0")),
-                     line_of("fgpu", "info: packet 5 (4 more like this were left out)"));
+                     line_of("fgpu", "info: packet 5 (4 similar messages were suppressed)"));
     capture();
     log_limited(&other, LOG_LEVEL_INFO, "another matter");
     ck_assert_str_eq(written(), line_of("fgpu", "info: another matter"));
     fake_monotonic_ns += 20 * NS_PER_S;
     log_limited(&other, LOG_LEVEL_INFO, "again");
-    ck_assert_ptr_null(strstr(written(), "left out"));
+    ck_assert_ptr_null(strstr(written(), "suppressed"));
 }
 
 static struct log_limit shared_limit;

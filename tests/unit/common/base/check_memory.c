@@ -198,11 +198,11 @@ TEST(what_is_used, .end = 3)
     dup2(saved, STDERR_FILENO);
     rewind(file);
     ck_assert_ptr_nonnull(fgets(text, sizeof(text), file));
-    ck_assert_ptr_nonnull(strstr(text, "memory: 700 MiB of chunks, 200 MiB of output buffers, 99 MiB of others: "));
+    ck_assert_ptr_nonnull(strstr(text, "memory: 700 MiB of chunks, 200 MiB of output buffers, 99 MiB of other data: "));
     ck_assert_ptr_nonnull(strstr(text, _i == 1
-                                           ? ": 1000 MiB of host memory, 50 MiB on the device, 30 MiB of that direct "
-                                             "chunks\n"
-                                           : ": 1000 MiB of host memory, 50 MiB on the device\n"));
+                                           ? ": in total 1000 MiB of host memory, 50 MiB on the device, of which 30 "
+                                             "MiB are direct chunks\n"
+                                           : ": in total 1000 MiB of host memory, 50 MiB on the device\n"));
     fclose(file);
 }
 

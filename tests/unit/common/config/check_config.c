@@ -406,10 +406,10 @@ static const struct {
      "3:16: http.listen is not valid: \"1.2.3.4+1:80\" is not an endpoint of the form a.b.c.d[:port]\n"},
     {COUNT "http: {listen: 'localhost:80'}\n",
      "3:16: http.listen is not valid: \"localhost:80\" is not an endpoint of the form a.b.c.d[:port]; "
-     "write the number: 127.0.0.1:80\n"},
+     "write the address as a number: 127.0.0.1:80\n"},
     {COUNT "http: {listen: 'gpu7:80'}\n",
      "3:16: http.listen is not valid: \"gpu7:80\" is not an endpoint of the form a.b.c.d[:port]; "
-     "write the address in numbers, not a name\n"},
+     "write the address as a number, not as a name\n"},
     /* Lists of sections, and their kinds. */
     {COUNT "items: [{}, {}, {}, {}]\n", "3:1: items must have 0 to 3 items, but 4 are given\n"},
     {COUNT "items: [{name: a, width: 1, height: 2}]\n",
@@ -428,7 +428,7 @@ static const struct {
      "5:9: basic.size must be a power of two from 4 to 64 bytes, but '3' is given\n"
      "6:3: unknown key 'tow' in basic; did you mean 'to'?\n"},
     /* Not YAML, or not one file. */
-    {COUNT "\tsize: 4\n", "3:1: the line is indented with a tab; YAML wants spaces\n"},
+    {COUNT "\tsize: 4\n", "3:1: the line is indented with a tab; YAML requires spaces\n"},
     {COUNT "  size: 4\n bad: 5\n",
      "4:2: this is not valid YAML: did not find expected key while parsing a block mapping "
      "that begins in line 1\n"},
@@ -480,8 +480,8 @@ static char *repeat(const char *before, const char *what, size_t n, const char *
     return text;
 }
 
-#define TOO_DEEP  ": lists and groups of keys are nested more than 32 deep here; 4 are enough\n"
-#define TOO_NAMED ": the file has more than 1000 anchors, aliases and directives; write the values out\n"
+#define TOO_DEEP  ": lists and groups of keys are nested more than 32 levels deep here; a configuration needs 4\n"
+#define TOO_NAMED ": the file has more than 1000 anchors, aliases and directives; write the values without them\n"
 
 /* Megabytes of what takes libyaml a time that grows with the square: it must not be asked. */
 static const struct {

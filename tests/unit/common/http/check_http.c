@@ -168,7 +168,7 @@ TEST(allow)
     }
     config.allow = "10.0.0.1/8";
     ck_assert_int_eq(http_open(&config, NULL, NULL, &http, why, sizeof(why)), -EINVAL);
-    ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is no network: its address has bits beyond the mask");
+    ck_assert_str_eq(why, "http.allow: \"10.0.0.1/8\" is not a network: its address has bits outside the mask");
 }
 
 static void check_host(const struct http *http, const char *host, const char *status)
@@ -219,8 +219,8 @@ TEST(host)
     long_name[sizeof(long_name) - 1] = '\0';
     check_host(http, long_name, "421");
     const char *answer = ask(http, "GET /status.json HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n");
-    ck_assert_str_eq(body(answer), "the name in Host: is not one of this host's; http.names in the configuration adds "
-                                   "names\n");
+    ck_assert_str_eq(body(answer), "the name in Host: is not a name of this host; http.names in the configuration "
+                                   "permits other names\n");
     check_status(ask(http, "GET /healthz HTTP/1.0\r\n\r\n"), "200");
     http_close(http);
 }

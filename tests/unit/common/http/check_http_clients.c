@@ -144,7 +144,7 @@ TEST(names_in_the_configuration)
     ck_assert_int_eq(http_names_check(NULL, why, sizeof(why)), 0);
     ck_assert_int_eq(http_names_check("a.example, b-1_2\tc.", why, sizeof(why)), 0);
     ck_assert_int_eq(http_names_check("a.example, b:80", why, sizeof(why)), -EINVAL);
-    ck_assert_str_eq(why, "\"b:80\" is no host name: it has letters, digits, '-', '_' and '.', and no port");
+    ck_assert_str_eq(why, "\"b:80\" is not a host name, which has only letters, digits, '-', '_' and '.', and no port");
     ck_assert_int_eq(http_names_check("*.example", why, sizeof(why)), -EINVAL);
 }
 

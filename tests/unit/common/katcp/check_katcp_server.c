@@ -44,12 +44,12 @@ TEST(read_only)
         "?echo a\n?echo a b\n?add 1 2\n?halt\n?restart\n?log-level\n?log-level off\n?sensor-sampling integer auto\n");
     expect(client, "#echo a");
     expect(client, "!echo ok a");
-    expect(client, "!echo fail this\\_address\\_is\\_for\\_reading\\_only");
-    expect(client, "!add fail this\\_address\\_is\\_for\\_reading\\_only");
-    expect(client, "!halt fail this\\_address\\_is\\_for\\_reading\\_only");
-    expect(client, "!restart fail this\\_address\\_is\\_for\\_reading\\_only");
+    expect(client, "!echo fail this\\_server\\_port\\_is\\_read-only");
+    expect(client, "!add fail this\\_server\\_port\\_is\\_read-only");
+    expect(client, "!halt fail this\\_server\\_port\\_is\\_read-only");
+    expect(client, "!restart fail this\\_server\\_port\\_is\\_read-only");
     expect(client, "!log-level ok warn");
-    expect(client, "!log-level fail this\\_address\\_is\\_for\\_reading\\_only");
+    expect(client, "!log-level fail this\\_server\\_port\\_is\\_read-only");
     expect(client, "#sensor-status 1700000000.000000 1 integer nominal 0");
     expect(client, "!sensor-sampling ok integer auto");
     ck_assert_int_eq(n_halts + n_restarts, 0);
@@ -109,9 +109,9 @@ TEST(expressions)
     expect(client, "#sensor-value 1700000000.000000 1 integer nominal 0");
     expect(client, "#sensor-value 1700000000.000000 1 text nominal \\@");
     expect(client, "!sensor-value ok 2");
-    expect_begin(client, "!sensor-value fail an\\_expression");
-    expect_begin(client, "!sensor-value fail an\\_expression");
-    expect(client, "!sensor-value fail a\\_group\\_ends\\_in\\_)");
+    expect_begin(client, "!sensor-value fail {...}\\_is\\_not\\_permitted");
+    expect_begin(client, "!sensor-value fail d\\_and\\_w");
+    expect(client, "!sensor-value fail a\\_group\\_must\\_end\\_in\\_)");
     for (int i = 0; i < 4; i++)
         expect_begin(client, "#sensor-value ");
     expect(client, "!sensor-value ok 4");
@@ -197,7 +197,8 @@ TEST(strangers)
         const char *line = next_line(client);
         if (!strncmp(line, "!unknown invalid", 16))
             line = next_line(client);
-        ck_assert_msg(!*line || !strcmp(line, "#disconnect its\\_first\\_line\\_is\\_not\\_a\\_KATCP\\_request"),
+        ck_assert_msg(!*line ||
+                          !strcmp(line, "#disconnect the\\_client's\\_first\\_line\\_is\\_not\\_a\\_KATCP\\_request"),
                       "row %zu: %s", i, line);
         while (*line)
             line = next_line(client);
@@ -260,7 +261,7 @@ TEST(long_lines)
     client = connect_greeted(false);
     memcpy(line, "?watchdog ", 10); /* whose first line nobody would send */
     say_much(client, line, most_short + 100);
-    expect(client, "#disconnect its\\_first\\_line\\_is\\_not\\_a\\_KATCP\\_request");
+    expect(client, "#disconnect the\\_client's\\_first\\_line\\_is\\_not\\_a\\_KATCP\\_request");
     expect(client, "");
     leave(client);
     client = connect_greeted(false);
@@ -296,7 +297,7 @@ TEST(unfinished_lines)
     turn();
     pass(2);
     katcp_clients_check(server);
-    expect(dribble, "#disconnect it\\_has\\_not\\_finished\\_a\\_line\\_for\\_30\\_s");
+    expect(dribble, "#disconnect the\\_client\\_has\\_not\\_finished\\_a\\_line\\_for\\_30\\_s");
     expect(dribble, "");
     expect_begin(idle, "#log warn ");
     expect_nothing(idle);
@@ -338,12 +339,12 @@ TEST(quotas)
     open_server_for(40);
     for (int i = 0; i < 16; i++)
         ck_assert(is_served("10.0.0.1", true, NULL));
-    ck_assert(!is_served("10.0.0.1", true, "its\\_host\\_has\\_16"));
+    ck_assert(!is_served("10.0.0.1", true, "the\\_client's\\_host\\_already\\_has\\_16"));
     for (int i = 0; i < 16; i++)
         ck_assert(is_served("10.0.0.2", true, NULL));
     for (int i = 0; i < 4; i++)
         ck_assert(is_served("10.0.0.3", true, NULL));
-    ck_assert(!is_served("10.0.0.3", true, "the\\_last\\_places"));
+    ck_assert(!is_served("10.0.0.3", true, "the\\_last\\_connections"));
     for (int i = 4; i < 8; i++) {
         snprintf(host, sizeof(host), "10.0.0.%d", i);
         ck_assert(is_served(host, true, NULL));
@@ -352,7 +353,7 @@ TEST(quotas)
     /* None of which keeps operators out; on this host they have no bound of their own, and are one host. */
     for (int i = 0; i < 36; i++)
         ck_assert(is_served(i % 2 ? "127.0.0.1" : "127.0.0.2", false, NULL));
-    ck_assert(!is_served("127.0.0.3", false, "the\\_last\\_places"));
+    ck_assert(!is_served("127.0.0.3", false, "the\\_last\\_connections"));
     ck_assert(is_served("10.0.0.1", false, NULL));
 }
 

@@ -358,11 +358,11 @@ static const struct {
     const char *says;
 } limits[] = {
     {"ibv_reg_mr:ENOMEM", 64 << 10, -E2BIG, "recv.buffer: ibverbs on veth0: cannot register 2256 KiB of memory"},
-    {"ibv_reg_mr:ENOMEM", 2255 << 10, -E2BIG, "this process may lock 2255 KiB; allow more"},
+    {"ibv_reg_mr:ENOMEM", 2255 << 10, -E2BIG, "the limit on locked memory is 2255 KiB; raise it"},
     {"ibv_reg_mr:ENOMEM", 2256 << 10, -ENOMEM, NULL},
     {"ibv_reg_mr:EIO", 64 << 10, -EIO, NULL},
     {"ibv_create_cq:ENOMEM", 12 << 10, -E2BIG, "recv.transport: ibverbs on veth0: cannot create a completion queue"},
-    {"ibv_create_qp:ENOMEM", 12 << 10, -E2BIG, "this process may lock 12 KiB; allow more"},
+    {"ibv_create_qp:ENOMEM", 12 << 10, -E2BIG, "the limit on locked memory is 12 KiB; raise it"},
     {"ibv_create_qp:ENOMEM", 16 << 10, -ENOMEM, NULL},
     {"ibv_alloc_pd:ENOMEM", 4 << 10, -ENOMEM, NULL}, /* which locks nothing */
 };
@@ -381,7 +381,8 @@ TEST(the_limit_is_named_where_it_is_hit, .end = ARRAY_LEN(limits))
     data[0].effective &= ~(1u << CAP_IPC_LOCK);
     ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
     ck_assert_int_eq(open_source("veth0", 0), limits[_i].err);
-    ck_assert_msg(limits[_i].says ? strstr(why, limits[_i].says) != NULL : !strstr(why, "may lock"), "%s", why);
+    ck_assert_msg(limits[_i].says ? strstr(why, limits[_i].says) != NULL : !strstr(why, "limit on locked memory"), "%s",
+                  why);
     source = NULL;
 }
 
@@ -401,7 +402,8 @@ TEST(locked_memory_is_limited)
     data[0].effective &= ~(1u << CAP_IPC_LOCK);
     ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
     ck_assert_int_eq(open_source("veth0", 0), -E2BIG);
-    ck_assert_msg(strstr(why, "recv.buffer: ibverbs on veth0: ") && strstr(why, "may lock 64 KiB"), "%s", why);
+    ck_assert_msg(strstr(why, "recv.buffer: ibverbs on veth0: ") && strstr(why, "limit on locked memory is 64 KiB"),
+                  "%s", why);
     source = NULL;
 }
 
