@@ -13,7 +13,7 @@
 #define MAX_BEAMS    1024
 #define MAX_DETECTED 64
 
-/* Placeholder of the beam's number in a file name. */
+/* Placeholder in a file name that the beam's number replaces. */
 #define BEAM_MARK "{beam}"
 
 const char *const beamrec_products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL};
@@ -243,7 +243,8 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
-/* Checks the value of a key for files of detected beams.  '*file' NULL: no file. */
+/* Checks the file name of detected beams that 'key' (filterbank or dada) sets.  If '*file' is NULL, the key is not
+ * set. */
 static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
                                 const char *key, char *const *file, struct config *config)
 {
@@ -289,7 +290,7 @@ void beamrec_config_check(void *values_, struct config *config)
     const struct beamrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* values may be absent */
+        return; /* after an error, 'values' may be incomplete */
     http_keys_check(&values->http, config);
     recv_keys_check(&values->recv.base, NULL, config);
     if (beamrec_config_n_streams(values) == 0)
