@@ -1,5 +1,5 @@
-/* beam_recorder.c - checks beamrec's files: against the beams of X-engines' files, the directories of the recordings,
- * and the counters of running recorders. */
+/* beam_recorder.c - checks beamrec's files.  Compares them with the beams in the X-engines' files, and checks the
+ * directories of the recordings and the counters of running recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -107,7 +107,7 @@ static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgp
     const struct {
         const char *key;
         int64_t mine, wanted;
-        const char *const *names; /* names of the choices; NULL: a number */
+        const char *const *names; /* names of the key's choices; NULL: the key is a number */
     } rows[] = {
         {"beams", mine->n_beams, x->n_beams, NULL},
         {"products", mine->products, x->products, beamrec_products_choices},
@@ -135,7 +135,8 @@ static bool takes(const struct endpoint_list *sources, const struct endpoint_lis
     return false;
 }
 
-/* Compares the streams of an X-engine that go to the recorder's addresses.  Returns the number of their beams. */
+/* Compares the recorder's keys with the streams that an X-engine sends to the recorder's addresses.  Returns the number
+ * of beams in these streams. */
 static size_t compare_streams(struct beam_pair *pair)
 {
     const struct beamrec_config *config = &pair->recorder->beam_recorder->config;
@@ -178,12 +179,12 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
 
 /* ---- This host --------------------------------------------------------------------------------------------------- */
 
-/* A directory of files, and the data rate of these files. */
+/* A directory to which the recorder writes, and the data rate of the files in it. */
 struct place {
     char *directory;
-    const char *key; /* key of one of the files */
+    const char *key; /* key that names one of the files */
     double bytes_per_s;
-    bool counted; /* true: counted with another place on the same disk */
+    bool counted; /* true: the rate is included in another place on the same disk */
     dev_t disk;
     double free_bytes; /* < 0: not known */
 };
@@ -265,7 +266,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                      .length_s = (double)config->output.max_batches / batches_per_s};
 }
 
-/* Checks the room on each disk.  Recordings on the same disk share a check. */
+/* Checks the free space of each disk, against the sum of the data rates of all recordings on the disk. */
 static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
 {
     for (size_t i = 0; i < places->n; i++) {

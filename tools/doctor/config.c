@@ -1,6 +1,6 @@
-/* config.c - compares F-engines' files with X-engines' files.  The engines may run anywhere.
+/* config.c - compares F-engines' files with X-engines' files.  The engines may run on any host.
  *
- * An X-engine belongs to each output of an F-engine that sends to one of the X-engine's sources. */
+ * An output of an F-engine and an X-engine form a pair if a destination of the output is in the X-engine's sources. */
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
@@ -25,7 +25,7 @@ static bool same_decimal(struct decimal a, struct decimal b)
     return to_int(a) == to_int(b);
 }
 
-/* Adds a finding about a disagreement of two files. */
+/* Adds a finding about two files that disagree. */
 static struct finding *disagree(struct doctor *doctor, const char *id, const struct doctor_file *x,
                                 const struct doctor_file *f)
 {
@@ -35,7 +35,7 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
-/* Values that an X-engine's file must have.  The outputs of its F-engines determine these values. */
+/* Values of an X-engine's file that the outputs of its F-engines determine. */
 enum shape_key {
     SHAPE_CHANNELS,
     SHAPE_SUBSTREAM,
@@ -104,7 +104,7 @@ static void fill_shape(struct pair *pair, size_t substream)
     memcpy(pair->x_values, x, sizeof(x));
 }
 
-/* Compares one number that both files contain. */
+/* Compares value 'k' of the two files of a pair, and reports a difference. */
 static void compare(struct doctor *doctor, struct pair *pair, size_t k)
 {
     long long f_value = pair->f_values[k], x_value = pair->x_values[k];
@@ -121,7 +121,8 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     pair->n_bad++;
 }
 
-/* Returns the first pair whose value differs from the first pair's value; 0 if all values are equal. */
+/* Returns the index of the first pair whose value 'k' differs from pair 0's value.  Returns 0 if all values are
+ * equal. */
 static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 {
     size_t p = 1;
@@ -131,8 +132,8 @@ static size_t find_other(const struct pair *pairs, size_t n, size_t k)
     return p < n ? p : 0;
 }
 
-/* Reports outputs that no single X-engine can receive together.  The X-engine's file cannot be compared before the
- * outputs agree.  If several X-engines receive the same outputs, the difference is reported once. */
+/* Reports F-engines' outputs that go to the same X-engine but differ in value 'k'.  The X-engine's file cannot be
+ * compared before the outputs agree.  If several X-engines receive the same outputs, reports the difference once. */
 static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
 {
     const struct pair *other = &pairs[find_other(pairs, n, k)];
@@ -168,8 +169,9 @@ static void check_shapes(struct doctor *doctor, struct pair *pairs, size_t n)
     }
 }
 
-/* Returns the number of antennas of the array: the largest number in any file, so that no fix contradicts another.
- * *array_size becomes the largest send.array_size that is given; 0 if none is given. */
+/* Returns the number of antennas of the array: the largest number that any file requires.  All fixes use this number,
+ * so that they do not contradict each other.  Sets *array_size to the largest send.array_size in the files, or to 0 if
+ * no file has this key. */
 static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
 {
     int64_t n = 0;
@@ -188,8 +190,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* Checks feng_id and send.array_size against recv.antennas, with one finding for both keys.  The array has the largest
- * number of antennas that any file or feng_id requires. */
+/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, does not report
+ * send.array_size, too. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -271,7 +273,8 @@ static void check_network(struct doctor *doctor, struct pair *pair)
 
 /* ---- Pairs of F- and X-engines ----------------------------------------------------------------------------------- */
 
-/* Returns the index of the first destination that is a source of the X-engine; -1 if there is none. */
+/* Returns the index of the output's first destination that is a source of the X-engine.  Returns -1 if there is
+ * none. */
 static int find_substream(const struct fgpu_config_output *output, const struct doctor_file *x)
 {
     for (size_t d = 0; d < output->destinations.n; d++)
@@ -344,7 +347,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
 
-/* Returns true if a controller can tell the daemon to send. */
+/* Returns true if the daemon has a control port, through which a controller can start the sending. */
 static bool has_control(const struct doctor_file *file)
 {
     for (size_t l = 0; l < file->n_listeners; l++)
@@ -353,8 +356,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* Reports an output that is not sent.  A daemon that correlates and sends nothing is a surprise that costs an
- * evening. */
+/* Reports an output whose send_enabled is false.  Such a daemon correlates but sends nothing, and an operator may
+ * search long for the reason. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -416,7 +419,8 @@ static void check_array(struct doctor *doctor)
                     n_served, (long long)n_ants);
 }
 
-/* Reports an endpoint that an output of one file sends to and another file's program receives for another stream. */
+/* Reports an endpoint to which an output of file 'from' sends, but at which the program of file 'to' receives another
+ * stream. */
 static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
                            const struct endpoint_list *destinations, const struct doctor_file *to)
 {
@@ -436,7 +440,8 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
         }
 }
 
-/* Checks that voltages go to X-engines only, and that visibilities, beams and sums of satellites go to no engine. */
+/* Checks that F-engines' voltages go to X-engines only.  Checks that visibilities, beams and sums for satellites (gnss)
+ * go to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
     if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
@@ -463,7 +468,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* Returns the number of streams of an F-engine: the outputs, then the streams of satellites' sums. */
+/* Returns the number of streams of an F-engine: first the items of 'outputs', then the items of 'gnss'. */
 static size_t n_streams(const struct fgpu_config *config)
 {
     return config->outputs.n + config->gnss.n;
@@ -479,7 +484,7 @@ static const char *stream_at(const struct fgpu_config *config, size_t i, const s
     return fgpu_config_output(config, i)->name;
 }
 
-/* Reports two streams of a file that go to one group. */
+/* Reports two streams of a file that have the same destination. */
 static void check_pair(struct doctor *doctor, const struct doctor_file *file, size_t first, size_t second)
 {
     const struct endpoint_list *a, *b;
@@ -499,7 +504,7 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
         }
 }
 
-/* Checks all pairs of streams.  Two streams to one group arrive as one stream that fits neither. */
+/* Checks all pairs of an F-engine's streams.  A receiver cannot separate two streams with the same destination. */
 static void check_destinations(struct doctor *doctor)
 {
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)

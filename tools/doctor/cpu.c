@@ -9,8 +9,8 @@
 
 #define CPUS_MAX       4096
 #define IDLE_STATES    16
-#define LATENCY_MAX_US 50   /* time to wake up */
-#define STOLEN_MAX     0.01 /* fraction of the time since boot */
+#define LATENCY_MAX_US 50   /* time in which a CPU leaves an idle state */
+#define STOLEN_MAX     0.01 /* fraction of the time since boot that other virtual machines took */
 
 static void check_governor(struct doctor *doctor)
 {

@@ -1,5 +1,6 @@
 /* direct.c - checks the requirements for writing to the GPU's memory, by receive threads (recv.direct) or by a NIC
- * (recv.gpudirect).  The requirements are Vulkan, a large enough window on the bus, and a driver that shares memory. */
+ * (recv.gpudirect).  The requirements are Vulkan, a GPU memory window (BAR) that is large enough, and a driver that
+ * shares memory. */
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -12,7 +13,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* First version of Linux that lets NICs use dma-bufs of other devices. */
+/* First version of Linux in which a NIC can use the dma-bufs of another device. */
 #define DMA_BUF_MAJOR 5
 #define DMA_BUF_MINOR 12
 
@@ -72,8 +73,8 @@ static void check_modeset(struct doctor *doctor)
 
 /* ---- The window on the bus --------------------------------------------------------------------------------------- */
 
-/* Returns the size of the device's largest region; 0 if it is not visible.  The window is the largest region.  Its
- * number depends on the widths of the other regions. */
+/* Returns the size of the GPU's memory window, which is the device's largest PCI region.  The window's region number
+ * differs between devices, so it cannot be used.  Returns 0 if the regions are not visible. */
 static uint64_t window_bytes(const char *root, const char *address)
 {
     char path[PATH_MAX];

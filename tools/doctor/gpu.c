@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CPU_BITS_MAX 1e9 /* received bits per second with which a CPU may keep up */
+#define CPU_BITS_MAX 1e9 /* largest rate that a CPU can process, in received bits per second */
 
 /* ---- Driver and device ------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* size for this device's shared memory */
+        file->memory.device_bytes = layout.memory.device_bytes; /* depends on this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -117,7 +117,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
     if (!sys_pcie_link(doctor->root, path, now, max, sizeof(now), &slower))
         return;
-    /* An idle GPU lowers the speed, but never the width. */
+    /* An idle GPU lowers the speed of its link, but never the link's width. */
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
@@ -178,8 +178,8 @@ struct cache_state {
     char damaged[128]; /* name of a damaged entry */
 };
 
-/* Returns the time at which the user of the cache was installed: the cuda device beside this program, or else the
- * program. */
+/* Returns the UNIX time at which the program that uses the cache was installed.  This program is the cuda device
+ * (cbf-cuda.so) next to cbf-doctor, or else cbf-doctor itself. */
 static int64_t installed_s(void)
 {
     static const char *const places[] = {"/cbf-cuda.so", "/../lib/cbf/cbf-cuda.so", "/cbf-doctor"};
@@ -198,8 +198,8 @@ static int64_t installed_s(void)
     return 0;
 }
 
-/* Returns true if an entry is whole, as judged by the device's own reader.  The owner is not checked, because
- * the service's user owns the entry. */
+/* Returns true if the cuda device could read the whole entry.  Does not check the entry's owner, because the service's
+ * user owns the entry. */
 static bool is_whole(int fd, struct hash key)
 {
     void *data;
@@ -286,8 +286,8 @@ static void check_cache(struct doctor *doctor, const char *path)
     SAY(f->fix, "rm %s/*.bin   # the next start compiles the kernels that it needs", path);
 }
 
-/* Returns the file's own cache directory, or else its service's directory if that exists, or else this user's
- * directory.  The caller calls free().  NULL: no directory. */
+/* Returns the cache directory of the file's daemon.  This is the directory in the file, or else the service's directory
+ * if it exists, or else this user's directory.  The caller calls free().  NULL: there is no directory. */
 static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
 {
     char *path;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOSS_MAX       0.01 /* fraction of the heaps; more is a failure, not a warning */
-#define WHOLE_SECOND_S 0.1  /* greatest distance from whole seconds of an offset that counts as whole seconds */
+#define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
+#define WHOLE_SECOND_S 0.1  /* an offset counts as whole seconds within this distance */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -119,7 +119,7 @@ static size_t n_silent(const struct stream_file *stream)
 
 /* ---- Identities -------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the last bit of the packets' id is the other polarisation's bit. */
+/* Returns true if the packets' digitiser id has the last bit of the other polarisation. */
 static bool is_miswired(const struct stream_input *input)
 {
     return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;
@@ -267,8 +267,8 @@ static int compare_magnitudes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median lateness of the sources, sorted by magnitude.  If right and wrong sources are equally many, the
- * lateness is a right source's lateness. */
+/* Returns the median lateness of the sources, which are sorted by magnitude.  If half of the sources have wrong times,
+ * the median is still the lateness of a source with right times. */
 static double common_lateness(const struct stream_file *stream)
 {
     double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;
@@ -287,8 +287,8 @@ static double common_lateness(const struct stream_file *stream)
     return middle;
 }
 
-/* Checks for a lateness of all sources, which points to this host's clock or to sync_time.  Returns true if there is a
- * fault. */
+/* Reports 'late_s', the common lateness of all sources, if it is too large.  The cause is then this host's clock or
+ * sync_time.  Returns true if there is a fault. */
 static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream, double late_s)
 {
     char text[120];

@@ -8,8 +8,8 @@
 
 #define RECV_BUFFER_DEFAULT 33554432
 #define SEND_BUFFER_DEFAULT 1048576
-#define PORTS_MAX           15    /* ports of an iptables rule */
-#define BACKLOG_MIN         10000 /* packets: 30 ms of 25 Gb/s in packets of 9000 bytes */
+#define PORTS_MAX           15    /* greatest number of ports in an iptables rule */
+#define BACKLOG_MIN         10000 /* packets; 30 ms of 25 Gb/s in packets of 9000 bytes */
 
 /* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
 
@@ -73,8 +73,8 @@ static void check_backlog(struct doctor *doctor)
     SAY(f->fix, "sudo sysctl -w net.core.netdev_max_backlog=100000");
 }
 
-/* Checks the limits for sockets.  The daemons have a socket for each endpoint: one membership per socket is enough, but
- * the limit of open files must be high. */
+/* Checks the limits for sockets.  The daemons have one socket for each endpoint.  One multicast membership per socket
+ * is therefore enough, but the limit of open files must be high. */
 static void check_sockets(struct doctor *doctor)
 {
     struct rlimit limit = {0};
@@ -110,7 +110,7 @@ static bool has_port(const uint16_t *ports, size_t n, uint16_t port)
     return false;
 }
 
-/* Lists the ports on which the files' engines receive, each port once.  Returns the number of ports. */
+/* Lists the ports on which the files' engines receive.  Lists each port once.  Returns the number of ports. */
 static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_max)
 {
     size_t n = 0;
@@ -122,7 +122,8 @@ static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_
     return n;
 }
 
-/* Writes the iptables rules that exempt only the engines' ports.  multiport takes 15 ports. */
+/* Writes iptables rules that switch connection tracking off for the engines' ports only.  A multiport rule has at most
+ * 15 ports. */
 static void say_rules(const struct doctor *doctor, char *text, size_t text_bytes)
 {
     uint16_t ports[PORTS_MAX] = {SPEAD_DEFAULT_PORT};
@@ -172,7 +173,7 @@ static void check_swap(struct doctor *doctor)
 {
     char line[256];
     char path[600];
-    int n = -1; /* -1 for the heading */
+    int n = -1; /* starts at -1, because the first line is a heading */
 
     snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
     FILE *file = fopen(path, "r");

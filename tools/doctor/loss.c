@@ -1,8 +1,8 @@
-/* loss.c - finds the stage at which packets on their way into running daemons are lost.  Counters of every stage are
- * read twice.
+/* loss.c - finds the stage at which packets on their way into running daemons are lost.  Reads the counters of every
+ * stage twice.
  *
- * The verdict is the first stage, from the cable on, whose loss counters grew.  If no such counter grew but heaps are
- * missing, the heaps were lost before this host. */
+ * The stages begin with the cable.  The verdict is the first stage whose loss counters grew.  If no loss counter grew
+ * but heaps are missing, the heaps were lost before they reached this host. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -16,12 +16,13 @@
 #include <string.h>
 #include <time.h>
 
-#define SHORT_MAX 0.1 /* fraction of the expected heaps that chunks in flight and a short observation can hide */
+/* fraction of the expected heaps that may be absent, because chunks are in flight and the observation is short */
+#define SHORT_MAX 0.1
 
-enum place { /* the stages of drops.h, then these */
+enum place { /* the stages of drops.h, then the following stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* heaps that no stage above lost, and that were lost before this host */
+             PLACE_HEAPS, /* before this host: heaps are missing that no stage above has lost */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -30,9 +31,9 @@ enum place { /* the stages of drops.h, then these */
 
 static const struct {
     const char *name, *what, *why, *fix;
-    const char *fix_of_all; /* used instead of 'fix' if the other topics run, too; NULL: 'fix' names no other topic */
+    const char *fix_of_all; /* replaces 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
 } places[N_PLACES] = {
-    /* {interface} and {file} in a fix stand for the daemon's interface and file. */
+    /* In a fix, {interface} and {file} are placeholders of the daemon's interface and file. */
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =
@@ -77,12 +78,12 @@ static const struct {
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
-/* Texts for PLACE_HEAPS if packets never leave the host. */
+/* Texts for PLACE_HEAPS if the daemon receives on the loopback interface. */
 static const char loopback_why[] = "no counter of this host grew: the sender did not send them";
 static const char loopback_fix[] = "cbf-doctor streams {file}   # which sources; then look at their logs";
 static const char loopback_fix_of_all[] = "look at the senders' logs";
 
-/* A file whose daemon runs, while it is watched. */
+/* The counters of a running daemon, before and after the observation. */
 struct loss_watch {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
@@ -90,15 +91,15 @@ struct loss_watch {
     int64_t before_ns, after_ns;
     struct drops drops_before, drops_after;
     uint64_t losses[N_PLACES];
-    char examples[N_PLACES][128]; /* name of the counter that grew most */
+    char examples[N_PLACES][128]; /* [stage] name of the counter that grew most */
     uint64_t largest[N_PLACES];
     struct report *report;
 };
 
 /* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
-/* Returns the heaps that the inputs should have had in the time, by the clock.  *chunks_heaps becomes the heaps of one
- * chunk of all inputs, which is the error of this number. */
+/* Returns the number of heaps that all sources should have sent during the observation, according to the host's clock.
+ * Sets *chunks_heaps to the number of heaps in one chunk of every input, which is the error of the expected number. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
@@ -155,7 +156,7 @@ static void add_host_rows(struct loss_watch *w)
         }
 }
 
-/* Arguments of add_labelled(): the metric's samples become separate rows, with their labels. */
+/* Arguments of add_labelled(), which adds a row for each label set of a metric. */
 struct labelled {
     struct loss_watch *w;
     const char *name;
@@ -170,7 +171,7 @@ static void add_labelled(void *arg, const char *name, const char *labels, double
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
-        return; /* most samples never grow */
+        return; /* no row, because most label sets never grow */
     snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
     snprintf(text, sizeof(text), "%.127s", quoted);
     add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);
@@ -222,13 +223,14 @@ static void add_daemon_rows(struct loss_watch *w)
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
-/* Inputs of fgpu or F-engines of xbgpu: their received and missing heaps while the file was watched. */
+/* The received and missing heaps of all sources during the observation.  The sources are inputs for fgpu, and F-engines
+ * for xbgpu. */
 struct sources {
     struct loss_watch *w;
     size_t n, n_silent, n_losing;
     uint64_t n_missing;                  /* missing heaps of sources that are not silent */
-    char silent[200], losing[200];       /* names, with the time of silence or the share of losses */
-    char files[400];                     /* files of the silent sources' fgpu, if given */
+    char silent[200], losing[200];       /* names of sources, with the time of silence or the fraction of lost heaps */
+    char files[400];                     /* paths of the fgpu files of silent F-engines, if these files were given */
     const struct doctor_file *last_fgpu; /* file that was last added to 'files' */
     const json_t *status;                /* NULL: not known */
     const struct doctor *doctor;
@@ -316,7 +318,7 @@ static bool is_loopback(const struct loss_watch *w)
     return strcmp(w->interface, "lo") == 0;
 }
 
-/* Replaces each 'word' in 'text'. */
+/* Replaces each occurrence of 'word' in 'text'. */
 static void replace(char *text, size_t text_bytes, const char *word, const char *with)
 {
     char rest[512];
@@ -341,7 +343,7 @@ static void say_fix(struct finding *f, const struct loss_watch *w, const char *f
     SAY(f->fix, "%s", text);
 }
 
-/* Reports silent sources.  Counters of this host do not matter for silent sources. */
+/* Reports silent sources.  The counters of this host cannot explain a silent source. */
 static void report_silent(struct doctor *doctor, const struct loss_watch *w, const struct sources *s, double seconds)
 {
     bool all = doctor_runs(doctor, TOPIC_STREAMS);
@@ -373,8 +375,8 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 /* Returns the first stage at which heaps were lost; N_PLACES: no stage. */
 static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
 {
-    /* Counters of the whole host also count unwanted packets: other protocols, other programs' packets.  If no heap is
-     * missing, the search therefore begins at the socket. */
+    /* Counters of the whole host also count packets of other protocols and other programs.  If no heap is missing, the
+     * search therefore begins at the daemon's socket. */
     uint64_t flowing = s->n > 0 ? s->n_missing : missing;
     int place = flowing > 0 ? 0 : STAGE_SOCKET;
 
@@ -406,7 +408,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
-    bool enough = expected > 2 * chunks_heaps; /* fewer heaps may wait in open chunks */
+    bool enough = expected > 2 * chunks_heaps; /* a smaller number may still be in open chunks */
     if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
         report_silent(doctor, w, &sources, s);
         return;

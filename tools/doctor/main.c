@@ -1,6 +1,6 @@
-/* main.c - cbf-doctor: one command that finds faults and names remedies.
+/* main.c - main() of cbf-doctor, which finds faults and names remedies.
  *
- * Exit codes: 0 all is well, 1 warnings, 2 failures, 78 the command line is wrong. */
+ * Exit codes: 0: all is well; 1: warnings; 2: failures; 78: wrong command line. */
 #include "tools/doctor/doctor.h"
 
 #include "common/daemon/command_line.h"

@@ -1,7 +1,8 @@
-/* nics.c - checks the network interfaces that the configurations name: presence, link, width, settings for streams.
+/* nics.c - checks the network interfaces that the configurations name: presence, link, PCIe width, settings for
+ * streams.
  *
- * Properties in sysfs are read below the root.  Properties that only the driver has (ethtool's ioctls) are properties
- * of this machine. */
+ * Reads properties in sysfs below --root.  Properties that only the driver knows (ethtool's ioctls) are always those of
+ * this host. */
 #include "tools/doctor/nic.h"
 
 #include "common/base/units.h"
@@ -15,16 +16,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NICS_MAX  32
-#define FULL_LINK 0.9 /* fraction of the link's speed; headers, gaps and bursts take the rest */
+#define NICS_MAX 32
+/* largest payload rate as a fraction of the link's speed; the rest is for headers, gaps and bursts */
+#define FULL_LINK 0.9
 
-/* An interface, and the requirements of the files. */
+/* An interface, and the requirements of the files that name it. */
 struct nic {
-    char name[IF_NAMESIZE]; /* "" if no interface has that name */
-    const char *asked;      /* name or address as in the file */
-    const char *key, *file; /* key and file that first name the interface */
+    char name[IF_NAMESIZE]; /* name of the interface; "": 'asked' matches no interface */
+    const char *asked;      /* name or address in the file */
+    const char *key, *file; /* first key that names the interface, and the key's file */
     double recv_bits_per_s, send_bits_per_s;
-    size_t packet_bytes; /* largest packet, with its IP header */
+    size_t packet_bytes; /* bytes of the largest packet, with its IP header */
     const char *packet_file;
     const struct config_int_list *affinity;
 };
@@ -77,7 +79,7 @@ static size_t collect(const struct doctor *doctor, struct nic *nics)
 
 /* ---- Presence, link and width ------------------------------------------------------------------------------------ */
 
-/* Checks that the interface exists.  Returns false if further checks make no sense. */
+/* Checks that the interface exists.  Returns false if the other checks of the interface cannot run. */
 static bool check_there(struct doctor *doctor, const struct nic *nic)
 {
     char there[200];

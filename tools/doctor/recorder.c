@@ -1,5 +1,5 @@
-/* recorder.c - checks visrec's files: against the X-engines' files, this host's disk, and the counters of running
- * recorders. */
+/* recorder.c - checks visrec's files.  Compares them with the X-engines' files, and checks this host's disk and the
+ * counters of running recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -20,7 +20,7 @@ struct doctor_recorder {
     struct visrec_config config;
     char directory[PATH_MAX]; /* directory of the recordings */
     double dump_s;
-    double bytes_per_s; /* upper bound of the disk's data rate */
+    double bytes_per_s; /* greatest rate at which visrec writes to the disk */
 };
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static void compare_n_antennas(struct recorder_pair *pair, const char *why)
         SAY(f->fix, "list the %" PRId64 " antennas of the array under antennas in %s", n, pair->recorder->path);
 }
 
-/* Compares the length of a dump.  The fix names the key that the recorder's file uses. */
+/* Compares the length of a dump in both files.  The fix names the key that sets the length in the recorder's file. */
 static void compare_integration(struct recorder_pair *pair, const struct xbgpu_config_output *output, const char *why)
 {
     const struct visrec_config *mine = &pair->recorder->recorder->config;
@@ -289,7 +289,7 @@ static void add_loss(struct doctor *doctor, const struct doctor_file *file, cons
 struct antenna_look {
     struct doctor *doctor;
     const struct doctor_file *file;
-    double n_values; /* values of each antenna's autocorrelation */
+    double n_values; /* number of values of one antenna's autocorrelations so far */
 };
 
 static void look_at_antenna(void *arg, const char *name, const char *labels, double value)

@@ -15,7 +15,7 @@
 #define MAXERROR_WARN_US 10000
 #define MAXERROR_FAIL_US 100000
 
-#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01: no digitiser has run for that long */
+#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01; no digitiser has run since an earlier time */
 #define WRAP_SOON_S     3600
 
 static const char *disciplined_by(const struct doctor *doctor)
@@ -49,7 +49,7 @@ static void check_clock(struct doctor *doctor)
     const char *by = disciplined_by(doctor);
 
     if (doctor->root[0])
-        return; /* the clock belongs to this machine, not to the root */
+        return; /* with --root, this host's clock is not the clock to check */
     int state = adjtimex(&t);
     if (state < 0) {
         doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "adjtimex is refused here");
@@ -63,7 +63,7 @@ static void check_clock(struct doctor *doctor)
     SAY(f->why, "this clock places timestamps and sets the times of delays");
     SAY(f->fix, "sudo apt install chrony && chronyc waitsync 30");
     if (unsynchronised)
-        return; /* the estimates mean nothing without synchronisation */
+        return; /* the kernel's estimates have no meaning for an unsynchronised clock */
     add_error(doctor, "time.esterror", "estimated error", t.esterror, ESTERROR_WARN_US, ESTERROR_FAIL_US);
     add_error(doctor, "time.maxerror", "largest possible error", t.maxerror, MAXERROR_WARN_US, MAXERROR_FAIL_US);
 }

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Finds the device that has a port with this interface, by the kernel's addresses of ports.  Returns false if there is
- * none. */
+/* Finds the RDMA device of an interface, in the kernel's list of the network interfaces of each port.  Returns false if
+ * there is none. */
 static bool find_device(const char *root, const char *interface, char device[64])
 {
     char pattern[PATH_MAX], name[64];
@@ -37,7 +37,7 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
     char interface[IF_NAMESIZE], device[64];
 
     if (!nic_name(asked, interface))
-        return; /* another check reports this */
+        return; /* nics.c reports a missing interface */
     bool found = find_device(doctor->root, interface, device);
     struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
     if (found)
@@ -60,7 +60,7 @@ static void check_module(struct doctor *doctor)
     SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
 }
 
-/* Checks the capability of the running daemon; if none runs, its unit. */
+/* Checks the capability of the running daemon.  If no daemon runs, checks the daemon's unit. */
 static void check_permission(struct doctor *doctor, const struct doctor_file *file)
 {
     const char *program = file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu";
