@@ -10,12 +10,12 @@
 #include "tools/shared/sim_sender.h"
 
 #define MAX_ANTENNAS      1024
-#define MAX_PAYLOAD_BYTES 65000.0           /* bytes of a UDP datagram, with room for the header */
+#define MAX_PAYLOAD_BYTES 65000.0           /* bytes; leaves room for the SPEAD header in a UDP datagram */
 #define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so the periods of an array of simulated antennas fit
- * in a laptop's memory.  At 2 MS/s the period is half a second: the start takes at most that long, and a tone is off
- * by at most 1 Hz. */
+ * in a laptop's memory.  At 2 MS/s the default period is half a second.  The sending then starts within half a second,
+ * and the frequency of a tone is wrong by at most 1 Hz. */
 /* The defaults as numbers; the table has the same defaults as text. */
 #define DEFAULT_PERIOD_SAMPLES 1048576
 #define DEFAULT_DITHER_SEED    (-1)
@@ -227,7 +227,8 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         if (files_are_same(recording->path, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
-    /* --print-config prints defaults, too, and its output must load. */
+    /* A period or seed with its default value counts as absent.  --print-config also prints defaults, and its output
+     * must load again. */
     if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
         config_error(config, &digitiser->period_samples,
                      "period applies to signals only: leave this key out with recordings.");
@@ -236,7 +237,7 @@ static void check_recordings(const struct dsim_config *values, struct config *co
                      "dither_seed applies to signals only: leave this key out, because recordings are not dithered.");
 }
 
-/* Checks that there are signals or recordings, and the keys that go with each. */
+/* Checks that the file has either signals or recordings, and no keys that apply only to the other kind. */
 static void check_contents(const struct dsim_config *values, struct config *config)
 {
     bool has_recordings = values->recordings.n > 0;
