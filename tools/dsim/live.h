@@ -8,7 +8,7 @@
  *          filter, gnss() by its phases.
  * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation between the
  *          fractions.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate
- *          (0.9 of the band).  At higher frequencies the signal is too small and its phase is wrong.  This error depends
+ *          (0.9 of the band).  At higher frequencies the signal is too small and its phase is wrong.  The error depends
  *          on the delay's fraction of a sample.  It is 0 for whole samples.  For half samples, the signal vanishes at
  *          the end of the band.
  * Samples: samples and dither are functions of the timestamp alone.  The dither never repeats.

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#define MAX_HALF_INTEGER 2048 /* half floats hold every integer up to this */
+#define MAX_HALF_INTEGER 2048 /* half floats represent every integer up to this value */
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
 
 static const char *const encodings[] = {"twos_complement", "offset", NULL};
@@ -171,7 +171,8 @@ static void check_stream(const struct fsim_config *values, struct config *config
                      batch_samples);
 }
 
-/* Checks that samples can hold the values of a pattern, so that sums agree with the pattern's formula. */
+/* Checks that the sample format can represent the values of 'list'.  Otherwise sums would differ from the formula of
+ * the signal. */
 static void check_list(const struct config_int_list *list, const char *name, int64_t min, int64_t max,
                        struct config *config)
 {

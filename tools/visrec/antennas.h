@@ -1,4 +1,4 @@
-/* antennas.h - names of the antennas without data in the recording.
+/* antennas.h - finds antennas without data in the recording, and logs their names.
  *
  * Flow:      the writer passes each dump that it has written
  * An antenna's autocorrelations are flagged if the X-engines lacked some of the antenna's heaps.
@@ -17,8 +17,9 @@ int visrec_antennas_create(const struct visrec_array *array, struct visrec_anten
 /* Frees the object.  NULL is accepted. */
 void visrec_antennas_destroy(struct visrec_antennas *antennas);
 
-/* Counts the flags of a dump.  Logs the names of absent antennas when the set of absent antennas changes.  An antenna
- * is absent if all values of its autocorrelations are flagged and another antenna has a value.  NULL is accepted. */
+/* Adds the flags of a dump to the counters.  Logs the names of absent antennas when the set of absent antennas changes.
+ * An antenna is absent if all values of its autocorrelations are flagged, and another antenna has an unflagged value.
+ * NULL is accepted. */
 void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_dump *dump);
 
 #endif

@@ -9,11 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A Julian date as a double resolves 40 us.  The file could not tell shorter dumps apart. */
+/* Shortest dump.  The file's Julian dates are doubles, which resolve 40 us, so shorter dumps could have equal dates. */
 #define INTEGRATION_MIN_S 1e-4
 
-/* Bytes in the file: a visibility with its flag and its samples; a row of the header's arrays; an upper bound for the
- * header and HDF5's tables. */
+/* Sizes in the file, in bytes: a visibility with its flag and its nsamples value; a row of the header's arrays; an
+ * upper bound for the header and HDF5's tables. */
 #define VALUE_BYTES (8 + 1 + 4)
 #define ROW_BYTES   (12 * 8)
 #define FILE_BYTES  (8 << 20)
@@ -176,7 +176,7 @@ static void check_integration(const struct visrec_config *values, struct config 
         config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
 }
 
-/* Checks the bytes of a heap, which are counted in 32 bits. */
+/* Checks that the size of a heap fits in 32 bits. */
 static void check_heap(const struct visrec_config *values, struct config *config)
 {
     uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
@@ -192,7 +192,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 
-/* Checks that a file has room for a dump.  A file without this room would never receive a dump. */
+/* Checks that the limits of a file allow at least one dump.  Otherwise no dump could ever be written. */
 static void check_output(const struct visrec_config *values, struct config *config)
 {
     const struct visrec_config_output *output = &values->output;
@@ -215,7 +215,7 @@ void visrec_config_check(void *values_, struct config *config)
     const struct visrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* values may be absent */
+        return; /* after an error, 'values' may be incomplete */
     http_keys_check(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
