@@ -46,7 +46,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
 void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples);
 
 /* Computes q = round half to even of (value * m + dither), with m = 2^(bits-1) - 1.  The sum is clamped to +-m before
- * it is rounded.  A NaN becomes -m. 'dither' is in (-1/2, 1/2), or NULL for none. */
+ * it is rounded.  A NaN becomes -m.  'dither' is in (-1/2, 1/2), or NULL for none. */
 void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
 
 /* Computes the dither of input 'input' from sample 'first' on. */

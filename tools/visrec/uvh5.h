@@ -23,7 +23,7 @@ struct visrec_uvh5;
 
 /* Creates the file with its header and no dumps.  'array' must outlive the object; 'history' is copied into the file.
  * A file to be overwritten stays unchanged until the first dump.  Until then, the new file is PATH.new in the same
- * directory. If PATH is a symbolic link, the link's target is overwritten; a link without a target is refused.  The
+ * directory.  If PATH is a symbolic link, the link's target is overwritten; a link without a target is refused.  The
  * file's directory entry is on the disk before the first dump.  Returns 0 or negative errno with one sentence in 'why'.
  * -EEXIST: the file exists and may not be overwritten. */
 int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_array *array, const char *history,
