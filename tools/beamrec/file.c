@@ -84,7 +84,7 @@ static int make(struct beamrec_file *file, unsigned number, bool numbers, bool o
             close_part(&data);
     } while (err == -EEXIST && numbers);
     if (err)
-        return why_fail(err, why, why_bytes, "%s: \"%s\" cannot be made: %s", file->config_key, data.path,
+        return why_fail(err, why, why_bytes, "%s: \"%s\" cannot be created: %s", file->config_key, data.path,
                         strerror(-err));
     close_part(&file->data);
     close_part(&file->gaps);

@@ -61,7 +61,7 @@ static void compare_texts(struct beam_pair *pair, const char *key, const char *m
         return;
     struct finding *f = doctor_add(pair->doctor, FINDING_FAIL, "config.x-recorder", "");
     SAY(f->subject, "%s, %s", pair->x->name, pair->recorder->name);
-    SAY(f->found, "%s is %s, and %s for the X-engine", key, mine, wanted);
+    SAY(f->found, "%s is %s, but %s in the X-engine's file", key, mine, wanted);
     SAY(f->expected, "%s: %s", key, wanted);
     SAY(f->why, "%s", why);
     SAY(f->fix, "set %s in %s to %s", key, pair->recorder->path, wanted);
@@ -103,7 +103,8 @@ static void compare_shapes(struct beam_pair *pair)
 static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgpu_config_detected *x)
 {
     const struct beamrec_config_detected *mine = beamrec_config_detected(&pair->recorder->beam_recorder->config, i);
-    static const char mixed[] = "heaps are refused (rejected_packets), or powers get to wrong beams, times or channels";
+    static const char mixed[] =
+        "heaps are refused (rejected_packets), or powers are written to wrong beams, times or channels";
     const struct {
         const char *key;
         int64_t mine, wanted;
@@ -167,12 +168,13 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         n_bad += pair.n_bad;
     }
     if (n_beams > 0 && n_bad == 0)
-        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu beams of X-engines fit", n_beams);
+        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu beams of X-engines match this file",
+                    n_beams);
     if (n_x == 0 || n_beams > 0)
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
-    SAY(f->found, "no beam of these X-engines goes to sources of its beams or detected");
-    SAY(f->expected, "sources: the destinations of a stream, of all X-engines");
+    SAY(f->found, "no beam of these X-engines goes to the addresses in beams[].sources or detected[].sources");
+    SAY(f->expected, "sources: the destinations of one stream in the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change sources in %s", recorder->path);
 }
@@ -360,7 +362,8 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
          "the receive thread was too slow, or recv.buffer is too small",
          "sysctl net.core.rmem_max   # then raise recv.buffer"},
         {"recorder.missing", "beamrec_missing_heaps_total", NULL, "heaps missing",
-         "they are filled with the running mean", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
+         "missing heaps are filled with the running mean",
+         "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
     };
     size_t n_first = doctor->report.n_findings;
 

@@ -55,16 +55,17 @@ static const struct {
                         false},
     [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
                          "every heap is refused (rejected_packets, reason heap_size)", true},
-    [SHAPE_PLACE] = {"the place among destinations", "recv.channel_offset",
-                     "every heap is refused: its frequency is not this engine's (reason bad_frequency)", true},
+    [SHAPE_PLACE] = {"the position of the address among the destinations", "recv.channel_offset",
+                     "every heap is refused, because its channels belong to another X-engine (reason bad_frequency)",
+                     true},
     [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_BITS] = {"outputs[].sample_bits", "recv.sample_bits",
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
                     "every heap has a bad timestamp, or dumps have the wrong length", true},
-    [SHAPE_ENCODING] = {"the 4 bits that fgpu sends, two's complement (0)", "recv.sample_encoding",
-                        "all voltages are read wrongly", false},
+    [SHAPE_ENCODING] = {"fgpu's encoding of 4 bits, two's complement (0),", "recv.sample_encoding",
+                        "all voltages are decoded wrongly", false},
 };
 
 struct pair {
@@ -116,8 +117,8 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     SAY(f->found, "%s is %lld, but %s gives %lld", x_key, x_value, shape_keys[k].f_key, f_value);
     SAY(f->expected, "%s: %lld", x_key, f_value);
     SAY(f->why, "%s", shape_keys[k].why);
-    SAY(f->fix, "change %s in %s to %lld, or the keys behind the other value in %s", x_key, pair->x->path, f_value,
-        pair->f->path);
+    SAY(f->fix, "change %s in %s to %lld, or change the keys that give the other value in %s", x_key, pair->x->path,
+        f_value, pair->f->path);
     pair->n_bad++;
 }
 
@@ -148,7 +149,7 @@ static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n
             return;
     struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
     SAY(f->found, "%s", found);
-    SAY(f->expected, "one value in all outputs that an X-engine receives");
+    SAY(f->expected, "the same value in all outputs that an X-engine receives");
     SAY(f->why, "both send to %s, which can receive only one of them", pairs[0].x->name);
     SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
 }
@@ -219,7 +220,7 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
     SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
         mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
         (long long)(mine == n_ants ? largest : n_ants));
-    SAY(f->expected, "the array's number of antennas in both");
+    SAY(f->expected, "the array's number of antennas in both keys");
     SAY(f->why, mine < largest ? "heap counts of different antennas may be equal"
                                : "the array has antennas that are not correlated");
     f->status = FINDING_WARN;
@@ -327,7 +328,7 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
         endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
     SAY(f->found, "no F-engine sends to %s, where this X-engine listens; the F-engines' destinations begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
-    SAY(f->expected, "a recv.sources that is among outputs[].destinations");
+    SAY(f->expected, "recv.sources that are among outputs[].destinations");
     SAY(f->why, "this X-engine receives nothing");
     SAY(f->fix, "change recv.sources in %s", x->path);
 }
@@ -342,7 +343,7 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "config.ttl", file->name);
     SAY(f->found, "send.ttl is 0");
-    SAY(f->expected, "1 on one network, more through routers");
+    SAY(f->expected, "1 within one network, more if there are routers between the hosts");
     SAY(f->why, "packets with a time to live of 0 do not leave the host");
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
@@ -366,8 +367,8 @@ static void check_sent(struct doctor *doctor, const struct doctor_file *file, co
         doctor_add(doctor, has_control(file) ? FINDING_OK : FINDING_WARN, "config.send_enabled", file->name);
     SAY(f->found, "output %s is not sent: its send_enabled is false%s", name,
         config_given(file->config, enabled) ? "" : ", the default");
-    SAY(f->expected, "true, unless a control system enables it");
-    SAY(f->why, "the daemon runs and correlates, and nothing comes out");
+    SAY(f->expected, "true, unless a control system enables the output");
+    SAY(f->why, "the daemon runs and correlates, but sends nothing");
     SAY(f->fix, "set send_enabled of %s in %s to true", name, file->path);
 }
 
@@ -409,7 +410,8 @@ static void check_array(struct doctor *doctor)
                     SAY(f->found, "feng_id %lld belongs to %s and to %s", (long long)mine->feng_id, other->name,
                         mine->name);
                     SAY(f->expected, "a different feng_id for each antenna");
-                    SAY(f->why, "two antennas send as one: their heaps contest each other, and count as missing");
+                    SAY(f->why, "X-engines cannot distinguish the two antennas: their heaps contest each other and "
+                                "count as missing");
                     SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
                 }
     }

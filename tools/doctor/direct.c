@@ -104,10 +104,10 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "the GPU is not known, or its BAR cannot be read");
     SAY(f->expected, "%llu MiB for %s, and some for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
-        !file->recv->direct ? "the card's frames and buffers"
-        : file->gpudirect   ? "chunks and the card's buffers"
+        !file->recv->direct ? "the NIC's frames and buffers"
+        : file->gpudirect   ? "chunks and the NIC's buffers"
                             : "chunks");
-    SAY(f->why, "memory that is mapped must fit in the GPU's window of the bus (BAR): the daemon does not start");
+    SAY(f->why, "mapped memory must fit in the GPU's PCIe window (BAR); otherwise the daemon does not start");
     SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
                 "recv.chunks");
 }
@@ -131,8 +131,7 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why,
-        "without these the driver shares no GPU memory with network cards: a daemon with gpudirect does not start");
+    SAY(f->why, "without these the driver shares no GPU memory with NICs: a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

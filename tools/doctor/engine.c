@@ -213,7 +213,7 @@ static void say_where_to_look(const struct doctor *doctor, const struct doctor_f
     else if (doctor_runs(doctor, TOPIC_STREAMS))
         SAY(t->fix, "look at %s", place);
     else
-        SAY(t->fix, "cbf-doctor streams %s%s%s   # what comes; then look at %s", fgpu ? fgpu->path : "",
+        SAY(t->fix, "cbf-doctor streams %s%s%s   # what arrives; then look at %s", fgpu ? fgpu->path : "",
             fgpu ? " " : "", file->path, place);
 }
 
@@ -257,7 +257,8 @@ static void take_silent(struct engines *engines, const struct doctor_file *file,
             SAY(t.found, "%s: nothing from %s since the engine's start %s", stage, n_dead == n ? any : where, ago);
         else
             SAY(t.found, "%s: no heaps since %s", stage, ago);
-        SAY(t.why, "%s", f ? "the antenna's heaps cannot be made" : "the baselines of these antennas are flagged");
+        SAY(t.why, "%s",
+            f ? "the F-engine cannot make the antenna's heaps" : "the baselines of these antennas are flagged");
         say_where_to_look(engines->doctor, file, f || n_dead == n ? SIZE_MAX : i, &t);
         add(engines, &t);
         if (n_dead == n)
@@ -297,8 +298,8 @@ static void take_clock(struct engines *engines, const json_t *status)
     struct finding *f = report_add(report, FINDING_WARN, "engine.clock", host);
     SAY(f->found, "the engines of this host run with an unsynchronised clock%s%s", since_s > 0 ? ", since " : "",
         since_s > 0 ? doctor_ago(engines->now_unix_s - since_s, ago) : "");
-    SAY(f->expected, "a clock that the kernel calls synchronised");
-    SAY(f->why, "the clock places timestamps and starts delay models: an error of the clock moves both");
+    SAY(f->expected, "a clock that the kernel reports as synchronised");
+    SAY(f->why, "timestamps and the start of delay models depend on this clock, so an error of the clock shifts both");
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 

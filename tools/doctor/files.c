@@ -300,7 +300,8 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
     file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind;
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: only those of fgpu, xbgpu, visrec and beamrec are examined", signs[sign].program);
+        SAY(f->found, "a file of %s: cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
+            signs[sign].program);
         return;
     }
     if (file->kind == DOCTOR_RECORDER) {

@@ -67,7 +67,7 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
     if (err)
         SAY(f->found, "%s", why);
     else
-        SAY(f->found, "%.3g GiB of GPU memory are needed, and free", (double)file->memory.device_bytes / 0x1p30);
+        SAY(f->found, "%.3g GiB of GPU memory are needed and are free", (double)file->memory.device_bytes / 0x1p30);
     SAY(f->expected, "enough free GPU memory for this file");
     SAY(f->why, "the daemon does not start");
     SAY(f->fix, "nvidia-smi   # which programs use the memory; or lower the key that the message names in %s",
@@ -87,7 +87,7 @@ static void check_device(struct doctor *doctor, struct doctor_file *file)
     if (doctor->root[0] || doctor_file_runs(file)) {
         f = doctor_add(doctor, FINDING_SKIPPED, "gpu.device", file->name);
         SAY(f->found, "%s",
-            doctor->root[0] ? "the GPU of another root is not opened" : "the daemon runs and has its own");
+            doctor->root[0] ? "no GPU is opened with --root" : "the daemon runs and already has its GPU memory");
         return;
     }
     int err = device_open(&config, &device, why, sizeof(why));
@@ -254,7 +254,8 @@ static void check_cache(struct doctor *doctor, const char *path)
         return;
     }
     if (!directory) {
-        doctor_note(doctor, FINDING_OK, "gpu.cache", path, "no kernels are kept yet: the first start compiles them");
+        doctor_note(doctor, FINDING_OK, "gpu.cache", path,
+                    "the cache contains no kernels yet: the first start compiles them");
         return;
     }
     bool shared = is_shared(directory);
@@ -263,9 +264,9 @@ static void check_cache(struct doctor *doctor, const char *path)
     closedir(directory);
     if (shared) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
-        SAY(f->found, "its group or others may write there");
+        SAY(f->found, "its group or other users may write to it");
         SAY(f->expected, "a directory that only its owner may write to");
-        SAY(f->why, "the daemon does not trust kernels from there: each start compiles for seconds");
+        SAY(f->why, "the daemon does not use kernels from this directory: each start compiles them for seconds");
         SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
         return;
     }

@@ -25,7 +25,7 @@ static const struct config_key recv_keys[] = {
                   .example = "239.10.2.0+15:7148"),
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Read this capture instead of listening to the network; slow reading loses nothing."),
+               "Capture file that is read instead of the network; a slow reader loses nothing."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
@@ -63,7 +63,8 @@ static const struct config_key stream_keys[] = {
     KEY_ENUM("values", values, "int32", value_choices,
              "Type of visibilities: float32 where xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
-               "Sky frequency of channel channels / 2; 0: the value of the first Nyquist zone, adc_sample_rate / 4."),
+               "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "
+               "first Nyquist zone."),
 };
 #undef KEYS_OF
 
@@ -96,7 +97,8 @@ static const struct config_key output_keys[] = {
                "The UVH5 file to write. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become the UTC at which the "
                "file begins.",
                .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
-    KEY_BOOL("overwrite", overwrite, false, "Replace the file if it exists, instead of refusing."),
+    KEY_BOOL("overwrite", overwrite, false,
+             "Replace an existing file. false: do not start if the file exists and its name contains no time."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Largest size of a file, before which the next file begins; 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
@@ -123,7 +125,7 @@ static const struct config_section sections[] = {
 };
 
 const struct config_table visrec_config_table = {.program = "visrec",
-                                                 .help = "Recorder: visibilities in, UVH5 file out.",
+                                                 .help = "Records visibilities to UVH5 files.",
                                                  .sections = sections,
                                                  .n_sections = ARRAY_LEN(sections)};
 
