@@ -173,7 +173,7 @@ PLANTED = [
     ("swap", {"proc/swaps": "Filename Type\n/dev/sda2 partition"}, "host.swap", "warn", ["1 swap"]),
     ("huge-pages", {"proc/sys/vm/nr_hugepages": 512}, "host.huge_pages", "warn", ["512"]),
     ("numa", {"proc/sys/kernel/numa_balancing": 1, "sys/devices/system/node/node1/cpulist": "16-31"},
-     "host.numa_balancing", "warn", ["several nodes"]),
+     "host.numa_balancing", "warn", ["several NUMA nodes"]),
     ("governor", {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}, "cpu.governor", "warn",
      ["powersave", "cpupower"]),
     ("idle", {"sys/devices/system/cpu/cpu0/cpuidle/state1/disable": 0}, "cpu.idle", "warn", ["C6", "133 us"]),

@@ -121,7 +121,7 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
-    SAY(f->expected, "%s, as the GPU can", max);
+    SAY(f->expected, "%s, as the GPU supports", max);
     SAY(f->why, "all samples cross this link once");
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }

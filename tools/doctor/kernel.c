@@ -24,7 +24,7 @@ static void check_buffer(struct doctor *doctor, const char *id, const char *sysc
     }
     struct finding *f = doctor_add(doctor, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
     SAY(f->found, "net.core.%s is %lld bytes", sysctl, (long long)granted);
-    SAY(f->expected, "at least %lld bytes, as %s of %s asks for each socket", (long long)needed, key, whose);
+    SAY(f->expected, "at least %lld bytes, which %s of %s requests for each socket", (long long)needed, key, whose);
     SAY(f->why,
         "a burst that does not fit into the socket is lost; only a daemon with CAP_NET_ADMIN gets more than this");
     SAY(f->fix, "echo 'net.core.%s = %lld' | sudo tee /etc/sysctl.d/80-cbf-%s.conf && sudo sysctl --system", sysctl,
@@ -86,8 +86,8 @@ static void check_sockets(struct doctor *doctor)
     if (sys_number(doctor->root, &memberships, "/proc/sys/net/ipv4/igmp_max_memberships")) {
         struct finding *f =
             doctor_add(doctor, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
-        SAY(f->found, "%lld groups per socket; each daemon's socket joins one, of %zu at most", (long long)memberships,
-            most);
+        SAY(f->found, "%lld groups per socket; a daemon has at most %zu sockets, and each socket joins one group",
+            (long long)memberships, most);
         SAY(f->expected, "at least 1");
         SAY(f->why, "no multicast group can be joined");
         SAY(f->fix, "sudo sysctl -w net.ipv4.igmp_max_memberships=20");
@@ -214,7 +214,7 @@ static void check_numa_balancing(struct doctor *doctor)
     bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
-    SAY(f->expected, "0 where there are several nodes");
+    SAY(f->expected, "0 on hosts with several NUMA nodes");
     SAY(f->why, "the kernel unmaps pages of running threads to see which CPUs use them: pauses of milliseconds");
     SAY(f->fix, "sudo sysctl -w kernel.numa_balancing=0");
 }

@@ -37,12 +37,11 @@ static const struct {
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =
-        {"NIC", "in the network card",
-         "the network card cannot write to memory as fast as packets arrive, or packets are too long",
+        {"NIC", "in the NIC", "the NIC cannot write to memory as fast as packets arrive, or packets are too long",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU; see cbf-doctor host "
          "{file}",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU"},
-    [STAGE_QUEUE] = {"NIC queue", "in the network card's ring", "the kernel does not empty the ring in time",
+    [STAGE_QUEUE] = {"NIC queue", "in the NIC's ring", "the kernel does not empty the ring in time",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance   # see cbf-doctor host "
                      "{file}",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance"},
@@ -58,7 +57,7 @@ static const struct {
     [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
                       "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks in "
                       "{file}"},
-    [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not fit the file",
+    [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not match the configuration file",
                        "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and from which sender",
                        "compare {file} with the settings of its senders"},
     [PLACE_HEAPS] = {"heaps", "before this host",
@@ -74,7 +73,7 @@ static const struct {
     [PLACE_OUTPUT] = {"output", "no free output buffer",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or a network card did not send",
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or a NIC did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
@@ -352,13 +351,13 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 
     SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
         fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
-    SAY(f->expected, "heaps of all %zu", s->n);
+    SAY(f->expected, "heaps from all %zu", s->n);
     if (fgpu) {
         SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses it");
         if (all)
             SAY(f->fix, "look at the digitiser and its cable");
         else
-            SAY(f->fix, "cbf-doctor streams %s   # what comes, and where; then look at the digitiser and its cable",
+            SAY(f->fix, "cbf-doctor streams %s   # what arrives, and where; then look at the digitiser and its cable",
                 w->file->path);
         return;
     }
@@ -493,7 +492,7 @@ void doctor_check_loss(struct doctor *doctor)
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
             double chunks_heaps;
-            put_row(w, "source", "heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
+            put_row(w, "source", "expected heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
             add_host_rows(w);
             add_daemon_rows(w);
             judge(doctor, w);

@@ -107,7 +107,7 @@ static void check_memory(struct doctor *doctor)
     SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
         plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
-    SAY(f->why, "the daemon checks the free memory at the start, and does not start");
+    SAY(f->why, "a daemon that finds too little free memory at the start does not start");
     if (share <= FULL)
         return;
     uint64_t others = needed - file_bytes(doctor, largest);

@@ -135,7 +135,7 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
     SAY(f->found, "%s has no time in its name: %s", recording->key, path);
-    SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
+    SAY(f->expected, "a name such as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
     SAY(f->why, "after a restart by systemd the recorder refuses to overwrite the earlier file, and stays failed");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }

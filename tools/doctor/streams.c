@@ -177,7 +177,7 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
     nic_list("", true, why, sizeof(why));
     SAY(f->expected, "one of %s", why);
     SAY(f->why, "the daemon does not start");
-    SAY(f->fix, "ip -4 -brief address   # and put the right one into recv.interface of %s", file->path);
+    SAY(f->fix, "ip -4 -brief address   # and put the right interface into recv.interface of %s", file->path);
     return false;
 }
 
@@ -226,7 +226,7 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         SAY(f->expected, "a membership of the group");
         SAY(f->why, "the daemon cannot join it, either");
         SAY(f->fix,
-            wants[i].err == -ENODEV ? "name recv.interface in %s, as there is no route to the group"
+            wants[i].err == -ENODEV ? "set recv.interface in %s, because there is no route to the group"
                                     : "ip -4 -brief address; ip route get 239.0.0.1   # for %s",
             owner->file->file->path);
     }

@@ -385,7 +385,7 @@ void dsim_play_print_summary(const struct dsim_play *play)
     const struct dsim_recording_counters *counters = &play->counters;
     assert(!play->is_running);
     printf("recordings: %" PRIu64 " samples at their ends not played; %" PRIu64 " missing and %" PRIu64
-           " invalid samples read as zeros; frames left out: %" PRIu64 " with a wrong header, %" PRIu64
+           " invalid samples read as zeros; frames not played: %" PRIu64 " with a wrong header, %" PRIu64
            " too late, %" PRIu64 " double\n",
            play->n_unplayed_samples, counter_get(&counters->n_missing_samples),
            counter_get(&counters->n_invalid_samples), counter_get(&counters->n_bad_frames),

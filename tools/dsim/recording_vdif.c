@@ -43,12 +43,12 @@ const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *
     const struct vdif_header *first = &vdif->first;
 
     if (header->frame_bytes != vdif->frame_bytes)
-        return "its length is another";
+        return "its length differs from the first frame's";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy || header->edv != first->edv)
-        return "its samples are of another format";
+        return "its sample format differs from the first frame's";
     if (header->epoch != first->epoch)
-        return "its reference epoch is another";
+        return "its reference epoch differs from the first frame's";
     if (header->frame >= vdif->frames_per_second)
         return "its number is too high for one second";
     return NULL;
@@ -159,12 +159,11 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
     vdif->frames_per_second = mantissa / vdif->frame_samples;
     if (n_decimals == 0 && mantissa % vdif->frame_samples == 0 && vdif->frames_per_second <= MAX_FRAMES)
         return 0;
-    return why_fail(
-        -EINVAL, why, why_bytes,
-        "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be that at "
-        "which it was recorded",
-        vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
-        timebase_decimal_to_double(rate_hz));
+    return why_fail(-EINVAL, why, why_bytes,
+                    "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be the "
+                    "rate of the recording",
+                    vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
+                    timebase_decimal_to_double(rate_hz));
 }
 
 /* Checks the thread's first frame, file frame k. */
@@ -184,11 +183,10 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     if (err)
         return err;
     if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second)
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be that at "
-            "which it was recorded",
-            vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be "
+                        "the rate of the recording",
+                        vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
     int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
     if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second)
         return why_fail(

@@ -50,7 +50,7 @@ static bool judge(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif
         return false;
     *index = dsim_recording_vdif_index(vdif, header);
     if (!wrong && *index >= vdif->n_frames)
-        wrong = "its time is that of no frame at the end of the file";
+        wrong = "its time is after the end of the recording";
     if (wrong && is_new) {
         counter_add(&vdif->base.counters->n_bad_frames, 1);
         warn(vdif, k, "is left out: ", wrong);

@@ -206,7 +206,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_PULSAR: memcpy(values, signal->samples + first, n_samples * sizeof(*values)); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
     case DSIM_GNSS:
-    case DSIM_TRACK: assert(!"dsim_live evaluates what is live"); break;
+    case DSIM_TRACK: assert(!"dsim_live evaluates live signals"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:

@@ -63,16 +63,16 @@ static const char *contradiction(const struct vdif_header *header, const struct 
                                  const struct survey *survey)
 {
     if (header->frame_bytes != first->frame_bytes)
-        return "has another length than the first one";
+        return "has another length than the first frame";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy)
-        return "holds samples of another format than the first one";
+        return "has samples of another format than the first frame";
     if (header->epoch != first->epoch)
-        return "has another reference epoch than the first one";
+        return "has another reference epoch than the first frame";
     if (survey->frames_per_second > 0 && header->frame >= survey->frames_per_second)
         return "has a number that is too high for one second: see signal.spectrum_rate";
     if (survey->frames_per_second == 0 && header->seconds != first->seconds)
-        return "is of another second, and by signal.spectrum_rate a second has no whole number of frames";
+        return "is in another second, but with signal.spectrum_rate a second has no whole number of frames";
     return NULL;
 }
 
@@ -169,11 +169,11 @@ static int count_frames(const struct fsim_recording *recording, const struct sur
         for (int64_t i = 0; i < recording->n_frames; i++)
             n += recording->payloads[slot * recording->n_frames + i] != NULL;
         if (n == 0)
-            return why_fail(-EINVAL, why, why_bytes, "signal.threads: %s has nothing of thread %d", path, thread);
+            return why_fail(-EINVAL, why, why_bytes, "signal.threads: %s has no frame of thread %d", path, thread);
         n_absent += recording->n_frames - n;
     }
     log_info("%s: %" PRId64 " frames of %zu threads, of which %" PRId64 " are missing or invalid (%" PRId64
-             " marked so); %" PRId64 " double",
+             " marked invalid); %" PRId64 " duplicate",
              path, recording->n_frames, recording->n_slots, n_absent, survey->n_invalid, survey->n_double);
     return 0;
 }

@@ -63,11 +63,11 @@ const char *vdif_unplayable(const struct vdif_header *header)
     if (header->is_complex)
         return "holds complex samples, but a digitiser's are real";
     if (header->edv == EDV_MARK5B)
-        return "holds samples as Mark 5B codes them (EDV 0xAB), which are not understood";
+        return "holds samples in the code of Mark 5B (EDV 0xAB), which is not supported";
     if (header->n_channels > 1 && !is_power_of_two)
-        return "has several channels of samples whose bits are no power of two, so this is no VDIF frame";
+        return "has several channels, but its bits per sample are no power of two, so this is no VDIF frame";
     if (header->n_channels > payload_words(header) * samples_per_word(header))
-        return "has more channels than bits for them, so this is no VDIF frame";
+        return "has more channels than bits, so this is no VDIF frame";
     if (payload_words(header) * samples_per_word(header) % header->n_channels != 0)
         return "does not hold a whole number of samples of all channels";
     return NULL;

@@ -46,7 +46,7 @@ int visrec_antennas_create(const struct visrec_array *array, struct visrec_anten
         stats_label(labels, sizeof(labels), "feng", number);
         stats_label(labels, sizeof(labels), "antenna", array->ants[a].name);
         stats_counter("visrec_antenna_flagged_values",
-                      "Visibilities of the antenna with itself that are written and flagged.", labels,
+                      "Flagged visibilities in the antenna's autocorrelations that were written.", labels,
                       &antennas->all[a].flagged);
     }
     *out = antennas;

@@ -49,19 +49,20 @@ static const struct config_key stream_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
-            "Length of an accumulation in batches, as in xbgpu; 0: integration_time holds."),
-    KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
-               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches holds.",
-               .example = "0.5"),
+            "Length of an accumulation in batches, as in xbgpu; 0: integration_time sets the length."),
+    KEY_DOUBLE(
+        "integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
+        "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches sets the length.",
+        .example = "0.5"),
     KEY_BOOL("weights", weights, false,
-             "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
+             "The stream contains the number of summed spectra of each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
                "Gate of the stream, as written in xbgpu's `gates`; the file repeats this text.  Empty: the stream has "
                "no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
              "The gate has a dispersion_measure: with weights, each channel then has its own weights."),
     KEY_ENUM("values", values, "int32", value_choices,
-             "Type of visibilities: float32 where xbgpu's `recv.sample_bits` is 16."),
+             "Type of visibilities: float32 if xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
                "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "
                "first Nyquist zone."),
@@ -100,9 +101,10 @@ static const struct config_key output_keys[] = {
     KEY_BOOL("overwrite", overwrite, false,
              "Replace an existing file. false: do not start if the file exists and its name contains no time."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Largest size of a file, before which the next file begins; 0: no limit."),
+            "Largest size of a file. A dump that would exceed it begins the next file. 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
-               "Longest time that a file covers, before which the next file begins, for example 3600; 0: no limit."),
+               "Longest time that a file covers, for example 3600. A dump that would exceed it begins the next file. "
+               "0: no limit."),
     KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9,
             "Number of dumps after which visrec ends; 0: visrec runs until stopped."),
 };
@@ -162,7 +164,7 @@ static void check_integration(const struct visrec_config *values, struct config 
     double n_samples;
 
     if ((stream->integration_batches > 0) == (stream->integration_time_s > 0)) {
-        config_error(config, &stream->integration_batches, "give one of integration_batches and integration_time");
+        config_error(config, &stream->integration_batches, "give either integration_batches or integration_time");
         return;
     }
     if (stream->integration_batches > 0)
@@ -170,12 +172,13 @@ static void check_integration(const struct visrec_config *values, struct config 
     else
         n_samples = stream->integration_time_s * rate_hz;
     if (n_samples >= 0x1p47)
-        config_error(config, &stream->integration_batches, "an integration longer than half the timestamp's range");
+        config_error(config, &stream->integration_batches,
+                     "the integration is longer than half the range of timestamps");
     else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
         config_error(config, &stream->integration_batches,
-                     "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
+                     "the integration is shorter than 0.1 ms: the file's Julian dates could not distinguish dumps");
     else if ((stream->weights || stream->gate) && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
-        config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
+        config_error(config, &stream->integration_batches, "the integration has more spectra than a weight can count");
 }
 
 /* Checks that the size of a heap fits in 32 bits. */
@@ -235,7 +238,7 @@ void visrec_config_check(void *values_, struct config *config)
             const struct visrec_config_antenna *antenna = visrec_config_antenna(values, i);
 
             if (strcmp(antenna->name, visrec_config_antenna(values, j)->name) == 0)
-                config_error(config, &antenna->name, "antenna %zu is called %s, too; names must differ", j,
+                config_error(config, &antenna->name, "antenna %zu also has the name %s; names must differ", j,
                              antenna->name);
         }
     }

@@ -239,7 +239,7 @@ static int creation_failure(const struct visrec_uvh5 *file, bool overwrite, char
     if ((file->os_errno && file->os_errno != EEXIST) || lstat(file->path, &old) != 0)
         return failure(file, "create the file", why, why_bytes);
     if (S_ISLNK(old.st_mode) && stat(file->path, &target) != 0)
-        snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link that leads nowhere; remove it", file->path);
+        snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link without a target; remove it", file->path);
     else
         snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away%s", file->path,
                  overwrite ? "" : ", or say output.overwrite: true");
