@@ -104,7 +104,8 @@ static void write_files(const struct doctor *doctor, const char *directory)
     }
 }
 
-/* Runs a program to its end.  Returns its exit code, or 127. */
+/* Runs a program, and waits until it has ended.  Returns the program's exit code, or 127 if the program could not be
+ * run. */
 static int run(char *const argv[])
 {
     int status;

@@ -54,7 +54,8 @@ static double heaps_per_s(const struct stream_file *stream, const struct stream_
 
 /* ---- Silence ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the reason of a silence.  If the file of the F-engine was given, tells whether its daemon runs here. */
+/* Writes the likely reason of a silence.  If the file of the F-engine was given, adds whether the F-engine's daemon
+ * runs on this host. */
 static void say_why_silent(const struct doctor *doctor, const struct stream_file *stream, size_t feng_id,
                            struct finding *f)
 {

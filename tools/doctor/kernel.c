@@ -210,7 +210,7 @@ static void check_numa_balancing(struct doctor *doctor)
     int64_t on;
 
     if (!sys_number(doctor->root, &on, "/proc/sys/kernel/numa_balancing"))
-        return; /* the kernel has no NUMA */
+        return; /* the kernel does not support NUMA */
     bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");

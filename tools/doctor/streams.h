@@ -23,7 +23,7 @@ struct stream_file {
     double late_max_s, early_max_s; /* a heap with a greater lateness or earliness has a wrong time */
     size_t n_inputs;
     struct stream_input *inputs;
-    /* Packets that belong to no input. */
+    /* Packets that belong to no input: not SPEAD-64-48, without the required items, or with an unknown id. */
     uint64_t n_foreign, n_itemless, n_unknown;
     struct sockaddr_in foreign_from, unknown_from;
     uint64_t unknown_id;

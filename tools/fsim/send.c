@@ -120,8 +120,8 @@ static void end_batch(struct fsim_sender *sender)
     atomic_fetch_add_explicit(&sender->n_batches, 1, memory_order_relaxed);
 }
 
-/* Sends descriptors at the start, after (feng_id + 1) * 5 s, and then at intervals of n_ants * 5 s. The first interval
- * depends on feng_id, so that antennas do not send their descriptors at the same time. */
+/* Sends an antenna's descriptors at the start, after (feng_id + 1) * 5 s, and then at intervals of n_ants * 5 s.  The
+ * first interval depends on feng_id, so that antennas do not send their descriptors at the same time. */
 static void send_due_descriptors(struct fsim_sender *sender)
 {
     const struct fsim_send *send = sender->send;

@@ -1,10 +1,10 @@
 /* send.h - sends the heaps of an array's F-engines to the network at their times.
  *
  * Flow:      fsim_heaps --send threads--> a send_sink for each antenna
- * Packets:   as fgpu's.  Each antenna has its own heap counts, antenna + n * antennas.  Each antenna sends descriptors
- *            to each destination at the start, after (antenna + 1) * 5 s, and then at intervals of antennas * 5 s.
- *            These times are differences of timestamps.  At the end, each antenna sends a stop heap to each
- *            destination.
+ * Packets:   the packets have the format of fgpu's packets.  Each antenna has its own heap counts, antenna + n *
+ *            antennas.  Each antenna sends descriptors to each destination at the start, after (antenna + 1) * 5 s, and
+ *            then at intervals of antennas * 5 s.  These times are differences of timestamps.  At the end, each antenna
+ *            sends a stop heap to each destination.
  * Order:     a thread sends one run of packets of each heap of its antennas, then the next run of each heap, and so on.
  *            A run has as many packets as the kernel can join.  In a capture, a run is one packet.
  * Time:      the heaps with timestamp t begin to leave when their last sample would have been taken.  Their packets are

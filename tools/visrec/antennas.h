@@ -1,6 +1,6 @@
 /* antennas.h - finds antennas without data in the recording, and logs their names.
  *
- * Flow:      the writer passes each dump that it has written
+ * Flow:      the writer passes each written dump to visrec_antennas_poll()
  * An antenna's autocorrelations are flagged if the X-engines lacked some of the antenna's heaps.
  * Threads:   one thread calls visrec_antennas_poll(); any thread may read the counters. */
 #ifndef TOOLS_VISREC_ANTENNAS_H

@@ -4,7 +4,7 @@
  *            growing datasets.
  * Errors:    functions return false if a call of HDF5 fails or if memory runs out.  visrec/uvh5.c stores the errno of
  *            failed calls.
- * Threads:   as visrec/uvh5.h. */
+ * Threads:   as in visrec/uvh5.h. */
 #ifndef TOOLS_VISREC_UVH5_INTERNAL_H
 #define TOOLS_VISREC_UVH5_INTERNAL_H
 
