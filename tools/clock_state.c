@@ -1,5 +1,5 @@
-/* clock_state.c - the program of gpucbf-clock.service: writes the state of the kernel's clock for engines that may not
- * query the clock. */
+/* clock_state.c - main() of gpucbf-clock.service: writes the state of the kernel's clock to a file, for engines that
+ * may not query the clock themselves. */
 #include "common/time/clock_state.h"
 
 #include "common/base/clock.h"
@@ -21,7 +21,7 @@ int main(void)
             log_error("%s: %s", CLOCK_STATE_FILE, strerror(-err));
             return 1;
         }
-        notify_send(&notify, "READY=1"); /* systemd ignores the repetitions */
+        notify_send(&notify, "READY=1"); /* systemd ignores READY=1 after the first time */
         clock_sleep_until(clock_monotonic_ns() + CLOCK_STATE_PERIOD_S * NS_PER_S);
     }
 }

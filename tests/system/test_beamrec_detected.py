@@ -304,14 +304,14 @@ def test_wrong_spectra(spectra, account, refused, recorder, tmp_path, rng):
 
 
 def test_bad_configurations(recorder):
-    for keys, words in [({"channels": 16}, "channels of powers0 do not divide channels_per_substream (8)"),
+    for keys, words in [({"channels": 16}, "channels of powers0 must divide channels_per_substream (8)"),
                         ({"bits": 16}, "bits must be 8 or 32"),
-                        ({"beams": 2, "filterbank": "/tmp/x.fil"}, "filterbank of powers0 needs {beam} in its name, as it has 2"),
-                        ({"beams": 2, "dada": "/tmp/x.dada"}, "dada of powers0 needs {beam} in its name, as it has 2"),
+                        ({"beams": 2, "filterbank": "/tmp/x.fil"}, "filterbank of powers0 needs {beam} in its name, because it has 2"),
+                        ({"beams": 2, "dada": "/tmp/x.dada"}, "dada of powers0 needs {beam} in its name, because it has 2"),
                         ({"filterbank": "", "dada": ""}, "powers0 has neither filterbank nor dada"),
                         ({"filterbank": "{beam}", "dada": "{beam}"}, "filterbank and dada of powers0 are the same file"),
                         ({"beams": 1024, "windows": 65536}, "a heap of powers0 has 2 GiB or more"),
-                        ({"sources": f"{GROUPS[1]}:{PORT}"}, "detected[0] has the address")]:
+                        ({"sources": f"{GROUPS[1]}:{PORT}"}, "detected[0] already has the address")]:
         one = recorder([keys, {}])
         one.start()
         one.finish(harness.EXIT_CONFIG)
@@ -325,9 +325,9 @@ def test_bad_configurations(recorder):
 @pytest.mark.parametrize("section, item, key, value, words", [
     ("detected", 1, "dada", "%c" * 1000, "the name is longer than 4095 bytes"),
     ("detected", 0, "filterbank", "/dev/null", "is not a regular file"),
-    ("detected", 1, "filterbank", "/proc/none/x.fil", "cannot be made: No such file"),
+    ("detected", 1, "filterbank", "/proc/none/x.fil", "cannot be created: No such file"),
     ("beams", 1, "filterbank", "/dev/null", "is not a regular file"),
-    ("beams", 0, "voltages", "a" * 300, "cannot be made: File name too long")])
+    ("beams", 0, "voltages", "a" * 300, "cannot be created: File name too long")])
 def test_files_that_cannot_be_made(section, item, key, value, words, recorder, tmp_path):
     """The message begins with the key of the file; no file is left."""
     one = recorder([{}, {}], [{"name": f"b{i}", "sources": f"{GROUPS[i]}:{PORT + 1}", "voltages": f"{tmp_path}/{i}.dada"}

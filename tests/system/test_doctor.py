@@ -173,7 +173,7 @@ PLANTED = [
     ("swap", {"proc/swaps": "Filename Type\n/dev/sda2 partition"}, "host.swap", "warn", ["1 swap"]),
     ("huge-pages", {"proc/sys/vm/nr_hugepages": 512}, "host.huge_pages", "warn", ["512"]),
     ("numa", {"proc/sys/kernel/numa_balancing": 1, "sys/devices/system/node/node1/cpulist": "16-31"},
-     "host.numa_balancing", "warn", ["several nodes"]),
+     "host.numa_balancing", "warn", ["several NUMA nodes"]),
     ("governor", {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}, "cpu.governor", "warn",
      ["powersave", "cpupower"]),
     ("idle", {"sys/devices/system/cpu/cpu0/cpuidle/state1/disable": 0}, "cpu.idle", "warn", ["C6", "133 us"]),
@@ -318,7 +318,7 @@ FOUND_WITH_DIRECT = {
     "old-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "5.11.22"}, "direct.dmabuf", "fail",
                    ["5.11.22"]),
     "new-kernel": ("gpudirect", {**VERBS_TOO, "proc/sys/kernel/osrelease": "6.1.0"}, "direct.dmabuf", "ok", ["6.1.0"]),
-    "small-bar-of-frames": ("gpudirect", {**VERBS_TOO, **SMALL_WINDOW}, "direct.bar", "fail", ["card's frames and buffers"]),
+    "small-bar-of-frames": ("gpudirect", {**VERBS_TOO, **SMALL_WINDOW}, "direct.bar", "fail", ["NIC's frames and buffers"]),
 }
 
 
@@ -471,7 +471,7 @@ def test_stale_kernel_cache(work, files):
     assert found()["status"] == "warn" and "1 of 3" in found()["found"] and "older" in found()["found"]
     old.unlink()
     cache.chmod(0o777)
-    assert found()["status"] == "warn" and "others may write there" in found()["found"]
+    assert found()["status"] == "warn" and "other users may write to it" in found()["found"]
     cache.chmod(0o755)
     damaged = write(4)
     content = bytearray(damaged.read_bytes())

@@ -259,7 +259,7 @@ BEAM_MISFITS = {
 def test_beam_files_that_fit(files, tmp_path):  # noqa: F811
     report = Report("config", *beam_files(files, {}, tmp_path))
     assert report.ids() == set(), report.bad()
-    assert "4 beams of X-engines fit" in report.get("config.x-recorder", "beamrec")["found"]
+    assert "4 beams of X-engines match this file" in report.get("config.x-recorder", "beamrec")["found"]
     assert report.get("config.file", "beamrec")["found"] == "beamrec, 2 beams"
 
 
@@ -274,7 +274,7 @@ DETECTED = {"beams": 3, "products": "IQUV", "spectra": 32, "channels": 2, "windo
 
 
 @pytest.mark.parametrize("change, words", [({}, []), ({"beams": 2}, ["detected[0].beams is 2", "3"]), ({"windows": 4}, ["windows: 8"]),
-                                           ({"products": "I"}, ["products is I, and IQUV"]), ({"format": "float32"}, ["uint8"]),
+                                           ({"products": "I"}, ["products is I, but IQUV"]), ({"format": "float32"}, ["uint8"]),
                                            ({"channels": 1}, ["channels: 2"]), ({"spectra": 16}, ["spectra: 32"])], ids=str)
 def test_detected_beams(files, tmp_path, change, words):  # noqa: F811
     """Their shape is the X-engines' shape. spectra_per_heap does not matter."""
@@ -294,7 +294,7 @@ def test_detected_beams(files, tmp_path, change, words):  # noqa: F811
         report.check_words(words)
         return
     assert report.ids() == set(), report.bad()
-    assert "6 beams of X-engines fit" in report.get("config.x-recorder", "beamrec")["found"]
+    assert "6 beams of X-engines match this file" in report.get("config.x-recorder", "beamrec")["found"]
 
 
 def test_directory_of_beams(files, tmp_path):  # noqa: F811

@@ -437,8 +437,8 @@ def test_damaged_recording(frame_spectra, daemon, work, rng):
     log = fsim.log.read_text()
     n_absent = np.count_nonzero(~there[:, threads])
     n = {what: np.count_nonzero((fate == what) & np.isin(thread, threads)) for what in ("invalid", "double")}
-    assert f"{n_frames} frames of 2 threads, of which {n_absent} are missing or invalid ({n['invalid']} marked so); " \
-           f"{n['double']} double" in log, log
+    assert f"{n_frames} frames of 2 threads, of which {n_absent} are missing or invalid ({n['invalid']} marked invalid); " \
+           f"{n['double']} duplicate" in log, log
     assert f"makes {n_batches} heaps of 1 antennas, of which {np.count_nonzero(~present)} are not sent" in log, log
     assert f"{np.count_nonzero(present)} heaps sent" in log
 
@@ -479,7 +479,7 @@ def sample(name):
     ({"signal": {"kind": "tone", "amplitude": 8}, "stream": {"sample_bits": 4}}, "amplitude must be 7 at most"),
     ({"signal": {"kind": "noise", "amplitude": 8}}, "belongs to kind tone"),
     ({"signal": {"period": 1000000}, "stream": {"antennas": 4096}}, "signal.period: "),
-    ({"signal": {"kind": "recording"}}, "A recording needs its file"),
+    ({"signal": {"kind": "recording"}}, "kind recording needs the key file"),
     ({"signal": {"kind": "recording", "file": "nosuchfile"}}, "signal.file: nosuchfile cannot be opened: No such file"),
     ({"signal": {"kind": "recording", "file": "/dev/null"}}, "signal.file: /dev/null is no VDIF file"),
     ({"signal": {"kind": "recording", "file": CHIME}}, "sample_arochime.vdif has 1024 channels, not 64"),

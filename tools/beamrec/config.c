@@ -13,7 +13,7 @@
 #define MAX_BEAMS    1024
 #define MAX_DETECTED 64
 
-/* Placeholder of the beam's number in a file name. */
+/* Placeholder in a file name that the beam's number replaces. */
 #define BEAM_MARK "{beam}"
 
 const char *const beamrec_products_choices[] = {"power_0", "power_1", "I", "IQUV", NULL};
@@ -23,7 +23,7 @@ const char *const beamrec_format_choices[] = {"float32", "uint8", NULL};
 static const struct config_key recv_keys[] = {
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Read this capture instead of listening to the network; slow reading loses nothing."),
+               "Capture file that is read instead of the network; a slow reader loses nothing."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
@@ -46,7 +46,8 @@ static const struct config_key stream_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
-               "Sky frequency of channel channels / 2; 0: the value of the first Nyquist zone, adc_sample_rate / 4."),
+               "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "
+               "first Nyquist zone."),
 };
 #undef KEYS_OF
 
@@ -54,7 +55,8 @@ static const struct config_key stream_keys[] = {
 static const struct config_key output_keys[] = {
     KEY_STRING("telescope", telescope, "unknown", 1, 64, "Name of the telescope, for the headers."),
     KEY_STRING("source", source, "unknown", 1, 64, "Name of the source that the beams point at, for the headers."),
-    KEY_BOOL("overwrite", overwrite, false, "Replace files that exist, instead of refusing."),
+    KEY_BOOL("overwrite", overwrite, false,
+             "Replace existing files. false: do not start if a file exists and its name contains no time."),
     KEY_DOUBLE("max_gap", max_gap_s, "10", UNIT_S, 0, 1e6,
                "Longest gap in time that is filled. After a longer gap the next file begins."),
     KEY_INT("max_batches", max_batches, "0", UNIT_BATCHES, 0, 1e15,
@@ -70,15 +72,16 @@ static const struct config_key beam_keys[] = {
     KEY_STRING("filterbank", filterbank, "", 0, 4096,
                "SIGPROC filterbank of the beam's total power. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become "
                "the UTC at which the file begins. Empty: none."),
-    KEY_STRING("voltages", voltages, "", 0, 4096,
-               "PSRDADA file of the beam's voltages; its name may have the same codes. Empty: none."),
+    KEY_STRING(
+        "voltages", voltages, "", 0, 4096,
+        "PSRDADA file of the beam's voltages; its name may contain the same codes as filterbank. Empty: no file."),
     KEY_INT("bits", bits, "8", UNIT_BITS, 8, 32,
             "Bits of a value in the filterbank: 32 (a float) or 8. With 8 bits the file has one offset and scale, "
             "which give its first batch a mean of 96 and a standard deviation of 24."),
     KEY_INT("sum_spectra", sum_spectra, "1", UNIT_SPECTRA, 1, 65520,
-            "Spectra that a value of the filterbank sums; divides spectra_per_heap."),
+            "Number of spectra that are summed to one value of the filterbank; must divide spectra_per_heap."),
     KEY_INT("sum_channels", sum_channels, "1", UNIT_CHANNELS, 1, 65536,
-            "Channels that a value of the filterbank sums; divides channels_per_substream."),
+            "Number of channels that are summed to one value of the filterbank; must divide channels_per_substream."),
 };
 #undef KEYS_OF
 
@@ -87,14 +90,15 @@ static const struct config_key detected_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name of the stream, for people and metrics."),
     KEY_ENDPOINTS("sources", sources, KEY_REQUIRED, 1, 4096,
                   "Addresses to which the X-engines send this stream: a.b.c.d[+n][:port], comma separated."),
-    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Beams of the stream."),
+    KEY_INT("beams", n_beams, "1", UNIT_NONE, 1, MAX_BEAMS, "Number of beams in the stream."),
     KEY_ENUM("products", products, "I", beamrec_products_choices,
              "Products of each beam: the power of one polarisation, of both, or all Stokes parameters."),
-    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA, "Spectra of a window."),
+    KEY_INT("spectra", window_spectra, "16", UNIT_SPECTRA, 1, BEAM_DETECT_MAX_SPECTRA,
+            "Number of spectra in a window."),
     KEY_INT("channels", group_channels, "1", UNIT_CHANNELS, 1, 256,
-            "Channels that the X-engines sum; divides channels_per_substream."),
-    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Windows of a heap."),
-    KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the powers that are received."),
+            "Number of channels that the X-engines sum to one power; must divide channels_per_substream."),
+    KEY_INT("windows", heap_windows, "16", UNIT_NONE, 1, 65536, "Number of windows in a heap."),
+    KEY_ENUM("format", format, "float32", beamrec_format_choices, "Format of the received powers."),
     KEY_STRING(
         "filterbank", filterbank, "", 0, 4096,
         "SIGPROC filterbank of each beam; nifs is the number of products. In the name {beam} becomes the number of the "
@@ -126,15 +130,15 @@ static const struct config_section sections[] = {
     CONFIG_SECTION(struct beamrec_config, output, output_keys, "Keys of all files.", .optional = true),
     CONFIG_LIST(struct beamrec_config, beams, struct beamrec_config_beam, beam_keys, 0, MAX_BEAMS,
                 "Voltage beams and their files.", .optional = true, .example = beams_example),
-    CONFIG_LIST(
-        struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
-        "Streams of detected beams and their files. The keys products to format must be those of the X-engines.",
-        .optional = true, .example = detected_example),
+    CONFIG_LIST(struct beamrec_config, detected, struct beamrec_config_detected, detected_keys, 0, MAX_DETECTED,
+                "Streams of detected beams and their files. The keys from beams to format must have the same values as "
+                "in the X-engines' files.",
+                .optional = true, .example = detected_example),
     CONFIG_HTTP_SECTION(struct beamrec_config),
 };
 
 const struct config_table beamrec_config_table = {.program = "beamrec",
-                                                  .help = "Recorder: beams in, filterbank and DADA files out.",
+                                                  .help = "Records beams to filterbank and PSRDADA files.",
                                                   .sections = sections,
                                                   .n_sections = ARRAY_LEN(sections)};
 
@@ -215,7 +219,7 @@ static void check_sources(const struct beamrec_config *values, size_t stream, st
         bool detected = beamrec_config_is_detected(values, j);
         for (size_t m = 0; m < mine->n * others->n; m++)
             if (endpoint_equal(&mine->items[m / others->n], &others->items[m % others->n]))
-                config_error(config, mine, "%s[%zu] has the address %s, too", detected ? "detected" : "beams",
+                config_error(config, mine, "%s[%zu] already has the address %s", detected ? "detected" : "beams",
                              detected ? j - values->beams.n : j,
                              endpoint_format(&others->items[m % others->n], text, sizeof(text)));
     }
@@ -243,14 +247,15 @@ static void check_beam(const struct beamrec_config *values, size_t i, struct con
         config_error(config, &beam->name, "a file of beam %s would overwrite the capture that is read", beam->name);
 }
 
-/* Checks the value of a key for files of detected beams.  '*file' NULL: no file. */
+/* Checks the file name of detected beams that 'key' (filterbank or dada) sets.  If '*file' is NULL, the key is not
+ * set. */
 static void check_detected_file(const struct beamrec_config *values, const struct beamrec_config_detected *d,
                                 const char *key, char *const *file, struct config *config)
 {
     if (!*file)
         return;
     if (d->n_beams > 1 && !strstr(*file, BEAM_MARK))
-        config_error(config, file, "%s of %s needs " BEAM_MARK " in its name, as it has %lld beams", key, d->name,
+        config_error(config, file, "%s of %s needs " BEAM_MARK " in its name, because it has %lld beams", key, d->name,
                      (long long)d->n_beams);
     for (size_t beam = 0; values->recv.base.pcap_file && beam < (size_t)d->n_beams; beam++) {
         char *path = beamrec_config_file(*file, beam);
@@ -273,7 +278,7 @@ static void check_detected(const struct beamrec_config *values, size_t i, struct
     if (d->filterbank && d->dada && strcmp(d->filterbank, d->dada) == 0)
         config_error(config, &d->dada, "filterbank and dada of %s are the same file", d->name);
     if (values->stream.n_chan_substream % d->group_channels != 0) {
-        config_error(config, &d->group_channels, "channels of %s do not divide channels_per_substream (%lld)", d->name,
+        config_error(config, &d->group_channels, "channels of %s must divide channels_per_substream (%lld)", d->name,
                      (long long)values->stream.n_chan_substream);
         return;
     }
@@ -289,11 +294,11 @@ void beamrec_config_check(void *values_, struct config *config)
     const struct beamrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* values may be absent */
+        return; /* after an error, 'values' may be incomplete */
     http_keys_check(&values->http, config);
     recv_keys_check(&values->recv.base, NULL, config);
     if (beamrec_config_n_streams(values) == 0)
-        config_error(config, &values->beams, "there is nothing to record: no beams and no detected");
+        config_error(config, &values->beams, "there is nothing to record: give beams or detected");
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
                      (long long)stream->n_chan);

@@ -46,18 +46,19 @@ struct beamrec_config_beam {
     int64_t sum_channels;
 };
 
-/* Detected beams that share their heaps.  The keys of the shape are xbgpu's keys. */
+/* A stream of detected beams, whose heaps contain all its beams.  The keys of the heap's shape have the same names as
+ * in xbgpu. */
 struct beamrec_config_detected {
     char *name;
     struct endpoint_list sources;
     int64_t n_beams;
     int products;           /* enum beam_products (kernels/beamform/beam_detect.h) */
-    int64_t window_spectra; /* spectra that a power is the sum of */
-    int64_t group_channels; /* channels that a power is the sum of */
+    int64_t window_spectra; /* number of spectra that are summed to one power */
+    int64_t group_channels; /* number of channels that are summed to one power */
     int64_t heap_windows;
     int format;       /* enum beamrec_format */
-    char *filterbank; /* name with the number of the beam in it (beamrec_config_file()); NULL: no file */
-    char *dada;       /* name as 'filterbank'; NULL: no file */
+    char *filterbank; /* file name; beamrec_config_file() inserts the beam's number; NULL: no file */
+    char *dada;       /* file name, like 'filterbank'; NULL: no file */
     int64_t bits;
 };
 
@@ -75,10 +76,12 @@ struct beamrec_config {
 
 extern const struct config_table beamrec_config_table;
 
-/* Choices of detected[].products and .format: names of the values of enum beam_products and beamrec_format. */
+/* Choices of the keys products and format of detected[]: names of the values of enum beam_products and enum
+ * beamrec_format. */
 extern const char *const beamrec_products_choices[], *const beamrec_format_choices[];
 
-/* Checks across keys: channels and substreams, sums, addresses, files.  For command_line_main(). */
+/* Checks keys against each other: channels and substreams, sums, addresses, files.  command_line_main() calls this
+ * function. */
 void beamrec_config_check(void *values, struct config *config);
 
 static inline const struct beamrec_config_beam *beamrec_config_beam(const struct beamrec_config *config, size_t i)
@@ -94,8 +97,8 @@ static inline const struct beamrec_config_detected *beamrec_config_detected(cons
 
 struct beamrec_powers beamrec_config_powers(const struct beamrec_config *config, size_t i);
 
-/* Returns the name of the file of a detected beam, from the key filterbank or dada: {beam} becomes the beam's number.
- * The caller frees the name.  NULL: out of memory. */
+/* Returns the file name of a detected beam: the value of the key filterbank or dada, with the beam's number instead of
+ * {beam}.  The caller frees the name.  Returns NULL if memory runs out. */
 char *beamrec_config_file(const char *key, size_t beam);
 
 /* Returns the number of streams.  Streams are counted in the order of the configuration: first voltage beams, then
@@ -116,7 +119,7 @@ const struct endpoint_list *beamrec_config_sources(const struct beamrec_config *
 /* Returns the number of beams of all streams. */
 size_t beamrec_config_n_beams(const struct beamrec_config *config);
 
-/* Returns the samples from the beginning of a heap of the stream to the beginning of the next heap. */
+/* Returns the number of ADC samples from the beginning of one heap of the stream to the beginning of the next heap. */
 int64_t beamrec_config_batch_samples(const struct beamrec_config *config, size_t stream);
 
 #endif

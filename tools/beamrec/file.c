@@ -1,4 +1,4 @@
-/* file.c - the end of the flow: writes bytes to the disk. */
+/* file.c - after the writer thread, the last stage of the flow: writes rows to the disk. */
 #include "tools/beamrec/file.h"
 
 #include "common/base/why.h"
@@ -25,7 +25,7 @@ struct beamrec_file {
     unsigned number;
     struct part data, gaps;
     uint64_t n_rows;
-    char *gap_text; /* lines for the batch that is appended next */
+    char *gap_text; /* lines about the gaps of the next batch */
     size_t gap_bytes;
     FILE *gap_stream;
 };
@@ -62,7 +62,8 @@ static int open_part(struct part *part, int flags)
     return part->fd < 0 ? -errno : 0;
 }
 
-/* Makes a pair of files with the first free number from 'number' on.  If 'numbers' is false, tries only 'number'. */
+/* Creates a data file and its list of gaps.  Tries the name with 'number' first.  While a file of this name exists and
+ * 'numbers' is true, tries the next number. */
 static int make(struct beamrec_file *file, unsigned number, bool numbers, bool overwrite, char *why, size_t why_bytes)
 {
     int flags = overwrite ? O_TRUNC : O_EXCL, err;
@@ -83,7 +84,7 @@ static int make(struct beamrec_file *file, unsigned number, bool numbers, bool o
             close_part(&data);
     } while (err == -EEXIST && numbers);
     if (err)
-        return why_fail(err, why, why_bytes, "%s: \"%s\" cannot be made: %s", file->config_key, data.path,
+        return why_fail(err, why, why_bytes, "%s: \"%s\" cannot be created: %s", file->config_key, data.path,
                         strerror(-err));
     close_part(&file->data);
     close_part(&file->gaps);
@@ -145,8 +146,8 @@ void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t 
     fprintf(file->gap_stream, "%" PRIu64 " %zu %zu %zu\n", first_row, n_rows, first_chan, n_chan);
 }
 
-/* Writes a batch.  A PSRDADA header has the number of data bytes.  This number is written last, so it is never too
- * large. */
+/* Writes a batch.  A PSRDADA header states the number of data bytes.  This number is written after the data, so it is
+ * never too large. */
 static int write_batch(struct beamrec_file *file, const struct beamrec_header *header,
                        const struct beamrec_product *product, off_t *data_end, off_t *gaps_end)
 {
@@ -182,7 +183,7 @@ int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *
     rewind(file->gap_stream);
     fflush(file->gap_stream);
     if (err) {
-        /* If bytes cannot be cut off, the next batch overwrites them. */
+        /* If ftruncate() fails, the next batch overwrites the incomplete batch. */
         if (ftruncate(file->data.fd, file->data.bytes) != 0 || ftruncate(file->gaps.fd, file->gaps.bytes) != 0)
             err = err == -ENOSPC ? err : -errno;
         return why_fail(err, why, why_bytes, "\"%s\" cannot be written: %s", file->data.path, strerror(-err));

@@ -2,7 +2,8 @@
  *
  * Even after a kill, the file has its header and all complete batches.  A batch that does not fit on the disk leaves
  * the file and the list unchanged.
- * List:    NAME.gaps has a line for each gap: first row, rows, first channel and channels of the stream. */
+ * The list of gaps is NAME.gaps.  It has a line for each gap: first row, number of rows, first channel of the stream
+ * and number of channels. */
 #ifndef TOOLS_BEAMREC_FILE_H
 #define TOOLS_BEAMREC_FILE_H
 
@@ -10,8 +11,9 @@
 
 struct beamrec_file;
 
-/* Makes the first file.  Its name is 'format', the value of 'config_key', as record_name.h says.  The caller keeps both
- * texts until the file is closed.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Creates the first file.  The value of 'config_key' is 'format', from which the functions of record_name.h make the
+ * file's name.  The caller keeps both texts until the file is closed.  Returns 0, or negative errno with one sentence
+ * in 'why'. */
 int beamrec_file_open(const char *config_key, const char *format, bool overwrite, struct beamrec_file **file, char *why,
                       size_t why_bytes);
 
@@ -20,7 +22,7 @@ const char *beamrec_file_path(const struct beamrec_file *file);
 /* Returns the number of rows in the file. */
 uint64_t beamrec_file_n_rows(const struct beamrec_file *file);
 
-/* Notes a gap in the batch that is appended next. */
+/* Adds a line about a gap in the next batch.  beamrec_file_append() writes the line with the batch. */
 void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t n_rows, size_t first_chan,
                           size_t n_chan);
 
@@ -28,7 +30,8 @@ void beamrec_file_add_gap(struct beamrec_file *file, uint64_t first_row, size_t 
 int beamrec_file_append(struct beamrec_file *file, const struct beamrec_header *header,
                         const struct beamrec_product *product, char *why, size_t why_bytes);
 
-/* Begins the next file.  Returns as beamrec_file_open().  After a failure the current file stays in use. */
+/* Begins the next file.  Returns 0, or negative errno with one sentence in 'why'.  After a failure the current file
+ * stays in use. */
 int beamrec_file_next(struct beamrec_file *file, char *why, size_t why_bytes);
 
 /* Closes the file.  Removes a file without data.  NULL is accepted. */

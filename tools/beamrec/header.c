@@ -1,4 +1,4 @@
-/* header.c - writes the headers of files, by the definitions of the formats. */
+/* header.c - writes the headers of SIGPROC and PSRDADA files. */
 #include "tools/beamrec/header.h"
 
 #include "common/base/units.h"

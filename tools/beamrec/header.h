@@ -13,14 +13,14 @@
 
 struct beamrec_header {
     const char *telescope, *source;
-    const char *state; /* kind of the values of a PSRDADA file, in the words of PSRCHIVE */
+    const char *state; /* value of STATE in a PSRDADA file: PSRCHIVE's name for the kind of data */
     int64_t start_ns;  /* UNIX time of the first sample */
-    double sample_s;   /* seconds from row to row */
+    double sample_s;   /* seconds from one row to the next row */
     double centre_hz;  /* sky frequency of the centre of channel n_chan / 2 */
-    double channel_hz; /* width of a channel, before channels are summed */
+    double channel_hz; /* bandwidth of one channel before channels are summed */
 };
 
-/* Write at most BEAMREC_DADA_BYTES to 'text', and return the number of bytes written. */
+/* Write the header to 'text', and return the number of bytes written. */
 size_t beamrec_header_sigproc(const struct beamrec_header *header, const struct beamrec_product_shape *shape,
                               char text[BEAMREC_DADA_BYTES]);
 size_t beamrec_header_dada(const struct beamrec_header *header, const struct beamrec_product_shape *shape,

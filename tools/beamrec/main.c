@@ -1,5 +1,5 @@
-/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  Starts in order, and shuts
- * down in reverse order.
+/* main.c - records voltage, detected and incoherent beams to filterbank and PSRDADA files.  The parts start in order,
+ * and shut down in reverse order.
  *
  *   X-engines --packets--> receive thread --batches--> writer thread --rows--> files
  *                                ^---- free chunks ----'
@@ -33,14 +33,15 @@
 #define WHY_BYTES   512
 #define LABEL_BYTES 160
 
-/* Chunks beside the open batches, for batches that wait while the writer writes to the disk. */
+/* Number of chunks in addition to the chunks of open batches.  They hold complete batches until the writer has written
+ * them. */
 #define SPARE_CHUNKS 24
 #define JUMP_HEAPS   8
 
 #define LOOK_S    1.0
 #define SILENCE_S 10.0
 
-/* The input of a stream. */
+/* The chunks and the receive counters of one stream. */
 struct input {
     struct inbox *free_chunks;
     struct chunk_pool *pool;
@@ -51,7 +52,7 @@ struct beamrec {
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* holds only the chunks' memory */
+    struct device *device; /* allocates the chunks' memory; computes nothing */
     struct inbox *inbox;   /* inbox of the writer */
     struct input *inputs;  /* [stream] */
     struct endpoint_list endpoints;
@@ -132,7 +133,7 @@ static int create_buffers(struct beamrec *b, char *why, size_t why_bytes)
     b->inputs = calloc(n_streams, sizeof(*b->inputs));
     err = b->inputs ? device_open(&device, &b->device, why, why_bytes) : -ENOMEM;
     if (!err)
-        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* one more item: the end of a capture */
+        err = inbox_create(n_streams * n_chunks + 1, &b->inbox); /* + 1: the item for the end of a capture */
     for (size_t i = 0; i < n_streams && !err; i++) {
         const struct chunk_shape chunks = {
             .n_chunks = n_chunks, .n_heaps = n_substreams(b), .heap_bytes = b->heaps[i].bytes};
@@ -238,7 +239,7 @@ static int create(struct beamrec *b, const struct config *book, char *why, size_
 
 static void destroy(struct beamrec *b)
 {
-    http_close(b->http); /* first, because /metrics reads memory of the other parts */
+    http_close(b->http); /* HTTP closes first, because /metrics reads memory of the other parts */
     status_destroy(b->status);
     beamrec_writer_destroy(b->writer);
     receiver_destroy(b->receiver);
@@ -296,7 +297,7 @@ static int record(struct beamrec *b)
     ev_timer_stop(service_loop(b->service), &b->look);
     service_stopping(b->service);
 
-    receiver_stop(b->receiver); /* hands on the open batches */
+    receiver_stop(b->receiver); /* passes the open batches to the writer */
     inbox_stop(b->inbox);
     if (beamrec_writer_join(b->writer) != 0)
         exit_code = EXIT_FAILURE;
@@ -363,6 +364,6 @@ int main(int argc, char **argv)
     static const struct program program = {&beamrec_config_table, beamrec_config_check, run};
     struct beamrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit then fails the write */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the file size limit fails instead of ending the process */
     return program_main(&program, argc, argv, &values);
 }

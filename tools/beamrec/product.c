@@ -10,7 +10,7 @@
 #define LEVEL_MEAN   96.0
 #define LEVEL_RMS    24.0
 
-/* Windows with a smaller share of the largest fraction do not count for a scale. */
+/* A window counts for the scale if its fraction of data is at least this part of the batch's largest fraction. */
 #define FULL_FRACTION 0.9f
 
 static size_t n_substreams(const struct beamrec_product_shape *shape)
@@ -69,7 +69,8 @@ void beamrec_product_restart(struct beamrec_product *product)
     memset(product->levels, 0, sizeof(product->levels));
 }
 
-/* Transposes the voltages of one substream, whose first channel is 'first'. */
+/* Transposes the voltages of one substream from [chan][spectrum] to [spectrum][chan].  The substream's first channel is
+ * 'first'. */
 static void turn_voltages(struct beamrec_product *product, size_t first, const uint8_t *heap)
 {
     const struct beamrec_product_shape *shape = &product->shape;
@@ -92,7 +93,7 @@ static void detect(struct beamrec_product *product, size_t first, const int8_t *
     }
 }
 
-/* Reads the powers of detected beams, in place of detect(). */
+/* Reads the powers of detected beams.  For voltage beams, detect() computes the powers instead. */
 static void read_powers(struct beamrec_product *product, size_t substream, const uint8_t *heap)
 {
     const struct beamrec_product_shape *shape = &product->shape;
@@ -117,7 +118,8 @@ static bool is_here(const struct beamrec_product *product, size_t substream, siz
     return product->fractions[substream * product->n_rows + row] > 0;
 }
 
-/* Updates the means.  The mean of all batches at first; later a running mean of about MEAN_BATCHES batches. */
+/* Updates the means of a substream.  Each mean is over all batches until MEAN_BATCHES batches are averaged.  After that
+ * it is a running mean of about MEAN_BATCHES batches. */
 static void average(struct beamrec_product *product, size_t substream)
 {
     size_t n = groups_per_substream(product), n_here = 0;
@@ -150,8 +152,8 @@ static void fill_gaps(struct beamrec_product *product, size_t substream)
         }
 }
 
-/* Chooses the scale of a product from the data of a batch.  Mean and variance by B. P. Welford, Technometrics 4 (1962),
- * p. 419. */
+/* Chooses the offset and the scale of a product from the data of a batch.  Computes mean and variance by the method of
+ * B. P. Welford, Technometrics 4 (1962), p. 419. */
 static void choose_scale(struct beamrec_product *product, size_t p, float least_fraction)
 {
     size_t n = groups_per_substream(product), n_values = 0;
@@ -170,7 +172,7 @@ static void choose_scale(struct beamrec_product *product, size_t p, float least_
     product->levels[p].offset = mean - LEVEL_MEAN / product->levels[p].scale;
 }
 
-/* Chooses the scales of all products, if the batch has any data. */
+/* Chooses the offsets and scales of all products if the batch has any data. */
 static void choose_scales(struct beamrec_product *product)
 {
     float largest = 0;
@@ -181,7 +183,7 @@ static void choose_scales(struct beamrec_product *product)
         choose_scale(product, p, FULL_FRACTION * largest);
 }
 
-/* Writes a row's groups of product p in the order of the file. */
+/* Writes the groups of one row and of product p, in the file's order of frequency. */
 static void write_groups(const struct beamrec_product *product, size_t p, const double *powers, uint8_t *out)
 {
     double offset = product->levels[p].offset, scale = product->levels[p].scale;

@@ -5,14 +5,15 @@
  *   powers      float or uint8 [row][product][group]; the groups fall in frequency in SIGPROC files and rise in
  *               PSRDADA files.  A row is sum_spectra spectra; a group is sum_channels channels.  A power of a voltage
  *               beam is the sum of |v|^2.  Heaps of detected beams contain powers.
- * PSRDADA files of voltage beams hold voltages; all other files hold powers.  8 bits are round((power - offset) *
- * scale), half to even, clipped.  Each product has an offset and a scale, from the first batch that has data.  The mean
- * of the product in this batch becomes 96 and the standard deviation 24.  Windows with less than 90 % of the largest
- * fraction do not count.  If a stream begins within a heap, such windows would widen the range.
+ * PSRDADA files of voltage beams hold voltages; all other files hold powers.  A power of 8 bits is round((power -
+ * offset) * scale), half to even, clipped to 0 to 255.  Each product has its own offset and scale, which are chosen
+ * from the first batch that has data.  With them the product's mean in this batch becomes 96, and its standard
+ * deviation 24.  Windows whose fraction of data is below 90 % of the largest fraction are excluded from this choice.
+ * If a stream begins within a heap, incomplete windows would otherwise increase the standard deviation.
  *
  * Absent heaps, and windows whose fraction is 0, are filled with the running mean of each product and group.  The mean
- * covers about the last 64 batches with data of the substream.  Before any data the fill is 0.  The mean of voltages is
- * 0. */
+ * covers about the last 64 batches in which the substream has data.  Before any data the fill is 0.  Absent voltages
+ * are filled with 0. */
 #ifndef TOOLS_BEAMREC_PRODUCT_H
 #define TOOLS_BEAMREC_PRODUCT_H
 
@@ -25,7 +26,7 @@
 #define BEAMREC_MAX_PRODUCTS 4
 
 struct beamrec_product_shape {
-    bool is_dada; /* kind of the file: PSRDADA, else SIGPROC */
+    bool is_dada; /* true: PSRDADA file; false: SIGPROC file */
     int bits;
     size_t n_chan, n_chan_substream; /* channels of the beam and of each substream */
     size_t n_spectra;                /* spectra of a batch */
@@ -33,22 +34,22 @@ struct beamrec_product_shape {
     size_t n_products;
     bool is_detected;             /* true: heaps contain powers of detected beams */
     struct beamrec_powers powers; /* layout of heaps with powers */
-    size_t beam;                  /* index of the beam in these heaps */
+    size_t beam;                  /* index of the beam in heaps with powers */
 };
 
 struct beamrec_product {
     struct beamrec_product_shape shape;
     size_t n_rows, n_groups;
-    size_t n_columns; /* values of a row: [product][group] */
+    size_t n_columns; /* number of values of a row [product][group] */
     size_t bytes;
     uint8_t *rows;        /* [bytes] rows of the latest batch */
-    double *powers;       /* [row][product][group] rising in frequency */
+    double *powers;       /* [row][product][group] with rising frequency */
     double *means;        /* [product][group] */
-    unsigned *n_averaged; /* [substream] batches in the means */
-    /* [substream][row] share of the antennas' data in the latest batch; 0: filled */
+    unsigned *n_averaged; /* [substream] number of batches in the means, at most 64 */
+    /* [substream][row] fraction of the antennas' data in the latest batch; 0: the row is filled */
     float *fractions;
     struct {
-        double offset, scale; /* 0: not yet chosen */
+        double offset, scale; /* scale 0: not yet chosen */
     } levels[BEAMREC_MAX_PRODUCTS];
 };
 
@@ -57,12 +58,12 @@ static inline bool beamrec_product_has_voltages(const struct beamrec_product_sha
     return shape->is_dada && !shape->is_detected;
 }
 
-/* Allocates the arrays.  Voltages have sums of 1, 8 bits and one product.  Returns 0 or -ENOMEM. */
+/* Allocates the arrays.  For voltages, 'shape' must have sums of 1, 8 bits and one product.  Returns 0 or -ENOMEM. */
 int beamrec_product_init(struct beamrec_product *product, const struct beamrec_product_shape *shape);
 void beamrec_product_fini(struct beamrec_product *product);
 
-/* Fills 'rows' from 'heaps' [substream][heap bytes].  A heap counts only if present[substream] is true.  'present'
- * NULL: no heaps. */
+/* Fills 'rows' from 'heaps' [substream][heap bytes].  A heap is used only if present[substream] is true.  If 'present'
+ * is NULL, no heap is used. */
 void beamrec_product_fill(struct beamrec_product *product, const uint8_t *present, const uint8_t *heaps);
 
 /* Resets the offsets and scales, so that the next file chooses its own. */

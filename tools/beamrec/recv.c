@@ -1,4 +1,4 @@
-/* recv.c - the recorder's part in receiving: reads the items of a packet of a beam. */
+/* recv.c - called by the receive thread: reads the items of a packet of a beam. */
 #include "tools/beamrec/recv.h"
 
 #include "tools/beamrec/powers.h"

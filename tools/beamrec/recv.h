@@ -1,7 +1,8 @@
 /* recv.h - identifies the packets of beams, and the heap of each packet.
  *
- * One receiver.  A member is a stream: a voltage beam, or detected beams that share their heaps.  The address of a
- * packet tells its member.  The sources of a member are the substreams, and a chunk is the heaps of one batch. */
+ * The recorder has one receiver.  Each member of the receiver is a stream: a voltage beam, or detected beams that share
+ * their heaps.  A packet's destination address determines its member.  The sources of a member are its substreams.  A
+ * chunk contains the heaps of one batch. */
 #ifndef TOOLS_BEAMREC_RECV_H
 #define TOOLS_BEAMREC_RECV_H
 
@@ -17,11 +18,11 @@ enum beamrec_item { BEAMREC_ITEM_CHUNK, BEAMREC_ITEM_END };
 #define BEAMREC_N_WANTED 7
 extern const uint16_t beamrec_recv_wanted[BEAMREC_N_WANTED];
 
-/* Layout of a stream's heaps: size of the payload, and the items in it. */
+/* Layout of a stream's heaps: the size of the payload, and the items in the payload. */
 struct beamrec_heap {
     size_t bytes;
     uint32_t items;                     /* bit i: the heap has wanted item i */
-    uint64_t offsets[BEAMREC_N_WANTED]; /* bytes of these items from the beginning of the payload */
+    uint64_t offsets[BEAMREC_N_WANTED]; /* offset of each wanted item in the payload, in bytes */
 };
 
 struct beamrec_recv_context {

@@ -25,16 +25,16 @@
 /* A product of a beam, and its file. */
 struct recording {
     struct beamrec_product product;
-    char *format;               /* format of the file's name */
-    char config_key[KEY_BYTES]; /* key of this format, for example "beams[0].filterbank" */
+    char *format;               /* format of the file's name, for strftime */
+    char config_key[KEY_BYTES]; /* key that sets 'format', for example "beams[0].filterbank" */
     struct beamrec_file *file;
     struct beamrec_header header;
-    int64_t next_samples; /* timestamp after the last batch; unset while the file is empty */
+    int64_t next_samples; /* timestamp of the next batch; unset while the file is empty */
 };
 
 struct stream {
-    /* A voltage beam has a filterbank, a voltages file, or both.  Each detected beam has a filterbank, a DADA file, or
-     * both. */
+    /* [n_recordings] A voltage beam has a filterbank, a voltages file, or both.  Each detected beam has a filterbank, a
+     * DADA file, or both. */
     struct recording *recordings;
     size_t n_recordings;
     int64_t batch_samples;
@@ -49,25 +49,25 @@ struct beamrec_writer {
     size_t n_substreams;
     struct stream *streams;
     struct thread thread;
-    bool ended; /* max_batches are written, or a write failed */
+    bool ended; /* true: max_batches batches are written, the capture has ended, or a write failed */
     int err;    /* errno of the failed write */
     bool disk_full;
     struct log_limit full_limit, room_limit, next_limit;
     int64_t shown_ns;
 };
 
-/* STATE of PSRDADA files, by detected[].products, as PSRCHIVE's Signal::string2State() reads it. */
+/* [detected[].products] value of STATE in PSRDADA files.  PSRCHIVE's Signal::string2State() reads these values. */
 static const char *const states[] = {
     [BEAM_POWER_0] = "PP", [BEAM_POWER_1] = "QQ", [BEAM_TOTAL] = "Intensity", [BEAM_STOKES] = "Stokes"};
 
-/* Key that requests a file: 'key' of item 'i' of a section. */
+/* A key that sets a file name: 'key' of item 'i' of the list 'section'. */
 struct file_key {
     const char *section, *key;
     size_t i;
 };
 
-/* Opens the file and product of a recording.  Takes ownership of 'format', which is NULL if memory ran out.  Only a
- * PSRDADA file needs 'state'. */
+/* Opens the file and product of a recording.  Takes ownership of 'format'.  If 'format' is NULL because memory ran out,
+ * returns -ENOMEM.  Only a PSRDADA file needs 'state'. */
 static int open_recording(struct beamrec_writer *writer, struct stream *stream,
                           const struct beamrec_product_shape *shape, const char *state, const struct file_key *key,
                           char *format, char *why, size_t why_bytes)
@@ -208,7 +208,7 @@ void beamrec_writer_register(const struct beamrec_writer_stats *stats)
 {
     stats_counter("beamrec_batches", "Batches of streams written.", NULL, &stats->batches);
     stats_counter("beamrec_gap_heaps", "Heaps that did not arrive and were filled.", NULL, &stats->missing_heaps);
-    stats_counter("beamrec_partial_windows", "Windows of detected beams, of one heap, that lack spectra of antennas.",
+    stats_counter("beamrec_partial_windows", "Windows in heaps of detected beams that lack spectra of some antennas.",
                   NULL, &stats->partial_windows);
     stats_counter("beamrec_files", "Files begun.", NULL, &stats->files);
     stats_counter("beamrec_unwritten_batches", "Batches not written because the disk was full.", NULL,
@@ -250,7 +250,7 @@ static void end(struct beamrec_writer *writer, int err)
     service_stop(writer->config.service, err ? EXIT_FAILURE : 0);
 }
 
-/* Notes the gaps of a batch: missing heaps, or windows of a heap. */
+/* Adds the gaps of a batch to the file's list: missing heaps, and windows without data. */
 static void add_gaps(struct recording *recording, size_t n_substreams)
 {
     const struct beamrec_product *product = &recording->product;
@@ -268,7 +268,8 @@ static void add_gaps(struct recording *recording, size_t n_substreams)
     }
 }
 
-/* Appends a batch.  A heap is there only if present[substream] is true.  'present' NULL: no heaps. */
+/* Appends a batch.  A heap is used only if present[substream] is true.  If 'present' is NULL, the whole batch is
+ * missing. */
 static int append(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
                   const uint8_t *present, const uint8_t *heaps, char *why, size_t why_bytes)
 {
@@ -280,7 +281,8 @@ static int append(struct beamrec_writer *writer, const struct stream *stream, st
     return err;
 }
 
-/* Advances the file to the timestamp of this batch: fills a gap, or begins the next file. */
+/* Prepares the file for a batch with this timestamp.  Fills a short gap with batches without heaps.  After a longer
+ * gap, or if time went back, begins the next file. */
 static int reach(struct beamrec_writer *writer, const struct stream *stream, struct recording *recording,
                  int64_t timestamp_samples, char *why, size_t why_bytes)
 {
@@ -381,13 +383,13 @@ static void *run(void *arg)
     while (inbox_pop(writer->config.inbox, &item) == 0) {
         if (item.kind == BEAMREC_ITEM_CHUNK) {
             struct chunk *chunk = item.object;
-            thread_watched(false); /* a slow disk is no reason to end the process */
+            thread_watched(false); /* a slow disk must not trigger the watchdog */
             if (!writer->ended)
                 take_chunk(writer, chunk);
             buffer_ref_put(&chunk->ref);
             thread_watched(true);
         } else if (!writer->ended) {
-            end(writer, 0); /* the capture has been read */
+            end(writer, 0); /* the receiver has read the whole capture */
         }
     }
     if (writer->config.on_terminal && counter_get(&writer->stats->batches) > 0)

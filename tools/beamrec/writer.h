@@ -1,13 +1,13 @@
 /* writer.h - thread between the receive thread and the files.
  *
- * Flow:      assembler --full chunk--> inbox --> writer: rows of each file of the stream, appended to it
+ * Flow:      assembler --full chunk--> inbox --> writer --rows--> each file of the stream
  * Threads:   one thread; between start and join, only this thread uses products and files.
  * Gaps:      missing batches are filled and listed.  After a gap longer than output.max_gap, or after time has gone
  *            back, the next file begins.
- * Full disk: batches are dropped and counted until there is room again.  Dropped batches are then a gap.  With a
- *            capture, which can be read again, a full disk is a failed write.
- * End:       after 'max_batches' batches, or a failed write, the thread asks the service to stop.  The thread takes
- *            chunks and gives them back until the inbox is stopped.  The receive thread therefore never waits for the
+ * Full disk: batches are dropped and counted until there is room again.  The dropped batches become a gap in the file.
+ *            If the input is a capture, a full disk is a failed write, because the capture can be read again.
+ * End:       after 'max_batches' batches, or a failed write, the thread asks the service to stop.  Until the inbox is
+ *            stopped, the thread returns further chunks unwritten.  The receive thread therefore never waits for the
  *            writer. */
 #ifndef TOOLS_BEAMREC_WRITER_H
 #define TOOLS_BEAMREC_WRITER_H
@@ -25,19 +25,20 @@ struct beamrec_writer_config {
     const struct beamrec_config *config;
     struct timebase timebase;
     struct service *service;
-    bool on_terminal; /* true: progress as one line that changes; false: a new line now and then */
+    bool on_terminal; /* true: progress is one line that is overwritten; false: a new line every few seconds */
 };
 
 struct beamrec_writer_stats {
-    struct counter batches;           /* batches written, to all files of a stream */
-    struct counter expected_heaps;    /* heaps of the batches written and of the gaps between them */
+    struct counter batches;           /* batches of streams that were written to all files of the stream */
+    struct counter expected_heaps;    /* heaps in the written batches and in the gaps between these batches */
     struct counter missing_heaps;     /* expected heaps that are missing */
-    struct counter partial_windows;   /* windows of detected beams, of one heap, that lack spectra of antennas */
+    struct counter partial_windows;   /* windows in heaps of detected beams that lack spectra of some antennas */
     struct counter files;             /* files begun */
     struct counter unwritten_batches; /* batches lost because the disk was full */
 };
 
-/* Makes all files.  The caller owns 'stats'.  Returns 0, or negative errno with one sentence in 'why'. */
+/* Creates the writer and all files.  The caller owns 'stats'.  Returns 0, or negative errno with one sentence in
+ * 'why'. */
 int beamrec_writer_create(const struct beamrec_writer_config *config, struct beamrec_writer_stats *stats,
                           struct beamrec_writer **writer, char *why, size_t why_bytes);
 
@@ -49,8 +50,8 @@ void beamrec_writer_account(const struct beamrec_writer_stats *stats, char *text
 
 int beamrec_writer_start(struct beamrec_writer *writer);
 
-/* Waits until the inbox, which the caller has stopped, is empty.  Returns 0, or negative errno if a write failed.  The
- * failure has been logged. */
+/* Waits until the thread has emptied the inbox and ended.  Call after the inbox has been stopped.  Returns 0, or
+ * negative errno if a write failed.  The writer has then logged the failure. */
 int beamrec_writer_join(struct beamrec_writer *writer);
 
 /* Closes the files and frees the writer.  NULL is accepted. */

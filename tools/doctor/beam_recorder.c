@@ -1,5 +1,5 @@
-/* beam_recorder.c - checks beamrec's files: against the beams of X-engines' files, the directories of the recordings,
- * and the counters of running recorders. */
+/* beam_recorder.c - checks beamrec's files.  Compares them with the beams in the X-engines' files, and checks the
+ * directories of the recordings and the counters of running recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -61,7 +61,7 @@ static void compare_texts(struct beam_pair *pair, const char *key, const char *m
         return;
     struct finding *f = doctor_add(pair->doctor, FINDING_FAIL, "config.x-recorder", "");
     SAY(f->subject, "%s, %s", pair->x->name, pair->recorder->name);
-    SAY(f->found, "%s is %s, and %s for the X-engine", key, mine, wanted);
+    SAY(f->found, "%s is %s, but %s in the X-engine's file", key, mine, wanted);
     SAY(f->expected, "%s: %s", key, wanted);
     SAY(f->why, "%s", why);
     SAY(f->fix, "set %s in %s to %s", key, pair->recorder->path, wanted);
@@ -103,11 +103,12 @@ static void compare_shapes(struct beam_pair *pair)
 static void compare_detected(struct beam_pair *pair, size_t i, const struct xbgpu_config_detected *x)
 {
     const struct beamrec_config_detected *mine = beamrec_config_detected(&pair->recorder->beam_recorder->config, i);
-    static const char mixed[] = "heaps are refused (rejected_packets), or powers get to wrong beams, times or channels";
+    static const char mixed[] =
+        "heaps are refused (rejected_packets), or powers are written to wrong beams, times or channels";
     const struct {
         const char *key;
         int64_t mine, wanted;
-        const char *const *names; /* names of the choices; NULL: a number */
+        const char *const *names; /* names of the key's choices; NULL: the key is a number */
     } rows[] = {
         {"beams", mine->n_beams, x->n_beams, NULL},
         {"products", mine->products, x->products, beamrec_products_choices},
@@ -135,7 +136,8 @@ static bool takes(const struct endpoint_list *sources, const struct endpoint_lis
     return false;
 }
 
-/* Compares the streams of an X-engine that go to the recorder's addresses.  Returns the number of their beams. */
+/* Compares the recorder's keys with the streams that an X-engine sends to the recorder's addresses.  Returns the number
+ * of beams in these streams. */
 static size_t compare_streams(struct beam_pair *pair)
 {
     const struct beamrec_config *config = &pair->recorder->beam_recorder->config;
@@ -166,24 +168,25 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         n_bad += pair.n_bad;
     }
     if (n_beams > 0 && n_bad == 0)
-        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu beams of X-engines fit", n_beams);
+        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu beams of X-engines match this file",
+                    n_beams);
     if (n_x == 0 || n_beams > 0)
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
-    SAY(f->found, "no beam of these X-engines goes to sources of its beams or detected");
-    SAY(f->expected, "sources: the destinations of a stream, of all X-engines");
+    SAY(f->found, "no beam of these X-engines goes to the addresses in beams[].sources or detected[].sources");
+    SAY(f->expected, "sources: the destinations of one stream in the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change sources in %s", recorder->path);
 }
 
 /* ---- This host --------------------------------------------------------------------------------------------------- */
 
-/* A directory of files, and the data rate of these files. */
+/* A directory to which the recorder writes, and the data rate of the files in it. */
 struct place {
     char *directory;
-    const char *key; /* key of one of the files */
+    const char *key; /* key that names one of the files */
     double bytes_per_s;
-    bool counted; /* true: counted with another place on the same disk */
+    bool counted; /* true: the rate is included in another place on the same disk */
     dev_t disk;
     double free_bytes; /* < 0: not known */
 };
@@ -265,7 +268,7 @@ static struct doctor_recording recording_of(const struct doctor_file *file, cons
                                      .length_s = (double)config->output.max_batches / batches_per_s};
 }
 
-/* Checks the room on each disk.  Recordings on the same disk share a check. */
+/* Checks the free space of each disk, against the sum of the data rates of all recordings on the disk. */
 static void check_rooms(struct doctor *doctor, const struct doctor_file *file, struct places *places)
 {
     for (size_t i = 0; i < places->n; i++) {
@@ -359,7 +362,8 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
          "the receive thread was too slow, or recv.buffer is too small",
          "sysctl net.core.rmem_max   # then raise recv.buffer"},
         {"recorder.missing", "beamrec_missing_heaps_total", NULL, "heaps missing",
-         "they are filled with the running mean", "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
+         "missing heaps are filled with the running mean",
+         "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines"},
     };
     size_t n_first = doctor->report.n_findings;
 

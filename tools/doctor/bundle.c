@@ -1,6 +1,7 @@
-/* bundle.c - support bundle: the facts that a remote expert needs, and nothing secret.
+/* bundle.c - writes the support bundle: the facts that a remote expert needs, and nothing secret.
  *
- * Configurations contain no secrets.  The bundle contains nothing of the environment, of other programs or of users. */
+ * Configurations contain no secrets.  The bundle contains no environment variables, and nothing about other programs or
+ * users. */
 #include "common/base/file.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -17,7 +18,7 @@
 
 #define FACT_BYTES_MAX (1 << 20)
 
-/* Files of the kernel that the bundle contains.  A file's name in the bundle is its path with - for /. */
+/* Files of the kernel that the bundle contains.  A file's name in the bundle is its path, with each / replaced by -. */
 static const char *const facts[] = {
     "/proc/version",
     "/proc/cmdline",
@@ -103,7 +104,8 @@ static void write_files(const struct doctor *doctor, const char *directory)
     }
 }
 
-/* Runs a program to its end.  Returns its exit code, or 127. */
+/* Runs a program, and waits until it has ended.  Returns the program's exit code, or 127 if the program could not be
+ * run. */
 static int run(char *const argv[])
 {
     int status;

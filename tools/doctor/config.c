@@ -1,6 +1,6 @@
-/* config.c - compares F-engines' files with X-engines' files.  The engines may run anywhere.
+/* config.c - compares F-engines' files with X-engines' files.  The engines may run on any host.
  *
- * An X-engine belongs to each output of an F-engine that sends to one of the X-engine's sources. */
+ * An output of an F-engine and an X-engine form a pair if a destination of the output is in the X-engine's sources. */
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
 
@@ -25,7 +25,7 @@ static bool same_decimal(struct decimal a, struct decimal b)
     return to_int(a) == to_int(b);
 }
 
-/* Adds a finding about a disagreement of two files. */
+/* Adds a finding about two files that disagree. */
 static struct finding *disagree(struct doctor *doctor, const char *id, const struct doctor_file *x,
                                 const struct doctor_file *f)
 {
@@ -35,7 +35,7 @@ static struct finding *disagree(struct doctor *doctor, const char *id, const str
     return finding;
 }
 
-/* Values that an X-engine's file must have.  The outputs of its F-engines determine these values. */
+/* Values of an X-engine's file that the outputs of its F-engines determine. */
 enum shape_key {
     SHAPE_CHANNELS,
     SHAPE_SUBSTREAM,
@@ -55,16 +55,17 @@ static const struct {
                         false},
     [SHAPE_SUBSTREAM] = {"channels / destinations", "recv.channels_per_substream",
                          "every heap is refused (rejected_packets, reason heap_size)", true},
-    [SHAPE_PLACE] = {"the place among destinations", "recv.channel_offset",
-                     "every heap is refused: its frequency is not this engine's (reason bad_frequency)", true},
+    [SHAPE_PLACE] = {"the position of the address among the destinations", "recv.channel_offset",
+                     "every heap is refused, because its channels belong to another X-engine (reason bad_frequency)",
+                     true},
     [SHAPE_HEAP] = {"outputs[].spectra_per_heap", "recv.spectra_per_heap",
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_BITS] = {"outputs[].sample_bits", "recv.sample_bits",
                     "every heap is refused (rejected_packets, reason heap_size)", false},
     [SHAPE_STEP] = {"2 x channels x decimation", "recv.samples_between_spectra",
                     "every heap has a bad timestamp, or dumps have the wrong length", true},
-    [SHAPE_ENCODING] = {"the 4 bits that fgpu sends, two's complement (0)", "recv.sample_encoding",
-                        "all voltages are read wrongly", false},
+    [SHAPE_ENCODING] = {"fgpu's encoding of 4 bits, two's complement (0),", "recv.sample_encoding",
+                        "all voltages are decoded wrongly", false},
 };
 
 struct pair {
@@ -104,7 +105,7 @@ static void fill_shape(struct pair *pair, size_t substream)
     memcpy(pair->x_values, x, sizeof(x));
 }
 
-/* Compares one number that both files contain. */
+/* Compares value 'k' of the two files of a pair, and reports a difference. */
 static void compare(struct doctor *doctor, struct pair *pair, size_t k)
 {
     long long f_value = pair->f_values[k], x_value = pair->x_values[k];
@@ -116,12 +117,13 @@ static void compare(struct doctor *doctor, struct pair *pair, size_t k)
     SAY(f->found, "%s is %lld, but %s gives %lld", x_key, x_value, shape_keys[k].f_key, f_value);
     SAY(f->expected, "%s: %lld", x_key, f_value);
     SAY(f->why, "%s", shape_keys[k].why);
-    SAY(f->fix, "change %s in %s to %lld, or the keys behind the other value in %s", x_key, pair->x->path, f_value,
-        pair->f->path);
+    SAY(f->fix, "change %s in %s to %lld, or change the keys that give the other value in %s", x_key, pair->x->path,
+        f_value, pair->f->path);
     pair->n_bad++;
 }
 
-/* Returns the first pair whose value differs from the first pair's value; 0 if all values are equal. */
+/* Returns the index of the first pair whose value 'k' differs from pair 0's value.  Returns 0 if all values are
+ * equal. */
 static size_t find_other(const struct pair *pairs, size_t n, size_t k)
 {
     size_t p = 1;
@@ -131,8 +133,8 @@ static size_t find_other(const struct pair *pairs, size_t n, size_t k)
     return p < n ? p : 0;
 }
 
-/* Reports outputs that no single X-engine can receive together.  The X-engine's file cannot be compared before the
- * outputs agree.  If several X-engines receive the same outputs, the difference is reported once. */
+/* Reports F-engines' outputs that go to the same X-engine but differ in value 'k'.  The X-engine's file cannot be
+ * compared before the outputs agree.  If several X-engines receive the same outputs, reports the difference once. */
 static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n, size_t k)
 {
     const struct pair *other = &pairs[find_other(pairs, n, k)];
@@ -147,7 +149,7 @@ static void report_differing(struct doctor *doctor, struct pair *pairs, size_t n
             return;
     struct finding *f = disagree(doctor, "config.f-x", other->f, pairs[0].f);
     SAY(f->found, "%s", found);
-    SAY(f->expected, "one value in all outputs that an X-engine receives");
+    SAY(f->expected, "the same value in all outputs that an X-engine receives");
     SAY(f->why, "both send to %s, which can receive only one of them", pairs[0].x->name);
     SAY(f->fix, "make %s equal in %s and %s", shape_keys[k].f_key, pairs[0].f->path, other->f->path);
 }
@@ -168,8 +170,9 @@ static void check_shapes(struct doctor *doctor, struct pair *pairs, size_t n)
     }
 }
 
-/* Returns the number of antennas of the array: the largest number in any file, so that no fix contradicts another.
- * *array_size becomes the largest send.array_size that is given; 0 if none is given. */
+/* Returns the number of antennas of the array: the largest number that any file requires.  All fixes use this number,
+ * so that they do not contradict each other.  Sets *array_size to the largest send.array_size in the files, or to 0 if
+ * no file has this key. */
 static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
 {
     int64_t n = 0;
@@ -188,8 +191,8 @@ static int64_t largest_array(const struct doctor *doctor, int64_t *array_size)
     return *array_size > n ? *array_size : n;
 }
 
-/* Checks feng_id and send.array_size against recv.antennas, with one finding for both keys.  The array has the largest
- * number of antennas that any file or feng_id requires. */
+/* Checks feng_id and send.array_size against recv.antennas.  If a feng_id is too large, does not report
+ * send.array_size, too. */
 static void check_antennas(struct doctor *doctor, struct pair *pair)
 {
     const struct fgpu_config *fgpu = &pair->f->fgpu;
@@ -217,7 +220,7 @@ static void check_antennas(struct doctor *doctor, struct pair *pair)
     SAY(f->found, "send.array_size is %lld, but %s is %lld", (long long)mine,
         mine == n_ants ? "the largest number of antennas in these files" : "recv.antennas",
         (long long)(mine == n_ants ? largest : n_ants));
-    SAY(f->expected, "the array's number of antennas in both");
+    SAY(f->expected, "the array's number of antennas in both keys");
     SAY(f->why, mine < largest ? "heap counts of different antennas may be equal"
                                : "the array has antennas that are not correlated");
     f->status = FINDING_WARN;
@@ -271,7 +274,8 @@ static void check_network(struct doctor *doctor, struct pair *pair)
 
 /* ---- Pairs of F- and X-engines ----------------------------------------------------------------------------------- */
 
-/* Returns the index of the first destination that is a source of the X-engine; -1 if there is none. */
+/* Returns the index of the output's first destination that is a source of the X-engine.  Returns -1 if there is
+ * none. */
 static int find_substream(const struct fgpu_config_output *output, const struct doctor_file *x)
 {
     for (size_t d = 0; d < output->destinations.n; d++)
@@ -324,7 +328,7 @@ static void add_unmatched(struct doctor *doctor, const struct doctor_file *x)
         endpoint_format(&fgpu_config_output(&file->fgpu, 0)->destinations.items[0], theirs, sizeof(theirs));
     SAY(f->found, "no F-engine sends to %s, where this X-engine listens; the F-engines' destinations begin at %s",
         endpoint_format(&x->recvs.items[0], mine, sizeof(mine)), theirs);
-    SAY(f->expected, "a recv.sources that is among outputs[].destinations");
+    SAY(f->expected, "recv.sources that are among outputs[].destinations");
     SAY(f->why, "this X-engine receives nothing");
     SAY(f->fix, "change recv.sources in %s", x->path);
 }
@@ -339,12 +343,12 @@ static void check_ttl(struct doctor *doctor, const struct doctor_file *file)
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "config.ttl", file->name);
     SAY(f->found, "send.ttl is 0");
-    SAY(f->expected, "1 on one network, more through routers");
+    SAY(f->expected, "1 within one network, more if there are routers between the hosts");
     SAY(f->why, "packets with a time to live of 0 do not leave the host");
     SAY(f->fix, "set send.ttl in %s to 4", file->path);
 }
 
-/* Returns true if a controller can tell the daemon to send. */
+/* Returns true if the daemon has a control port, through which a controller can start the sending. */
 static bool has_control(const struct doctor_file *file)
 {
     for (size_t l = 0; l < file->n_listeners; l++)
@@ -353,8 +357,8 @@ static bool has_control(const struct doctor_file *file)
     return false;
 }
 
-/* Reports an output that is not sent.  A daemon that correlates and sends nothing is a surprise that costs an
- * evening. */
+/* Reports an output whose send_enabled is false.  Such a daemon correlates but sends nothing, and an operator may
+ * search long for the reason. */
 static void check_sent(struct doctor *doctor, const struct doctor_file *file, const char *name, const bool *enabled)
 {
     if (*enabled)
@@ -363,8 +367,8 @@ static void check_sent(struct doctor *doctor, const struct doctor_file *file, co
         doctor_add(doctor, has_control(file) ? FINDING_OK : FINDING_WARN, "config.send_enabled", file->name);
     SAY(f->found, "output %s is not sent: its send_enabled is false%s", name,
         config_given(file->config, enabled) ? "" : ", the default");
-    SAY(f->expected, "true, unless a control system enables it");
-    SAY(f->why, "the daemon runs and correlates, and nothing comes out");
+    SAY(f->expected, "true, unless a control system enables the output");
+    SAY(f->why, "the daemon runs and correlates, but sends nothing");
     SAY(f->fix, "set send_enabled of %s in %s to true", name, file->path);
 }
 
@@ -406,7 +410,8 @@ static void check_array(struct doctor *doctor)
                     SAY(f->found, "feng_id %lld belongs to %s and to %s", (long long)mine->feng_id, other->name,
                         mine->name);
                     SAY(f->expected, "a different feng_id for each antenna");
-                    SAY(f->why, "two antennas send as one: their heaps contest each other, and count as missing");
+                    SAY(f->why, "X-engines cannot distinguish the two antennas: their heaps contest each other and "
+                                "count as missing");
                     SAY(f->fix, "change feng_id of %s in %s", mine->name, file->path);
                 }
     }
@@ -416,7 +421,8 @@ static void check_array(struct doctor *doctor)
                     n_served, (long long)n_ants);
 }
 
-/* Reports an endpoint that an output of one file sends to and another file's program receives for another stream. */
+/* Reports an endpoint to which an output of file 'from' sends, but at which the program of file 'to' receives another
+ * stream. */
 static void check_crossing(struct doctor *doctor, const struct doctor_file *from, const char *output, const char *key,
                            const struct endpoint_list *destinations, const struct doctor_file *to)
 {
@@ -436,7 +442,8 @@ static void check_crossing(struct doctor *doctor, const struct doctor_file *from
         }
 }
 
-/* Checks that voltages go to X-engines only, and that visibilities, beams and sums of satellites go to no engine. */
+/* Checks that F-engines' voltages go to X-engines only.  Checks that visibilities, beams and sums for satellites (gnss)
+ * go to no engine. */
 static void check_crossings(struct doctor *doctor, const struct doctor_file *from, const struct doctor_file *to)
 {
     if (!from->ok || !to->ok || from == to || from->send->pcap_file || to->recv->pcap_file)
@@ -463,7 +470,7 @@ static void check_crossings(struct doctor *doctor, const struct doctor_file *fro
     }
 }
 
-/* Returns the number of streams of an F-engine: the outputs, then the streams of satellites' sums. */
+/* Returns the number of streams of an F-engine: first the items of 'outputs', then the items of 'gnss'. */
 static size_t n_streams(const struct fgpu_config *config)
 {
     return config->outputs.n + config->gnss.n;
@@ -479,7 +486,7 @@ static const char *stream_at(const struct fgpu_config *config, size_t i, const s
     return fgpu_config_output(config, i)->name;
 }
 
-/* Reports two streams of a file that go to one group. */
+/* Reports two streams of a file that have the same destination. */
 static void check_pair(struct doctor *doctor, const struct doctor_file *file, size_t first, size_t second)
 {
     const struct endpoint_list *a, *b;
@@ -499,7 +506,7 @@ static void check_pair(struct doctor *doctor, const struct doctor_file *file, si
         }
 }
 
-/* Checks all pairs of streams.  Two streams to one group arrive as one stream that fits neither. */
+/* Checks all pairs of an F-engine's streams.  A receiver cannot separate two streams with the same destination. */
 static void check_destinations(struct doctor *doctor)
 {
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_FGPU, file));)

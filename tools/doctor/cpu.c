@@ -9,8 +9,8 @@
 
 #define CPUS_MAX       4096
 #define IDLE_STATES    16
-#define LATENCY_MAX_US 50   /* time to wake up */
-#define STOLEN_MAX     0.01 /* fraction of the time since boot */
+#define LATENCY_MAX_US 50   /* time in which a CPU leaves an idle state */
+#define STOLEN_MAX     0.01 /* fraction of the time since boot that other virtual machines took */
 
 static void check_governor(struct doctor *doctor)
 {
@@ -63,7 +63,7 @@ static void check_idle(struct doctor *doctor)
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, worst > LATENCY_MAX_US), "cpu.idle", "");
     SAY(f->found, "the deepest idle state, %s, takes %lld us to leave", deepest, (long long)worst);
     SAY(f->expected, "at most %d us", LATENCY_MAX_US);
-    SAY(f->why, "while a CPU wakes up, the network card's ring fills");
+    SAY(f->why, "while a CPU wakes up, the NIC's ring fills");
     SAY(f->fix, "sudo cpupower idle-set -D %d", LATENCY_MAX_US);
 }
 
@@ -137,10 +137,10 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
             if (!sys_list_has(siblings, pins->items[j].cpu))
                 continue;
             f = doctor_add(doctor, doctor_tuning(doctor, true), "cpu.affinity", pins->items[i].file);
-            SAY(f->found, "CPU %lld of %s and CPU %lld of %s in %s are one core", (long long)cpu, pins->items[i].key,
-                (long long)pins->items[j].cpu, pins->items[j].key, pins->items[j].file);
-            SAY(f->expected, "a core for each pinned thread");
-            SAY(f->why, "two threads that are busy all the time each get half of it");
+            SAY(f->found, "CPU %lld of %s and CPU %lld of %s in %s are hardware threads of one core", (long long)cpu,
+                pins->items[i].key, (long long)pins->items[j].cpu, pins->items[j].key, pins->items[j].file);
+            SAY(f->expected, "a separate core for each pinned thread");
+            SAY(f->why, "two threads that are always busy share the core, so each runs at about half the speed");
             SAY(f->fix, "change %s in %s", pins->items[i].key, pins->items[i].file);
             n_bad++;
             break;
@@ -148,12 +148,12 @@ static void check_pins(struct doctor *doctor, const struct pins *pins)
     }
     if (n_bad == 0)
         doctor_note(doctor, FINDING_OK, "cpu.affinity", "",
-                    pins->n ? "%zu pinned threads have cores of their own" : "%zu threads are pinned", pins->n);
+                    pins->n ? "each of the %zu pinned threads has its own core" : "%zu threads are pinned", pins->n);
     f = doctor_add(doctor, doctor_tuning(doctor, n_loose), "cpu.isolated", "");
-    SAY(f->found, "isolated CPUs: %s; %zu of %zu pinned threads are on others", isolated[0] ? isolated : "none",
+    SAY(f->found, "isolated CPUs: %s; %zu of %zu pinned threads are on other CPUs", isolated[0] ? isolated : "none",
         n_loose, pins->n);
     SAY(f->expected, "all CPUs of recv.affinity and send.affinity");
-    SAY(f->why, "the kernel puts other work on them, for milliseconds at a time");
+    SAY(f->why, "the kernel runs other tasks on these CPUs, for milliseconds at a time");
     SAY(f->fix, "add isolcpus= and nohz_full= with these CPUs to GRUB_CMDLINE_LINUX, then sudo update-grub and reboot");
 }
 
@@ -164,7 +164,7 @@ static void check_irqbalance(struct doctor *doctor, bool pinned)
 
     SAY(f->found, runs ? "irqbalance runs" : "irqbalance does not run");
     SAY(f->expected, "irqbalance stopped, because threads are pinned");
-    SAY(f->why, "irqbalance moves the network card's interrupts, at times to the CPUs of the receive threads");
+    SAY(f->why, "irqbalance moves the NIC's interrupts, sometimes to the CPUs of the receive threads");
     SAY(f->fix, "sudo systemctl disable --now irqbalance");
 }
 
@@ -177,7 +177,8 @@ static void check_smt(struct doctor *doctor)
         return;
     }
     doctor_note(doctor, FINDING_OK, "cpu.smt", "",
-                active ? "two threads to a core: pin busy threads to different cores" : "one thread to a core");
+                active ? "two hardware threads per core: pin busy threads to different cores"
+                       : "one hardware thread per core");
 }
 
 /* ---- Capabilities and limits of a daemon ------------------------------------------------------------------------- */

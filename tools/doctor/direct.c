@@ -1,5 +1,6 @@
 /* direct.c - checks the requirements for writing to the GPU's memory, by receive threads (recv.direct) or by a NIC
- * (recv.gpudirect).  The requirements are Vulkan, a large enough window on the bus, and a driver that shares memory. */
+ * (recv.gpudirect).  The requirements are Vulkan, a GPU memory window (BAR) that is large enough, and a driver that
+ * shares memory. */
 #include "tools/doctor/doctor.h"
 #include "tools/doctor/sys.h"
 
@@ -12,7 +13,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 
-/* First version of Linux that lets NICs use dma-bufs of other devices. */
+/* First version of Linux in which a NIC can use the dma-bufs of another device. */
 #define DMA_BUF_MAJOR 5
 #define DMA_BUF_MINOR 12
 
@@ -72,8 +73,8 @@ static void check_modeset(struct doctor *doctor)
 
 /* ---- The window on the bus --------------------------------------------------------------------------------------- */
 
-/* Returns the size of the device's largest region; 0 if it is not visible.  The window is the largest region.  Its
- * number depends on the widths of the other regions. */
+/* Returns the size of the GPU's memory window, which is the device's largest PCI region.  The window's region number
+ * differs between devices, so it cannot be used.  Returns 0 if the regions are not visible. */
 static uint64_t window_bytes(const char *root, const char *address)
 {
     char path[PATH_MAX];
@@ -103,10 +104,10 @@ static void check_window(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "the GPU is not known, or its BAR cannot be read");
     SAY(f->expected, "%llu MiB for %s, and some for the driver",
         (unsigned long long)((file->window_bytes + MIB - 1) / MIB),
-        !file->recv->direct ? "the card's frames and buffers"
-        : file->gpudirect   ? "chunks and the card's buffers"
+        !file->recv->direct ? "the NIC's frames and buffers"
+        : file->gpudirect   ? "chunks and the NIC's buffers"
                             : "chunks");
-    SAY(f->why, "memory that is mapped must fit in the GPU's window of the bus (BAR): the daemon does not start");
+    SAY(f->why, "mapped memory must fit in the GPU's PCIe window (BAR); otherwise the daemon does not start");
     SAY(f->fix, "nvidia-smi -q -d MEMORY   # BAR1; allow Above 4G Decoding and Resizable BAR in the firmware, or lower "
                 "recv.chunks");
 }
@@ -130,8 +131,7 @@ static void check_dma_buf(struct doctor *doctor)
     else
         SAY(f->found, "the versions of the kernel and of NVIDIA's modules cannot be seen");
     SAY(f->expected, "Linux %d.%d or later, and NVIDIA's open kernel modules", DMA_BUF_MAJOR, DMA_BUF_MINOR);
-    SAY(f->why,
-        "without these the driver shares no GPU memory with network cards: a daemon with gpudirect does not start");
+    SAY(f->why, "without these the driver shares no GPU memory with NICs: a daemon with gpudirect does not start");
     SAY(f->fix, "sudo apt install nvidia-open-kernel-dkms   # and reboot");
 }
 

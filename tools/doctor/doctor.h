@@ -5,7 +5,7 @@
  * Blocking: the checks of streams and losses take 'seconds' each; no other wait is longer than 2 s.
  * Effects: groups are joined for a while, a GPU is opened and closed, and /metrics are read.  Nothing else changes.
  *
- * A check without access to its data reports FINDING_SKIPPED, which is no failure. */
+ * A check that cannot read its data reports FINDING_SKIPPED, which does not count as a failure. */
 #ifndef TOOLS_DOCTOR_DOCTOR_H
 #define TOOLS_DOCTOR_DOCTOR_H
 
@@ -37,26 +37,28 @@ struct doctor_beam_recorder;
 
 #define DOCTOR_LISTENERS_MAX 4
 
-/* Shared memory of a block on current GPUs.  The memory that kernels take depends on it. */
+/* Largest shared memory of a block on current GPUs.  The GPU memory that a layout needs depends on this size. */
 #define DOCTOR_SHARED_BYTES ((size_t)227 << 10)
 
-/* Key and endpoint on which a daemon listens.  The list has no endpoint, or one. */
+/* Key that sets an endpoint on which a daemon listens, and the endpoint.  The list has one endpoint, or none if the key
+ * is empty. */
 struct doctor_listener {
     char key[64];
     const struct endpoint_list *list;
 };
 
-/* A configuration, and the values that the checks need from fgpu's and xbgpu's files alike. */
+/* A configuration file.  The members after the union contain the same values for fgpu and xbgpu. */
 struct doctor_file {
     const char *path;
     const char *name; /* file name without the directory */
     enum doctor_kind kind;
-    /* The file is loaded and its own checks passed.  Only then may the rest be used.  Always false for a recorder's
-     * file. */
+    /* true: the file is loaded and has passed its own checks.  The members below may be used only if 'ok' is true.
+     * Always false for a recorder's file. */
     bool ok;
-    /* File of visrec, for which only 'config' of the members below is set; else NULL. */
+    /* Configuration of visrec; NULL for other programs.  For a recorder's file, 'config' is the only other member below
+     * that is set. */
     struct doctor_recorder *recorder;
-    struct doctor_beam_recorder *beam_recorder; /* the same for beamrec */
+    struct doctor_beam_recorder *beam_recorder; /* configuration of beamrec; NULL for other programs */
     struct config *config;
     union {
         struct fgpu_config fgpu;
@@ -72,8 +74,8 @@ struct doctor_file {
     size_t recv_socket_bytes;     /* largest buffer requested for a socket */
     size_t recv_socket_min_bytes; /* smallest buffer requested for a socket */
     size_t n_recv_sockets;
-    int recv_transport;         /* enum transport; ibverbs has no sockets but a ring in each thread */
-    int send_transport;         /* enum transport; ibverbs reads from the output buffers */
+    int recv_transport;         /* enum transport; with ibverbs each thread has a ring instead of sockets */
+    int send_transport;         /* enum transport; with ibverbs the NIC reads from the output buffers */
     size_t recv_mtu;            /* MTU of recv.interface in bytes; 0: not known */
     bool gpudirect;             /* recv.gpudirect or send.gpudirect */
     uint64_t window_bytes;      /* GPU memory that must be mapped on the bus for recv.direct and gpudirect */
@@ -82,17 +84,18 @@ struct doctor_file {
     double rate_hz;             /* sample rate of the digitisers */
     double recv_bits_per_s;     /* payload rate when all sources send */
     double send_bits_per_s;     /* payload rate of all outputs */
-    struct memory_use memory;   /* device_bytes is GPU memory, or host memory if the host computes */
-    size_t recv_packet_bytes;   /* packet on the wire with its IP header; 0: this file does not tell */
-    size_t send_packet_bytes;   /* largest packet on the wire with its IP header */
-    struct endpoint_list recvs; /* all endpoints that the daemon receives; borrowed items, own list */
+    struct memory_use memory;   /* device_bytes: GPU memory, or host memory if the kernels run on the CPU */
+    size_t recv_packet_bytes;   /* bytes of a received packet with its IP header; 0: the file does not determine it */
+    size_t send_packet_bytes;   /* bytes of the largest sent packet with its IP header */
+    struct endpoint_list recvs; /* all endpoints at which the daemon receives; owns the list but not its items */
 };
 
 struct doctor {
-    /* Prefix of /proc and /sys paths; "" except in tests and for images of hosts. */
+    /* Prefix of paths in /proc, /sys and /etc/cbf.  "" is this host; another prefix is for tests and copies of other
+     * hosts. */
     const char *root;
-    double seconds; /* time for which streams and losses are watched */
-    /* Topics of this run.  A fix must not send the reader to a topic that has just run. */
+    double seconds; /* time for which the checks of streams and losses observe */
+    /* Topics of this run.  A fix must not suggest a topic that this run includes. */
     enum doctor_topic topics;
     size_t n_files;
     struct doctor_file *files;
@@ -105,19 +108,20 @@ struct doctor {
 void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const char *path);
 void doctor_file_free(struct doctor_file *file);
 
-/* Returns the next good file after 'file', or the first good file if 'file' is NULL.  Returns NULL if there is no
- * other.  'kind' is DOCTOR_ANY, or selects files of one kind. */
+/* Returns the next file after 'file' whose 'ok' is true.  If 'file' is NULL, returns the first such file.  Returns NULL
+ * if there is none.  'kind' selects files of one kind, or all files with DOCTOR_ANY. */
 struct doctor_file *doctor_next(const struct doctor *doctor, enum doctor_kind kind, const struct doctor_file *file);
 
-/* Returns true if a daemon of the file's kind answers at the file's monitoring address.  Also returns true if a process
- * on this host was started with the file. */
+/* Returns true if the file's daemon runs.  The daemon must answer at the file's http.listen, or a process on this host
+ * must have been started with the file. */
 bool doctor_file_runs(const struct doctor_file *file);
 
-/* Finds the instance of a unit: "m000" for /etc/cbf/m000.yaml.  Returns false if the file is in another directory. */
+/* Writes the instance of the file's systemd unit to 'instance': "m000" for /etc/cbf/m000.yaml.  Returns false if the
+ * file is in another directory. */
 #define CONFIG_DIRECTORY "/etc/cbf/"
 bool doctor_file_instance(const struct doctor *doctor, const struct doctor_file *file, char instance[NAME_MAX]);
 
-/* Returns true if the file's kernels run on the CPU of this host, as far as is known without opening a GPU. */
+/* Returns true if the file's kernels would run on the CPU of this host.  Does not open a GPU to find out. */
 bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *file);
 
 /* ---- Files of visrec (doctor/recorder.c) ---- */
@@ -126,7 +130,7 @@ bool doctor_file_on_cpu(const struct doctor *doctor, const struct doctor_file *f
 bool doctor_recorder_load(struct doctor_file *file, const char *path);
 void doctor_recorder_free(struct doctor_file *file);
 
-/* Describes the contents of a file without errors. */
+/* Describes the contents of a file that has no errors. */
 void doctor_recorder_describe(const struct doctor_file *file, struct finding *finding);
 
 /* Checks recorders.  'host': disk, unit, port and groups.  'config': comparison with the X-engines' files.  'loss':
@@ -145,11 +149,12 @@ void doctor_check_beam_recorders(struct doctor *doctor, bool host, bool config, 
 
 /* ---- Values derived from a file ---- */
 
-/* Returns a MemoryMax= for a file's daemon, safely above the memory that the daemon needs (doctor/memory.c). */
+/* Returns a value of systemd's MemoryMax= for a file's daemon, with a margin above the memory that the daemon needs
+ * (doctor/memory.c). */
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file);
 
-/* Finds the PCI address, as /sys writes it, of the GPU that device.gpu of a file means.  device.gpu names the GPU by
- * its address; otherwise the host's only GPU is meant.  Returns false if the GPU is not known. */
+/* Finds the PCI address of a file's GPU, in the form that /sys uses.  The GPU is the GPU that device.gpu names by its
+ * address, or else the host's only GPU.  Returns false if the GPU is not known. */
 bool doctor_file_gpu(const struct doctor *doctor, const struct doctor_file *file, char address[SYS_PCI_BYTES]);
 
 /* Writes a rate such as "34.24 Gb/s" or "40 Mb/s" to 'text'.  Returns 'text'. */
@@ -161,23 +166,23 @@ char *doctor_rate(double bits_per_s, char text[DOCTOR_RATE_BYTES]);
 char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES]);
 
 /* Writes the name of an F-engine's antenna to 'text'.  The name comes from recv.antenna_names of the xbgpu's file 'x'.
- * Without these names, the file of the antenna's fgpu has the name.  Otherwise the name is "feng 3".  *fgpu becomes the
- * fgpu's file, or NULL if the file was not given.  Returns 'text'. */
+ * If 'x' has no names, the name comes from the file of the antenna's fgpu.  Without that file, the name is "feng 3".
+ * Sets *fgpu to the fgpu's file, or to NULL if the file was not given.  Returns 'text'. */
 #define DOCTOR_NAME_BYTES 72
 char *doctor_antenna(const struct doctor *doctor, const struct doctor_file *x, size_t feng_id,
                      const struct doctor_file **fgpu, char text[DOCTOR_NAME_BYTES]);
 
-/* Returns the bits per second that all files receive; < 0 if there is no good file. */
+/* Returns the bits per second that the daemons of all files receive.  Returns a negative number if no file is 'ok'. */
 double doctor_recv_bits_per_s(const struct doctor *doctor);
 
-/* Returns true if this run includes a topic.  A fix then need not suggest the topic. */
+/* Returns true if this run includes a topic.  In this case a fix must not suggest the topic. */
 static inline bool doctor_runs(const struct doctor *doctor, enum doctor_topic topic)
 {
     return (doctor->topics & topic) == topic;
 }
 
-/* Returns FINDING_WARN if 'bad' and the rates of this host are so high that the setting costs packets, else
- * FINDING_OK. */
+/* Returns the status of a finding about a host's setting.  Returns FINDING_WARN if the setting is 'bad' and the host
+ * receives so fast that the setting costs packets.  Otherwise returns FINDING_OK. */
 enum finding_status doctor_tuning(const struct doctor *doctor, bool bad);
 
 /* Adds a finding to the report.  The caller writes the finding's texts. */
@@ -187,7 +192,7 @@ static inline struct finding *doctor_add(struct doctor *doctor, enum finding_sta
     return report_add(&doctor->report, status, id, subject);
 }
 
-/* Adds a finding with no text but 'found'. */
+/* Adds a finding that has only the text 'found'. */
 #define doctor_note(doctor, status, id, subject, ...) SAY(doctor_add(doctor, status, id, subject)->found, __VA_ARGS__)
 
 /* ---- The checks ---- */

@@ -49,8 +49,8 @@ static void read_statistics(const char *root, const char *interface, struct drop
 
 /* ---- ethtool: the driver's own names ----------------------------------------------------------------------------- */
 
-/* Names of mlx5, and names that other drivers share
- * (Documentation/networking/device_drivers/ethernet/mellanox/mlx5). */
+/* Names of the driver's counters: those of mlx5 (Documentation/networking/device_drivers/ethernet/mellanox/mlx5), and
+ * those of several other drivers. */
 static const struct {
     const char *name;
     enum drops_stage stage;
@@ -72,7 +72,8 @@ static void read_driver(const char *interface, struct drops *drops)
 
     if (!nic_ask(interface, SIOCETHTOOL, &request) || info.n_stats == 0 || info.n_stats > 65536)
         return;
-    size_t room = info.n_stats + SPARE_STATS; /* the number of counters may grow before the kernel writes them */
+    /* spare, because the number of counters may grow before SIOCETHTOOL reads them */
+    size_t room = info.n_stats + SPARE_STATS;
     struct ethtool_gstrings *names = calloc(1, sizeof(*names) + room * ETH_GSTRING_LEN);
     struct ethtool_stats *values = calloc(1, sizeof(*values) + room * sizeof(uint64_t));
     bool ok = names && values;
@@ -120,7 +121,8 @@ static void read_softnet(const char *root, struct drops *drops)
     add(drops, STAGE_SOFTNET, false, "softnet_stat time_squeeze", squeezed);
 }
 
-/* Reads /proc/net/snmp, which has pairs of lines: names and values, each behind a protocol's name. */
+/* Reads /proc/net/snmp.  The file has two lines for each protocol: the names and the values of its counters.  Each line
+ * begins with the protocol's name. */
 static void read_snmp(const char *root, struct drops *drops)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* drops.h - counters of the host on a packet's way to a socket, read twice and compared. */
+/* drops.h - reads the host's counters of packets on their way to a socket.  The caller reads them twice and
+ * compares. */
 #ifndef TOOLS_DOCTOR_DROPS_H
 #define TOOLS_DOCTOR_DROPS_H
 
@@ -6,12 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Stages in the order in which packets pass them. */
+/* Stages of a packet's way, in the order in which the packet passes the stages. */
 enum drops_stage { STAGE_CABLE, STAGE_NIC, STAGE_QUEUE, STAGE_SOFTNET, STAGE_IP, STAGE_SOCKET, N_DROPS_STAGES };
 
 struct drops_counter {
     enum drops_stage stage;
-    bool loss; /* true: growth means loss; false: for information */
+    bool loss; /* true: the counter counts lost packets; false: it only explains losses */
     char name[96];
     uint64_t value;
 };
@@ -21,10 +22,11 @@ struct drops {
     struct drops_counter items[64];
 };
 
-/* Reads the drop counters of this interface ("": none) and of the host.  Counters that cannot be read are left out. */
+/* Reads the counters of an interface ("": no interface) and of the host.  Omits counters that cannot be read. */
 void drops_read(const char *root, const char *interface, struct drops *drops);
 
-/* Returns the growth of a counter of 'after'; 0 if 'before' lacks the counter, or if the counter was reset. */
+/* Returns the growth of the counter 'after' since 'before' was read.  Returns 0 if 'before' lacks the counter, or if
+ * the counter was reset. */
 uint64_t drops_grew(const struct drops *before, const struct drops_counter *after);
 
 #endif

@@ -1,5 +1,5 @@
-/* engine.c - reads the status of running engines from /status.json: silent sources, the troubles of the last minute,
- * their clock and their delays.
+/* engine.c - reports what /status.json of running engines shows: silent sources, the troubles of the last minute, an
+ * unsynchronised clock, and wrong delays.
  *
  * Flow: /status.json of each file's engine --> troubles, sorted --> findings, the worst and the most upstream first. */
 #include "common/base/clock.h"
@@ -15,18 +15,18 @@
 #define F_TO_X          "F-engine to X-engine" /* stage of history.h */
 #define HOST_CLOCK      "host clock"           /* stage of history.h */
 #define MINUTE_S        60
-#define START_S         3  /* time after a start in which silence is normal */
-#define TROUBLES_MAX    30 /* number of troubles reported one by one */
+#define START_S         3  /* time after a start for which silent sources are normal */
+#define TROUBLES_MAX    30 /* greatest number of troubles that are reported one by one */
 #define MAX_NAMED_BEAMS 8
-#define DELAY_MAX_S     1e-3 /* greatest normal difference of delays in an array: light crosses 300 km */
-#define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s */
+#define DELAY_MAX_S     1e-3 /* greatest normal difference of delays in an array: light travels 300 km in this time */
+#define DELAY_FAIL_S    0.1  /* light crosses the Earth in 0.043 s, so a larger difference is a failure */
 
 struct trouble {
     enum finding_status status;
     const struct doctor_file *file;
-    const char *stage, *what; /* static texts, or texts of the engine's status page */
+    const char *stage, *what; /* static texts, or texts from the engine's status */
     bool silent;
-    size_t n_alike; /* number of other X-engines with the same trouble of this antenna */
+    size_t n_alike; /* number of other X-engines that report the same trouble of this antenna */
     char where[128], found[300], why[200], fix[512];
     double since_unix_s; /* 0: not known */
 };
@@ -72,8 +72,8 @@ char *doctor_ago(double s, char text[DOCTOR_AGO_BYTES])
 
 /* ---- Troubles ---------------------------------------------------------------------------------------------------- */
 
-/* Returns true if an earlier trouble explains 'new' or equals it.  A silence causes losses of the same source.  Several
- * X-engines report the same trouble of the same F-engine. */
+/* Returns true if the list contains the cause of 'new', or 'new' from another X-engine.  The silence of a source is the
+ * cause of the source's losses.  Several X-engines report the same trouble of the same F-engine. */
 static bool is_known(struct engines *engines, const struct trouble *new)
 {
     for (size_t i = 0; i < engines->n; i++) {
@@ -103,8 +103,8 @@ static void add(struct engines *engines, const struct trouble *new)
     troubles[engines->n++] = *new;
 }
 
-/* Returns the name of an antenna.  An xbgpu without recv.antenna_names calls its antennas a0, a1...  The file of their
- * fgpu may have the real names. */
+/* Returns the name of an antenna.  An xbgpu without recv.antenna_names uses the names a0, a1 and so on.  The real name
+ * may be in the file of the antenna's fgpu. */
 static const char *real_name(const struct doctor *doctor, const struct doctor_file *file, const json_t *status,
                              const char *where, char text[DOCTOR_NAME_BYTES])
 {
@@ -119,8 +119,8 @@ static const char *real_name(const struct doctor *doctor, const struct doctor_fi
     return where;
 }
 
-/* Appends the engine's advice to the fix.  The advice consists of clauses between semicolons.  Its commands name no
- * files.  Commands that this run has carried out are left out. */
+/* Appends the engine's advice to the fix.  The advice consists of clauses, separated by semicolons.  Adds the file's
+ * path to each cbf-doctor command.  Omits a clause whose command this run includes. */
 static void say_advice(const struct doctor *doctor, struct trouble *t, const char *advice)
 {
     static const struct {
@@ -148,7 +148,7 @@ static void say_advice(const struct doctor *doctor, struct trouble *t, const cha
         SAY(t->fix, "look at the status page and the log of the engine of %s", t->file->path);
 }
 
-/* Adds rows of history.h that are ongoing, or were active in the last minute. */
+/* Adds the troubles of the engine's history (history.h) that are ongoing or occurred in the last minute. */
 static void take_history(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     const json_t *rows = json_object_get(status, "troubles");
@@ -162,7 +162,7 @@ static void take_history(struct engines *engines, const struct doctor_file *file
         if (!ongoing && engines->now_unix_s - last_s > MINUTE_S)
             continue;
         if (ongoing && strcmp(text_of(row, "stage"), F_TO_X) == 0)
-            continue; /* take_silent() has the states of F-engines, which say more */
+            continue; /* take_silent() reports silent F-engines, with more detail */
         if (strcmp(text_of(row, "stage"), HOST_CLOCK) == 0)
             continue; /* take_clock() reports this */
         struct trouble t = {.status = ongoing || bad ? FINDING_FAIL : FINDING_WARN,
@@ -191,8 +191,8 @@ static void take_history(struct engines *engines, const struct doctor_file *file
     }
 }
 
-/* Names the place of the fault.  The file of an F-engine's fgpu may be known.  'feng_id' is SIZE_MAX if there is no
- * F-engine. */
+/* Writes a fix that names the likely place of the fault, for example the fgpu of antenna 'feng_id'.  'feng_id' is
+ * SIZE_MAX if the source is a digitiser. */
 static void say_where_to_look(const struct doctor *doctor, const struct doctor_file *file, size_t feng_id,
                               struct trouble *t)
 {
@@ -213,12 +213,12 @@ static void say_where_to_look(const struct doctor *doctor, const struct doctor_f
     else if (doctor_runs(doctor, TOPIC_STREAMS))
         SAY(t->fix, "look at %s", place);
     else
-        SAY(t->fix, "cbf-doctor streams %s%s%s   # what comes; then look at %s", fgpu ? fgpu->path : "",
+        SAY(t->fix, "cbf-doctor streams %s%s%s   # what arrives; then look at %s", fgpu ? fgpu->path : "",
             fgpu ? " " : "", file->path, place);
 }
 
-/* Returns the time at which a source fell silent; 0 if it is not silent.  Inputs that were heard are rows of the
- * history. */
+/* Returns the UNIX time since which a source has been silent.  Returns 0 if the source is not silent, or if
+ * take_history() reports the silence. */
 static double silent_since(const json_t *source, double start_unix_s)
 {
     if (number_of(json_object_get(source, "heaps"), "total") == 0)
@@ -257,7 +257,8 @@ static void take_silent(struct engines *engines, const struct doctor_file *file,
             SAY(t.found, "%s: nothing from %s since the engine's start %s", stage, n_dead == n ? any : where, ago);
         else
             SAY(t.found, "%s: no heaps since %s", stage, ago);
-        SAY(t.why, "%s", f ? "the antenna's heaps cannot be made" : "the baselines of these antennas are flagged");
+        SAY(t.why, "%s",
+            f ? "the F-engine cannot make the antenna's heaps" : "the baselines of these antennas are flagged");
         say_where_to_look(engines->doctor, file, f || n_dead == n ? SIZE_MAX : i, &t);
         add(engines, &t);
         if (n_dead == n)
@@ -265,7 +266,8 @@ static void take_silent(struct engines *engines, const struct doctor_file *file,
     }
 }
 
-/* Returns the time from the history at which the host's clock lost its synchronisation; 0: not known. */
+/* Returns the UNIX time at which the host's clock lost its synchronisation, from the engine's history.  Returns 0 if
+ * the time is not known. */
 static double unsynchronised_since(const json_t *status)
 {
     const json_t *rows = json_object_get(status, "troubles");
@@ -278,8 +280,8 @@ static double unsynchronised_since(const json_t *status)
     return 0;
 }
 
-/* Reports an unsynchronised clock, once for each host.  With timebase packets the clock is not used, and its metric is
- * absent. */
+/* Reports an unsynchronised clock, once for each host.  If time.timebase is packets, the engine does not use the clock,
+ * and the metric is absent. */
 static void take_clock(struct engines *engines, const json_t *status)
 {
     const json_t *synchronised = json_object_get(json_object_get(status, "other"), "clock_synchronised");
@@ -296,12 +298,12 @@ static void take_clock(struct engines *engines, const json_t *status)
     struct finding *f = report_add(report, FINDING_WARN, "engine.clock", host);
     SAY(f->found, "the engines of this host run with an unsynchronised clock%s%s", since_s > 0 ? ", since " : "",
         since_s > 0 ? doctor_ago(engines->now_unix_s - since_s, ago) : "");
-    SAY(f->expected, "a clock that the kernel calls synchronised");
-    SAY(f->why, "the clock places timestamps and starts delay models: an error of the clock moves both");
+    SAY(f->expected, "a clock that the kernel reports as synchronised");
+    SAY(f->why, "timestamps and the start of delay models depend on this clock, so an error of the clock shifts both");
     SAY(f->fix, "chronyc tracking; sudo systemctl restart chrony   # on %s", host[0] ? host : "the engine's host");
 }
 
-/* Reports beams that leave out most antennas.  Only the first beams are named. */
+/* Reports beams in which most antennas have the weight 0.  Names only the first MAX_NAMED_BEAMS beams. */
 static void take_beams(struct engines *engines, const struct doctor_file *file, const json_t *status)
 {
     const json_t *streams = json_object_get(status, "streams");
@@ -338,7 +340,8 @@ static int compare_delays(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds the delay model in effect of an input and output, from the sensor's value: "(start, delay, rate, ...)". */
+/* Adds the current delay of an input in an output to 'delays'.  Reads the delay from the sensor's value, "(start,
+ * delay, rate, ...)". */
 static void take_delay(const struct doctor_file *file, const json_t *status, size_t output, size_t input,
                        struct delay **delays, size_t *n)
 {
@@ -369,7 +372,7 @@ static void take_delays(const struct doctor_file *file, const json_t *status, st
             take_delay(file, status, o, i, delays, n);
 }
 
-/* Reports delays that are far from the median.  If large and small delays are equally many, reports the large
+/* Reports delays that are far from the median.  If half of the delays are large and half are small, reports the large
  * delays. */
 static void judge_delays(struct engines *engines, struct delay *delays, size_t n)
 {
@@ -398,7 +401,8 @@ static void judge_delays(struct engines *engines, struct delay *delays, size_t n
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Sorts failures first, then F-engines, which are upstream, then the earliest. */
+/* Orders troubles: failures before warnings, then F-engines before X-engines, then the earlier trouble first.
+ * F-engines come first because they are upstream. */
 static int compare_troubles(const void *a, const void *b)
 {
     const struct trouble *x = a, *y = b;
@@ -458,7 +462,8 @@ void doctor_check_engines(struct doctor *doctor)
         take_beams(&engines, file, pages[i]);
         take_delays(file, pages[i], &delays, &n_delays);
     }
-    judge_delays(&engines, delays, n_delays); /* first, because a wrong delay causes silences and refused heaps */
+    /* delays come first, because a wrong delay causes silences and refused heaps */
+    judge_delays(&engines, delays, n_delays);
     report_troubles(&engines);
     for (size_t i = 0; i < doctor->n_files; i++)
         json_decref(pages[i]);

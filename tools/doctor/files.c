@@ -1,4 +1,4 @@
-/* files.c - loads configurations through the daemons' own tables, and derives values for the checks. */
+/* files.c - loads configurations with the daemons' own key tables, and derives the values that the checks need. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -17,7 +17,7 @@
 
 #define IP_UDP_BYTES 28
 #define HEADER_BYTES (8 * (1 + 4 + 4) + IP_UDP_BYTES) /* header of digitisers' and F-engines' packets */
-#define TUNED_BITS   5e9 /* bits per second; below this rate, a host without tuning loses nothing */
+#define TUNED_BITS   5e9 /* bits per second; below this rate, a host loses nothing even without tuning */
 
 /* ---- The program of a file --------------------------------------------------------------------------------------- */
 
@@ -26,7 +26,7 @@ static const struct {
     const char *program;
     enum doctor_kind kind;
 } signs[] = {
-    /* The first matching row counts. */
+    /* A file belongs to the program of the first row whose section the file has. */
     {"digitiser", "dsim", DOCTOR_OTHER},         {"signals", "dsim", DOCTOR_OTHER},
     {"recordings", "dsim", DOCTOR_OTHER},        {"telescope", "visrec", DOCTOR_RECORDER},
     {"output", "beamrec", DOCTOR_BEAM_RECORDER}, {"stream", "fsim", DOCTOR_OTHER},
@@ -48,7 +48,7 @@ static bool has_section(yaml_document_t *document, const char *name)
     return false;
 }
 
-/* Returns the index in 'signs'; -1 if no row matches, or the file cannot be read. */
+/* Returns the index of the file's row in 'signs'.  Returns -1 if no row matches, or if the file cannot be read. */
 static int find_sign(const char *path)
 {
     yaml_parser_t parser;
@@ -90,7 +90,7 @@ static void add_recvs(struct doctor_file *file, const struct endpoint_list *list
     file->recvs.n += list->n;
 }
 
-/* Replaces the sockets by a ring, because ibverbs packets go to a ring. */
+/* With ibverbs, replaces the sizes of sockets by the size of the rings, because ibverbs has no sockets. */
 static void derive_ring(struct doctor_file *file)
 {
     if (file->recv->transport != TRANSPORT_IBVERBS || file->recv->pcap_file)
@@ -114,7 +114,8 @@ static void add_output(struct doctor_file *file, size_t heap_bytes, double bytes
     file->send_bits_per_s += 8.0 * bytes_per_s;
 }
 
-/* Adds the buffers of an output to the locked memory, because a NIC reads the buffers in place. */
+/* Adds the buffers of an output to the locked memory if the transport is ibverbs, because the NIC then reads the
+ * buffers directly. */
 static void add_output_buffers(struct doctor_file *file, uint64_t n_bytes)
 {
     if (file->send_transport == TRANSPORT_IBVERBS)
@@ -132,7 +133,7 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
     file->gpudirect |= c->send.gpudirect;
     for (size_t input = 0; input < layout.n_inputs; input++)
         add_recvs(file, &fgpu_config_antenna(c, input / N_POLS)->pols[input % N_POLS]);
-    for (size_t t = 0; t < layout.n_recv_threads; t++) { /* inputs are dealt to threads in turn */
+    for (size_t t = 0; t < layout.n_recv_threads; t++) { /* thread t receives every n_recv_threads-th input */
         size_t n = 0;
         for (size_t i = t; i < layout.n_inputs; i += layout.n_recv_threads)
             n += fgpu_config_antenna(c, i / N_POLS)->pols[i % N_POLS].n;
@@ -153,7 +154,8 @@ static void derive_fgpu(struct doctor_file *file, bool on_cpu)
         if (c->send.gpudirect)
             file->window_bytes += buffers;
         else
-            add_output_buffers(file, fgpu_send_shares(c, output) * buffers); /* each share registers them */
+            /* each send thread registers the buffers */
+            add_output_buffers(file, fgpu_send_shares(c, output) * buffers);
     }
     for (size_t g = 0; g < c->gnss.n; g++) {
         const size_t heap = fgpu_gnss_sizes(c, fgpu_config_gnss(c, g)).heap_bytes;
@@ -249,8 +251,8 @@ static void derive(const struct doctor *doctor, struct doctor_file *file)
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the fix for an error.  'sentence' begins with "FILE:line:column: ", or with "FILE: " if the file cannot be
- * read. */
+/* Writes the fix for an error of a file.  'sentence' is the error message.  It begins with "FILE:line:column: ", or
+ * with "FILE: " if the file cannot be read. */
 static void say_correction(struct finding *f, const struct doctor_file *file, const char *sentence)
 {
     size_t n = strlen(file->path);
@@ -264,7 +266,7 @@ static void say_correction(struct finding *f, const struct doctor_file *file, co
         SAY(f->fix, "correct %s", file->path);
 }
 
-/* Adds each line of the daemon's own report as a finding. */
+/* Adds a finding for each error message of the daemon's own check. */
 static void add_errors(struct doctor *doctor, const struct doctor_file *file)
 {
     char *text = NULL, *rest = NULL;
@@ -294,10 +296,12 @@ void doctor_file_load(struct doctor *doctor, struct doctor_file *file, const cha
 
     file->path = path;
     file->name = slash ? slash + 1 : path;
-    file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind; /* the errors of xbgpu's table then describe the file */
+    /* if no row matches, xbgpu's key table reports the file's errors */
+    file->kind = sign < 0 ? DOCTOR_XBGPU : signs[sign].kind;
     if (file->kind == DOCTOR_OTHER) {
         f = doctor_add(doctor, FINDING_SKIPPED, "config.file", file->name);
-        SAY(f->found, "a file of %s: only those of fgpu, xbgpu, visrec and beamrec are examined", signs[sign].program);
+        SAY(f->found, "a file of %s: cbf-doctor examines only files of fgpu, xbgpu, visrec and beamrec",
+            signs[sign].program);
         return;
     }
     if (file->kind == DOCTOR_RECORDER) {

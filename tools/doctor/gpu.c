@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CPU_BITS_MAX 1e9 /* received bits per second with which a CPU may keep up */
+#define CPU_BITS_MAX 1e9 /* largest rate that a CPU can process, in received bits per second */
 
 /* ---- Driver and device ------------------------------------------------------------------------------------------- */
 
@@ -50,7 +50,7 @@ static int check_layout(struct doctor_file *file, struct device *device, char *w
     if (file->kind == DOCTOR_FGPU) {
         struct fgpu_layout layout;
         fgpu_layout_init(&layout, &file->fgpu, device_shared_bytes(device), NULL, file->recv_mtu);
-        file->memory.device_bytes = layout.memory.device_bytes; /* size for this device's shared memory */
+        file->memory.device_bytes = layout.memory.device_bytes; /* depends on this device's shared memory */
         return fgpu_layout_check_host(&layout, &file->fgpu, device, why, why_bytes);
     }
     struct xbgpu_layout layout;
@@ -67,7 +67,7 @@ static void check_device_memory(struct doctor *doctor, struct doctor_file *file,
     if (err)
         SAY(f->found, "%s", why);
     else
-        SAY(f->found, "%.3g GiB of GPU memory are needed, and free", (double)file->memory.device_bytes / 0x1p30);
+        SAY(f->found, "%.3g GiB of GPU memory are needed and are free", (double)file->memory.device_bytes / 0x1p30);
     SAY(f->expected, "enough free GPU memory for this file");
     SAY(f->why, "the daemon does not start");
     SAY(f->fix, "nvidia-smi   # which programs use the memory; or lower the key that the message names in %s",
@@ -87,7 +87,7 @@ static void check_device(struct doctor *doctor, struct doctor_file *file)
     if (doctor->root[0] || doctor_file_runs(file)) {
         f = doctor_add(doctor, FINDING_SKIPPED, "gpu.device", file->name);
         SAY(f->found, "%s",
-            doctor->root[0] ? "the GPU of another root is not opened" : "the daemon runs and has its own");
+            doctor->root[0] ? "no GPU is opened with --root" : "the daemon runs and already has its GPU memory");
         return;
     }
     int err = device_open(&config, &device, why, sizeof(why));
@@ -117,11 +117,11 @@ static void check_gpu_link(struct doctor *doctor, const char *address)
     snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", address);
     if (!sys_pcie_link(doctor->root, path, now, max, sizeof(now), &slower))
         return;
-    /* An idle GPU lowers the speed, but never the width. */
+    /* An idle GPU lowers the speed of its link, but never the link's width. */
     bool narrow = strcmp(strchr(now, 'x'), strchr(max, 'x')) != 0;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, narrow), "gpu.pcie", address);
     SAY(f->found, "PCIe %s%s", now, slower && !narrow ? " (slower while idle)" : "");
-    SAY(f->expected, "%s, as the GPU can", max);
+    SAY(f->expected, "%s, as the GPU supports", max);
     SAY(f->why, "all samples cross this link once");
     SAY(f->fix, "nvidia-smi -q -d PERFORMANCE -i %s   # then put the GPU into a slot of its full width", address);
 }
@@ -178,8 +178,8 @@ struct cache_state {
     char damaged[128]; /* name of a damaged entry */
 };
 
-/* Returns the time at which the user of the cache was installed: the cuda device beside this program, or else the
- * program. */
+/* Returns the UNIX time at which the program that uses the cache was installed.  This program is the cuda device
+ * (cbf-cuda.so) next to cbf-doctor, or else cbf-doctor itself. */
 static int64_t installed_s(void)
 {
     static const char *const places[] = {"/cbf-cuda.so", "/../lib/cbf/cbf-cuda.so", "/cbf-doctor"};
@@ -198,8 +198,8 @@ static int64_t installed_s(void)
     return 0;
 }
 
-/* Returns true if an entry is whole, as judged by the device's own reader.  The owner is not checked, because
- * the service's user owns the entry. */
+/* Returns true if the cuda device could read the whole entry.  Does not check the entry's owner, because the service's
+ * user owns the entry. */
 static bool is_whole(int fd, struct hash key)
 {
     void *data;
@@ -254,7 +254,8 @@ static void check_cache(struct doctor *doctor, const char *path)
         return;
     }
     if (!directory) {
-        doctor_note(doctor, FINDING_OK, "gpu.cache", path, "no kernels are kept yet: the first start compiles them");
+        doctor_note(doctor, FINDING_OK, "gpu.cache", path,
+                    "the cache contains no kernels yet: the first start compiles them");
         return;
     }
     bool shared = is_shared(directory);
@@ -263,9 +264,9 @@ static void check_cache(struct doctor *doctor, const char *path)
     closedir(directory);
     if (shared) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "gpu.cache", path);
-        SAY(f->found, "its group or others may write there");
+        SAY(f->found, "its group or other users may write to it");
         SAY(f->expected, "a directory that only its owner may write to");
-        SAY(f->why, "the daemon does not trust kernels from there: each start compiles for seconds");
+        SAY(f->why, "the daemon does not use kernels from this directory: each start compiles them for seconds");
         SAY(f->fix, "rm %s/*.bin && chmod go-w %s", path, path);
         return;
     }
@@ -286,8 +287,8 @@ static void check_cache(struct doctor *doctor, const char *path)
     SAY(f->fix, "rm %s/*.bin   # the next start compiles the kernels that it needs", path);
 }
 
-/* Returns the file's own cache directory, or else its service's directory if that exists, or else this user's
- * directory.  The caller calls free().  NULL: no directory. */
+/* Returns the cache directory of the file's daemon.  This is the directory in the file, or else the service's directory
+ * if it exists, or else this user's directory.  The caller calls free().  NULL: there is no directory. */
 static char *cache_of(const struct doctor *doctor, const struct doctor_file *file)
 {
     char *path;

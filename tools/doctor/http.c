@@ -1,4 +1,4 @@
-/* http.c - one GET, and the parsing of Prometheus text. */
+/* http.c - sends GET requests, and parses Prometheus text. */
 #include "tools/doctor/http.h"
 
 #include <errno.h>

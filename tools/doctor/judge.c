@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOSS_MAX       0.01 /* fraction of the heaps; more is a failure, not a warning */
-#define WHOLE_SECOND_S 0.1  /* greatest distance from whole seconds of an offset that counts as whole seconds */
+#define LOSS_MAX       0.01 /* fraction of lost heaps; a larger loss is a failure, a smaller loss a warning */
+#define WHOLE_SECOND_S 0.1  /* an offset counts as whole seconds within this distance */
 
 static struct finding *add(struct doctor *doctor, const struct stream_file *stream, enum finding_status status,
                            const char *id, const char *name)
@@ -54,7 +54,8 @@ static double heaps_per_s(const struct stream_file *stream, const struct stream_
 
 /* ---- Silence ----------------------------------------------------------------------------------------------------- */
 
-/* Writes the reason of a silence.  If the file of the F-engine was given, tells whether its daemon runs here. */
+/* Writes the likely reason of a silence.  If the file of the F-engine was given, adds whether the F-engine's daemon
+ * runs on this host. */
 static void say_why_silent(const struct doctor *doctor, const struct stream_file *stream, size_t feng_id,
                            struct finding *f)
 {
@@ -86,7 +87,7 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
     if (input->elsewhere[0]) {
         SAY(f->found, "%s arrives on %s, but the file names %s", text, input->elsewhere, interface);
         SAY(f->expected, "recv.interface: %s", input->elsewhere);
-        SAY(f->why, "a group is received on the interface that joined it only");
+        SAY(f->why, "packets of a group arrive only at the interface that joined the group");
         SAY(f->fix, "set recv.interface in %s to %s and restart the daemon", stream->file->path, input->elsewhere);
         return;
     }
@@ -98,7 +99,7 @@ static void add_silent(struct doctor *doctor, const struct stream_file *stream, 
     SAY(f->expected, "%.4g heaps a second%s", heaps_per_s(stream, input), n > 1 ? " of each" : "");
     if (is_f(stream)) {
         SAY(f->why,
-            "its digitiser is off or sends elsewhere, a cable is out, or the switch does not forward the group");
+            "its digitiser is off or sends elsewhere, a cable is unplugged, or the switch does not forward the group");
         SAY(f->fix,
             "sudo tcpdump -c 3 -ni %s dst host %s   # if nothing: look at the digitiser, then at the switch's "
             "IGMP querier",
@@ -119,7 +120,7 @@ static size_t n_silent(const struct stream_file *stream)
 
 /* ---- Identities -------------------------------------------------------------------------------------------------- */
 
-/* Returns true if the last bit of the packets' id is the other polarisation's bit. */
+/* Returns true if the packets' digitiser id has the last bit of the other polarisation. */
 static bool is_miswired(const struct stream_input *input)
 {
     return input->source.n_packets > 0 && (usual(&input->source.ids) & 1) != input->id;
@@ -142,14 +143,14 @@ static void judge_wiring(struct doctor *doctor, const struct stream_file *stream
         else
             SAY(f->found, "pol%d receives packets of polarisation %d: digitiser id %" PRIu64, wrong[1], wrong[0],
                 wrong[0] ? id0 : id1);
-        SAY(f->expected, "even ids on pol0, odd ones on pol1");
+        SAY(f->expected, "even ids on pol0, odd ids on pol1");
         SAY(f->why, "fgpu refuses all of them (rejected_packets, reason bad_source); otherwise the products xx and yy "
                     "would be swapped");
         if (wrong[0] && wrong[1])
             SAY(f->fix, "swap pol0 and pol1 of %s in %s, or, if the file is right, the fibres at the digitiser", name,
                 stream->file->path);
         else
-            SAY(f->fix, "correct pol%d of %s in %s, or the digitiser's address for it", wrong[1], name,
+            SAY(f->fix, "correct pol%d of %s in %s, or the address to which the digitiser sends it", wrong[1], name,
                 stream->file->path);
     } else if (both && id0 >> 1 != id1 >> 1) {
         f = add(doctor, stream, FINDING_WARN, "streams.polarisation", name);
@@ -220,7 +221,7 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         f = add(doctor, stream, FINDING_FAIL, "streams.timestamp", input->name);
         SAY(f->found, "%" PRIu64 " of %" PRIu64 " packets have timestamps that are no multiple of %lld",
             s->n_bad_timestamps, s->n_packets, (long long)input->shape.heap_samples);
-        SAY(f->expected, "multiples of %lld samples, by %s", (long long)input->shape.heap_samples,
+        SAY(f->expected, "multiples of %lld samples, according to %s", (long long)input->shape.heap_samples,
             is_f(stream) ? "recv.packet_samples" : "spectra_per_heap x samples_between_spectra");
         SAY(f->why, "they are refused (bad_timestamp)");
         SAY(f->fix, "correct these keys in %s, or the sender", stream->file->path);
@@ -231,7 +232,7 @@ static bool judge_shape(struct doctor *doctor, const struct stream_file *stream,
         SAY(f->found, "its timestamps jump: %" PRIu64 " of %" PRIu64 " packets are far from the others", s->n_jumps,
             s->n_packets);
         SAY(f->expected, "timestamps that advance with time");
-        SAY(f->why, "these packets are refused (reason jump), or all packets before them are");
+        SAY(f->why, "either these packets or all earlier packets are refused (reason jump)");
         SAY(f->fix, "synchronise the sender again, and check whether two senders use the group of %s", input->name);
         return true;
     }
@@ -267,8 +268,8 @@ static int compare_magnitudes(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median lateness of the sources, sorted by magnitude.  If right and wrong sources are equally many, the
- * lateness is a right source's lateness. */
+/* Returns the median lateness of the sources, which are sorted by magnitude.  If half of the sources have wrong times,
+ * the median is still the lateness of a source with right times. */
 static double common_lateness(const struct stream_file *stream)
 {
     double *late = calloc(stream->n_inputs, sizeof(*late)), middle = 0;
@@ -287,8 +288,8 @@ static double common_lateness(const struct stream_file *stream)
     return middle;
 }
 
-/* Checks for a lateness of all sources, which points to this host's clock or to sync_time.  Returns true if there is a
- * fault. */
+/* Reports 'late_s', the common lateness of all sources, if it is too large.  The cause is then this host's clock or
+ * sync_time.  Returns true if there is a fault. */
 static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream, double late_s)
 {
     char text[120];
@@ -297,7 +298,7 @@ static bool judge_clocks(struct doctor *doctor, const struct stream_file *stream
         return false;
     struct finding *f = add(doctor, stream, FINDING_FAIL, "streams.clock", "");
     say_offset(text, sizeof(text), late_s);
-    SAY(f->found, "by sync_time and this host's clock, all heaps are %s", text);
+    SAY(f->found, "according to sync_time and this host's clock, all heaps are %s", text);
     SAY(f->expected, "heaps that arrive between %.3g s before and %.3g s after their last sample's time",
         stream->early_max_s, stream->late_max_s);
     SAY(f->why, "the times of delays and dumps are wrong by the same amount");
@@ -325,7 +326,7 @@ static bool judge_clock(struct doctor *doctor, const struct stream_file *stream,
             ? "its heaps are refused (too_old, jump), or its antenna's signal is correlated at a wrong time: no fringes"
             : "its heaps are refused (too_old, jump), and its baselines are flagged");
     SAY(f->fix, "%s",
-        is_f(stream) ? "synchronise this digitiser again, with the others' sync_time"
+        is_f(stream) ? "synchronise this digitiser again, so that it has the same sync_time as the others"
                      : "look at the status page of its fgpu: delays, times of the digitisers, load");
     return true;
 }
@@ -348,8 +349,8 @@ static bool judge_loss(struct doctor *doctor, const struct stream_file *stream, 
     if (doctor_runs(doctor, TOPIC_LOSS))
         SAY(f->fix, "look at %s, then at the switch's counters of the port to this host", sender);
     else
-        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # where, on this host; then look at %s", stream->file->path,
-            sender);
+        SAY(f->fix, "cbf-doctor loss --seconds 30 %s   # where they are lost on this host; then look at %s",
+            stream->file->path, sender);
     return true;
 }
 
@@ -406,7 +407,8 @@ static void judge_strangers(struct doctor *doctor, const struct stream_file *str
     if (stream->n_drops > 0) {
         f = add(doctor, stream, FINDING_SKIPPED, "streams.loss", "");
         SAY(f->found,
-            "cbf-doctor itself lost %" PRIu64 " packet%s: losses of the daemons cannot be told from its own%s",
+            "cbf-doctor itself lost %" PRIu64
+            " packet%s: the losses of the daemons cannot be distinguished from its own%s",
             stream->n_drops, plural(stream->n_drops), doctor_runs(doctor, TOPIC_LOSS) ? "" : ": see cbf-doctor loss");
     }
 }

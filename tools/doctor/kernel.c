@@ -8,8 +8,8 @@
 
 #define RECV_BUFFER_DEFAULT 33554432
 #define SEND_BUFFER_DEFAULT 1048576
-#define PORTS_MAX           15    /* ports of an iptables rule */
-#define BACKLOG_MIN         10000 /* packets: 30 ms of 25 Gb/s in packets of 9000 bytes */
+#define PORTS_MAX           15    /* greatest number of ports in an iptables rule */
+#define BACKLOG_MIN         10000 /* packets; 30 ms of 25 Gb/s in packets of 9000 bytes */
 
 /* ---- Socket buffers ---------------------------------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ static void check_buffer(struct doctor *doctor, const char *id, const char *sysc
     }
     struct finding *f = doctor_add(doctor, granted < needed ? FINDING_WARN : FINDING_OK, id, "");
     SAY(f->found, "net.core.%s is %lld bytes", sysctl, (long long)granted);
-    SAY(f->expected, "at least %lld bytes, as %s of %s asks for each socket", (long long)needed, key, whose);
+    SAY(f->expected, "at least %lld bytes, which %s of %s requests for each socket", (long long)needed, key, whose);
     SAY(f->why,
         "a burst that does not fit into the socket is lost; only a daemon with CAP_NET_ADMIN gets more than this");
     SAY(f->fix, "echo 'net.core.%s = %lld' | sudo tee /etc/sysctl.d/80-cbf-%s.conf && sudo sysctl --system", sysctl,
@@ -73,8 +73,8 @@ static void check_backlog(struct doctor *doctor)
     SAY(f->fix, "sudo sysctl -w net.core.netdev_max_backlog=100000");
 }
 
-/* Checks the limits for sockets.  The daemons have a socket for each endpoint: one membership per socket is enough, but
- * the limit of open files must be high. */
+/* Checks the limits for sockets.  The daemons have one socket for each endpoint.  One multicast membership per socket
+ * is therefore enough, but the limit of open files must be high. */
 static void check_sockets(struct doctor *doctor)
 {
     struct rlimit limit = {0};
@@ -86,8 +86,8 @@ static void check_sockets(struct doctor *doctor)
     if (sys_number(doctor->root, &memberships, "/proc/sys/net/ipv4/igmp_max_memberships")) {
         struct finding *f =
             doctor_add(doctor, memberships < 1 ? FINDING_FAIL : FINDING_OK, "host.igmp_memberships", "");
-        SAY(f->found, "%lld groups per socket; each daemon's socket joins one, of %zu at most", (long long)memberships,
-            most);
+        SAY(f->found, "%lld groups per socket; a daemon has at most %zu sockets, and each socket joins one group",
+            (long long)memberships, most);
         SAY(f->expected, "at least 1");
         SAY(f->why, "no multicast group can be joined");
         SAY(f->fix, "sudo sysctl -w net.ipv4.igmp_max_memberships=20");
@@ -110,7 +110,7 @@ static bool has_port(const uint16_t *ports, size_t n, uint16_t port)
     return false;
 }
 
-/* Lists the ports on which the files' engines receive, each port once.  Returns the number of ports. */
+/* Lists the ports on which the files' engines receive.  Lists each port once.  Returns the number of ports. */
 static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_max)
 {
     size_t n = 0;
@@ -122,7 +122,8 @@ static size_t list_ports(const struct doctor *doctor, uint16_t *ports, size_t n_
     return n;
 }
 
-/* Writes the iptables rules that exempt only the engines' ports.  multiport takes 15 ports. */
+/* Writes iptables rules that switch connection tracking off for the engines' ports only.  A multiport rule has at most
+ * 15 ports. */
 static void say_rules(const struct doctor *doctor, char *text, size_t text_bytes)
 {
     uint16_t ports[PORTS_MAX] = {SPEAD_DEFAULT_PORT};
@@ -172,7 +173,7 @@ static void check_swap(struct doctor *doctor)
 {
     char line[256];
     char path[600];
-    int n = -1; /* -1 for the heading */
+    int n = -1; /* starts at -1, because the first line is a heading */
 
     snprintf(path, sizeof(path), "%s/proc/swaps", doctor->root);
     FILE *file = fopen(path, "r");
@@ -209,11 +210,11 @@ static void check_numa_balancing(struct doctor *doctor)
     int64_t on;
 
     if (!sys_number(doctor->root, &on, "/proc/sys/kernel/numa_balancing"))
-        return; /* the kernel has no NUMA */
+        return; /* the kernel does not support NUMA */
     bool several = sys_exists(doctor->root, "/sys/devices/system/node/node1");
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, on && several), "host.numa_balancing", "");
     SAY(f->found, "kernel.numa_balancing is %lld, %s", (long long)on, several ? "several nodes" : "one node");
-    SAY(f->expected, "0 where there are several nodes");
+    SAY(f->expected, "0 on hosts with several NUMA nodes");
     SAY(f->why, "the kernel unmaps pages of running threads to see which CPUs use them: pauses of milliseconds");
     SAY(f->fix, "sudo sysctl -w kernel.numa_balancing=0");
 }

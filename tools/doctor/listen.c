@@ -1,4 +1,4 @@
-/* listen.c - receives from a socket for each endpoint, with epoll. */
+/* listen.c - opens one socket for each endpoint, and receives from the sockets with epoll. */
 #include "tools/doctor/listen.h"
 
 #include "common/base/clock.h"
@@ -15,7 +15,7 @@
 #define BATCH        64
 #define BUFFER_BYTES (32 << 20)
 #define WAIT_MS_MAX  100
-#define TURNS        16 /* batches that one socket may deliver before the other sockets have their turn */
+#define TURNS        16 /* batches that are read from one socket before the next socket is read */
 
 union control {
     struct cmsghdr header;
@@ -108,7 +108,7 @@ static int64_t arrival_of(struct msghdr *message)
     return clock_unix_ns();
 }
 
-/* Returns the number of packets taken. */
+/* Returns the number of packets that were read. */
 static int take_batch(struct listener *listener, size_t i, void (*take)(void *arg, const struct listen_packet *packet),
                       void *arg)
 {

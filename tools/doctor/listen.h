@@ -1,8 +1,8 @@
 /* listen.h - receives packets of many endpoints, with the sender and arrival time from the kernel.
  *
- * Only the beginning of each packet is copied, so that streams of many Gb/s can be watched for a while.  Groups are
- * joined beside their other receivers, which lose nothing.  A unicast endpoint is never listened to, because its
- * packets go to one program only.
+ * Only the beginning of each packet is copied, so that streams of many Gb/s can be watched for a while.  The listener
+ * joins multicast groups.  Other receivers of the same groups lose nothing.  The listener never opens a unicast
+ * endpoint, because the packets of such an endpoint go to one program only.
  * Threads: one. */
 #ifndef TOOLS_DOCTOR_LISTEN_H
 #define TOOLS_DOCTOR_LISTEN_H
@@ -17,7 +17,7 @@
 struct listen_want {
     struct endpoint endpoint;   /* multicast address */
     struct interface interface; /* zeroed: the kernel chooses */
-    void *owner;                /* pointer for the caller's use */
+    void *owner;                /* pointer that the caller may use for any purpose */
     int err;                    /* set by listener_open() for this endpoint: 0, or negative errno */
 };
 
@@ -32,16 +32,16 @@ struct listen_packet {
 
 struct listener;
 
-/* Opens a socket for each endpoint.  'wants' must outlive the listener.  Returns 0 or -ENOMEM, -EMFILE.  An error of
- * one endpoint goes to its 'err'. */
+/* Opens a socket for each endpoint.  'wants' must outlive the listener.  Returns 0, -ENOMEM or -EMFILE.  If an endpoint
+ * has an error, sets the 'err' of the endpoint and continues. */
 int listener_open(struct listen_want *wants, size_t n_wants, struct listener **listener);
 
 /* Calls 'take' for each packet that arrives within 'duration_ns'. */
 void listener_run(struct listener *listener, int64_t duration_ns,
                   void (*take)(void *arg, const struct listen_packet *packet), void *arg);
 
-/* Returns the number of packets, of all endpoints, that found no buffer space since the listener was opened.  These
- * packets were lost because this program was too slow. */
+/* Returns the number of packets that the listener's sockets have dropped since they were opened.  A full socket buffer
+ * drops packets if this program is too slow. */
 uint64_t listener_drops(const struct listener *listener);
 
 void listener_close(struct listener *listener);

@@ -1,8 +1,8 @@
-/* loss.c - finds the stage at which packets on their way into running daemons are lost.  Counters of every stage are
- * read twice.
+/* loss.c - finds the stage at which packets on their way into running daemons are lost.  Reads the counters of every
+ * stage twice.
  *
- * The verdict is the first stage, from the cable on, whose loss counters grew.  If no such counter grew but heaps are
- * missing, the heaps were lost before this host. */
+ * The stages begin with the cable.  The verdict is the first stage whose loss counters grew.  If no loss counter grew
+ * but heaps are missing, the heaps were lost before they reached this host. */
 #include "common/base/clock.h"
 #include "common/base/units.h"
 #include "tools/doctor/doctor.h"
@@ -16,12 +16,13 @@
 #include <string.h>
 #include <time.h>
 
-#define SHORT_MAX 0.1 /* fraction of the expected heaps that chunks in flight and a short observation can hide */
+/* fraction of the expected heaps that may be absent, because chunks are in flight and the observation is short */
+#define SHORT_MAX 0.1
 
-enum place { /* the stages of drops.h, then these */
+enum place { /* the stages of drops.h, then the following stages */
              PLACE_WORKER = N_DROPS_STAGES,
              PLACE_REFUSED,
-             PLACE_HEAPS, /* heaps that no stage above lost, and that were lost before this host */
+             PLACE_HEAPS, /* before this host: heaps are missing that no stage above has lost */
              PLACE_MATCH,
              PLACE_OUTPUT,
              PLACE_SEND,
@@ -30,18 +31,17 @@ enum place { /* the stages of drops.h, then these */
 
 static const struct {
     const char *name, *what, *why, *fix;
-    const char *fix_of_all; /* used instead of 'fix' if the other topics run, too; NULL: 'fix' names no other topic */
+    const char *fix_of_all; /* replaces 'fix' if this run includes all topics; NULL: 'fix' names no other topic */
 } places[N_PLACES] = {
-    /* {interface} and {file} in a fix stand for the daemon's interface and file. */
+    /* In a fix, {interface} and {file} are placeholders of the daemon's interface and file. */
     [STAGE_CABLE] = {"cable", "on the cable", "frames arrive damaged",
                      "clean or change the fibre and the transceiver; sudo ethtool -m {interface}"},
     [STAGE_NIC] =
-        {"NIC", "in the network card",
-         "the network card cannot write to memory as fast as packets arrive, or packets are too long",
+        {"NIC", "in the NIC", "the NIC cannot write to memory as fast as packets arrive, or packets are too long",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU; see cbf-doctor host "
          "{file}",
          "sudo lspci -vv | grep LnkSta:; ip link show {interface}   # PCIe width and MTU"},
-    [STAGE_QUEUE] = {"NIC queue", "in the network card's ring", "the kernel does not empty the ring in time",
+    [STAGE_QUEUE] = {"NIC queue", "in the NIC's ring", "the kernel does not empty the ring in time",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance   # see cbf-doctor host "
                      "{file}",
                      "sudo ethtool -G {interface} rx 8192; sudo systemctl stop irqbalance"},
@@ -57,7 +57,7 @@ static const struct {
     [PLACE_WORKER] = {"worker", "no free chunk", "the worker (the GPU or CPU that computes) is too slow",
                       "nvidia-smi dmon   # or top; fewer antennas or outputs for this daemon, or more recv.chunks in "
                       "{file}"},
-    [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not fit the file",
+    [PLACE_REFUSED] = {"refused", "as refused packets", "the packets do not match the configuration file",
                        "cbf-doctor config {file}; cbf-doctor streams {file}   # which packets, and from which sender",
                        "compare {file} with the settings of its senders"},
     [PLACE_HEAPS] = {"heaps", "before this host",
@@ -73,16 +73,16 @@ static const struct {
     [PLACE_OUTPUT] = {"output", "no free output buffer",
                       "the sender is too slow: its rate is too low, or it gets too little CPU time",
                       "raise send.rate_factor, buffers of the output, or send.threads in {file}"},
-    [PLACE_SEND] = {"send", "as packets that the kernel refused or a network card did not send",
+    [PLACE_SEND] = {"send", "as packets that the kernel refused or a NIC did not send",
                     "no route, a full queue, or packets too large", "ip route get 239.0.0.1; ip link show {interface}"},
 };
 
-/* Texts for PLACE_HEAPS if packets never leave the host. */
+/* Texts for PLACE_HEAPS if the daemon receives on the loopback interface. */
 static const char loopback_why[] = "no counter of this host grew: the sender did not send them";
 static const char loopback_fix[] = "cbf-doctor streams {file}   # which sources; then look at their logs";
 static const char loopback_fix_of_all[] = "look at the senders' logs";
 
-/* A file whose daemon runs, while it is watched. */
+/* The counters of a running daemon, before and after the observation. */
 struct loss_watch {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
@@ -90,15 +90,15 @@ struct loss_watch {
     int64_t before_ns, after_ns;
     struct drops drops_before, drops_after;
     uint64_t losses[N_PLACES];
-    char examples[N_PLACES][128]; /* name of the counter that grew most */
+    char examples[N_PLACES][128]; /* [stage] name of the counter that grew most */
     uint64_t largest[N_PLACES];
     struct report *report;
 };
 
 /* ---- Expected heaps ---------------------------------------------------------------------------------------------- */
 
-/* Returns the heaps that the inputs should have had in the time, by the clock.  *chunks_heaps becomes the heaps of one
- * chunk of all inputs, which is the error of this number. */
+/* Returns the number of heaps that all sources should have sent during the observation, according to the host's clock.
+ * Sets *chunks_heaps to the number of heaps in one chunk of every input, which is the error of the expected number. */
 static double expected_heaps(const struct loss_watch *w, double *chunks_heaps)
 {
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
@@ -155,7 +155,7 @@ static void add_host_rows(struct loss_watch *w)
         }
 }
 
-/* Arguments of add_labelled(): the metric's samples become separate rows, with their labels. */
+/* Arguments of add_labelled(), which adds a row for each label set of a metric. */
 struct labelled {
     struct loss_watch *w;
     const char *name;
@@ -170,7 +170,7 @@ static void add_labelled(void *arg, const char *name, const char *labels, double
         return;
     uint64_t by = grew(l->w, name, labels);
     if (by == 0)
-        return; /* most samples never grow */
+        return; /* no row, because most label sets never grow */
     snprintf(quoted, sizeof(quoted), "%s{%s}", name, labels);
     snprintf(text, sizeof(text), "%.127s", quoted);
     add_row(l->w, strstr(labels, "reason=\"no_chunk\"") ? PLACE_WORKER : PLACE_REFUSED, text, by, true);
@@ -222,13 +222,14 @@ static void add_daemon_rows(struct loss_watch *w)
 
 /* ---- Sources ----------------------------------------------------------------------------------------------------- */
 
-/* Inputs of fgpu or F-engines of xbgpu: their received and missing heaps while the file was watched. */
+/* The received and missing heaps of all sources during the observation.  The sources are inputs for fgpu, and F-engines
+ * for xbgpu. */
 struct sources {
     struct loss_watch *w;
     size_t n, n_silent, n_losing;
     uint64_t n_missing;                  /* missing heaps of sources that are not silent */
-    char silent[200], losing[200];       /* names, with the time of silence or the share of losses */
-    char files[400];                     /* files of the silent sources' fgpu, if given */
+    char silent[200], losing[200];       /* names of sources, with the time of silence or the fraction of lost heaps */
+    char files[400];                     /* paths of the fgpu files of silent F-engines, if these files were given */
     const struct doctor_file *last_fgpu; /* file that was last added to 'files' */
     const json_t *status;                /* NULL: not known */
     const struct doctor *doctor;
@@ -316,7 +317,7 @@ static bool is_loopback(const struct loss_watch *w)
     return strcmp(w->interface, "lo") == 0;
 }
 
-/* Replaces each 'word' in 'text'. */
+/* Replaces each occurrence of 'word' in 'text'. */
 static void replace(char *text, size_t text_bytes, const char *word, const char *with)
 {
     char rest[512];
@@ -341,7 +342,7 @@ static void say_fix(struct finding *f, const struct loss_watch *w, const char *f
     SAY(f->fix, "%s", text);
 }
 
-/* Reports silent sources.  Counters of this host do not matter for silent sources. */
+/* Reports silent sources.  The counters of this host cannot explain a silent source. */
 static void report_silent(struct doctor *doctor, const struct loss_watch *w, const struct sources *s, double seconds)
 {
     bool all = doctor_runs(doctor, TOPIC_STREAMS);
@@ -350,13 +351,13 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 
     SAY(f->found, "in %.1f s nothing came from %zu of %zu %s: %s%s%s", seconds, s->n_silent, s->n,
         fgpu ? "inputs" : "F-engines", s->silent, s->n_losing ? "; heaps were lost of " : "", s->losing);
-    SAY(f->expected, "heaps of all %zu", s->n);
+    SAY(f->expected, "heaps from all %zu", s->n);
     if (fgpu) {
         SAY(f->why, "the digitiser is off or sends elsewhere%s", is_loopback(w) ? "" : ", or the network loses it");
         if (all)
             SAY(f->fix, "look at the digitiser and its cable");
         else
-            SAY(f->fix, "cbf-doctor streams %s   # what comes, and where; then look at the digitiser and its cable",
+            SAY(f->fix, "cbf-doctor streams %s   # what arrives, and where; then look at the digitiser and its cable",
                 w->file->path);
         return;
     }
@@ -373,8 +374,8 @@ static void report_silent(struct doctor *doctor, const struct loss_watch *w, con
 /* Returns the first stage at which heaps were lost; N_PLACES: no stage. */
 static int find_place(struct loss_watch *w, const struct sources *s, uint64_t missing)
 {
-    /* Counters of the whole host also count unwanted packets: other protocols, other programs' packets.  If no heap is
-     * missing, the search therefore begins at the socket. */
+    /* Counters of the whole host also count packets of other protocols and other programs.  If no heap is missing, the
+     * search therefore begins at the daemon's socket. */
     uint64_t flowing = s->n > 0 ? s->n_missing : missing;
     int place = flowing > 0 ? 0 : STAGE_SOCKET;
 
@@ -406,7 +407,7 @@ static void judge(struct doctor *doctor, struct loss_watch *w)
     json_decref(status);
     double s = (double)(w->after_ns - w->before_ns) / (double)NS_PER_S;
     int place = find_place(w, &sources, missing);
-    bool enough = expected > 2 * chunks_heaps; /* fewer heaps may wait in open chunks */
+    bool enough = expected > 2 * chunks_heaps; /* a smaller number may still be in open chunks */
     if (sources.n_silent > 0 && enough && (place == N_PLACES || place >= PLACE_HEAPS)) {
         report_silent(doctor, w, &sources, s);
         return;
@@ -491,7 +492,7 @@ void doctor_check_loss(struct doctor *doctor)
             SAY(f->fix, "journalctl -n 50 -u '%s@*'", w->file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu");
         } else {
             double chunks_heaps;
-            put_row(w, "source", "heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
+            put_row(w, "source", "expected heaps, by the clock", (uint64_t)expected_heaps(w, &chunks_heaps), false);
             add_host_rows(w);
             add_daemon_rows(w);
             judge(doctor, w);

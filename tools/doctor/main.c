@@ -1,6 +1,6 @@
-/* main.c - cbf-doctor: one command that finds faults and names remedies.
+/* main.c - main() of cbf-doctor, which finds faults and names remedies.
  *
- * Exit codes: 0 all is well, 1 warnings, 2 failures, 78 the command line is wrong. */
+ * Exit codes: 0: all is well; 1: warnings; 2: failures; 78: wrong command line. */
 #include "tools/doctor/doctor.h"
 
 #include "common/daemon/command_line.h"
@@ -48,16 +48,16 @@ static void print_help(FILE *out)
             "OUT.tar.gz [FILE.yaml ...] [OPTION ...]\n       cbf-doctor --memory-max FILE.yaml\nReports faults of a "
             "host, of configurations of fgpu, xbgpu, visrec and beamrec, and of their streams,\nwith a remedy for "
             "each.  Without files, cbf-doctor reads the files in /etc/cbf.  It changes nothing and\nneeds neither root "
-            "nor a GPU.\n\n  host     this host and the files that run on it: kernel, CPUs, network cards, GPUs, "
-            "memory, ports, time\n  config   F-engines against X-engines, wherever they run\n  streams  joins the "
-            "groups of the files and reports senders, rates, delays, and swapped or mixed inputs\n  loss     the "
-            "troubles of running engines, and where packets are lost on their way into them\n  all      all of these "
-            "(the default)\n  bundle   an archive of all of these, with files, metrics and facts of the kernel, to "
-            "send to somebody\n\n  --seconds N  watch streams and losses for N seconds (%d)\n  --memory-max print a "
-            "systemd drop-in with the MemoryMax= of a file's daemon\n  --quiet      only warnings, failures and the "
-            "count of each\n  --json       JSON instead of text\n  --root DIR   look at /proc, /sys and /etc/cbf below "
-            "DIR (also $CBF_DOCTOR_ROOT)\n  --version    print the version\n  --help       print this\n\nExits with 0 "
-            "if all is well, 1 with warnings, 2 with failures, %d if the command line is wrong.\n",
+            "nor a GPU.\n\n  host     this host and the files that run on it: kernel, CPUs, NICs, GPUs, memory, ports, "
+            "time\n  config   F-engines against X-engines, wherever they run\n  streams  joins the groups of the files "
+            "and reports senders, rates, delays, and swapped or mixed inputs\n  loss     the troubles of running "
+            "engines, and where packets are lost on their way into them\n  all      all of these (the default)\n  "
+            "bundle   an archive of all of these, with files, metrics and facts of the kernel, to send to an "
+            "expert\n\n  --seconds N  watch streams and losses for N seconds (%d)\n  --memory-max print a systemd "
+            "drop-in with the MemoryMax= of a file's daemon\n  --quiet      only warnings, failures and the count of "
+            "each\n  --json       JSON instead of text\n  --root DIR   look at /proc, /sys and /etc/cbf below DIR "
+            "(also $CBF_DOCTOR_ROOT)\n  --version    print the version\n  --help       print this\n\nExits with 0 if "
+            "all is well, 1 with warnings, 2 with failures, %d if the command line is wrong.\n",
             SECONDS_DEFAULT, EXIT_CONFIG);
 }
 
@@ -175,8 +175,8 @@ static int print_memory_max(const struct doctor *doctor)
         report_print(&doctor->report, false, false, stderr);
         return EXIT_CONFIG;
     }
-    printf("# Made from %s; make it again when that changes.\n[Service]\nMemoryMax=%llu\n", file->path,
-           (unsigned long long)doctor_memory_max(doctor, file));
+    printf("# Generated from %s; generate this file again when that file changes.\n[Service]\nMemoryMax=%llu\n",
+           file->path, (unsigned long long)doctor_memory_max(doctor, file));
     return 0;
 }
 

@@ -1,4 +1,4 @@
-/* memory.c - checks the memory and ports that all files together need on this host. */
+/* memory.c - checks whether this host has enough memory and free ports for the daemons of all files together. */
 #include "common/base/units.h"
 #include "fgpu/layout.h"
 #include "tools/doctor/doctor.h"
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #define GIB  0x1p30
-#define FULL 0.9 /* fraction of the available memory */
+#define FULL 0.9 /* largest fraction of the available memory that the daemons may need */
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
@@ -20,8 +20,8 @@ static uint64_t file_bytes(const struct doctor *doctor, const struct doctor_file
     return bytes_plus(file->memory.host_bytes, doctor_file_on_cpu(doctor, file) ? file->memory.device_bytes : 0);
 }
 
-/* Memory that an engine takes in addition to its layout: libraries, the GPU's driver, stacks, control and status
- * clients. */
+/* Host memory that an engine needs in addition to its layout, for libraries, the GPU's driver, stacks, and control and
+ * status clients. */
 #define BESIDE_BYTES (4 * (UINT64_C(1) << 30))
 
 uint64_t doctor_memory_max(const struct doctor *doctor, const struct doctor_file *file)
@@ -56,13 +56,13 @@ static size_t file_ants(const struct doctor_file *file)
     return file->kind == DOCTOR_FGPU ? file->fgpu.antennas.n : (size_t)file->xbgpu.recv.n_ants;
 }
 
-/* Returns the number of antennas of a file that fit into 'bytes'. */
+/* Returns the greatest number of the file's antennas for which the daemon's memory fits into 'bytes'. */
 static size_t ants_that_fit(const struct doctor *doctor, const struct doctor_file *file, uint64_t bytes)
 {
     size_t fit = 0, too_many = file_ants(file) + 1;
 
     if (file->kind == DOCTOR_XBGPU && file->xbgpu.recv.shifts.n > 0)
-        return 0; /* 'shifts' has an entry for each antenna */
+        return 0; /* the number of antennas cannot be lowered, because 'shifts' has one entry per antenna */
     while (too_many - fit > 1) {
         size_t middle = fit + (too_many - fit) / 2;
         if (bytes_with(doctor, file, middle) <= bytes)
@@ -82,7 +82,7 @@ static void check_memory(struct doctor *doctor)
 
     for (const struct doctor_file *file = NULL; (file = doctor_next(doctor, DOCTOR_ANY, file));) {
         if (doctor_file_runs(file)) {
-            n_running++; /* a running daemon has the memory that it needs */
+            n_running++; /* a running daemon has already allocated its memory */
             continue;
         }
         uint64_t bytes = file_bytes(doctor, file);
@@ -107,7 +107,7 @@ static void check_memory(struct doctor *doctor)
     SAY(f->found, "%.3g GiB needed by %zu daemon%s to be started, %.3g of %.3g GiB are free", (double)needed / GIB, n,
         plural(n), (double)memory.available_bytes / GIB, (double)memory.total_bytes / GIB);
     SAY(f->expected, "at least %.3g GiB free", (double)needed / GIB / FULL);
-    SAY(f->why, "the daemon checks the free memory at the start, and does not start");
+    SAY(f->why, "a daemon that finds too little free memory at the start does not start");
     if (share <= FULL)
         return;
     uint64_t others = needed - file_bytes(doctor, largest);
@@ -123,7 +123,8 @@ static void check_memory(struct doctor *doctor)
 
 /* ---- Ports ------------------------------------------------------------------------------------------------------- */
 
-/* Adds a finding about a port.  'rival': another file has the port, not a running program. */
+/* Adds a finding about a port that is in use.  If 'rival' is true, another file uses the port; otherwise a running
+ * program does. */
 static void add_conflict(struct doctor *doctor, const struct doctor_file *file, const char *key,
                          const struct endpoint *endpoint, const char *with, bool rival)
 {
@@ -148,16 +149,17 @@ static bool is_free(const struct endpoint *endpoint, int type)
 
     if (fd < 0)
         return true;
-    if (type == SOCK_STREAM) /* as the daemon does, so that a connection that has just ended is no obstacle */
+    /* same option as in the daemon; with it, a connection that has just ended does not block the port */
+    if (type == SOCK_STREAM)
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     bool taken = bind(fd, (struct sockaddr *)&at, sizeof(at)) != 0 && errno == EADDRINUSE;
     close(fd);
     return !taken;
 }
 
-/* Finds a listener that has the port of listener 'l' of file 'i', in the files before 'i'.  Describes the listener, for
- * example "http.listen of x.yaml".  Returns false if there is none.  Two listeners of one file on a port are an error
- * of that file. */
+/* Finds a listener with the same port as listener 'l' of file 'i'.  Searches only the files before 'i'.  Writes a
+ * description to 'rival', for example "http.listen of x.yaml, too".  Returns false if there is no such listener.  Two
+ * listeners of one file on the same port are an error that the file's own checks report. */
 static bool find_rival(const struct doctor *doctor, size_t i, size_t l, char *rival, size_t rival_bytes)
 {
     const struct endpoint *mine = &doctor->files[i].listeners[l].list->items[0];
@@ -192,7 +194,8 @@ static size_t check_listeners(struct doctor *doctor, size_t i)
     return n;
 }
 
-/* Checks unicast endpoints.  Groups may have many receivers, but a unicast packet goes to one receiver. */
+/* Checks that no other program receives at the unicast endpoints of file 'i'.  A multicast group may have several
+ * receivers, but a unicast packet goes to one receiver. */
 static size_t check_unicast(struct doctor *doctor, size_t i)
 {
     const struct doctor_file *file = &doctor->files[i];

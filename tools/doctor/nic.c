@@ -1,4 +1,4 @@
-/* nic.c - finds the interface that a configuration means, and the kernel's facts about the interface. */
+/* nic.c - finds the interface that a configuration names, and reads its properties from the kernel. */
 #include "tools/doctor/nic.h"
 
 #include "common/net/endpoint.h"
@@ -34,7 +34,8 @@ static bool name_of_address(struct in_addr address, char name[IF_NAMESIZE])
     return found;
 }
 
-/* Finds the interface of the route to a group, from the source address of packets to the group. */
+/* Finds the interface of the route to multicast groups.  This interface has the source address that the kernel would
+ * give to packets to a group. */
 static bool name_of_route(char name[IF_NAMESIZE])
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(SPEAD_DEFAULT_PORT)}, from = {0};

@@ -1,4 +1,4 @@
-/* nic.h - finds interfaces by the names and addresses of configurations. */
+/* nic.h - finds the interfaces that configurations name, by name or address, and reads their properties. */
 #ifndef TOOLS_DOCTOR_NIC_H
 #define TOOLS_DOCTOR_NIC_H
 
@@ -7,16 +7,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Finds the name of this machine's interface with this name or address.  If 'name_or_address' is NULL, finds the
- * interface of the route to multicast groups.  Returns false if there is none. */
+/* Writes the name of this host's interface with this name or address to 'name'.  If 'name_or_address' is NULL, finds
+ * the interface of the route to multicast groups.  Returns false if there is none. */
 bool nic_name(const char *name_or_address, char name[IF_NAMESIZE]);
 
-/* Asks the kernel about an interface of this process's network namespace, which may differ from the namespace of /sys.
- * Uses an ioctl, which writes the answer to *request. */
+/* Queries the kernel about an interface with the ioctl 'what', which writes the answer to *request.  The interface is
+ * of this process's network namespace, which may differ from the namespace of /sys. */
 bool nic_ask(const char *name, unsigned long what, struct ifreq *request);
 
-/* Read the flags (IFF_UP and so on) and the MTU of an interface.  IFF_RUNNING means that the link is up.  The interface
- * belongs to this process's network or, if 'root' is not "", to the files below 'root'. */
+/* Read the flags (IFF_UP and so on) and the MTU of an interface.  IFF_RUNNING means that the link is up.  If 'root' is
+ * "", the interface is of this process's network namespace.  Otherwise its properties are files below 'root'. */
 bool nic_flags(const char *root, const char *name, int64_t *flags);
 bool nic_mtu(const char *root, const char *name, int64_t *mtu);
 

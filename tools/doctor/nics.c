@@ -1,7 +1,8 @@
-/* nics.c - checks the network interfaces that the configurations name: presence, link, width, settings for streams.
+/* nics.c - checks the network interfaces that the configurations name: presence, link, PCIe width, settings for
+ * streams.
  *
- * Properties in sysfs are read below the root.  Properties that only the driver has (ethtool's ioctls) are properties
- * of this machine. */
+ * Reads properties in sysfs below --root.  Properties that only the driver knows (ethtool's ioctls) are always those of
+ * this host. */
 #include "tools/doctor/nic.h"
 
 #include "common/base/units.h"
@@ -15,16 +16,17 @@
 #include <stdio.h>
 #include <string.h>
 
-#define NICS_MAX  32
-#define FULL_LINK 0.9 /* fraction of the link's speed; headers, gaps and bursts take the rest */
+#define NICS_MAX 32
+/* largest payload rate as a fraction of the link's speed; the rest is for headers, gaps and bursts */
+#define FULL_LINK 0.9
 
-/* An interface, and the requirements of the files. */
+/* An interface, and the requirements of the files that name it. */
 struct nic {
-    char name[IF_NAMESIZE]; /* "" if no interface has that name */
-    const char *asked;      /* name or address as in the file */
-    const char *key, *file; /* key and file that first name the interface */
+    char name[IF_NAMESIZE]; /* name of the interface; "": 'asked' matches no interface */
+    const char *asked;      /* name or address in the file */
+    const char *key, *file; /* first key that names the interface, and the key's file */
     double recv_bits_per_s, send_bits_per_s;
-    size_t packet_bytes; /* largest packet, with its IP header */
+    size_t packet_bytes; /* bytes of the largest packet, with its IP header */
     const char *packet_file;
     const struct config_int_list *affinity;
 };
@@ -77,7 +79,7 @@ static size_t collect(const struct doctor *doctor, struct nic *nics)
 
 /* ---- Presence, link and width ------------------------------------------------------------------------------------ */
 
-/* Checks that the interface exists.  Returns false if further checks make no sense. */
+/* Checks that the interface exists.  Returns false if the other checks of the interface cannot run. */
 static bool check_there(struct doctor *doctor, const struct nic *nic)
 {
     char there[200];
@@ -90,7 +92,7 @@ static bool check_there(struct doctor *doctor, const struct nic *nic)
 
     nic_list(doctor->root, false, there, sizeof(there));
     if (exists) {
-        SAY(f->found, "the interface is there");
+        SAY(f->found, "the interface exists");
         return true;
     }
     if (!nic->asked) {
@@ -100,9 +102,9 @@ static bool check_there(struct doctor *doctor, const struct nic *nic)
         SAY(f->found, "no interface has this %s, which %s of %s names", strchr(nic->asked, '.') ? "address" : "name",
             nic->key, nic->file);
     }
-    SAY(f->expected, "one of %s, or an address of one", there);
+    SAY(f->expected, "one of these interfaces, or its address: %s", there);
     SAY(f->why, "the daemon does not start");
-    SAY(f->fix, "ip -4 -brief address   # and put the name of the right one into %s of %s", nic->key, nic->file);
+    SAY(f->fix, "ip -4 -brief address   # and put the name of the right interface into %s of %s", nic->key, nic->file);
     return false;
 }
 
@@ -132,7 +134,7 @@ static void check_mtu(struct doctor *doctor, const struct nic *nic)
     bool fits = (int64_t)nic->packet_bytes <= mtu;
     struct finding *f = doctor_add(doctor, fits ? FINDING_OK : FINDING_FAIL, "nic.mtu", nic->name);
     SAY(f->found, "MTU %lld bytes, packets up to %zu", (long long)mtu, nic->packet_bytes);
-    SAY(f->expected, "at least %zu, the IP packets of %s", nic->packet_bytes, nic->packet_file);
+    SAY(f->expected, "at least %zu bytes, for the IP packets of %s", nic->packet_bytes, nic->packet_file);
     SAY(f->why, "larger packets leave in fragments: one lost fragment loses the packet, and many receivers take no "
                 "fragments; larger packets are not received");
     SAY(f->fix,
@@ -155,7 +157,7 @@ static void check_speed(struct doctor *doctor, const struct nic *nic)
     enum finding_status status = share > 1 ? FINDING_FAIL : share > FULL_LINK ? FINDING_WARN : FINDING_OK;
     struct finding *f = doctor_add(doctor, status, "nic.speed", nic->name);
     char have[DOCTOR_RATE_BYTES], in[DOCTOR_RATE_BYTES], out[DOCTOR_RATE_BYTES], needed[DOCTOR_RATE_BYTES];
-    SAY(f->found, "the link has %s; %s come in, %s go out", doctor_rate((double)speed * 1e6, have),
+    SAY(f->found, "the link's rate is %s; %s are received, %s are sent", doctor_rate((double)speed * 1e6, have),
         doctor_rate(nic->recv_bits_per_s, in), doctor_rate(nic->send_bits_per_s, out));
     SAY(f->expected, "at least %s", doctor_rate(most / FULL_LINK, needed));
     SAY(f->why, "packets above the link's rate are lost in the switch, or wait here without end");
@@ -173,7 +175,7 @@ static void check_rp_filter(struct doctor *doctor, const struct nic *nic)
         return;
     bool strict = (all > own ? all : own) == 1;
     struct finding *f = doctor_add(doctor, strict ? FINDING_WARN : FINDING_OK, "nic.rp_filter", nic->name);
-    SAY(f->found, "rp_filter is %lld for all, %lld here", (long long)all, (long long)own);
+    SAY(f->found, "rp_filter is %lld for all interfaces, %lld for this interface", (long long)all, (long long)own);
     SAY(f->expected, "0 or 2 (loose)");
     SAY(f->why, "the kernel drops packets of senders without a route through this interface and does not count them");
     SAY(f->fix, "sudo sysctl -w net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.%s.rp_filter=0", nic->name);
@@ -191,9 +193,9 @@ static void check_pcie(struct doctor *doctor, const struct nic *nic)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, slower), "nic.pcie", nic->name);
     SAY(f->found, "PCIe %s", now);
-    SAY(f->expected, "%s, as the card can", max);
-    SAY(f->why, "a card that cannot write to memory fast enough discards packets (rx_discards_phy)");
-    SAY(f->fix, "put the card into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
+    SAY(f->expected, "%s, as the NIC supports", max);
+    SAY(f->why, "a NIC that cannot write to memory fast enough discards packets (rx_discards_phy)");
+    SAY(f->fix, "put the NIC into a slot of its full width and speed: sudo lspci -vv | grep -e Ethernet -e LnkSta:");
 }
 
 static void check_numa(struct doctor *doctor, const struct nic *nic)
@@ -209,7 +211,7 @@ static void check_numa(struct doctor *doctor, const struct nic *nic)
     for (size_t i = 0; i < nic->affinity->n; i++)
         n_far += nic->affinity->items[i] >= 0 && !sys_list_has(cpus, nic->affinity->items[i]);
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_far), "nic.numa", nic->name);
-    SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on the card's node %lld", n_far, nic->affinity->n,
+    SAY(f->found, "%zu of %zu CPUs of recv.affinity are not on the NIC's NUMA node %lld", n_far, nic->affinity->n,
         (long long)node);
     SAY(f->expected, "CPUs of %s", cpus);
     SAY(f->why, "each packet crosses the link between the processors, twice");
@@ -240,7 +242,7 @@ static void check_irqs(struct doctor *doctor, const struct nic *nic)
     if (n_irqs == 0)
         return;
     struct finding *f = doctor_add(doctor, doctor_tuning(doctor, n_shared), "nic.irqs", nic->name);
-    SAY(f->found, "%zu of %zu interrupts come to CPUs of recv.affinity", n_shared, n_irqs);
+    SAY(f->found, "%zu of %zu interrupts go to CPUs of recv.affinity", n_shared, n_irqs);
     SAY(f->expected, "interrupts on other CPUs of the same node");
     SAY(f->why, "the interrupt takes the CPU from the thread that empties the socket");
     SAY(f->fix,
@@ -271,7 +273,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
     if (ask_driver(nic->name, &ring) && ring.rx_max_pending > 0) {
         bool small = ring.rx_pending < ring.rx_max_pending && ring.rx_pending < 4096;
         f = doctor_add(doctor, doctor_tuning(doctor, small), "nic.rings", nic->name);
-        SAY(f->found, "%u receive buffers of %u", ring.rx_pending, ring.rx_max_pending);
+        SAY(f->found, "%u receive buffers, of at most %u", ring.rx_pending, ring.rx_max_pending);
         SAY(f->expected, "%u", ring.rx_max_pending < 8192 ? ring.rx_max_pending : 8192);
         SAY(f->why, "a burst that finds no free buffer is lost (rx_out_of_buffer)");
         SAY(f->fix, "sudo ethtool -G %s rx %u", nic->name, ring.rx_max_pending < 8192 ? ring.rx_max_pending : 8192);
@@ -291,7 +293,7 @@ static void check_driver(struct doctor *doctor, const struct nic *nic)
         bool on = coalesce.use_adaptive_rx_coalesce;
         f = doctor_add(doctor, doctor_tuning(doctor, on), "nic.coalescing", nic->name);
         SAY(f->found, "adaptive coalescing of interrupts is %s", on ? "on" : "off");
-        SAY(f->expected, "off, with a fixed time");
+        SAY(f->expected, "off, with a fixed time between interrupts");
         SAY(f->why, "adaptive coalescing mistakes steady streams for idle ones and lets rings overflow");
         SAY(f->fix, "sudo ethtool -C %s adaptive-rx off rx-usecs 32", nic->name);
         n_told++;

@@ -1,5 +1,5 @@
-/* recorder.c - checks visrec's files: against the X-engines' files, this host's disk, and the counters of running
- * recorders. */
+/* recorder.c - checks visrec's files.  Compares them with the X-engines' files, and checks this host's disk and the
+ * counters of running recorders. */
 #include "tools/doctor/doctor.h"
 
 #include "common/base/units.h"
@@ -20,7 +20,7 @@ struct doctor_recorder {
     struct visrec_config config;
     char directory[PATH_MAX]; /* directory of the recordings */
     double dump_s;
-    double bytes_per_s; /* upper bound of the disk's data rate */
+    double bytes_per_s; /* greatest rate at which visrec writes to the disk */
 };
 
 /* ---- Loading ----------------------------------------------------------------------------------------------------- */
@@ -123,7 +123,7 @@ static void compare_n_antennas(struct recorder_pair *pair, const char *why)
         SAY(f->fix, "list the %" PRId64 " antennas of the array under antennas in %s", n, pair->recorder->path);
 }
 
-/* Compares the length of a dump.  The fix names the key that the recorder's file uses. */
+/* Compares the length of a dump in both files.  The fix names the key that sets the length in the recorder's file. */
 static void compare_integration(struct recorder_pair *pair, const struct xbgpu_config_output *output, const char *why)
 {
     const struct visrec_config *mine = &pair->recorder->recorder->config;
@@ -183,7 +183,7 @@ static void compare_times(struct recorder_pair *pair)
     struct finding *f = disagree(pair, "config.time", "the file's times, or frequencies, are wrong");
     SAY(f->found, "sync_time is %.9f and adc_sample_rate %.12g Hz; the X-engine has %.9f and %.12g Hz", sync_s, rate_hz,
         x_sync_s, x_rate_hz);
-    SAY(f->expected, "one time in all files");
+    SAY(f->expected, "the same time section in all files");
     SAY(f->fix, "grep -n -A2 ^time: %s %s   # and make them equal", pair->recorder->path, pair->x->path);
 }
 
@@ -238,12 +238,13 @@ static void check_x_engines(struct doctor *doctor, const struct doctor_file *rec
         n_bad += pair.n_bad;
     }
     if (n_outputs > 0 && n_bad == 0)
-        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu outputs of X-engines fit", n_outputs);
+        doctor_note(doctor, FINDING_OK, "config.x-recorder", recorder->name, "%zu outputs of X-engines match this file",
+                    n_outputs);
     if (n_x == 0 || n_outputs > 0)
         return;
     struct finding *f = doctor_add(doctor, FINDING_FAIL, "config.x-recorder", recorder->name);
     SAY(f->found, "no output of these X-engines goes to recv.sources");
-    SAY(f->expected, "recv.sources: the destinations of one output, of all X-engines");
+    SAY(f->expected, "recv.sources: the destinations of one output in the files of all X-engines");
     SAY(f->why, "the recorder receives nothing");
     SAY(f->fix, "grep -n destination /etc/cbf/x*.yaml; then change recv.sources in %s", recorder->path);
 }
@@ -268,8 +269,8 @@ static void check_groups(struct doctor *doctor, const struct doctor_file *file)
         struct finding *f = doctor_add(doctor, FINDING_FAIL, "recorder.groups", file->name);
         SAY(f->found, "this host has not joined %s", endpoint_format(&recv->sources.items[s], text, sizeof(text)));
         SAY(f->expected, "all groups of recv.sources joined while the recorder runs");
-        SAY(f->why, "the switch sends the group's packets to other hosts");
-        SAY(f->fix, "sudo systemctl restart 'visrec@*'   # with the file as it is now");
+        SAY(f->why, "the switch sends the group's packets only to hosts that have joined the group");
+        SAY(f->fix, "sudo systemctl restart 'visrec@*'   # so that it reads the current file");
         return;
     }
 }
@@ -289,7 +290,7 @@ static void add_loss(struct doctor *doctor, const struct doctor_file *file, cons
 struct antenna_look {
     struct doctor *doctor;
     const struct doctor_file *file;
-    double n_values; /* values of each antenna's autocorrelation */
+    double n_values; /* number of values of one antenna's autocorrelations so far */
 };
 
 static void look_at_antenna(void *arg, const char *name, const char *labels, double value)
@@ -325,7 +326,7 @@ static void check_counters(struct doctor *doctor, const struct doctor_file *file
              "messages lost in the socket", "the receive thread was too slow, or recv.buffer is too small",
              "sysctl net.core.rmem_max   # then raise recv.buffer");
     add_loss(doctor, file, "recorder.missing", doctor_metrics_sum(page, "visrec_missing_heaps_total", NULL),
-             "heaps missing", "their channels are flagged",
+             "heaps missing", "the channels of missing heaps are flagged",
              "cbf-doctor loss /etc/cbf/x*.yaml   # on the hosts of the X-engines");
     if (n_dumps == 0) {
         struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.dumps", file->name);

@@ -34,7 +34,7 @@ bool doctor_file_has(const char *path, const char *word)
     return found;
 }
 
-/* Returns true if a drop-in of the unit has ReadWritePaths=. */
+/* Returns true if a systemd drop-in of the unit sets ReadWritePaths=. */
 static bool has_drop_in(const struct doctor *doctor, const char *program, const char *instance)
 {
     static const char *const places[] = {"/etc/systemd/system", "/run/systemd/system"};
@@ -91,7 +91,7 @@ double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_re
                     "%s may not be looked at: run as root", directory);
         return -1;
     }
-    /* The directory may be missing, because systemd makes it. */
+    /* A missing directory below STATE_DIRECTORY is no fault, because systemd creates it. */
     if (err == ENOENT && strncmp(directory, STATE_DIRECTORY, strlen(STATE_DIRECTORY)) == 0) {
         directory = "/var/lib";
         err = stat(directory, &found) != 0 ? errno : 0;
@@ -135,7 +135,7 @@ void doctor_recording_check_name(struct doctor *doctor, const struct doctor_reco
         return;
     struct finding *f = doctor_add(doctor, FINDING_WARN, "recorder.name", recording->file->name);
     SAY(f->found, "%s has no time in its name: %s", recording->key, path);
-    SAY(f->expected, "a name as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
+    SAY(f->expected, "a name such as array-%%Y%%m%%dT%%H%%M%%SZ%s", dot ? dot : "");
     SAY(f->why, "after a restart by systemd the recorder refuses to overwrite the earlier file, and stays failed");
     SAY(f->fix, "put %%Y%%m%%dT%%H%%M%%SZ into %s of %s", recording->key, recording->file->path);
 }

@@ -1,5 +1,5 @@
-/* recording.h - checks of the places to which both kinds of recorders write: directory, disk, unit, and names of
- * files. */
+/* recording.h - checks for both kinds of recorders: the directory of the recordings, its disk, the permissions of the
+ * unit, and the files' names. */
 #ifndef TOOLS_DOCTOR_RECORDING_H
 #define TOOLS_DOCTOR_RECORDING_H
 
@@ -8,38 +8,38 @@
 #include <limits.h>
 #include <sys/types.h>
 
-#define RECORDING_WEEK_S (7 * 86400.0) /* time for which a disk should have room */
+#define RECORDING_WEEK_S (7 * 86400.0) /* time for which a disk should have free space */
 
-/* The files that a recorder writes to a directory. */
+/* The files that one recorder writes to one directory. */
 struct doctor_recording {
     const struct doctor_file *file;
     const char *program;   /* "visrec" */
-    const char *key;       /* key of the file's name */
-    const char *what;      /* unit of data that a full disk costs, for example "dumps" */
-    const char *limit_key; /* key that limits the recording; NULL: no limit */
+    const char *key;       /* key that sets the file's name */
+    const char *what;      /* unit of data that is lost if the disk is full: "dumps" or "batches" */
+    const char *limit_key; /* key that limits the length of the recording; NULL: no limit */
     const char *directory;
     double bytes_per_s; /* upper bound */
     double length_s;    /* length of the recording; valid with 'limit_key' */
 };
 
-/* Finds the directory of a path. */
+/* Writes the directory of 'path' to 'directory'. */
 void doctor_recording_directory(const char *path, char directory[PATH_MAX]);
 
-/* Returns the bytes free for the recorder, and finds the disk.  If the space is unknown, adds a finding and returns a
- * negative number. */
+/* Returns the number of free bytes on the recording's disk, and writes the disk's device number to *disk.  If the
+ * number is not known, adds a finding and returns a negative number. */
 double doctor_recording_free_bytes(struct doctor *doctor, const struct doctor_recording *recording, dev_t *disk);
 
-/* Checks how long the space on the disk lasts. */
+/* Checks how long the recording can continue with 'free_bytes' on the disk. */
 void doctor_recording_check_room(struct doctor *doctor, const struct doctor_recording *recording, double free_bytes);
 
 /* Checks whether the unit may write to the directory. */
 void doctor_recording_check_unit(struct doctor *doctor, const struct doctor_recording *recording);
 
-/* Checks whether a restarted unit writes to a new name: 'path' must contain a time. */
+/* Checks that 'path' contains codes of the time.  A restarted unit then writes to a file with a new name. */
 void doctor_recording_check_name(struct doctor *doctor, const struct doctor_recording *recording, const char *path);
 
-/* Reports the 'n' dumps or batches ('what') that a running recorder lost because of a full disk.  'directories' are
- * separated by blanks.  Reports nothing if n is 0. */
+/* Reports the 'n' dumps or batches ('what') that a running recorder lost because of a full disk.  'directories' is a
+ * list, separated by blanks.  Reports nothing if n is 0. */
 void doctor_recording_check_unwritten(struct doctor *doctor, const struct doctor_file *file, const char *what, double n,
                                       const char *directories);
 

@@ -28,7 +28,7 @@ static void *grow(void *array, size_t n, size_t item_bytes)
     return grown;
 }
 
-/* Makes a text one line.  Texts may quote strings from any source. */
+/* Replaces line breaks and other control characters by blanks, because a text may quote strings from any source. */
 static void make_line(char *text)
 {
     for (; *text; text++)
@@ -137,7 +137,8 @@ static bool same_stage(const struct loss_row *a, const struct loss_row *b)
     return strcmp(a->file, b->file) == 0 && strcmp(a->stage, b->stage) == 0;
 }
 
-/* Prints the rows of a stage as one line: the losses, and the other counters that grew.  Returns the number of rows. */
+/* Prints the rows of one stage as one line: the sum of the losses, then each counter that grew.  Returns the number of
+ * rows. */
 static size_t print_stage(const struct loss_row *rows, size_t n_left, FILE *out)
 {
     unsigned long long lost = 0;

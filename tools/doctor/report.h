@@ -16,17 +16,18 @@ enum finding_status { FINDING_OK, FINDING_SKIPPED, FINDING_WARN, FINDING_FAIL };
 struct finding {
     enum finding_status status;
     const char *id;    /* "host.rmem_max"; static */
-    char subject[128]; /* an interface, a file, a source; "" for the host */
+    char subject[128]; /* subject of the finding: an interface, a file or a source; "": the host */
     char found[512];
     char expected[256];
     char why[512];
     char fix[512];
 };
 
-/* A line of the table of losses: the growth of a counter while it was watched. */
+/* A row of the table of losses: the growth of one counter during the observation. */
 struct loss_row {
-    char file[96];     /* name of the file whose data path this is */
-    const char *stage; /* stage, for example "NIC", in the order in which data pass the stages; static */
+    char file[96]; /* name of the daemon's configuration file */
+    /* name of the counter's stage, for example "NIC"; static.  Rows are in the order in which data pass the stages. */
+    const char *stage;
     char counter[128];
     uint64_t grew;
     bool loss; /* growth means loss */
@@ -39,8 +40,8 @@ struct report {
     struct loss_row *rows;
 };
 
-/* Adds a finding whose other texts are empty.  The address of the finding does not change.  Out of memory ends the
- * process. */
+/* Adds a finding with empty texts.  The finding's address stays valid until report_fini().  If memory runs out, the
+ * process ends. */
 struct finding *report_add(struct report *report, enum finding_status status, const char *id, const char *subject);
 
 /* Writes a text of a finding.  'text' is an array; a text that is too long is cut. */
@@ -49,7 +50,7 @@ void report_say(char *text, size_t text_bytes, const char *format, ...) __attrib
 
 void report_add_row(struct report *report, const struct loss_row *row);
 
-/* Returns 0 if all is well, 1 with warnings, 2 with failures. */
+/* Returns the exit code: 0 if all is well, 1 if there are warnings, 2 if there are failures. */
 int report_exit_code(const struct report *report);
 
 /* Prints the report.  'quiet': prints only warnings, failures and the verdict. */

@@ -86,8 +86,8 @@ static bool list_sockets(struct udp_sockets *sockets)
     return ok;
 }
 
-/* Returns the largest buffer of the sockets at an endpoint, because other programs may receive there, too; 0 if there
- * is none. */
+/* Returns the size of the largest buffer of all sockets at an endpoint, because other programs may also receive there.
+ * Returns 0 if there is no socket. */
 static uint32_t buffer_at(const struct udp_sockets *sockets, const struct endpoint *endpoint)
 {
     uint32_t largest = 0;

@@ -1,14 +1,14 @@
-/* source.c - counts a source's heaps on their grid. */
+/* source.c - counts the heaps of a source by their timestamps. */
 #include "tools/doctor/source.h"
 
 #include "common/base/units.h"
 
 #include <math.h>
 
-#define JUMP_S     600  /* seconds; a heap further from the first heap has another clock */
-#define HALF_MIN_S 0.25 /* shortest time that gives a rate */
+#define JUMP_S     600  /* seconds; a timestamp further from the first timestamp is a jump */
+#define HALF_MIN_S 0.25 /* seconds; a rate is not computed from less time */
 #define RATE_MAX   0.05 /* greatest relative error of a rate that is measured in a few seconds */
-#define STALL_S    0.2  /* stall of a host, which delays packets */
+#define STALL_S    0.2  /* seconds; longest time for which a busy host delays packets */
 
 static void add_value(struct source_values *values, uint64_t value)
 {
@@ -34,7 +34,7 @@ static void close_slot(struct source *source, const struct source_shape *shape, 
     slot->bytes = 0;
 }
 
-/* Adds bytes to a heap.  A heap that is older than the heap in its slot came too late and is not counted. */
+/* Adds bytes to a heap.  If a newer heap is already in the slot, the packet is too late and is not counted. */
 static void add_to_heap(struct source *source, const struct source_shape *shape, int64_t heap, uint64_t bytes)
 {
     struct source_slot *slot = &source->slots[(uint64_t)heap % SOURCE_N_SLOTS];

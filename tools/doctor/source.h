@@ -1,7 +1,7 @@
 /* source.h - measures one source of a stream, from the headers of its packets.  A source is a digitiser's polarisation,
  * or an F-engine's substream.
  *
- * Pure: the caller passes packets with their times of arrival, and asks for numbers.  Threads: one. */
+ * Pure: the caller passes packets with their times of arrival, and then reads the results.  Threads: one. */
 #ifndef TOOLS_DOCTOR_SOURCE_H
 #define TOOLS_DOCTOR_SOURCE_H
 
@@ -18,10 +18,10 @@
 
 /* Shape of the stream that a source should send. */
 struct source_shape {
-    int64_t heap_samples; /* samples from heap to heap */
+    int64_t heap_samples; /* ADC samples from one heap to the next heap */
     uint64_t heap_bytes;
     struct timebase timebase;
-    int64_t half_ns; /* half of the time for which the source is watched; 0: unknown */
+    int64_t half_ns; /* half of the duration of the observation; 0: not known */
 };
 
 /* A packet of a source.  The timestamp is the value on the wire. */
@@ -32,7 +32,7 @@ struct source_packet {
     int64_t arrival_unix_ns;
 };
 
-/* The first few different values that came, with their counts. */
+/* The first few different values in the packets, and the number of packets with each value. */
 struct source_values {
     size_t n;
     uint64_t values[SOURCE_N_VALUES], counts[SOURCE_N_VALUES];
@@ -46,20 +46,21 @@ struct source_slot {
 struct source {
     uint64_t n_packets;
     uint64_t n_bytes;        /* bytes of payload */
-    uint64_t n_wrong_length; /* packets of heaps of another length; not counted further */
-    uint64_t wrong_length;   /* heap length of the last such packet */
-    /* Packets with a timestamp that is no multiple of the heap's samples; not counted further. */
+    uint64_t n_wrong_length; /* packets of heaps of another length; not counted as heaps */
+    uint64_t wrong_length;   /* heap length of the last packet with another length */
+    /* Packets whose timestamp is not a multiple of heap_samples.  These packets are not counted as heaps. */
     uint64_t n_bad_timestamps;
-    uint64_t n_jumps;     /* packets with a timestamp far from the first; not counted further */
-    uint64_t n_reordered; /* packets of a heap earlier than the heap of the packet before */
+    uint64_t n_jumps;     /* packets whose timestamp is far from the first; not counted as heaps */
+    uint64_t n_reordered; /* packets whose heap is earlier than the heap of the previous packet */
     uint64_t n_duplicate_bytes;
-    /* Complete heaps, except the first and last heap, which may have parts outside the watched time. */
+    /* Complete heaps, without the first and last heap.  Packets of these two heaps may lie outside the observation. */
     uint64_t n_complete;
     size_t payload_bytes; /* largest payload of a packet */
     int64_t first_unix_ns, last_unix_ns;
     int64_t first_heap, newest_heap, last_heap;
-    int64_t half_unix_ns, half_heap;   /* values of the first packet after 'half_ns'; 0: there was none */
-    double least_late_s;               /* least delay from the time of a heap's last sample to arrival; < 0: early */
+    int64_t half_unix_ns, half_heap; /* arrival and heap of the first packet after 'half_ns'; 0: no such packet */
+    /* smallest lateness: arrival minus the time of a heap's last sample; < 0: the heap was early */
+    double least_late_s;
     struct source_values ids, senders; /* a sender is address << 16 | port */
     struct source_slot slots[SOURCE_N_SLOTS];
 };
@@ -69,7 +70,7 @@ void source_take(struct source *source, const struct source_shape *shape, const 
 /* Closes the open heaps.  Call once, before the functions below. */
 void source_finish(struct source *source, const struct source_shape *shape);
 
-/* Return the number of heaps between the first and the newest heap, and the number of these that are missing or
+/* Return the number of heaps between the first and the newest heap, and how many of these heaps are missing or
  * incomplete. */
 uint64_t source_expected(const struct source *source);
 uint64_t source_missing(const struct source *source);
@@ -81,9 +82,9 @@ double source_rate_hz(const struct source *source, const struct source_shape *sh
 /* Computes the rates of both halves of the time.  Returns false if a half is shorter than a quarter of a second. */
 bool source_half_rates_hz(const struct source *source, const struct source_shape *shape, double rates_hz[2]);
 
-/* Returns true if the rate differs from the nominal rate by more than the error of a few seconds' packets.  A wrong
- * rate is wrong in both halves of the time, in the same direction.  A host that stalls for a moment delays packets, so
- * that only one half seems to be wrong. */
+/* Returns true if the rate of the timestamps is wrong: it differs from 'nominal_hz' in the same direction in both
+ * halves of the observation.  The difference must exceed the error of a measurement of a few seconds.  If a host stalls
+ * for a moment, it delays packets, and only one half has a wrong rate. */
 bool source_rate_is_wrong(const struct source *source, const struct source_shape *shape, double nominal_hz);
 
 #endif

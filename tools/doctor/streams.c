@@ -14,11 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_MAX_S      0.5 /* allowance for networks and busy hosts */
-#define EARLY_MAX_S     0.1 /* allowance for the error of two hosts' clocks together */
+#define LATE_MAX_S      0.5 /* seconds; allowance for the delay of networks and busy hosts */
+#define EARLY_MAX_S     0.1 /* seconds; allowance for the errors of the clocks of two hosts */
 #define LATE_HEAPS      32  /* heaps that an F-engine may have in its buffers, if its file was not given */
 #define LATE_CHUNKS     4   /* chunks of input that an F-engine may have in its buffers, if its file was given */
-#define ELSEWHERE_MAX   16  /* greatest number of silent sources that are looked for on other interfaces */
+#define ELSEWHERE_MAX   16  /* greatest number of silent sources for which other interfaces are searched */
 #define ELSEWHERE_MAX_S 2.0
 #define INTERFACES_MAX  32
 
@@ -29,8 +29,8 @@ static const uint16_t wanted_ids[N_WANTED] = {SPEAD_TIMESTAMP, SPEAD_DIGITISER_I
 /* Owner of an endpoint. */
 struct owner {
     struct stream_file *file;
-    struct stream_input *input; /* input of fgpu; NULL for xbgpu, whose packets tell the input */
-    const char *interface;      /* interface of the search on other interfaces */
+    struct stream_input *input; /* input of fgpu; NULL for xbgpu, where the packet's feng_id determines the input */
+    const char *interface;      /* interface that is searched for silent sources */
 };
 
 static void *allocate(size_t n, size_t bytes)
@@ -157,7 +157,8 @@ static void take(void *arg, const struct listen_packet *packet)
 
 /* ---- Listening --------------------------------------------------------------------------------------------------- */
 
-/* Finds the interface of a file.  Returns false, with a finding, if the file's endpoints cannot be listened to. */
+/* Finds the interface on which a file's daemon receives.  If cbf-doctor cannot receive the file's streams, adds a
+ * finding and returns false. */
 static bool may_listen(struct doctor *doctor, const struct doctor_file *file, struct interface *interface)
 {
     char why[400];
@@ -176,7 +177,7 @@ static bool may_listen(struct doctor *doctor, const struct doctor_file *file, st
     nic_list("", true, why, sizeof(why));
     SAY(f->expected, "one of %s", why);
     SAY(f->why, "the daemon does not start");
-    SAY(f->fix, "ip -4 -brief address   # and put the right one into recv.interface of %s", file->path);
+    SAY(f->fix, "ip -4 -brief address   # and put the right interface into recv.interface of %s", file->path);
     return false;
 }
 
@@ -193,7 +194,7 @@ static size_t add_wants(struct doctor *doctor, struct stream_file *stream, const
             continue;
         }
         owners[n] = (struct owner){.file = stream};
-        if (file->kind == DOCTOR_FGPU) { /* 'recvs' lists all endpoints of an input, then those of the next input */
+        if (file->kind == DOCTOR_FGPU) { /* 'recvs' contains the endpoints input by input */
             size_t input = 0, first = 0;
             while (e >= first + fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n) {
                 first += fgpu_config_antenna(&file->fgpu, input / N_POLS)->pols[input % N_POLS].n;
@@ -225,7 +226,7 @@ static void add_open_errors(struct doctor *doctor, const struct listen_want *wan
         SAY(f->expected, "a membership of the group");
         SAY(f->why, "the daemon cannot join it, either");
         SAY(f->fix,
-            wants[i].err == -ENODEV ? "name recv.interface in %s, as there is no route to the group"
+            wants[i].err == -ENODEV ? "set recv.interface in %s, because there is no route to the group"
                                     : "ip -4 -brief address; ip route get 239.0.0.1   # for %s",
             owner->file->file->path);
     }
@@ -301,8 +302,8 @@ static void look_elsewhere(const struct doctor *doctor, struct stream_file *stre
 
 /* ---- All files --------------------------------------------------------------------------------------------------- */
 
-/* Returns true if all inputs are silent.  F-engines share their groups.  If one F-engine is heard, the group arrives
- * here, and other interfaces need no search. */
+/* Returns true if all inputs are silent.  All F-engines send to the same groups.  If packets of one F-engine arrive,
+ * the groups arrive at this interface, and other interfaces need no search. */
 static bool all_silent(const struct stream_file *stream)
 {
     for (size_t i = 0; i < stream->n_inputs; i++)

@@ -9,25 +9,25 @@
 
 /* A source that a file names: a polarisation of an antenna, or an F-engine. */
 struct stream_input {
-    const struct endpoint *endpoint; /* first endpoint of the source; for an F-engine, the first endpoint of all */
+    const struct endpoint *endpoint; /* first endpoint of the input; for an F-engine, the first endpoint of the file */
     char name[80];                   /* "m000 pol1"; for an F-engine "m000", or "feng 3" if no file names the antenna */
     struct source_shape shape;
-    uint64_t id; /* fgpu: required last bit of the id; xbgpu: required frequency */
+    uint64_t id; /* fgpu: required last bit of the digitiser's id; xbgpu: required first channel (item frequency) */
     struct source source;
-    char elsewhere[IF_NAMESIZE]; /* interface on which a silent source arrives instead; "": none */
+    char elsewhere[IF_NAMESIZE]; /* another interface on which a silent source arrives; "": no such interface */
 };
 
 struct stream_file {
     const struct doctor_file *file;
     char interface[IF_NAMESIZE];
-    double late_max_s, early_max_s; /* normal bounds of the lateness and earliness of heaps */
+    double late_max_s, early_max_s; /* a heap with a greater lateness or earliness has a wrong time */
     size_t n_inputs;
     struct stream_input *inputs;
-    /* Packets that belong to no input. */
+    /* Packets that belong to no input: not SPEAD-64-48, without the required items, or with an unknown id. */
     uint64_t n_foreign, n_itemless, n_unknown;
     struct sockaddr_in foreign_from, unknown_from;
     uint64_t unknown_id;
-    uint64_t n_drops;      /* drops of the listener; if > 0, losses cannot be judged */
+    uint64_t n_drops;      /* packets that cbf-doctor's own sockets lost; if > 0, losses are not judged */
     int64_t start_unix_ns; /* time at which the groups were joined */
     double seconds;
 };

@@ -159,7 +159,7 @@ bool sys_pcie_link(const char *root, const char *path, char *now, char *max, siz
         !sys_number(root, &width_max, "%s/max_link_width", path))
         return false;
     double rate = strtod(speed, NULL), rate_max = strtod(speed_max, NULL);
-    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown" and 255 lanes mean a device that is not really on a bus */
+    if (rate <= 0 || width <= 0 || width > 255) /* "Unknown" and 255 lanes: the device has no real PCIe link */
         return false;
     snprintf(now, text_bytes, "%g GT/s x%lld", rate, (long long)width);
     snprintf(max, text_bytes, "%g GT/s x%lld", rate_max, (long long)width_max);

@@ -1,6 +1,7 @@
-/* sys.h - facts from /proc and /sys, below a root that tests may provide.
+/* sys.h - reads facts from /proc and /sys, below a root that tests may provide.
  *
- * Errors: false if a fact does not exist or cannot be read.  The caller reports that the fact is not visible. */
+ * Errors: a function returns false if a fact does not exist or cannot be read.  The caller then reports that the fact
+ * is not visible. */
 #ifndef TOOLS_DOCTOR_SYS_H
 #define TOOLS_DOCTOR_SYS_H
 
@@ -19,28 +20,29 @@ bool sys_exists(const char *root, const char *path, ...) __attribute__((format(p
 /* Returns true if 'cpu' is in a list as the kernel writes it ("0-3,8"). */
 bool sys_list_has(const char *list, int64_t cpu);
 
-/* Returns true if a process of this name runs.  *pid becomes its id ('pid' may be NULL). */
+/* Returns true if a process of this name runs.  Writes the process's id to *pid, unless 'pid' is NULL. */
 bool sys_process(const char *root, const char *name, int *pid);
 
-/* Finds whether a process has a capability now.  Returns false if this is not visible. */
+/* Finds whether a process has a capability now, and writes the result to *has.  Returns false if the process's
+ * capabilities are not visible. */
 bool sys_capability(const char *root, int pid, int capability, bool *has);
 
-/* Returns true if a process of this machine runs that program with that file. */
+/* Returns true if a process of this host runs 'program' with the configuration file 'path'. */
 bool sys_runs_file(const char *program, const char *path);
 
 #define SYS_PCI_BYTES 24
 #define SYS_GPUS_MAX  64
 
-/* Converts a PCI address to the form that /sys uses: 0000:3b:00.0.  Accepts any form that device.gpu may have (3b:00.0,
- * 00000000:3B:00.0 as nvidia-smi prints it).  Returns false if the text is no address. */
+/* Converts a PCI address to the form of /sys, 0000:3b:00.0.  Accepts the forms that device.gpu accepts: 3b:00.0, and
+ * nvidia-smi's 00000000:3B:00.0.  Returns false if the text is no address. */
 bool sys_pci_address(const char *text, char address[SYS_PCI_BYTES]);
 
 /* Lists the addresses of NVIDIA's GPUs.  Returns their number. */
 size_t sys_gpus(const char *root, char addresses[SYS_GPUS_MAX][SYS_PCI_BYTES]);
 
 /* Compares a PCI device's link with the best link of the device, for example "8.0 GT/s x8".  'path' is the device's
- * directory.  Returns false if there is no link.  *slower tells whether the link is narrower or slower than the device
- * allows. */
+ * directory.  Returns false if there is no link.  Sets *slower to true if the link is narrower or slower than the best
+ * link. */
 bool sys_pcie_link(const char *root, const char *path, char *now, char *max, size_t text_bytes, bool *slower);
 
 #endif

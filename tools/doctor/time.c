@@ -15,7 +15,7 @@
 #define MAXERROR_WARN_US 10000
 #define MAXERROR_FAIL_US 100000
 
-#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01: no digitiser has run for that long */
+#define SYNC_EARLIEST_S INT64_C(946684800) /* 2000-01-01; no digitiser has run since an earlier time */
 #define WRAP_SOON_S     3600
 
 static const char *disciplined_by(const struct doctor *doctor)
@@ -49,10 +49,10 @@ static void check_clock(struct doctor *doctor)
     const char *by = disciplined_by(doctor);
 
     if (doctor->root[0])
-        return; /* the clock belongs to this machine, not to the root */
+        return; /* with --root, this host's clock is not the clock to check */
     int state = adjtimex(&t);
     if (state < 0) {
-        doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "adjtimex is refused here");
+        doctor_note(doctor, FINDING_SKIPPED, "time.clock", "", "the kernel refuses adjtimex() here");
         return;
     }
     bool unsynchronised = state == TIME_ERROR || (t.status & STA_UNSYNC);
@@ -60,10 +60,10 @@ static void check_clock(struct doctor *doctor)
     SAY(f->found, "the kernel says that the clock is %ssynchronised%s%s", unsynchronised ? "not " : "",
         by ? "; it is set by " : "; no program that sets it runs", by ? by : "");
     SAY(f->expected, "synchronised by chronyd, ntpd or ptp4l with phc2sys");
-    SAY(f->why, "this clock places timestamps and sets the times of delays");
+    SAY(f->why, "timestamps and the times of delays depend on this clock");
     SAY(f->fix, "sudo apt install chrony && chronyc waitsync 30");
     if (unsynchronised)
-        return; /* the estimates mean nothing without synchronisation */
+        return; /* the kernel's estimates have no meaning for an unsynchronised clock */
     add_error(doctor, "time.esterror", "estimated error", t.esterror, ESTERROR_WARN_US, ESTERROR_FAIL_US);
     add_error(doctor, "time.maxerror", "largest possible error", t.maxerror, MAXERROR_WARN_US, MAXERROR_FAIL_US);
 }
@@ -77,7 +77,7 @@ static void check_ptp(struct doctor *doctor)
     SAY(f->found, "%s, ptp4l %s, phc2sys %s", hardware ? "a PTP clock" : "no PTP clock", runs ? "runs" : "does not run",
         sets ? "runs" : "does not run");
     SAY(f->expected, "phc2sys beside ptp4l");
-    SAY(f->why, "ptp4l sets the network card's clock only, not the host's");
+    SAY(f->why, "ptp4l sets only the NIC's clock, not the host's");
     SAY(f->fix, "sudo systemctl enable --now phc2sys");
 }
 
@@ -96,14 +96,14 @@ static void check_sync(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "time.timebase is packets: the clock is not used");
         SAY(f->expected, "clock, unless a capture is replayed");
         SAY(f->why, "F- and X-engines that start before and after a wrap of the 48-bit timestamps disagree");
-        SAY(f->fix, "take timebase out of %s", file->name);
+        SAY(f->fix, "remove timebase from %s", file->name);
         return;
     }
     strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&whole, &tm));
     bool future = sync_s > now_s, old = sync_s < (double)SYNC_EARLIEST_S;
     f = doctor_add(doctor, future ? FINDING_FAIL : old ? FINDING_WARN : FINDING_OK, "time.sync", file->name);
     SAY(f->found, "sync_time is %s, %.4g days %s", text, fabs(now_s - sync_s) / 86400, future ? "ahead" : "ago");
-    SAY(f->expected, "a time since 2000 that is past");
+    SAY(f->expected, "a time between 2000 and now");
     SAY(f->why, future ? "nothing can have been sampled yet: this clock or sync_time is wrong"
                        : "no digitiser has run that long: sync_time differs from the digitisers' time");
     SAY(f->fix, "date -u   # then compare sync_time of %s with the digitisers'", file->name);

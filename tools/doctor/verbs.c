@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Finds the device that has a port with this interface, by the kernel's addresses of ports.  Returns false if there is
- * none. */
+/* Finds the RDMA device of an interface, in the kernel's list of the network interfaces of each port.  Returns false if
+ * there is none. */
 static bool find_device(const char *root, const char *interface, char device[64])
 {
     char pattern[PATH_MAX], name[64];
@@ -37,16 +37,17 @@ static void check_device(struct doctor *doctor, const struct doctor_file *file, 
     char interface[IF_NAMESIZE], device[64];
 
     if (!nic_name(asked, interface))
-        return; /* another check reports this */
+        return; /* nics.c reports a missing interface */
     bool found = find_device(doctor->root, interface, device);
     struct finding *f = doctor_add(doctor, found ? FINDING_OK : FINDING_FAIL, "verbs.device", interface);
     if (found)
-        SAY(f->found, "its card is %s", device);
+        SAY(f->found, "its RDMA device is %s", device);
     else
-        SAY(f->found, "no network card with ibverbs has this interface (%s.interface of %s)", key, file->name);
-    SAY(f->expected, "an interface of a network card with ibverbs");
+        SAY(f->found, "no NIC with ibverbs has this interface (%s.interface of %s)", key, file->name);
+    SAY(f->expected, "an interface of a NIC with ibverbs");
     SAY(f->why, "the daemon does not start");
-    SAY(f->fix, "rdma link   # lists them (a card: modprobe mlx5_ib); or set %s.transport: udp in %s", key, file->path);
+    SAY(f->fix, "rdma link   # lists these NICs (for a ConnectX: modprobe mlx5_ib); or set %s.transport: udp in %s",
+        key, file->path);
 }
 
 static void check_module(struct doctor *doctor)
@@ -56,11 +57,11 @@ static void check_module(struct doctor *doctor)
 
     SAY(f->found, "/dev/infiniband/rdma_cm %s", found ? "is there" : "is not there");
     SAY(f->expected, "the kernel module rdma_ucm");
-    SAY(f->why, "without this module no program finds the network card of an interface: the daemon does not start");
+    SAY(f->why, "without this module no program finds the NIC of an interface: the daemon does not start");
     SAY(f->fix, "sudo modprobe rdma_ucm && echo rdma_ucm | sudo tee /etc/modules-load.d/rdma.conf");
 }
 
-/* Checks the capability of the running daemon; if none runs, its unit. */
+/* Checks the capability of the running daemon.  If no daemon runs, checks the daemon's unit. */
 static void check_permission(struct doctor *doctor, const struct doctor_file *file)
 {
     const char *program = file->kind == DOCTOR_FGPU ? "fgpu" : "xbgpu";
@@ -100,7 +101,7 @@ static void check_memory(struct doctor *doctor, const struct doctor_file *file)
         SAY(f->found, "%llu KiB may be locked in this shell", (unsigned long long)limit.rlim_max >> 10);
     SAY(f->expected, "at least %llu KiB, for the rings of frames and the output buffers",
         (unsigned long long)file->locked_bytes >> 10);
-    SAY(f->why, "the network card needs locked memory: a daemon that is started in this shell does not start");
+    SAY(f->why, "the NIC needs locked memory: a daemon that is started in this shell does not start");
     SAY(f->fix, "sudo adduser $USER cbf   # and log in again (limits.d/60-gpucbf.conf); or lower recv.buffer, or "
                 "outputs' buffers");
 }

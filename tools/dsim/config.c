@@ -10,12 +10,12 @@
 #include "tools/shared/sim_sender.h"
 
 #define MAX_ANTENNAS      1024
-#define MAX_PAYLOAD_BYTES 65000.0           /* bytes of a UDP datagram, with room for the header */
+#define MAX_PAYLOAD_BYTES 65000.0           /* bytes; leaves room for the SPEAD header in a UDP datagram */
 #define MAX_DIGITISER_ID  281474976710654.0 /* 2^48 - 2 */
 
 /* The default period is 1.25 MiB per polarisation at 10 bits, so the periods of an array of simulated antennas fit
- * in a laptop's memory.  At 2 MS/s the period is half a second: the start takes at most that long, and a tone is off
- * by at most 1 Hz. */
+ * in a laptop's memory.  At 2 MS/s the default period is half a second.  The sending then starts within half a second,
+ * and the frequency of a tone is wrong by at most 1 Hz. */
 /* The defaults as numbers; the table has the same defaults as text. */
 #define DEFAULT_PERIOD_SAMPLES 1048576
 #define DEFAULT_DITHER_SEED    (-1)
@@ -34,8 +34,8 @@ static const struct config_key digitiser_keys[] = {
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
                "Length of time to send, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heap, a multiple of packet_samples; the heap is sent at once, whatever the time. "
-            "-1: the next multiple of the period (for recordings, of packet_samples), sent at its time."),
+            "Timestamp of the first heap, a multiple of packet_samples; dsim sends this heap immediately, whatever the "
+            "clock says. -1: the next multiple of the period (for recordings, of packet_samples), sent at its time."),
     KEY_BOOL("loop", loop, false,
              "Repeat the recordings; each round plays the whole heaps of the shortest one. false: dsim ends after one "
              "round."),
@@ -53,12 +53,11 @@ static const struct config_key signals_keys[] = {
         "gnss(signal, PRN, dB-Hz, standard deviation, carrier Hz, delay samples, Doppler Hz, Hz/s[, seed]), "
         "delay(expression, samples), track(expression, samples, rate), nodither(expression). pulsar is noise in "
         "dispersed pulses; n samples with noise of standard deviation s, folded, have the S/N (a / s)^2 sqrt(n d (1 - "
-        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the "
-        "signal of a navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with that C/N0 beside wgn(standard deviation); "
-        "a seed gives it data (docs/satellites.md). track is a delay of samples + rate x timestamp, right below 0.45 "
-        "of "
-        "the sample rate. track and gnss are computed while they are sent: one processor core does that, about 80 "
-        "million samples a second of all polarisations together.",
+        "d) / 2), d = width / period; track(pulsar, samples, 0) delays it by part of a sample. gnss is the signal of a "
+        "navigation satellite, L1CA, L5I, L5Q, E1B or E1C, with this C/N0 relative to the noise wgn(standard "
+        "deviation); with a seed it has data (docs/satellites.md). track is a delay of samples + rate x timestamp, "
+        "accurate below 0.45 of the sample rate. track and gnss are computed while they are sent: one processor core "
+        "does that, about 80 million samples a second of all polarisations together.",
         .example = "|\n    sky = wgn(0.05);\n    sky + wgn(0.1); sky + wgn(0.1);"),
     KEY_STRING(
         "code_file", code_file, "", 0, 4096,
@@ -74,26 +73,25 @@ static const char *const recording_kinds[] = {"int8", "int16", "int16be", "float
 
 #define KEYS_OF struct dsim_recording_config
 static const struct config_key recording_keys[] = {
-    KEY_ENUM(
-        "kind", kind, KEY_REQUIRED, recording_kinds,
-        "Contents of the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or (ci16) "
-        "complex integers of 16 bits, little-endian, as SigMF's ci16_le. These are played at twice their rate, their "
-        "0 Hz at a quarter of adc_sample_rate."),
+    KEY_ENUM("kind", kind, KEY_REQUIRED, recording_kinds,
+             "Contents of the file: signed integers or floats, little-endian (int16be: big-endian), VDIF frames, or "
+             "(ci16) complex integers of 16 bits, little-endian, as SigMF's ci16_le. dsim plays complex integers as "
+             "real samples at twice their rate, with their 0 Hz at a quarter of adc_sample_rate."),
     KEY_STRING("file", path, KEY_REQUIRED, 1, 4096, "The file."),
     KEY_DOUBLE("scale", scale, "1", UNIT_NONE, 1e-30, 1e30,
-               "Factor of the file's values; products are rounded half to even and clamped to the range of "
-               "sample_bits. 1 keeps integers as they are. Values are the file's numbers. VDIF values are -1 and 1 (1 "
-               "bit), -3.316505, -1, 1 and 3.316505 (2 bits), or the code minus half its range (more bits)."),
+               "Factor by which values are multiplied; products are rounded half to even and clamped to the range of "
+               "sample_bits. 1 leaves integers unchanged. Values are the numbers in the file. VDIF values are -1 and 1 "
+               "(1 bit), -3.316505, -1, 1 and 3.316505 (2 bits), or the code minus half its range (more bits)."),
     KEY_INT("start", start_samples, "0", UNIT_SAMPLES, 0, 1e18,
-            "Samples of the file left out at the beginning, for example to align recordings."),
+            "Samples to skip at the beginning of the file, for example to align recordings."),
     KEY_INT("header", header_bytes, "0", UNIT_BYTES, 0, 1e18,
             "Bytes of the file before the first sample (DADA: usually 4096).", .variants = RAW),
     KEY_INT("columns", n_columns, "1", UNIT_NONE, 1, 65536,
-            "Interleaved samples of the same time in the file, of which one is played.", .variants = RAW),
-    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Number of the played one of these samples, from 0.",
+            "Number of columns in the file: interleaved samples of the same time. One column is played.",
             .variants = RAW),
+    KEY_INT("column", column, "0", UNIT_NONE, 0, 65535, "Column that is played, from 0.", .variants = RAW),
     KEY_INT("thread", thread, "0", UNIT_NONE, 0, 1023, "Thread to play.", .variants = VDIF),
-    KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215, "Channel of its frames, from 0.", .variants = VDIF),
+    KEY_INT("channel", channel, "0", UNIT_NONE, 0, 16777215, "Channel in the frames, from 0.", .variants = VDIF),
     KEY_DECIMAL("sample_rate", sample_rate_hz, "0", UNIT_HZ, 0, 1e11,
                 "Sample rate of the recording, which may differ from adc_sample_rate. This rate gives the number of "
                 "frames in a second. 0: adc_sample_rate.",
@@ -105,10 +103,10 @@ static const struct config_key recording_keys[] = {
 static const struct config_key antenna_keys[] = {
     KEY_STRING("name", name, KEY_REQUIRED, 1, 64, "Name, for people."),
     KEY_INT("digitiser_id", digitiser_id, KEY_REQUIRED, UNIT_NONE, 0, MAX_DIGITISER_ID,
-            "Id of polarisation 0, even; polarisation 1 has the next one."),
+            "Even id of polarisation 0; polarisation 1 has the next id."),
     KEY_ENDPOINTS("pol0", pols[0], KEY_REQUIRED, 1, 4096,
                   "Addresses to which polarisation 0 is sent: a.b.c.d[+n][:port], comma separated; its heaps go to "
-                  "them in rotation."),
+                  "these addresses in rotation."),
     KEY_ENDPOINTS("pol1", pols[1], KEY_REQUIRED, 1, 4096, "Addresses to which polarisation 1 is sent."),
 };
 #undef KEYS_OF
@@ -143,7 +141,7 @@ static const struct config_section sections[] = {
     CONFIG_SECTION_PART(struct dsim_config, time, config_time_keys, CONFIG_N_TIME_KEYS - 2, "Time of timestamps."),
     CONFIG_SECTION(struct dsim_config, digitiser, digitiser_keys, "Keys of all digitisers.", .optional = true),
     CONFIG_SECTION(struct dsim_config, signals, signals_keys,
-                   "Computed signals of the antennas, in place of recordings.", .optional = true),
+                   "Computed signals of the antennas, instead of recordings.", .optional = true),
     CONFIG_LIST(
         struct dsim_config, recordings, struct dsim_recording_config, recording_keys, 0, N_POLS *MAX_ANTENNAS,
         "Signals of the antennas, from files: one for each polarisation, in order antenna 0 pol 0, antenna 0 pol "
@@ -227,7 +225,8 @@ static void check_recordings(const struct dsim_config *values, struct config *co
         if (files_are_same(recording->path, values->send.pcap_file))
             config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite recordings[%zu].file.", i);
     }
-    /* --print-config prints defaults, too, and its output must load. */
+    /* A period or seed with its default value counts as absent.  --print-config also prints defaults, and its output
+     * must load again. */
     if (digitiser->period_samples != DEFAULT_PERIOD_SAMPLES)
         config_error(config, &digitiser->period_samples,
                      "period applies to signals only: leave this key out with recordings.");
@@ -236,7 +235,7 @@ static void check_recordings(const struct dsim_config *values, struct config *co
                      "dither_seed applies to signals only: leave this key out, because recordings are not dithered.");
 }
 
-/* Checks that there are signals or recordings, and the keys that go with each. */
+/* Checks that the file has either signals or recordings, and no keys that apply only to the other kind. */
 static void check_contents(const struct dsim_config *values, struct config *config)
 {
     bool has_recordings = values->recordings.n > 0;
@@ -262,7 +261,7 @@ static void check_antennas(const struct dsim_config *values, struct config *conf
         for (size_t j = 0; j < i; j++) {
             const struct dsim_config_antenna *other = dsim_config_antenna(values, j);
             if (other->digitiser_id == antenna->digitiser_id)
-                config_error(config, &antenna->digitiser_id, "digitiser_id %lld is that of antenna '%s' already.",
+                config_error(config, &antenna->digitiser_id, "digitiser_id %lld already belongs to antenna '%s'.",
                              (long long)antenna->digitiser_id, other->name ? other->name : "");
         }
     }

@@ -22,18 +22,18 @@ struct dsim_config_digitiser {
     int64_t period_samples;
     int64_t dither_seed;     /* -1: chosen at random */
     double duration_s;       /* 0: until stopped */
-    int64_t first_timestamp; /* -1: from the clock */
+    int64_t first_timestamp; /* -1: computed from the host's clock */
     bool loop;               /* recordings are repeated */
 };
 
 struct dsim_config_signals {
-    char *specification; /* NULL: there are recordings */
+    char *specification; /* NULL: recordings replace the signals */
     char *code_file;     /* NULL: none */
 };
 
 struct dsim_config_antenna {
     char *name;
-    int64_t digitiser_id; /* id of polarisation 0 */
+    int64_t digitiser_id; /* even id of polarisation 0; polarisation 1 has the next id */
     struct endpoint_list pols[N_POLS];
 };
 
@@ -41,8 +41,9 @@ struct dsim_config {
     struct config_time time;
     struct dsim_config_digitiser digitiser;
     struct dsim_config_signals signals;
-    struct config_array recordings; /* struct dsim_recording_config; one recording for all inputs, or one for each */
-    struct config_array antennas;   /* struct dsim_config_antenna */
+    /* struct dsim_recording_config; one recording for all inputs, or one for each input */
+    struct config_array recordings;
+    struct config_array antennas; /* struct dsim_config_antenna */
     struct config_send send;
     struct config_http http;
     struct config_katcp katcp;
@@ -50,10 +51,12 @@ struct dsim_config {
 
 extern const struct config_table dsim_config_table;
 
-/* Checks across keys: alignments, the specification of the signals, identities.  Used by command_line_main(). */
+/* Checks keys against each other: alignments, the specification of the signals, digitiser ids.  command_line_main()
+ * calls this function. */
 void dsim_config_check(void *values, struct config *config);
 
-/* Returns the number of heaps of each input within 'duration'; INT64_MAX: until stopped. */
+/* Returns the number of heaps of each input within the key 'duration'.  Returns INT64_MAX if dsim sends until it is
+ * stopped. */
 int64_t dsim_config_n_heaps(const struct dsim_config *config);
 
 static inline struct dsim_recording_config *dsim_config_recording(const struct dsim_config *config, size_t i)

@@ -1,4 +1,4 @@
-/* control.c - between the KATCP server and dsim/send.c. */
+/* control.c - handles the requests of the KATCP server for dsim/send.c. */
 #include "tools/dsim/control.h"
 
 #include "common/base/clock.h"
@@ -22,20 +22,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLL_S    0.005 /* interval while signals are computed or switched */
-#define TIMEOUT_S 300.0 /* for ?request-timeout-hint: the computation of a long period of many signals */
+#define POLL_S 0.005 /* interval of polls while a ?signals request is in progress */
+/* answer of ?request-timeout-hint; the computation of many signals with a long period takes this long */
+#define TIMEOUT_S 300.0
 
-/* A ?signals request in progress. */
+/* A ?signals request that waits or is in progress. */
 struct job {
     struct job *next;
     struct katcp_call *call;
     struct dsim_program *program;
     struct dsim_format format;
-    struct dsim_heaps *heaps; /* result of the thread */
+    struct dsim_heaps *heaps; /* heaps that the computing thread has made */
     int err;
     char why[256];
-    atomic_bool done; /* set by the thread */
-    bool answered;    /* the sender has the heaps, from a timestamp on */
+    atomic_bool done; /* the computing thread has ended; set by the thread */
+    bool answered;    /* the sender has got the heaps, and the client has got its reply */
 };
 
 struct dsim_control {
@@ -50,7 +51,7 @@ struct dsim_control {
     struct katcp_device device;
     struct katcp_server *server;
     ev_timer poll;
-    struct job *first, **end; /* the first is being computed or switched to */
+    struct job *first, **end; /* queue of requests; the first request is in progress */
     struct thread thread;
     bool thread_runs;
 };
@@ -142,7 +143,7 @@ static void fail_first(struct dsim_control *c, int err, const char *why)
     drop_first(c);
 }
 
-/* Gives computed heaps to the sender, and replies with the first timestamp at which they are sent. */
+/* Passes computed heaps to the sender, and replies with the first timestamp of these heaps. */
 static void answer(struct dsim_control *c, struct job *job)
 {
     int64_t timestamp = dsim_send_switch(c->send, job->heaps);
@@ -156,7 +157,7 @@ static void answer(struct dsim_control *c, struct job *job)
     katcp_ok(job->call, 1, args);
 }
 
-/* Frees the earlier heaps, which no thread sends any more. */
+/* Ends a request after all threads send the new heaps.  Frees the earlier heaps. */
 static void finish(struct dsim_control *c, struct job *job)
 {
     dsim_heaps_destroy(*c->heaps);

@@ -1,4 +1,4 @@
-/* gnss.c - beside tracks, for dsim/live.c: computes satellites' signals while heaps are sent. */
+/* gnss.c - computes the signals of satellites for dsim/live.c, while heaps are sent. */
 #include "tools/dsim/gnss.h"
 
 #include "common/base/why.h"
@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENT_BITS     12 /* log2 of the samples with constant frequencies */
+#define SEGMENT_BITS     12 /* log2 of the number of samples in a segment, in which the frequencies are constant */
 #define SEGMENT_SAMPLES  (INT64_C(1) << SEGMENT_BITS)
-#define MAX_POSITION     (INT64_C(1) << 59) /* a step of 4 sub-chips stays below 2^127 units */
+#define MAX_POSITION     (INT64_C(1) << 59) /* the product with 4 sub-chips per sample (2^66 units) stays below 2^127 */
 #define MAX_TURNS        0x1p61L
 #define MAX_CODE_STEP    3.0 /* sub-chips per sample; Doppler and tracks keep the total below 4 */
 #define UNITS_PER_TURN   0x1p64L
@@ -24,28 +24,28 @@
 struct dsim_gnss {
     const struct gnss_signal_facts *facts;
     size_t n_secondary;
-    int64_t start_samples; /* T = 0 is at this sample plus 'start_fraction' */
+    int64_t start_samples; /* T = 0 is at the sample start_samples + start_fraction */
     long double start_fraction;
     long double carrier_rate, code_rate; /* turns and sub-chips per sample, without Doppler */
-    __int128 carrier_step, code_step;    /* the same in units of 2^-64; the carrier's step modulo a turn */
-    long double doppler, doppler_rate;   /* turns per sample, and the change per sample */
-    long double subchips_per_turn;       /* sub-chips of the code's Doppler per turn of the carrier's */
+    __int128 carrier_step, code_step;    /* carrier_rate modulo one turn, and code_rate, in units of 2^-64 */
+    long double doppler, doppler_rate;   /* doppler in turns per sample; doppler_rate is its change per sample */
+    long double subchips_per_turn;       /* ratio of the code's Doppler (sub-chips) to the carrier's Doppler (turns) */
     long double phase_turns;
     double amplitude;
-    uint32_t n_subchips; /* sub-chips of the table */
+    uint32_t n_subchips; /* number of sub-chips in 'table', a code period */
     int8_t table[];
 };
 
-/* Phases at a sample, in units of 2^-64 turns and sub-chips, not wrapped. */
+/* Phases at a sample, in units of 2^-64 turns (carrier) and 2^-64 sub-chips (code).  The phases are not wrapped. */
 struct phases {
     __int128 carrier, code;
 };
 
-/* The samples from one computation of phases to the next. */
+/* A run of SEGMENT_SAMPLES samples, in which both phases are linear. */
 struct segment {
     uint64_t carrier, carrier_step; /* 2^-64 turns */
     uint64_t code, code_step;       /* in the format of gnss_phase.h */
-    int64_t code_period;            /* code period of the first sample */
+    int64_t code_period;            /* number of the code period at the first sample */
 };
 
 /* ---- Before anything is sent ------------------------------------------------------------------------------------- */
@@ -148,8 +148,8 @@ int dsim_gnss_compute(struct dsim_program *program, double adc_sample_rate_hz, c
 
 /* ---- Phases ------------------------------------------------------------------------------------------------------ */
 
-/* Computes the phases 'position' samples after the start, at 'timestamp'.  Integers hold the part that grows with
- * whole samples.  Returns false if the phases are out of range. */
+/* Computes the phases 'position' samples after the start, at 'timestamp'.  The part that is proportional to 'position'
+ * is computed in integers, so that it stays exact.  Returns false if the phases are out of range. */
 static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                       struct phases *phases)
 {
@@ -168,7 +168,8 @@ static bool phases_at(const struct dsim_gnss *gnss, const struct dsim_node *trac
     return true;
 }
 
-/* Computes the segment whose first sample is 'position'.  Returns false if the signal is 0. */
+/* Computes the segment whose first sample is 'position' samples after the start.  Returns false if the signal is 0 in
+ * this segment. */
 static bool segment_at(const struct dsim_gnss *gnss, const struct dsim_node *track, int64_t timestamp, int64_t position,
                        struct segment *segment)
 {
@@ -229,7 +230,8 @@ static inline double cosine(double turns)
                                            (1 - z * (1 / 110.0) * (1 - z * (1 / 156.0) * (1 - z * (1 / 210.0))))))));
 }
 
-/* Computes samples of one code period: first the levels, without vector instructions, then the carrier with them. */
+/* Computes samples of one code period.  The first loop computes the levels without vector instructions.  The second
+ * loop computes the carrier with vector instructions. */
 KERNEL_CLONES
 static void evaluate_run(const int8_t *table, double amplitude, const struct segment *from, size_t n_samples,
                          double *restrict values)
@@ -245,7 +247,7 @@ static void evaluate_run(const int8_t *table, double amplitude, const struct seg
     }
 }
 
-/* Moves the begin of a segment 'n' samples later. */
+/* Moves the beginning of a segment 'n' samples later. */
 static void segment_skip(struct segment *segment, uint64_t length, uint64_t n)
 {
     unsigned __int128 code = (unsigned __int128)n * segment->code_step + segment->code;

@@ -18,13 +18,13 @@
 #define N_TAPS      DSIM_SINC_TAPS
 #define N_FRACTIONS 512
 
-#define LANES    16                   /* outputs whose sums stay in registers */
-#define N_BEHIND (N_TAPS + LANES - 2) /* samples that the last output of a period reads after the period */
+#define LANES    16                   /* number of outputs that are computed together, with their sums in registers */
+#define N_BEHIND (N_TAPS + LANES - 2) /* number of samples after the period that the filter reads for the last output */
 
 /* A table of a repeating signal. */
 struct table {
     const struct dsim_node *node;
-    float *values; /* [period + N_BEHIND]; the first samples follow again after the period */
+    float *values; /* [period + N_BEHIND] one period, then its first samples again */
 };
 
 struct dsim_live {
@@ -32,8 +32,8 @@ struct dsim_live {
     struct dsim_format format;
     struct table *tables;
     size_t n_tables;
-    /* taps[r]: the filter for a position r / N_FRACTIONS after a sample.  slopes[r]: the difference to the filter
-     * for r + 1. */
+    /* taps[r] is the filter for a position r / N_FRACTIONS after a sample.  slopes[r] is the filter for r + 1 minus the
+     * filter for r. */
     float taps[N_FRACTIONS][N_TAPS];
     float slopes[N_FRACTIONS][N_TAPS];
     struct dsim_workspace *space;
@@ -41,8 +41,8 @@ struct dsim_live {
 
 /* ---- The filter -------------------------------------------------------------------------------------------------- */
 
-/* Computes the taps.  Tap 0 is for the sample N_TAPS / 2 - 1 before the last sample that is not after the position;
- * tap k is for the sample k later. */
+/* Computes the taps.  Tap N_TAPS / 2 - 1 belongs to the last sample at or before the position.  Each further tap
+ * belongs to the next sample. */
 static void design(struct dsim_live *live)
 {
     for (int r = 0; r < N_FRACTIONS; r++) {
@@ -94,8 +94,8 @@ static const float *find_table(const struct dsim_live *live, const struct dsim_n
     return live->tables[i].values;
 }
 
-/* Returns the number of samples that lie between the same two fractions.  'weight' (0 to 1) is the position of the
- * first sample between them. */
+/* Returns the number of consecutive samples whose positions lie between the same two tabulated fractions.  'weight' (0
+ * to 1) is the first sample's position between these fractions. */
 static size_t run_samples(double weight, double step, size_t n_left)
 {
     double n = step == 0.0 ? (double)n_left : floor((step > 0.0 ? 1.0 - weight : weight) / fabs(step)) + 1.0;
@@ -119,7 +119,7 @@ static void evaluate_track(const struct dsim_live *live, const struct dsim_node 
     for (size_t i = 0; i < n_samples;) {
         double position = fraction - (double)i * track->track_rate; /* position relative to sample i */
         double below = floor(position);
-        double place = (position - below) * N_FRACTIONS; /* N_FRACTIONS if rounding made the fraction 1 */
+        double place = (position - below) * N_FRACTIONS; /* equals N_FRACTIONS if the fraction was rounded to 1 */
         size_t r = place < N_FRACTIONS ? (size_t)place : N_FRACTIONS - 1;
         int64_t source = (origin + (int64_t)below + (int64_t)i + period) % period;
         size_t n = run_samples(place - (double)r, step, n_samples - i);
@@ -143,7 +143,7 @@ static void evaluate_periodic(const struct dsim_live *live, const struct dsim_no
     }
 }
 
-/* Returns the shift inside a DELAY or TRACK node. */
+/* Returns the shift of the signals inside a DELAY or TRACK node, from the node's own shift. */
 static struct dsim_shift shift_below(const struct dsim_node *node, const struct dsim_shift *shift)
 {
     return (struct dsim_shift){shift->delay_samples + node->delay_samples,
@@ -193,7 +193,8 @@ uint32_t dsim_live_heap(struct dsim_live *live, size_t input, int64_t timestamp,
 
 /* ---- Tables ------------------------------------------------------------------------------------------------------ */
 
-/* Adds the largest repeating parts of an expression, once each.  Constants need no table. */
+/* Adds a table for each largest part of an expression that repeats.  A part that occurs twice gets one table.
+ * Constants need no table. */
 static void find_periodic(struct dsim_live *live, const struct dsim_node *node)
 {
     if (node->op == DSIM_CONSTANT || node->op == DSIM_GNSS)

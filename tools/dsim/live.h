@@ -2,16 +2,16 @@
  *
  * Flow:    dsim_parse -> dsim_signal_choose_seeds -> dsim_gnss_compute -> dsim_live_create (a table of a period of each
  *          signal that repeats) -> dsim_play, heap by heap
- * Delay:   at timestamp t, track(signal, samples, rate) is its signal at t - (samples + rate t), at any part of the
- *          period.  An F-engine removes this delay with a delay of -samples / adc_sample_rate and a rate of -rate,
- *          from sync_time on.  In a sum or product inside track() or delay(), each signal is delayed: tables by the
- *          filter, gnss() by its phases.
- * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation in between.
- *          The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate (0.9 of
- *          the band).  At higher frequencies the signal is too small and its phase is wrong.  This error repeats
- *          with every sample of delay.  The error is 0 at whole samples.  At half samples the signal vanishes at
+ * Delay:   at timestamp t, track(signal, samples, rate) is 'signal' at t - (samples + rate t), even if this time
+ *          crosses the end of a period.  To remove this delay, set an F-engine's delay to -samples / adc_sample_rate
+ *          and its rate to -rate, from sync_time on.  In a sum or product inside track() or delay(), each signal is
+ *          delayed: tables by the filter, gnss() by its phases.
+ * Filter:  64 taps of dsim/sinc.h, tabulated for 512 fractions of a sample, with linear interpolation between the
+ *          fractions.  The error is less than -90 dB of the signal for any delay, from 0 Hz to 0.45 of the sample rate
+ *          (0.9 of the band).  At higher frequencies the signal is too small and its phase is wrong.  The error depends
+ *          on the delay's fraction of a sample.  It is 0 for whole samples.  For half samples, the signal vanishes at
  *          the end of the band.
- * Samples: samples and dither are functions of the timestamp alone.  The dither does not repeat either.
+ * Samples: samples and dither are functions of the timestamp alone.  The dither never repeats.
  * Threads: one.  Nothing allocates after create. */
 #ifndef TOOLS_DSIM_LIVE_H
 #define TOOLS_DSIM_LIVE_H
@@ -23,9 +23,9 @@
 
 struct dsim_live;
 
-/* Tabulates the repeating signals of the outputs: a float for each sample of a period.  'program' must outlive the
- * result; its seeds must be chosen and its gnss() computed.  Returns 0, or -ENOMEM or -E2BIG with one sentence in
- * 'why'. */
+/* Creates a table of each repeating signal of the outputs, with a float for each sample of a period.  'program' must
+ * outlive the result.  Its seeds must be chosen, and its gnss() computed.  Returns 0, or -ENOMEM or -E2BIG with one
+ * sentence in 'why'. */
 int dsim_live_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_live **live,
                      char *why, size_t why_bytes);
 

@@ -1,4 +1,4 @@
-/* main.c - the digitiser simulator: start, and shutdown in reverse order. */
+/* main.c - main() of the digitiser simulator.  The parts start in order, and shut down in reverse order. */
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"
@@ -14,7 +14,7 @@
 #include "tools/dsim/signal.h"
 #include "tools/shared/program.h"
 
-/* The source of the heaps; unused members are NULL. */
+/* The source of the heaps: computed signals or recordings.  Unused members are NULL. */
 struct origin {
     struct dsim_program *program;
     struct dsim_format format; /* format of the program's signals */

@@ -13,16 +13,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Most nested parentheses and functions; bounds the recursion of the parser. */
+/* Greatest depth of nested parentheses and functions.  This limit bounds the recursion of the parser. */
 #define MAX_NESTING 64
 
-/* Limit of a fractional delay: below it a double has enough digits for the fraction. */
+/* Greatest delay of track().  For smaller delays a double has enough digits for the fraction of a sample. */
 #define MAX_TRACK_SAMPLES 1e9
 
 #define MAX_DISPERSION_MEASURE 1e5 /* pc/cm^3, as in xbgpu's gates */
 #define MAX_RADIO_HZ           1e12
 #define MAX_CN0_DB_HZ          200
-#define MAX_GNSS_DELAY         1e17 /* samples: allows timestamps of years */
+#define MAX_GNSS_DELAY         1e17 /* samples; as many as in timestamps of years */
 #define MAX_NOISE              1e6
 #define MAX_DOPPLER_HZ         1e6
 #define MAX_DOPPLER_RATE_HZ_S  1e4
@@ -131,7 +131,7 @@ static bool starts_name(char c)
     return isalpha((unsigned char)c) || c == '_';
 }
 
-/* Returns the length of the name at the current place; 0: there is none. */
+/* Returns the length of the name at the current position.  Returns 0 if there is no name. */
 static size_t name_length(struct parser *p)
 {
     size_t length = 0;
@@ -150,8 +150,8 @@ static size_t count_digits(const char *text)
     return strspn(text, "0123456789");
 }
 
-/* Returns the length of the number at 'text', without a sign; 0: there is none.  Does not use strtod's rule, which
- * accepts "inf" and hexadecimal numbers. */
+/* Returns the length of the number at 'text', which must have no sign.  Returns 0 if there is no number.  Does not use
+ * strtod(), which also accepts "inf" and hexadecimal numbers. */
 static size_t number_length(const char *text, bool *is_integer)
 {
     size_t length = count_digits(text);
@@ -211,15 +211,15 @@ static bool read_real(struct parser *p, const char *what, double *value)
             first++;
         while (isspace((unsigned char)*first));
     }
-    /* After the number no text follows that strtod could read as a part of it, except in hexadecimal: "0x1" is 0
-     * here. */
+    /* strtod() would read "0x1" as a hexadecimal number.  In this language it is the number 0, followed by text.  Other
+     * numbers end where strtod() ends. */
     *value = first[0] == '0' && (first[1] == 'x' || first[1] == 'X') ? 0.0 : sign * strtod(first, NULL);
     if (!isfinite(*value))
         return fail(p, (size_t)(first - p->text), "%s is out of the range of a double", what);
     return true;
 }
 
-/* Returns the offset of the next character, for messages. */
+/* Skips blanks, and returns the offset of the next character, for messages. */
 static size_t next_offset(struct parser *p)
 {
     peek(p);
@@ -253,8 +253,8 @@ static bool read_integer(struct parser *p, const char *what, int64_t *value)
 
 /* ---- Nodes ----------------------------------------------------------------------------------------------------- */
 
-/* Returns a new node.  Every node stands for at least one character, so arrays of the text's length always have
- * room. */
+/* Returns a new node.  Every node stands for at least one character.  An array with as many nodes as the text has
+ * characters is therefore large enough. */
 static struct dsim_node *new_node(struct parser *p, enum dsim_op op, size_t offset)
 {
     struct dsim_node *node = &p->program->nodes[p->program->n_nodes++];
@@ -265,7 +265,7 @@ static struct dsim_node *new_node(struct parser *p, enum dsim_op op, size_t offs
     return node;
 }
 
-/* Refuses a node that may not be part of a larger expression. */
+/* Refuses a nodither() inside a larger expression.  Returns false after an error. */
 static bool is_operand(struct parser *p, const struct dsim_node *node, size_t offset)
 {
     if (node->op != DSIM_NODITHER)
@@ -282,7 +282,8 @@ static bool is_affordable(struct parser *p, const struct dsim_node *node)
     return true;
 }
 
-/* Returns left OP right.  The left side is evaluated in the result's buffer, the right side in a scratch buffer. */
+/* Returns a new node for left OP right.  The left side is evaluated in the result's buffer, the right side in a scratch
+ * buffer. */
 static struct dsim_node *new_binary(struct parser *p, enum dsim_op op, const struct dsim_node *left,
                                     const struct dsim_node *right, size_t left_offset, size_t right_offset)
 {
@@ -442,7 +443,7 @@ static bool read_gnss(struct parser *p, const struct function *function, struct 
            fail(p, start, "%s is a pilot: it has no data, so no seed", gnss_signal_facts(satellite->signal)->name);
 }
 
-/* Reads the signal that a function changes. */
+/* Reads the argument of a function that is a signal. */
 static bool read_signal(struct parser *p, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -457,7 +458,7 @@ static bool read_signal(struct parser *p, struct dsim_node *node)
     return true;
 }
 
-/* Reads the signal that a function delays, and the comma after it. */
+/* Reads the signal that delay() or track() delays, and the comma after the signal. */
 static bool read_moved(struct parser *p, const struct function *function, struct dsim_node *node)
 {
     size_t start = next_offset(p);
@@ -627,7 +628,7 @@ static struct dsim_node *parse_expression(struct parser *p)
     return left;
 }
 
-/* Reads the name that a statement defines, if it is "name = ...".  For an output *length is 0. */
+/* Reads the name at the beginning of a statement "name = ...".  If the statement is an output, sets *length to 0. */
 static bool parse_target(struct parser *p, const char **name, size_t *length)
 {
     *length = name_length(p);

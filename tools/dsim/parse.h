@@ -40,9 +40,10 @@
 #define DSIM_MAX_COST    10000.0
 #define DSIM_MAX_SCRATCH 64
 
-#define DSIM_MAX_DELAY 1e14 /* samples, for signals that do not repeat; DSIM_MAX_COST such delays fit 63 bits */
+/* samples; limit of delay() for signals that do not repeat.  The sum of DSIM_MAX_COST such delays fits in 63 bits. */
+#define DSIM_MAX_DELAY 1e14
 
-#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; delays of sources in the sky drift by about 1e-9 */
+#define DSIM_MAX_TRACK_RATE 1e-3 /* samples per sample; the delays of astronomical sources drift by about 1e-9 */
 
 enum dsim_op {
     DSIM_CONSTANT,
@@ -74,7 +75,7 @@ struct dsim_gnss;
 /* An expression.  Each field names the ops that use it; fields that an op does not use are zero. */
 struct dsim_node {
     enum dsim_op op;
-    size_t offset;                 /* offset of its first character in the text */
+    size_t offset;                 /* offset of the expression's first character in the text */
     const struct dsim_node *left;  /* DELAY, TRACK, NODITHER and the operators */
     const struct dsim_node *right; /* the operators */
     double amplitude;              /* CONSTANT: value; TONES, COMB; WGN, PULSAR, GNSS: standard deviation */
@@ -88,15 +89,15 @@ struct dsim_node {
     double pulse_period_s;         /* PULSAR */
     double pulse_width_s;          /* PULSAR */
     double dispersion_measure;     /* PULSAR: pc/cm^3 */
-    double *samples;               /* PULSAR: a period, after dsim_pulsar_compute() */
+    double *samples;               /* PULSAR: [period_samples] set by dsim_pulsar_compute() */
     struct dsim_satellite satellite;
-    struct dsim_gnss *gnss; /* GNSS: after dsim_gnss_compute() */
+    struct dsim_gnss *gnss; /* GNSS: set by dsim_gnss_compute() */
     uint64_t seed;          /* WGN, PULSAR, GNSS */
     bool has_seed;          /* WGN, PULSAR: a seed was given or chosen; GNSS: has data */
-    bool is_live;           /* a TRACK or GNSS, or contains one */
-    bool has_track;         /* a TRACK, or contains one */
-    double cost;            /* terms to evaluate for a sample, including those of operands */
-    size_t n_scratch;       /* buffers that its evaluation needs in addition to the result */
+    bool is_live;           /* the expression is or contains a TRACK or GNSS */
+    bool has_track;         /* the expression is or contains a TRACK */
+    double cost;            /* number of terms that are evaluated for one sample, including the terms of operands */
+    size_t n_scratch;       /* number of buffers that the evaluation needs in addition to the result */
 };
 
 /* An output.  'signal' contains no DSIM_NODITHER. */
@@ -111,7 +112,7 @@ struct dsim_program {
     size_t n_nodes;
     struct dsim_output *outputs;
     size_t n_outputs; /* >= 1 */
-    bool is_live;     /* an output is live */
+    bool is_live;     /* at least one output is live */
     bool has_pulsar;
 };
 

@@ -19,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD_NS          (NS_PER_S / 2)
-#define N_BLOCKS_MIN      4
-#define BLOCK_SAMPLES_MAX 262144      /* samples of an input, or one heap; as doubles they stay in the cache */
-#define BLOCK_BYTES_MAX   33554432.0  /* bytes of all inputs, or one heap each */
-#define BYTES_MAX         268435456.0 /* bytes of all blocks, or N_BLOCKS_MIN blocks */
+#define AHEAD_NS     (NS_PER_S / 2)
+#define N_BLOCKS_MIN 4
+/* largest block: samples of an input, at least one heap; as doubles they fit in the cache */
+#define BLOCK_SAMPLES_MAX 262144
+#define BLOCK_BYTES_MAX   33554432.0  /* largest block: bytes of all inputs, at least one heap of each input */
+#define BYTES_MAX         268435456.0 /* bytes of all blocks, at least N_BLOCKS_MIN blocks */
 
 struct dsim_play {
     const struct dsim_config *config; /* [const] */
@@ -32,22 +33,22 @@ struct dsim_play {
     size_t heap_bytes;                /* [const] */
     int sample_bits;                  /* [const] */
     int64_t n_heaps_wanted;           /* [const] heaps of each input */
-    int64_t n_heaps;                  /* [const] heaps of the recordings until they end or repeat; INT64_MAX: live */
-    uint64_t n_unplayed_samples;      /* [const] samples of all recordings after the last heap */
+    int64_t n_heaps;                  /* [const] number of heaps of each recording; INT64_MAX: live signals */
+    uint64_t n_unplayed_samples;      /* [const] number of samples after the last heap, of all recordings together */
 
-    struct dsim_live *live;             /* [reader] NULL: there are recordings */
+    struct dsim_live *live;             /* [reader] live signals; NULL: recordings are played */
     int64_t first_timestamp;            /* [reader] timestamp of the first heap of 'live' */
     struct dsim_recording **recordings; /* [config->recordings.n] [reader] */
     double *values;                     /* [block_heaps * packet_samples] [reader] */
     int32_t *quantised;                 /* [packet_samples] [reader] */
-    bool has_failed;                    /* [reader] an error ended the blocks; read after 'full' has stopped */
+    bool has_failed; /* [reader] true: an error has ended the reader; read after 'full' has stopped */
     struct dsim_recording_counters counters;
 
     size_t block_heaps;        /* [const] heaps of each input in a block */
     size_t n_blocks;           /* [const] */
     struct dsim_block *blocks; /* [n_blocks] */
-    struct inbox *free;        /* free blocks, to the reader */
-    struct inbox *full;        /* full blocks, to the sender */
+    struct inbox *free;        /* free blocks, from the sender to the reader */
+    struct inbox *full;        /* full blocks, from the reader to the sender */
 
     struct thread thread;
     bool is_running;
@@ -81,7 +82,8 @@ static void pack_heaps(struct dsim_play *play, const double *values, double scal
     }
 }
 
-/* Fills the heaps of an input from heap 'heap' of its recording on.  After the last heap the first follows. */
+/* Fills an input's heaps of a block, from heap 'heap' of the input's recording on.  After the last heap, continues with
+ * the first heap. */
 static int fill_input(struct dsim_play *play, size_t input, int64_t heap, struct dsim_heaps *heaps, char *why,
                       size_t why_bytes)
 {
@@ -131,7 +133,7 @@ static int fill(struct dsim_play *play, int64_t heap, struct dsim_heaps *heaps)
         log_error("recordings[%zu]: %s.", i, why);
         return err;
     }
-    for (size_t i = n_recordings; i < play->n_inputs; i++) { /* one recording for all inputs */
+    for (size_t i = n_recordings; i < play->n_inputs; i++) { /* copies the only recording to the other inputs */
         memcpy(heaps->payloads + i * input_bytes, heaps->payloads, input_bytes);
         memcpy(heaps->n_saturated + i * heaps->n_heaps, heaps->n_saturated,
                heaps->n_heaps * sizeof(*heaps->n_saturated));
@@ -220,7 +222,7 @@ static int open_recording(struct dsim_play *play, size_t i, char *why, size_t wh
     return err;
 }
 
-/* Opens all recordings.  The shortest determines the number of heaps. */
+/* Opens all recordings.  The shortest recording determines the number of heaps. */
 static int open_recordings(struct dsim_play *play, char *why, size_t why_bytes)
 {
     for (size_t i = 0; i < play->config->recordings.n; i++) {
@@ -383,7 +385,7 @@ void dsim_play_print_summary(const struct dsim_play *play)
     const struct dsim_recording_counters *counters = &play->counters;
     assert(!play->is_running);
     printf("recordings: %" PRIu64 " samples at their ends not played; %" PRIu64 " missing and %" PRIu64
-           " invalid samples read as zeros; frames left out: %" PRIu64 " with a wrong header, %" PRIu64
+           " invalid samples read as zeros; frames not played: %" PRIu64 " with a wrong header, %" PRIu64
            " too late, %" PRIu64 " double\n",
            play->n_unplayed_samples, counter_get(&counters->n_missing_samples),
            counter_get(&counters->n_invalid_samples), counter_get(&counters->n_bad_frames),

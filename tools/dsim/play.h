@@ -1,17 +1,17 @@
-/* play.h - makes heaps of recordings, or of signals that do not repeat (dsim/live.h), ahead of their time.
+/* play.h - makes heaps of recordings, or of signals that do not repeat (dsim/live.h), before dsim_send needs the heaps.
  *
  * Flow:      recordings or dsim_live --reader thread: read, scale, quantise, pack--> full blocks --take--> dsim_send
  *            --buffer_ref_put--> free blocks --> reader thread
- * Ahead:     the blocks hold half a second of all inputs, within limits.  This bounds the memory.  It also bounds
- *            the time for which the disk may stall before a heap is late.
+ * Ahead:     the blocks contain half a second of all inputs, or less if that needs too much memory.  A longer stall of
+ *            the disk makes heaps late.
  * Time:      for live signals, the timestamp determines the samples.  The first sample of every recording belongs to
- *            the first heap.  All recordings end with the shortest one, at a whole heap.  With 'loop', the same
- *            heaps come again.
- * Samples:   of recordings: q = round half to even of value * scale, clamped to the range of 'sample_bits',
- *            [-2^(b-1), 2^(b-1) - 1].  An integer in this range passes unchanged, including the most negative one.
- *            No dither.
- * Threads:   open, start, stop and destroy from one thread; take from the sender; buffer_ref_put of a block from any
- *            thread.
+ *            the first heap.  All recordings end with the last whole heap of the shortest recording.  With 'loop', the
+ *            recordings then repeat from their first heap.
+ * Samples:   for recordings, q = round half to even of value * scale, clamped to the range of 'sample_bits',
+ *            [-2^(b-1), 2^(b-1) - 1].  With scale 1, an integer in this range stays unchanged, including the most
+ *            negative integer.  No dither is added.
+ * Threads:   call open, start, stop and destroy from one thread, and take from the sender's thread.  Any thread may
+ *            call buffer_ref_put for a block.
  * Blocking:  take waits until its deadline.   Nothing allocates after open. */
 #ifndef TOOLS_DSIM_PLAY_H
 #define TOOLS_DSIM_PLAY_H
@@ -27,20 +27,21 @@
 
 struct dsim_play;
 
-/* Consecutive heaps of all inputs.  The taker puts the block's reference once, when nothing refers to the heaps any
- * more. */
+/* Consecutive heaps of all inputs.  The caller of dsim_play_take() puts the block's reference once, when nothing refers
+ * to the heaps any more. */
 struct dsim_block {
     struct dsim_heaps heaps;
     struct buffer_ref ref;
 };
 
 /* Plays 'live' or, if 'live' is NULL, opens all recordings.  Registers the metrics.  'config' and 'live' must
- * outlive the result, and nothing else may use 'live'.  At most 'n_heaps_wanted' heaps of each input will be taken.
+ * outlive the result, and nothing else may use 'live'.  The reader makes at most 'n_heaps_wanted' heaps of each input.
  * Returns 0 or negative errno with one sentence in 'why'. */
 int dsim_play_open(const struct dsim_config *config, struct dsim_live *live, int64_t n_heaps_wanted,
                    struct dsim_play **play, char *why, size_t why_bytes);
 
-/* Returns the blocks, so that a sink can register their memory.  All blocks are whole until the reader starts. */
+/* Returns all blocks, so that a sink can register their memory.  Before the reader starts, all blocks have their full
+ * size. */
 const struct dsim_block *dsim_play_blocks(const struct dsim_play *play, size_t *n);
 
 /* Starts the reader.  Live signals start with the heap of 'first_timestamp'.  Returns 0 or negative errno. */
@@ -50,21 +51,21 @@ int dsim_play_start(struct dsim_play *play, int64_t first_timestamp);
  * no more blocks will come. */
 int dsim_play_take(struct dsim_play *play, int64_t deadline_ns, struct dsim_block **block);
 
-/* Returns true if an error, which has been logged, ended the blocks.  Called after dsim_play_take() has returned
- * -EPIPE. */
+/* Returns true if an error ended the reader.  The reader has logged the error.  Call after dsim_play_take() has
+ * returned -EPIPE. */
 bool dsim_play_failed(const struct dsim_play *play);
 
 /* Ends the reader and waits for it.  Accepts NULL. */
 void dsim_play_stop(struct dsim_play *play);
 
-/* Prints the numbers of samples and frames of the recordings that were not played, missing or wrong.  Prints nothing
- * without recordings.  Called after the stop.  Accepts NULL. */
+/* Prints how many samples and frames of the recordings were missing, wrong or not played.  Prints nothing without
+ * recordings.  Call after dsim_play_stop().  Accepts NULL. */
 void dsim_play_print_summary(const struct dsim_play *play);
 
 /* Accepts NULL. */
 void dsim_play_destroy(struct dsim_play *play);
 
-/* Quantises as described under 'Samples'. */
+/* Quantises recorded values, as described under 'Samples'. */
 void dsim_play_quantise(const double *values, double scale, size_t n_samples, int sample_bits, int32_t *quantised);
 
 #endif

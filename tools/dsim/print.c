@@ -1,4 +1,4 @@
-/* print.c - beside the pipeline: writes the signals in use as text for clients. */
+/* print.c - called by dsim/control.c: writes the signals in use as text for KATCP clients. */
 #include "tools/dsim/print.h"
 
 #include "common/katcp/python_number.h"
@@ -74,8 +74,8 @@ static bool is_sum(const struct dsim_node *node)
     return node->op == DSIM_ADD || node->op == DSIM_SUBTRACT;
 }
 
-/* Writes an operator with its operands.  The grammar reads from left to right, so the right operand needs
- * parentheses more often. */
+/* Writes an operator with its operands.  Operators associate from left to right, so the right operand needs parentheses
+ * more often. */
 static void add_operator(struct text *t, const struct dsim_node *node, const char *symbol)
 {
     bool left = node->op == DSIM_MULTIPLY && is_sum(node->left);
@@ -125,7 +125,7 @@ static void add_node(struct text *t, const struct dsim_node *node)
         add_number(t, ", ", node->track_rate);
         add(t, ")");
         break;
-    case DSIM_NODITHER: add_node(t, node->left); break; /* the output writes it */
+    case DSIM_NODITHER: add_node(t, node->left); break; /* dsim_print() writes the nodither() of an output */
     case DSIM_ADD: add_operator(t, node, "+"); break;
     case DSIM_SUBTRACT: add_operator(t, node, "-"); break;
     case DSIM_MULTIPLY: add_operator(t, node, "*"); break;

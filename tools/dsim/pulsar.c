@@ -1,5 +1,5 @@
-/* pulsar.c - between the choice of seeds and the heaps: computes a period of each pulsar, from which dsim/signal.c
- * copies. */
+/* pulsar.c - computes a period of each pulsar, after the seeds are chosen.  dsim/signal.c copies samples from this
+ * period. */
 #include "tools/dsim/pulsar.h"
 
 #include "common/base/memory.h"
@@ -53,7 +53,7 @@ static void transform(double complex *values, size_t n, double sign)
     }
 }
 
-/* Returns the filter at cycle k of the period. */
+/* Returns the dispersion filter at frequency k, in cycles per period. */
 static double complex disperse(const struct dsim_node *node, const struct dsim_axis *axis, int64_t k)
 {
     double top_mhz = (node->frequency_hz + axis->adc_sample_rate_hz / 2) / HZ_PER_MHZ;
@@ -88,8 +88,8 @@ static void fill_pulses(const struct dsim_node *node, const struct dsim_axis *ax
     }
 }
 
-/* Computes a period.  The spectrum above half the sample rate is the conjugate of the spectrum below.  At 0 Hz and
- * at half the sample rate it is real. */
+/* Computes a period.  The spectrum above half the sample rate is the conjugate of the spectrum below.  The spectrum at
+ * 0 Hz and at half the sample rate is real. */
 static void compute(struct dsim_node *node, const struct dsim_axis *axis, double complex *values)
 {
     size_t n = (size_t)axis->period_samples;

@@ -2,12 +2,12 @@
  *
  * Flow:       dsim_parse -> dsim_signal_choose_seeds -> dsim_pulsar_compute -> dsim_heaps_create or dsim_live_create
  * Pulses:     sample i is wgn(standard deviation, seed) if i w mod period < width / pulsar's period * period, else
- *             0.  A period has w pulses, a whole number, like the cycles of a tone.  At 0 dispersion the first pulse
- *             starts with the period.
+ *             0.  A period has w pulses, where w is a whole number, like the number of cycles of a tone.  Without
+ *             dispersion, the first pulse starts at the beginning of the period.
  * Dispersion: one filter over the whole period, exp(2 pi i D (f - f_top)^2 / (f_top^2 f)) at the radio frequency f.
  *             D is DM / 2.41e-4 MHz^2 s, and f_top is the top of the band.  The filter delays f by D (1 / f^2 - 1 /
- *             f_top^2).  So the dispersion is exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar signal
- *             processing", 1975).
+ *             f_top^2).  The dispersion is therefore exact and coherent (T. H. Hankins and B. J. Rickett, "Pulsar
+ *             signal processing", 1975).
  * Limits:     the period must be a power of two.  A sample takes 24 bytes during the computation and 8 bytes
  *             afterwards.  The delay wraps around the period, as in delay().  The noise is the same in each period.
  * S/N:        n samples of one antenna with noise of standard deviation s are folded at the pulsar's period.  A weak
@@ -20,7 +20,7 @@
 
 #include <stdbool.h>
 
-/* Returns true if pulsars can have this period. */
+/* Returns true if pulsar() can be computed for this period. */
 bool dsim_pulsar_takes_period(int64_t period_samples);
 
 /* Computes a period of each pulsar() of the program, whose seeds must be chosen.  Returns 0, or -EINVAL, -E2BIG or

@@ -1,5 +1,5 @@
-/* recording.c - the common part of all recordings: opens the file and reads from it.  The kinds are in
- * dsim/recording_raw.c, dsim/recording_complex.c and dsim/recording_vdif.c. */
+/* recording.c - the common part of all kinds of recordings: opens the file and reads from it.  The kinds are
+ * implemented in dsim/recording_raw.c, dsim/recording_complex.c and dsim/recording_vdif.c. */
 #include "tools/dsim/recording.h"
 
 #include <assert.h>
@@ -26,7 +26,7 @@ static int open_file(struct dsim_recording *base, char *why, size_t why_bytes)
         return S_ISDIR(status.st_mode) ? -EISDIR : -EINVAL;
     }
     base->file_bytes = (int64_t)status.st_size;
-    /* Doubles the usual read-ahead.  A kernel that ignores the advice is no error. */
+    /* Asks the kernel to read further ahead.  The kernel may ignore this advice. */
     (void)posix_fadvise(base->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     return 0;
 }

@@ -1,9 +1,9 @@
 /* recording_complex.c - complex recordings as real samples at twice the rate, with 0 Hz at a quarter of that rate.
  *
- * The recording x, interpolated between its samples, is mixed: y[n] = Re(x(n / 2) i^n).  So
- *     y[2 m] = (-1)^m Re x[m],    y[2 m + 1] = -(-1)^m Im x(m + 1/2).
- * Real parts leave unchanged, imaginary parts are interpolated halfway between two samples (dsim/sinc.h).  A tone
- * keeps its amplitude.  Before the start and after the end x is 0.  Both parts are columns of a raw file. */
+ * The recording x is interpolated between its samples and mixed: y[n] = Re(x(n / 2) i^n).  So y[2 m] = (-1)^m Re x[m],
+ *     y[2 m + 1] = -(-1)^m Im x(m + 1/2).  The real parts need no interpolation.  The imaginary parts are interpolated
+ *     halfway between two samples (dsim/sinc.h).  A tone keeps its amplitude.  Before the start and after the end x is
+ *     0.  Both parts are columns of a raw file. */
 #include "common/base/units.h"
 #include "common/base/why.h"
 #include "kernels/util/clones.h"
@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define BLOCK_ROWS 4096
-#define N_BEFORE   (DSIM_SINC_TAPS / 2 - 1) /* rows under the filter before the row that the midpoint follows */
+/* number of rows under the filter before the row that precedes the midpoint */
+#define N_BEFORE (DSIM_SINC_TAPS / 2 - 1)
 
 struct complex_recording {
     struct dsim_recording base;
@@ -36,7 +37,8 @@ static void interpolate(const double *restrict in, const double *restrict taps, 
             middles[i] += taps[k] * in[i + k];
 }
 
-/* Reads values[0..n), a part's rows from 'first' on; 0 for rows that do not exist. */
+/* Reads 'n' rows of the real or the imaginary part to 'values', from row 'first' on.  Rows that do not exist are read
+ * as 0. */
 static int read_rows(struct dsim_recording *part, int64_t first, size_t n, double *values, char *why, size_t why_bytes)
 {
     int64_t begin = first > 0 ? first : 0, end = first + (int64_t)n;
@@ -46,7 +48,7 @@ static int read_rows(struct dsim_recording *part, int64_t first, size_t n, doubl
     return part->ops->read(part, begin, (size_t)(end - begin), values + (begin - first), why, why_bytes);
 }
 
-/* Reads samples that begin in row first / 2, from at most BLOCK_ROWS rows. */
+/* Reads the real samples from 'first' on, which lie in at most BLOCK_ROWS rows.  Sample 'first' is in row first / 2. */
 static int read_block(struct complex_recording *recording, int64_t first, size_t n_samples, double *values, char *why,
                       size_t why_bytes)
 {

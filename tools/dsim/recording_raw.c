@@ -1,5 +1,5 @@
-/* recording_raw.c - recordings without a format of their own: a header to skip, then rows of integers or floats.
- * One column is played. */
+/* recording_raw.c - raw recordings: a header, which is skipped, then rows of integers or floats.  One column is
+ * played. */
 #include "common/base/units.h"
 #include "common/base/why.h"
 #include "tools/dsim/recording.h"
@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUFFER_BYTES 262144 /* bytes read at once; at least a row, which has at most 65536 columns of 4 bytes */
+/* bytes of one read; at least one row, because a row has at most 65536 columns of 4 bytes */
+#define BUFFER_BYTES 262144
 
 struct raw {
     struct dsim_recording base;
@@ -35,7 +36,7 @@ static double load_float32(const uint8_t *bytes)
     return (double)value;
 }
 
-/* Converts the samples at the beginning of each row. */
+/* Converts one sample of each row to a double.  'bytes' begins with the first of these samples. */
 static void convert(enum dsim_recording_kind kind, const uint8_t *bytes, size_t row_bytes, size_t n_samples,
                     double *values)
 {

@@ -1,7 +1,8 @@
 /* recording_vdif.c - opens one channel of one thread of a VDIF file, and finds its frames.
  *
- * Opening reads the beginning and the end of the file.  It finds the length of all frames, the thread's first frame,
- * which all others must match, and the length of the recording.  dsim/recording_vdif_read.c does the rest. */
+ * Opening reads the beginning and the end of the file.  It finds the length of all frames, the thread's first frame and
+ * the length of the recording.  All other frames must match the first frame.  dsim/recording_vdif_read.c reads the
+ * samples. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
@@ -12,10 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SEARCH_MAX  65536          /* frames at the beginning, among which the thread must be */
-#define N_LAST      (2 * DISORDER) /* frames of the thread at the end that determine its length */
-#define MAX_SLACK_S 1              /* s between the beginnings of two threads */
-#define MAX_FRAMES  (1 << 24)      /* frames in a second: their number has 24 bits */
+#define SEARCH_MAX 65536 /* number of frames at the beginning of the file that are searched for the thread */
+/* number of the thread's frames at the end of the file that determine the recording's length */
+#define N_LAST      (2 * DISORDER)
+#define MAX_SLACK_S 1         /* seconds; greatest difference between the beginnings of two threads */
+#define MAX_FRAMES  (1 << 24) /* greatest number of frames in a second: a frame's number has 24 bits */
 
 /* ---- Frames ------------------------------------------------------------------------------------------------------ */
 
@@ -41,12 +43,12 @@ const char *dsim_recording_vdif_contradiction(const struct dsim_recording_vdif *
     const struct vdif_header *first = &vdif->first;
 
     if (header->frame_bytes != vdif->frame_bytes)
-        return "its length is another";
+        return "its length differs from the first frame's";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy || header->edv != first->edv)
-        return "its samples are of another format";
+        return "its sample format differs from the first frame's";
     if (header->epoch != first->epoch)
-        return "its reference epoch is another";
+        return "its reference epoch differs from the first frame's";
     if (header->frame >= vdif->frames_per_second)
         return "its number is too high for one second";
     return NULL;
@@ -77,7 +79,7 @@ int dsim_recording_vdif_indices(const struct dsim_recording_vdif *vdif, int64_t 
 
 /* ---- Opening ----------------------------------------------------------------------------------------------------- */
 
-/* Reads the file's first frame: the length of all frames, and the origin of the time axis. */
+/* Reads the header of the file's first frame.  It sets the length of all frames and the origin of the time axis. */
 static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     struct vdif_header header;
@@ -103,7 +105,8 @@ static int read_first_frame(struct dsim_recording_vdif *vdif, char *why, size_t 
                     vdif->base.path, (long long)vdif->base.file_bytes, header.frame_bytes);
 }
 
-/* Writes the threads marked in 'is_there', as "0, 2 to 5", as far as 'text' has room.  Returns 'text'. */
+/* Writes the list of the threads in 'is_there' to 'text', for example "0, 2 to 5".  Cuts the list if 'text' is too
+ * small.  Returns 'text'. */
 static const char *list_threads(const uint8_t is_there[VDIF_N_THREADS], char *text, size_t text_bytes)
 {
     size_t used = 0;
@@ -122,7 +125,7 @@ static const char *list_threads(const uint8_t is_there[VDIF_N_THREADS], char *te
     return text;
 }
 
-/* Finds the thread's first frame, file frame *k. */
+/* Finds the thread's first frame, and sets *k to its number in the file. */
 static int find_thread(struct dsim_recording_vdif *vdif, unsigned thread, int64_t *k, char *why, size_t why_bytes)
 {
     int64_t end = vdif->n_file_frames < SEARCH_MAX ? vdif->n_file_frames : SEARCH_MAX;
@@ -156,12 +159,11 @@ static int set_rate(struct dsim_recording_vdif *vdif, struct decimal rate_hz, ch
     vdif->frames_per_second = mantissa / vdif->frame_samples;
     if (n_decimals == 0 && mantissa % vdif->frame_samples == 0 && vdif->frames_per_second <= MAX_FRAMES)
         return 0;
-    return why_fail(
-        -EINVAL, why, why_bytes,
-        "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be that at "
-        "which it was recorded",
-        vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
-        timebase_decimal_to_double(rate_hz));
+    return why_fail(-EINVAL, why, why_bytes,
+                    "%s has frames of %u samples, of which %.6f fill a second of %.6g samples; sample_rate must be the "
+                    "rate of the recording",
+                    vdif->base.path, vdif->frame_samples, timebase_decimal_to_double(rate_hz) / vdif->frame_samples,
+                    timebase_decimal_to_double(rate_hz));
 }
 
 /* Checks the thread's first frame, file frame k. */
@@ -181,11 +183,10 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     if (err)
         return err;
     if (vdif->first.frame >= vdif->frames_per_second || vdif->origin_frame >= vdif->frames_per_second)
-        return why_fail(
-            -EINVAL, why, why_bytes,
-            "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be that at "
-            "which it was recorded",
-            vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
+        return why_fail(-EINVAL, why, why_bytes,
+                        "%s: %s is number %u of its second, but by sample_rate a second has %lld; sample_rate must be "
+                        "the rate of the recording",
+                        vdif->base.path, name, vdif->first.frame, (long long)vdif->frames_per_second);
     int64_t slack = dsim_recording_vdif_index(vdif, &vdif->first);
     if (slack > MAX_SLACK_S * vdif->frames_per_second || slack < -MAX_SLACK_S * vdif->frames_per_second)
         return why_fail(
@@ -197,8 +198,8 @@ static int check_first(struct dsim_recording_vdif *vdif, int64_t k, const struct
     return 0;
 }
 
-/* Finds the length of the recording from the last frames of the thread in the file.  If a frame is far from the
- * others, its header must be wrong. */
+/* Finds the length of the recording from the thread's last frames in the file.  Ignores a frame whose time is far from
+ * the others, because its header must be wrong. */
 static int find_end(struct dsim_recording_vdif *vdif, char *why, size_t why_bytes)
 {
     int64_t indices[N_LAST];

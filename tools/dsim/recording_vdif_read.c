@@ -1,8 +1,8 @@
 /* recording_vdif_read.c - samples of a VDIF recording, from frames that may be out of order, missing or wrong.
  *
- * No frame is kept for later.  A read goes through the headers until no wanted frame can follow: until it has seen
- * enough frames behind the wanted ones.  The next read begins as many frames earlier (the ring).  'n_seen' says
- * which frames have been checked before. */
+ * No frame is kept for a later read.  A read checks the headers of frames until no wanted frame can follow, that is,
+ * until it has seen N_AHEAD later frames.  The next read therefore begins at an earlier frame, from the ring.  Earlier
+ * reads have checked the file frames before 'n_seen'. */
 #include "tools/dsim/recording_vdif.h"
 
 #include "common/base/units.h"
@@ -21,7 +21,7 @@ struct want {
     double *values; /* [end - first] */
 };
 
-/* Computes the range of wanted samples that frame 'index' holds. */
+/* Computes the range of wanted samples that are in frame 'index'. */
 static void overlap(const struct dsim_recording_vdif *vdif, const struct want *want, int64_t index, int64_t *first,
                     int64_t *end)
 {
@@ -39,7 +39,8 @@ static void warn(struct dsim_recording_vdif *vdif, int64_t k, const char *what, 
                 (long long)(k * (int64_t)vdif->frame_bytes), what, detail);
 }
 
-/* Returns true if file frame k has a place on the axis.  Counts a wrong frame when it is seen for the first time. */
+/* Returns true if file frame k is a valid frame of the thread, and sets *index.  Counts a wrong frame only when a read
+ * sees it for the first time. */
 static bool judge(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t *index)
 {
     bool is_new = k >= vdif->n_seen;
@@ -49,7 +50,7 @@ static bool judge(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif
         return false;
     *index = dsim_recording_vdif_index(vdif, header);
     if (!wrong && *index >= vdif->n_frames)
-        wrong = "its time is that of no frame at the end of the file";
+        wrong = "its time is after the end of the recording";
     if (wrong && is_new) {
         counter_add(&vdif->base.counters->n_bad_frames, 1);
         warn(vdif, k, "is left out: ", wrong);
@@ -77,8 +78,8 @@ static int take_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct 
     return err;
 }
 
-/* Handles a frame that has a place and is not later than the wanted frames.  Takes the frame if it is wanted, and
- * counts it if it is too late or double. */
+/* Handles a valid frame that is not later than the wanted frames.  Reads the frame if it is wanted.  Counts the frame
+ * if it is too late, or if its time has already occurred. */
 static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct vdif_header *header, int64_t index,
                        const struct want *want, char *why, size_t why_bytes)
 {
@@ -91,7 +92,7 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
     }
     uint8_t *is_present = &vdif->is_present[index - want->first_frame];
     if (*is_present) {
-        /* Two reads may want a frame, but only one wants its end. */
+        /* Two reads may want parts of the same frame, but only one read wants its end. */
         if ((index + 1) * vdif->frame_samples <= want->end)
             counter_add(&vdif->base.counters->n_double_frames, 1);
         return 0;
@@ -103,7 +104,8 @@ static int place_frame(struct dsim_recording_vdif *vdif, int64_t k, const struct
 static void count_missing(struct dsim_recording_vdif *vdif, const struct want *want)
 {
     uint64_t n_missing = 0;
-    int64_t missing = 0; /* last missing frame, counted from the start of the second of the file's first frame */
+    /* index of the last missing frame, relative to the beginning of the second of the file's first frame */
+    int64_t missing = 0;
 
     for (int64_t index = want->first_frame; index < want->end_frame; index++) {
         int64_t first, end;
@@ -132,8 +134,8 @@ static int64_t lookback(const struct dsim_recording_vdif *vdif)
     return vdif->n_ring < N_LOOKBACK ? 0 : vdif->ring[vdif->n_ring % N_LOOKBACK];
 }
 
-/* Reads the file from 'next_file_frame' on until all wanted frames that can arrive have arrived.  Late frames count
- * neither for this decision nor for the begin of the next read. */
+/* Reads the file from 'next_file_frame' on until no wanted frame can follow.  Late frames affect neither this decision
+ * nor the beginning of the next read. */
 static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char *why, size_t why_bytes)
 {
     int64_t k = vdif->next_file_frame;
@@ -169,8 +171,8 @@ static int scan(struct dsim_recording_vdif *vdif, const struct want *want, char 
 
 /* ---- Seeking ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the median index of the next few frames of the recording's thread from file frame k on.  The median
- * tolerates one wrong header.  INT64_MAX: there are no such frames. */
+/* Finds the median index of the thread's next N_PROBES frames from file frame k on.  The median tolerates one wrong
+ * header.  The result is INT64_MAX if there are no such frames. */
 static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t *index, char *why, size_t why_bytes)
 {
     int64_t found[N_PROBES];
@@ -182,8 +184,8 @@ static int index_from(const struct dsim_recording_vdif *vdif, int64_t k, int64_t
     return err;
 }
 
-/* Sets 'next_file_frame' so that no frame from 'frame' on lies before it.  Bisects, because frames are in order
- * except for displacements by DISORDER. */
+/* Sets 'next_file_frame' so that all frames with an index of at least 'frame' follow it.  Bisects the file, because
+ * frames are in order apart from displacements of up to DISORDER frames. */
 static int seek(struct dsim_recording_vdif *vdif, int64_t frame, char *why, size_t why_bytes)
 {
     int64_t low = 0, high = vdif->n_file_frames;

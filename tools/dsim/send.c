@@ -1,6 +1,7 @@
-/* send.c - the last step of dsim: sends each heap, of a period or of dsim_play, as one packet, in real time.
+/* send.c - the last step of dsim: sends each heap as one packet, in real time.  The heaps are those of a period, or
+ * those of dsim_play.
  *
- * A sender has a sink and a share of the inputs.  Senders do not communicate. */
+ * Each sender has its own sink and sends some of the inputs.  Senders do not communicate. */
 #include "tools/dsim/send.h"
 
 #include "common/base/clock.h"
@@ -19,8 +20,9 @@
 #include <string.h>
 
 #define WAKE_INTERVAL_NS NS_PER_MS
-#define LIVE_LEAD_NS     (NS_PER_S / 4)  /* from the start to the first heap, for its computation */
-#define SWITCH_LEAD_NS   (NS_PER_S / 10) /* before other heaps are sent, so that every thread has noticed */
+#define LIVE_LEAD_NS     (NS_PER_S / 4) /* time from the start to the first heap, in which the first heap is computed */
+/* time from a switch to the first new heap, so that every thread notices the switch before */
+#define SWITCH_LEAD_NS (NS_PER_S / 10)
 
 #define LOSS_OF_ALL (UINT64_C(1) << 32)
 
@@ -28,7 +30,7 @@
 #define STATUS_COUNT_SHIFT 32
 #define STATUS_COUNT_MAX   0xFFFF
 
-/* A polarisation of an antenna, with its run of the sender's destinations. */
+/* A polarisation of an antenna, and its range in the sender's list of destinations. */
 struct input {
     size_t index; /* index in the heaps */
     uint64_t digitiser_id;
@@ -36,42 +38,42 @@ struct input {
     unsigned n_destinations;
 };
 
-/* Fields are [const] or belong to the sender's thread. */
+/* Only the sender's thread uses the fields that are not [const]. */
 struct dsim_sender {
     struct sim_sender base;
     struct sim_sender_out out;
     struct dsim_send *send;            /* [const] */
     struct input *inputs;              /* [const] [n_inputs] */
     size_t n_inputs;                   /* [const] */
-    struct endpoint_list destinations; /* [const] destinations of the inputs, one input after another */
+    struct endpoint_list destinations; /* [const] destinations of all inputs, input by input */
 
-    const struct dsim_heaps *heaps; /* heaps being sent; NULL: the next block must be taken */
-    struct dsim_block *block;       /* block of 'heaps'; NULL: heaps of a period */
-    bool returns_block;             /* the packet that would return the block is left out */
+    const struct dsim_heaps *heaps; /* heaps that are being sent; NULL: the next block must be taken */
+    struct dsim_block *block;       /* block that contains 'heaps'; NULL: heaps of a period */
+    bool returns_block;             /* the packet that would return the block is dropped */
     size_t i_heap;                  /* index of the next heap in 'heaps' */
-    const struct change *taken;     /* last change taken; NULL: none */
+    const struct change *taken;     /* last change that this sender has made; NULL: none */
     bool has_ended;                 /* no more blocks will come */
 
     int64_t next_descriptors; /* timestamp of the next descriptors */
-    uint64_t n_descriptors;   /* descriptors sent to each input */
-    uint64_t random;          /* random state for losses, never 0 */
-    int64_t n_heaps;          /* heaps sent to each input */
+    uint64_t n_descriptors;   /* number of descriptors that were sent for each input */
+    uint64_t random;          /* state of the random generator for losses, never 0 */
+    int64_t n_heaps;          /* number of heaps that were sent for each input */
 };
 
-/* Other heaps of a period. */
+/* A change to other heaps of a period. */
 struct change {
     const struct dsim_heaps *heaps;
-    int64_t timestamp; /* timestamp of the first of these heaps */
+    int64_t timestamp; /* timestamp of the first new heap */
 };
 
 struct dsim_send {
     struct sim_senders senders;
     struct dsim_play *play;     /* [const] NULL: heaps of a period */
-    int64_t align_samples;      /* [const] divides the first timestamp if the clock determines it */
+    int64_t align_samples;      /* [const] if the clock determines the first timestamp, it is a multiple of this */
     int64_t packet_samples;     /* [const] */
     bool paced;                 /* [const] */
     bool starts_when_read;      /* [const] recordings: the origin is set when the first heaps have been read */
-    int64_t n_heaps_wanted;     /* [const] heaps of each input; INT64_MAX: until stopped */
+    int64_t n_heaps_wanted;     /* [const] number of heaps of each input; INT64_MAX: until stopped */
     int64_t descriptor_samples; /* [const] samples between descriptors */
 
     /* The published change stays unmodified until all senders have taken the next change. */
@@ -79,7 +81,7 @@ struct dsim_send {
     struct change *_Atomic change; /* NULL: none yet */
     atomic_size_t n_changed;       /* senders that have taken 'change' */
 
-    _Atomic uint64_t *losses; /* [n_inputs] heaps left out, per 2^32 heaps */
+    _Atomic uint64_t *losses; /* [n_inputs] number of dropped heaps per 2^32 heaps */
 
     struct counter n_heaps_sent, n_bytes_sent, n_heaps_lost;
     struct counter n_waits;
@@ -90,8 +92,8 @@ struct dsim_send {
 
 /* ---- Packets ---------------------------------------------------------------------------------------------------- */
 
-/* Releases sent packets, which may refer to a block that this thread waits for.  Returns the time until which to
- * sleep, at most 'wake_ns'. */
+/* Releases the packets that the sink has sent, because these may hold a block for which this thread waits.  Returns the
+ * time until which the thread may sleep, at most 'wake_ns'. */
 static int64_t reap(struct dsim_sender *sender, int64_t now_ns, int64_t wake_ns)
 {
     int64_t reap_ns = now_ns + PACKET_SINK_REAP_NS;
@@ -99,7 +101,8 @@ static int64_t reap(struct dsim_sender *sender, int64_t now_ns, int64_t wake_ns)
     return send_sink_reap(sender->out.sink) > 0 && reap_ns < wake_ns ? reap_ns : wake_ns;
 }
 
-/* Adds an input's descriptors.  Descriptors have odd heap counts, so that the data's counts stay a sequence. */
+/* Adds an input's descriptors.  Descriptors have odd heap counts, so that the heap counts of data stay consecutive even
+ * numbers. */
 static void add_descriptors(struct dsim_sender *sender, const struct input *input)
 {
     const struct sim_senders *senders = &sender->send->senders;
@@ -119,8 +122,8 @@ static uint64_t loss_of(const struct dsim_sender *sender, size_t i_input)
     return atomic_load_explicit(&sender->send->losses[sender->inputs[i_input].index], memory_order_relaxed);
 }
 
-/* Returns true if the next heap of an input is to be left out.  Draws with xorshift64 (Marsaglia, "Xorshift RNGs",
- * 2003). */
+/* Returns true if the next heap of an input must be dropped.  Draws a random number with xorshift64 (Marsaglia,
+ * "Xorshift RNGs", 2003). */
 static bool is_lost(struct dsim_sender *sender, size_t i_input)
 {
     uint64_t loss = loss_of(sender, i_input);
@@ -161,7 +164,7 @@ static void add_heap(struct dsim_sender *sender, size_t i_input)
         packet->ref = &sender->block->ref;
 }
 
-/* Takes the next block of heaps if there is none.  Returns false if no more blocks will come, or if the threads must
+/* Takes the next block of heaps if 'heaps' is NULL.  Returns false if no more blocks will come, or if the threads must
  * stop. */
 static bool have_heaps(struct dsim_sender *sender)
 {
@@ -169,7 +172,8 @@ static bool have_heaps(struct dsim_sender *sender)
 
     if (sender->heaps)
         return true;
-    sim_sender_out_flush(&sender->out); /* so that no block waits for more packets before it returns to the reader */
+    /* without a flush, a block could not return to the reader before more packets are added */
+    sim_sender_out_flush(&sender->out);
     int err = dsim_play_take(send->play, clock_monotonic_ns(), &sender->block);
     if (err == -ETIMEDOUT && send->paced && sender->n_heaps > 0) {
         counter_add(&send->n_waits, 1);
@@ -188,8 +192,8 @@ static bool have_heaps(struct dsim_sender *sender)
     return true;
 }
 
-/* Advances to the next heap.  At the end a period begins again, and a block ends.  A block whose last packet was
- * left out returns to the reader when the other packets have left. */
+/* Advances to the next heap.  After its last heap, a period begins again, and a block returns to the reader.  If the
+ * block's last packet was dropped, waits until the other packets have left, and then returns the block. */
 static void next_heap(struct dsim_sender *sender)
 {
     if (++sender->i_heap < sender->heaps->n_heaps)
@@ -212,7 +216,7 @@ static int add_memory(struct dsim_sender *sender, const struct dsim_heaps *heaps
     return send_sink_add_memory(sender->out.sink, heaps->payloads, dsim_heaps_bytes(heaps), why, why_bytes);
 }
 
-/* Switches to other heaps when their time has come. */
+/* Switches to other heaps when the timestamp of the first new heap is reached. */
 static void take_change(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
@@ -278,15 +282,15 @@ static bool is_over(const struct dsim_sender *sender)
            sender->n_heaps == sender->send->n_heaps_wanted;
 }
 
-/* Sets the first timestamp and its time.  If the clock determines the timestamp, the period starts at a multiple of
- * itself. */
+/* Sets the first timestamp and its time.  If the clock determines the first timestamp, it is a multiple of
+ * align_samples. */
 static void set_origin(struct dsim_send *send)
 {
     sim_senders_set_origin(&send->senders, send->align_samples, 0,
                            send->play && !send->starts_when_read ? LIVE_LEAD_NS : 0);
 }
 
-/* Begins at the origin.  For recordings the origin is set here, after the first block has been read. */
+/* Prepares the first heap.  For recordings, sets the origin here, after the first block has been read. */
 static void begin(struct dsim_sender *sender)
 {
     struct dsim_send *send = sender->send;
@@ -351,8 +355,8 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Builds the descriptors of the items, for receivers that do not know the items.  The descriptors describe the
- * samples as sent. */
+/* Builds the descriptors of the items, for receivers that do not know the items.  The descriptors describe the packed
+ * samples of the packets. */
 static void build_descriptors(struct dsim_send *send, const struct dsim_config_digitiser *digitiser)
 {
     const struct spead_descriptor descriptors[SIM_SENDER_N_ITEMS] = {

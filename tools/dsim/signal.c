@@ -1,5 +1,5 @@
 /* signal.c - the second step of dsim, before anything is sent: evaluates the expressions heap by heap, dithers,
- * quantises and packs.  No state passes from one heap to the next, so heaps are computed in parallel. */
+ * quantises and packs.  A heap does not depend on earlier heaps, so heaps are computed in parallel. */
 #include "tools/dsim/signal.h"
 
 #include "common/base/log.h"
@@ -58,8 +58,8 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz)
     return cycles < 1.0 ? 1.0 : cycles;
 }
 
-/* Adds one tone.  Cycles beyond one per sample are aliases, so only the number modulo the period counts.  This
- * number fits in 31 bits, and its product with the sample's index in 62 bits. */
+/* Adds one tone.  The number of cycles in a period is taken modulo period_samples, because a whole cycle per sample
+ * does not change the samples.  The number then fits in 31 bits, and its product with the sample's index in 62 bits. */
 static void add_tone(const struct dsim_axis *axis, double amplitude, double frequency_hz, int64_t first,
                      size_t n_samples, double *values)
 {
@@ -86,7 +86,8 @@ static void evaluate_tones(const struct dsim_node *node, const struct dsim_axis 
                  node->frequency_hz + (double)tone * node->frequency_step_hz, first, n_samples, values);
 }
 
-/* Returns round(k * period / cycles), half to even, for k >= 0 and k, period and cycles up to 2^31. */
+/* Returns the sample of impulse k, round(k * period / cycles), half to even.  k >= 0, and k, period and cycles are at
+ * most 2^31. */
 static int64_t impulse_position(int64_t k, int64_t period, int64_t cycles)
 {
     int64_t position = k * period / cycles;
@@ -97,13 +98,13 @@ static int64_t impulse_position(int64_t k, int64_t period, int64_t cycles)
     return position;
 }
 
-/* Computes a comb.  If there are more impulses than samples, every sample has one impulse. */
+/* Computes a comb.  If a period has more impulses than samples, every sample has one impulse. */
 static void evaluate_comb(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values)
 {
     int64_t period = axis->period_samples;
     int64_t cycles = (int64_t)fmin(dsim_signal_cycles(axis, node->frequency_hz), (double)period);
-    int64_t k = first * cycles / period; /* at or before 'first', except for rounding */
+    int64_t k = first * cycles / period; /* impulse at or just before 'first'; rounding may move it after 'first' */
 
     for (size_t i = 0; i < n_samples; i++)
         values[i] = 0.0;
@@ -125,7 +126,8 @@ static void philox_words(uint64_t seed, int64_t index, uint32_t input, uint32_t 
 }
 
 /* Computes four normal numbers of variance 1, for samples 4 index to 4 index + 3 (G. E. P. Box and M. E. Muller, "A
- * note on the generation of random normal deviates", 1958).  The half keeps the logarithm finite. */
+ * note on the generation of random normal deviates", 1958).  Adding a half to the random word keeps the logarithm
+ * finite. */
 static void normal_group(uint64_t seed, int64_t index, double normals[PHILOX_WORDS])
 {
     uint32_t words[PHILOX_WORDS];
@@ -152,7 +154,8 @@ static void evaluate_wgn(const struct dsim_node *node, int64_t first, size_t n_s
     }
 }
 
-/* Computes a delayed signal.  The source samples are one run of the period, or two runs if they cross its end. */
+/* Computes a delayed signal.  Its samples are consecutive samples of the period.  If they cross the end of the period,
+ * they continue at its beginning. */
 static void evaluate_delay(const struct dsim_node *node, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                            double *values, double *scratch)
 {
@@ -203,7 +206,7 @@ void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis
     case DSIM_PULSAR: memcpy(values, signal->samples + first, n_samples * sizeof(*values)); break;
     case DSIM_DELAY: evaluate_delay(signal, axis, first, n_samples, values, scratch); break;
     case DSIM_GNSS:
-    case DSIM_TRACK: assert(!"dsim_live evaluates what is live"); break;
+    case DSIM_TRACK: assert(!"dsim_live evaluates live signals"); break;
     case DSIM_NODITHER: assert(!"only the parser sees nodither"); break;
     case DSIM_ADD:
     case DSIM_SUBTRACT:
@@ -254,7 +257,7 @@ size_t dsim_count_saturated(const int32_t *quantised, size_t n_samples, int samp
 void dsim_pack(const int32_t *quantised, size_t n_samples, int sample_bits, uint8_t *packed)
 {
     uint32_t mask = (UINT32_C(1) << sample_bits) - 1;
-    uint32_t bits = 0; /* the lowest 'n_bits' are not yet written */
+    uint32_t bits = 0; /* the lowest 'n_bits' bits are not yet written */
     int n_bits = 0;
 
     for (size_t i = 0; i < n_samples; i++) {
@@ -309,7 +312,7 @@ uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_for
     return (uint32_t)dsim_count_saturated(space->quantised, n, format->sample_bits);
 }
 
-/* Computes a heap.  A period may end within the heap. */
+/* Computes a heap.  If the period ends within the heap, continues at the beginning of the period. */
 static void compute_heap(const struct dsim_output *output, const struct dsim_format *format, size_t input, size_t heap,
                          struct dsim_workspace *space, struct dsim_heaps *heaps)
 {

@@ -1,10 +1,10 @@
-/* signal.h - from expressions to the heaps of one period, packed as they go on the wire.
+/* signal.h - computes the packed heaps of one period from expressions.
  *
  * Flow: dsim_parse -> dsim_signal_choose_seeds -> dsim_heaps_create (evaluate, dither, quantise, pack) -> dsim_send
- *       If an output is live, dsim_live replaces dsim_heaps.
+ *       If an output is live (dsim/live.h), dsim_live replaces dsim_heaps.
  *
- * Every signal is a function of the sample's index in the period alone (random numbers are counter-based).  So the
- * samples do not depend on the number of threads, the length of a heap or the order of evaluation. */
+ * Every signal is a function of only the sample's index in the period, because random numbers are counter-based.  The
+ * samples therefore do not depend on the number of threads, the length of a heap or the order of evaluation. */
 #ifndef TOOLS_DSIM_SIGNAL_H
 #define TOOLS_DSIM_SIGNAL_H
 
@@ -19,20 +19,22 @@ struct dsim_axis {
     double adc_sample_rate_hz;
 };
 
-/* Values of the last word of the Philox counter.  They keep the uses of one seed apart. */
+/* Values of the last word of the Philox counter.  With them, one seed gives independent numbers for each use. */
 enum dsim_counter { DSIM_COUNTER_WGN = 1, DSIM_COUNTER_DITHER = 2, DSIM_COUNTER_GNSS = 3 };
 
 /* Chooses and logs a random seed for each wgn() and pulsar() without a seed.  Returns 0 or negative errno. */
 int dsim_signal_choose_seeds(struct dsim_program *program);
 
-/* Draws a random seed of 53 bits, which any reader of YAML keeps exactly.  Returns 0 or negative errno. */
+/* Draws a random seed of 53 bits, because any YAML parser reads 53 bits exactly.  Returns 0 or negative errno. */
 int dsim_random_seed(uint64_t *seed);
 
-/* Returns the cycles in a period of a tone or comb: the whole number nearest to the requested frequency, at least 1. */
+/* Returns the number of cycles of a tone or comb in a period.  This is the whole number nearest to the requested
+ * frequency, and at least 1. */
 double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 
-/* Computes values[0..n_samples), the signal from sample 'first' of the period on.  0 <= first and first + n_samples <=
- * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples.  1 is full scale.
+/* Computes n_samples samples of a signal, from sample 'first' of the period on.  0 <= first and first + n_samples <=
+ * period.  The signal must not be live.  'scratch' has room for signal->n_scratch * n_samples values.  The value 1 is
+ * full scale.
  *   tone       a cos(2 pi (w i mod period) / period), the phase from exact integers, w = cycles
  *   comb       a where i = round(k period / w) for an integer k (half to even), in exact integers, else 0
  *   pulsar     dsim/pulsar.h
@@ -40,11 +42,11 @@ double dsim_signal_cycles(const struct dsim_axis *axis, double frequency_hz);
 void dsim_signal_evaluate(const struct dsim_node *signal, const struct dsim_axis *axis, int64_t first, size_t n_samples,
                           double *values, double *scratch);
 
-/* Computes values = values + right, or - or *, as 'op' says. */
+/* Computes values = values 'op' right, where 'op' is +, - or *. */
 void dsim_signal_combine(enum dsim_op op, double *values, const double *right, size_t n_samples);
 
-/* Computes q = round half to even of (value * m + dither), clamped to +-m first, m = 2^(bits-1) - 1 (NaN: -m).
- * 'dither' is in (-1/2, 1/2), or NULL for none. */
+/* Computes q = round half to even of (value * m + dither), with m = 2^(bits-1) - 1.  The sum is clamped to +-m before
+ * it is rounded.  A NaN becomes -m.  'dither' is in (-1/2, 1/2), or NULL for none. */
 void dsim_quantise(const double *values, const float *dither, size_t n_samples, int sample_bits, int32_t *quantised);
 
 /* Computes the dither of input 'input' from sample 'first' on. */
@@ -66,8 +68,7 @@ struct dsim_format {
     uint64_t dither_seed;
 };
 
-/* Buffers for the samples of a heap, from an expression's values to packed samples.  A workspace is used by one
- * thread. */
+/* Buffers for the samples of one heap: values, dither and quantised samples.  Only one thread uses a workspace. */
 struct dsim_workspace {
     double *values;  /* [packet_samples] */
     double *scratch; /* [packet_samples], for each scratch buffer that the program's outputs need */
@@ -75,27 +76,29 @@ struct dsim_workspace {
     int32_t *quantised;
 };
 
-/* Returns NULL if memory is short. */
+/* Creates a workspace.  Returns NULL if memory runs out. */
 struct dsim_workspace *dsim_workspace_create(const struct dsim_program *program, size_t packet_samples);
 
 /* Accepts NULL. */
 void dsim_workspace_destroy(struct dsim_workspace *space);
 
-/* Packs the workspace's values, quantised with its dither if 'has_dither'.  Returns the number of saturated samples. */
+/* Quantises and packs the workspace's values.  Adds the workspace's dither first if 'has_dither' is true.  Returns the
+ * number of saturated samples. */
 uint32_t dsim_workspace_pack(struct dsim_workspace *space, const struct dsim_format *format, bool has_dither,
                              uint8_t *payload);
 
 /* All heaps of a period. */
 struct dsim_heaps {
     size_t n_inputs;
-    size_t n_heaps; /* heaps of an input until they repeat: the fewest periods with a whole number of heaps */
+    /* number of heaps of an input until they repeat: heaps in the fewest periods that have a whole number of heaps */
+    size_t n_heaps;
     size_t heap_bytes;
     uint8_t *payloads;     /* [input][heap][heap_bytes] */
     uint32_t *n_saturated; /* [input][heap] */
 };
 
-/* Computes the heaps of whole periods.  Input i has the program's output i, or the only output.  Returns 0, or
- * -ENOMEM with one sentence in 'why' if the heaps do not fit in the available memory. */
+/* Computes the heaps of whole periods.  Input i has the program's output i, or the only output if there is one.
+ * Returns 0, or -ENOMEM with one sentence in 'why' if the heaps do not fit in the available memory. */
 int dsim_heaps_create(const struct dsim_program *program, const struct dsim_format *format, struct dsim_heaps **heaps,
                       char *why, size_t why_bytes);
 

@@ -1,4 +1,4 @@
-/* sinc.c - computes taps at the start, for dsim/live.c and dsim/recording_complex.c. */
+/* sinc.c - computes the taps of the interpolation filter at the start, for dsim/live.c and dsim/recording_complex.c. */
 #include "tools/dsim/sinc.h"
 
 #include <math.h>

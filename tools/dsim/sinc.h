@@ -6,7 +6,8 @@
 
 #define DSIM_SINC_TAPS 64
 
-/* Returns the tap for a sample at 'distance' samples; 0 from half of the taps on. */
+/* Returns the tap for a sample at a distance of 'distance' samples.  Returns 0 if the distance is at least half of the
+ * number of taps. */
 double dsim_sinc_tap(double distance);
 
 #endif

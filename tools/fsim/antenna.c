@@ -1,4 +1,4 @@
-/* antenna.c - the third step of fsim: packets from an F-engine's heaps.  See fsim/antenna.h. */
+/* antenna.c - the third step of fsim: builds packets from the heaps of an F-engine.  See fsim/antenna.h. */
 #include "tools/fsim/antenna.h"
 
 #include "common/send/sender.h"
@@ -7,7 +7,7 @@
 
 /* ---- The wire, shared by all antennas ---------------------------------------------------------------------------- */
 
-/* Builds the descriptors of the items, with the texts of fgpu and the reference. */
+/* Builds the descriptors of the items.  The texts are the same as in fgpu and in the reference (katgpucbf). */
 static void build_descriptors(struct fsim_wire *wire)
 {
     const struct fsim_config_stream *stream = &wire->config->stream;
@@ -24,7 +24,7 @@ static void build_descriptors(struct fsim_wire *wire)
          .dtype = stream->sample_bits == 8    ? "|i1"
                   : stream->sample_bits == 16 ? "<f2"
                                               : NULL,
-         .format_type = stream->sample_encoding == FSIM_OFFSET ? 'u' : 'i', /* offset: the value + 8 */
+         .format_type = stream->sample_encoding == FSIM_OFFSET ? 'u' : 'i', /* 'u' for offset binary: the value + 8 */
          .format_bits = (int)stream->sample_bits,
          .n_dims = 4,
          .shape = {stream->n_chan_substream, stream->spectra_per_heap, N_POLS, 2}},
@@ -33,8 +33,8 @@ static void build_descriptors(struct fsim_wire *wire)
     sim_senders_build_descriptors(&wire->senders, descriptors);
 }
 
-/* Returns the bytes of a run, so that a heap has as few runs as possible, of about equal length.  In a capture each run
- * is one packet. */
+/* Returns the number of bytes in a run of packets.  With this number, a heap has as few runs as possible, of about
+ * equal length.  In a capture, each run is one packet. */
 static size_t choose_run_bytes(const struct fsim_config *config, size_t heap_bytes)
 {
     size_t payload_bytes = (size_t)config->send.packet_payload_bytes;

@@ -1,8 +1,8 @@
-/* antenna.h - packets of one simulated F-engine, as fgpu sends them.
+/* antenna.h - builds and sends the packets of one simulated F-engine, in the format of fgpu.
  *
  * Flow:      fsim_heaps --add_run--> packets --flush--> the antenna's send_sink
  * Counts:    the heap counts of an antenna are feng_id + n * antennas.  Descriptors, data heaps and stop heaps take
- *            consecutive counts in order of departure.  A heap that is not sent takes no count.
+ *            consecutive counts in order of departure.  A heap that is not sent uses no count.
  * Sockets:   each antenna has its own socket.  Its packets are therefore a separate network flow, and packets of two
  *            antennas are never joined.
  * Threads:   an antenna belongs to the thread that sends its packets.  The wire is [const], except its counters. */
@@ -24,9 +24,9 @@ struct fsim_wire {
     const struct fsim_heaps *heaps;
     int64_t batch_samples;
     size_t payload_bytes; /* payload of a packet */
-    /* bytes of a heap sent in a row: as many packets as the kernel can join; one packet in a capture */
+    /* payload bytes of a run: consecutive packets of a heap that the kernel can join; one packet in a capture */
     size_t run_bytes;
-    size_t batch_packets;   /* packets handed to a sink at once, at most: a run for each substream */
+    size_t batch_packets;   /* greatest number of packets in one call of a sink: a run for each substream */
     struct counter n_heaps; /* data heaps sent */
 };
 
@@ -37,20 +37,21 @@ struct fsim_antenna {
     struct sim_sender_out out;
 };
 
-/* Initialises the wire, but not 'wire->senders', which is already initialised.  All arguments must outlive the wire. */
+/* Initialises the members of 'wire' except 'wire->senders', which the caller has already initialised.  All arguments
+ * must outlive the wire. */
 void fsim_wire_init(struct fsim_wire *wire, const struct fsim_config *config, const struct fsim_heaps *heaps);
 
 /* Opens the sink of an antenna.  Returns 0 or negative errno with one sentence in 'why'. */
 int fsim_antenna_open(struct fsim_antenna *ant, struct fsim_wire *wire, uint64_t feng_id, char *why, size_t why_bytes);
 
-/* Returns true if the antenna sends its heaps of a timestamp, batch 'i_batch' of the period.  Returns false if the
- * recording lacks these heaps, or if stream.drop drops the heaps on purpose. */
+/* Returns true if the antenna sends its heaps of 'timestamp', which are in batch 'i_batch' of the period.  Returns
+ * false if the recording lacks these heaps, or if stream.drop drops the heaps on purpose. */
 bool fsim_antenna_sends(const struct fsim_antenna *ant, int64_t timestamp, size_t i_batch);
 
-/* Adds a run of packets: a part of the heap to 'substream', from 'offset' on. */
+/* Adds a run of packets to the batch: the part of the heap for 'substream' that begins at 'offset'. */
 void fsim_antenna_add_run(struct fsim_antenna *ant, int64_t timestamp, size_t i_batch, size_t substream, size_t offset);
 
-/* Ends the heaps of a timestamp.  Call after all their runs have been added. */
+/* Ends the heaps of a timestamp.  Call after all runs of these heaps have been added. */
 void fsim_antenna_end_heaps(struct fsim_antenna *ant);
 
 /* Send descriptors, or a stop heap, to each substream.  fsim_antenna_send_stops() waits until all packets have left. */

@@ -5,7 +5,7 @@
 
 #include <inttypes.h>
 
-#define MAX_HALF_INTEGER 2048 /* half floats hold every integer up to this */
+#define MAX_HALF_INTEGER 2048 /* half floats represent every integer up to this value */
 #define MAX_HEAP_BYTES   (UINT64_C(1) << 30)
 
 static const char *const encodings[] = {"twos_complement", "offset", NULL};
@@ -34,8 +34,8 @@ static const struct config_key stream_keys[] = {
     KEY_ENUM("sample_encoding", sample_encoding, "twos_complement", encodings,
              "Encoding of components of 4 bits: two's complement, or with 8 added (offset binary)."),
     KEY_INT("first_timestamp", first_timestamp, "-1", UNIT_SAMPLES, -1, 4e18,
-            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra; the heaps are "
-            "sent at once, whatever the time. -1: the next multiple, sent at the time of its last sample."),
+            "Timestamp of the first heaps, a multiple of spectra_per_heap * samples_between_spectra; fsim sends these "
+            "heaps immediately, whatever the clock says. -1: the next multiple, sent at the time of its last sample."),
     KEY_DOUBLE("duration", duration_s, "0", UNIT_S, 0, 1e9,
                "Length of time to send, rounded down to whole heaps; 0: until stopped."),
     KEY_INT("drop", drop, "0", UNIT_NONE, 0, 1e9,
@@ -76,10 +76,10 @@ static const struct config_key signal_keys[] = {
     KEY_DOUBLE("rms", rms, "2", UNIT_NONE, 1e-6, 5000,
                "Standard deviation of each component before it is rounded, and clipped as F-engines do.",
                .variants = NOISE),
-    KEY_DOUBLE(
-        "correlation", correlation, "0", UNIT_NONE, 0, 1,
-        "Correlation coefficient of the same polarisation of any two antennas: the part of the power that all share.",
-        .variants = NOISE),
+    KEY_DOUBLE("correlation", correlation, "0", UNIT_NONE, 0, 1,
+               "Correlation coefficient of the same polarisation of any two antennas: the fraction of the power that "
+               "is common to all antennas.",
+               .variants = NOISE),
     KEY_STRING(
         "file", file, "", 0, 4096,
         "VDIF file of channelised voltages: complex samples of 4 bits, all channels of the stream in each frame.",
@@ -90,8 +90,8 @@ static const struct config_key signal_keys[] = {
                 "number of frames in a second. 0: adc_sample_rate / samples_between_spectra.",
                 .variants = RECORDING),
     KEY_ENUM("real_part", real_part, "low", real_parts,
-             "Which 4 bits of a byte are the real part: the low ones, as VDIF has it, or the high ones, as CHIME's "
-             "backend writes.",
+             "Position of the real part in a byte: the low 4 bits, as VDIF specifies, or the high 4 bits, as in files "
+             "of CHIME's backend.",
              .variants = RECORDING),
     KEY_BOOL("loop", loop, false,
              "Repeat the recording: its whole heaps, or its spectra if it is shorter than a heap. false: fsim ends "
@@ -171,7 +171,8 @@ static void check_stream(const struct fsim_config *values, struct config *config
                      batch_samples);
 }
 
-/* Checks that samples can hold the values of a pattern, so that sums agree with the pattern's formula. */
+/* Checks that the sample format can represent the values of 'list'.  Otherwise sums would differ from the formula of
+ * the signal. */
 static void check_list(const struct config_int_list *list, const char *name, int64_t min, int64_t max,
                        struct config *config)
 {
@@ -189,7 +190,7 @@ static void check_recording(const struct fsim_config *values, struct config *con
     const struct fsim_config_signal *signal = &values->signal;
 
     if (!signal->file)
-        config_error(config, &signal->file, "A recording needs its file.");
+        config_error(config, &signal->file, "kind recording needs the key file.");
     check_list(&signal->threads, "threads", 0, INT64_MAX, config);
     if (files_are_same(signal->file, values->send.pcap_file))
         config_error(config, &values->send.pcap_file, "send.pcap_file would overwrite signal.file.");

@@ -25,24 +25,24 @@ struct fsim_config_stream {
     int64_t n_chan; /* channels of the whole stream */
     int64_t n_chan_substream;
     int64_t chan_offset;               /* first channel of the first substream that is sent */
-    struct endpoint_list destinations; /* one for each substream, from chan_offset on */
+    struct endpoint_list destinations; /* one endpoint for each substream, from channel chan_offset on */
     int64_t spectra_per_heap;
     int64_t samples_between_spectra;
     int64_t sample_bits;
     int sample_encoding;     /* enum fsim_encoding */
-    int64_t first_timestamp; /* -1: taken from the clock */
+    int64_t first_timestamp; /* -1: computed from the host's clock */
     double duration_s;       /* 0: until stopped */
-    int64_t drop;            /* one in this many heaps is not sent; 0: all are sent */
+    int64_t drop;            /* one in this number of heaps is not sent; 0: all heaps are sent */
 };
 
-/* A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.  A shorter list is
- * repeated. */
+/* Keys of the signal.  A list has an item for each input: antenna 0 pol 0, antenna 0 pol 1, antenna 1 pol 0 and so on.
+ * A shorter list is repeated. */
 struct fsim_config_signal {
     int kind; /* enum fsim_signal_kind */
     struct config_int_list real, imag;
     int64_t amplitude;
-    struct config_int_list delays; /* quarter turns per channel */
-    struct config_int_list rates;  /* quarter turns per spectrum */
+    struct config_int_list delays; /* phase in quarter turns per channel */
+    struct config_int_list rates;  /* phase in quarter turns per spectrum */
     int64_t seed;
     int64_t period_batches;
     double rms;
@@ -64,13 +64,14 @@ struct fsim_config {
 
 extern const struct config_table fsim_config_table;
 
-/* Checks across keys: channels and substreams, ranges of values, keys that a capture allows.  For
- * command_line_main(). */
+/* Checks keys against each other: channels and substreams, ranges of values, keys for captures.  command_line_main()
+ * calls this function. */
 void fsim_config_check(void *values, struct config *config);
 
 enum voltage_format fsim_config_format(const struct fsim_config_stream *stream);
 
-/* Returns the largest magnitude that both signs have: 7, 127, or 2048 (half floats hold every integer up to 2048). */
+/* Returns the largest integer n for which the sample format represents all integers from -n to n: 7, 127, or 2048 for
+ * half floats. */
 int64_t fsim_config_limit(const struct fsim_config_stream *stream);
 
 static inline size_t fsim_config_n_inputs(const struct fsim_config *config)

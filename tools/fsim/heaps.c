@@ -1,4 +1,4 @@
-/* heaps.c - the second step of fsim: computed or recorded voltages, arranged as F-engines' heaps. */
+/* heaps.c - the second step of fsim: arranges computed or recorded voltages as heaps of F-engines. */
 #include "tools/fsim/heaps.h"
 
 #include "common/base/log.h"
@@ -17,14 +17,14 @@
 
 /* ---- Contents ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the index in the recording of spectrum 's' of batch 'b'. */
+/* Returns the recorded spectrum that becomes spectrum 's' of batch 'b'. */
 static int64_t recorded_spectrum(const struct fsim_config *config, const struct fsim_recording *recording, size_t b,
                                  int64_t s)
 {
     return ((int64_t)b * config->stream.spectra_per_heap + s) % fsim_recording_n_spectra(recording);
 }
 
-/* Writes heap 'h' of [batch][ant][substream]. */
+/* Writes heap 'h' of the array 'payloads' [batch][ant][substream]. */
 static void fill_heap(const struct fsim_config *config, const struct fsim_recording *recording,
                       struct fsim_heaps *heaps, size_t h)
 {
@@ -96,11 +96,12 @@ static uint8_t *allocate(uint64_t bytes)
     void *memory = aligned_alloc(HUGE_PAGE_BYTES, (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES);
 
     if (memory)
-        madvise(memory, bytes, MADV_HUGEPAGE); /* advice to the kernel; failure is harmless */
+        madvise(memory, bytes, MADV_HUGEPAGE); /* only advice to the kernel, so a failure has no effect */
     return memory;
 }
 
-/* Returns the number of batches after which a recording ends or repeats; 0 if it is too short to be played once. */
+/* Returns the number of batches after which a recording ends or repeats.  Returns 0 if the recording is too short to be
+ * played once. */
 static int64_t recorded_period(const struct fsim_config *config, const struct fsim_recording *recording)
 {
     int64_t n = fsim_recording_n_spectra(recording), heap = config->stream.spectra_per_heap, period = 1;

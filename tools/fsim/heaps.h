@@ -1,5 +1,5 @@
-/* heaps.h - heaps of one period.  The heaps are computed before the first heap leaves, and are sent again and again
- * from this memory.
+/* heaps.h - makes the heaps of one period.  All heaps are computed before the first heap leaves.  The same heaps are
+ * sent in every period.
  *
  * Ownership: the heaps do not change once they are made.
  * Threads:   the main thread makes the heaps; then all send threads read them. */
@@ -17,7 +17,7 @@ struct fsim_heaps {
     size_t n_ants;
     size_t n_substreams;
     size_t heap_bytes;
-    /* true: the first batch sent is batch 0; false: the first batch sent is the batch of its timestamp, modulo the
+    /* true: the first batch that is sent is batch 0; false: it is the batch of the first timestamp, modulo the
      * period */
     bool from_start;
     uint8_t *payloads; /* [batch][ant][substream][heap_bytes]; a heap is [chan][spectrum][pol] in the stream's format */

@@ -1,4 +1,4 @@
-/* main.c - main of the F-engine simulator: start in order, shutdown in reverse order. */
+/* main.c - main() of the F-engine simulator.  The parts start in order, and shut down in reverse order. */
 #include "common/daemon/daemon.h"
 #include "common/http/http.h"
 #include "common/base/log.h"

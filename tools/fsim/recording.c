@@ -1,4 +1,4 @@
-/* recording.c - replaces fsim/signal.c: voltages from a file, for fsim/heaps.c.  See fsim/recording.h. */
+/* recording.c - replaces fsim/signal.c: reads voltages from a file, for fsim/heaps.c.  See fsim/recording.h. */
 #include "tools/fsim/recording.h"
 
 #include "common/base/log.h"
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 struct survey {
-    int64_t frames_per_second; /* 0: a second has no whole number of frames */
-    /* Indices of the first frame and of the end of the last frame, counted from the second of the file's first
-     * frame. */
+    int64_t frames_per_second; /* 0: the number of frames in a second is not whole */
+    /* Index of the earliest frame, and index after the latest frame.  Index 0 is at the beginning of the second of the
+     * file's first frame. */
     int64_t origin, end;
     int64_t n_invalid, n_double;
 };
@@ -29,7 +29,7 @@ struct survey {
 static int map_file(struct fsim_recording *recording, const char *path, char *why, size_t why_bytes)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO would otherwise wait for its writer */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* with a FIFO, open() would otherwise wait for a writer */
     int err = fd < 0 || fstat(fd, &status) ? -errno : 0;
     bool is_long = !err && S_ISREG(status.st_mode) && status.st_size >= VDIF_HEADER_BYTES;
     void *file = is_long ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL;
@@ -57,21 +57,22 @@ static struct vdif_header parse_frame(const struct fsim_recording *recording, si
     return vdif_parse(recording->file + k * recording->first.frame_bytes);
 }
 
-/* Returns the contradiction between a frame and the first frame, as a predicate; NULL if there is none. */
+/* Compares a frame's header with the first frame's header.  Returns NULL if the headers agree.  Otherwise returns a
+ * predicate for a sentence about the frame. */
 static const char *contradiction(const struct vdif_header *header, const struct vdif_header *first,
                                  const struct survey *survey)
 {
     if (header->frame_bytes != first->frame_bytes)
-        return "has another length than the first one";
+        return "has another length than the first frame";
     if (header->bits != first->bits || header->n_channels != first->n_channels ||
         header->is_complex != first->is_complex || header->is_legacy != first->is_legacy)
-        return "holds samples of another format than the first one";
+        return "has samples of another format than the first frame";
     if (header->epoch != first->epoch)
-        return "has another reference epoch than the first one";
+        return "has another reference epoch than the first frame";
     if (survey->frames_per_second > 0 && header->frame >= survey->frames_per_second)
         return "has a number that is too high for one second: see signal.spectrum_rate";
     if (survey->frames_per_second == 0 && header->seconds != first->seconds)
-        return "is of another second, and by signal.spectrum_rate a second has no whole number of frames";
+        return "is in another second, but with signal.spectrum_rate a second has no whole number of frames";
     return NULL;
 }
 
@@ -94,7 +95,7 @@ static int64_t frames_per_second(const struct fsim_config *config, const struct 
     return fabs(rate - rint(rate)) < 1e-6 * rate ? (int64_t)rint(rate) : 0;
 }
 
-/* Judges the first frame, and gives a slot to each wanted thread. */
+/* Checks the first frame, and assigns a slot to each wanted thread. */
 static int begin_survey(struct fsim_recording *recording, const struct fsim_config *config, struct survey *survey,
                         char *why, size_t why_bytes)
 {
@@ -137,7 +138,7 @@ static int find_bounds(const struct fsim_recording *recording, const char *path,
     return why_fail(-EINVAL, why, why_bytes, "signal.file: %s ends within its first frame", path);
 }
 
-/* Notes the address of each frame's payload. */
+/* Stores the address of each frame's payload in 'payloads'. */
 static void place_frames(struct fsim_recording *recording, struct survey *survey)
 {
     for (size_t k = 0; k < n_file_frames(recording); k++) {
@@ -154,7 +155,7 @@ static void place_frames(struct fsim_recording *recording, struct survey *survey
     }
 }
 
-/* Checks that each wanted thread has a frame.  Logs the number of missing frames. */
+/* Checks that each wanted thread has at least one frame.  Logs the number of missing frames. */
 static int count_frames(const struct fsim_recording *recording, const struct survey *survey, const char *path,
                         char *why, size_t why_bytes)
 {
@@ -168,11 +169,11 @@ static int count_frames(const struct fsim_recording *recording, const struct sur
         for (int64_t i = 0; i < recording->n_frames; i++)
             n += recording->payloads[slot * recording->n_frames + i] != NULL;
         if (n == 0)
-            return why_fail(-EINVAL, why, why_bytes, "signal.threads: %s has nothing of thread %d", path, thread);
+            return why_fail(-EINVAL, why, why_bytes, "signal.threads: %s has no frame of thread %d", path, thread);
         n_absent += recording->n_frames - n;
     }
     log_info("%s: %" PRId64 " frames of %zu threads, of which %" PRId64 " are missing or invalid (%" PRId64
-             " marked so); %" PRId64 " double",
+             " marked invalid); %" PRId64 " duplicate",
              path, recording->n_frames, recording->n_slots, n_absent, survey->n_invalid, survey->n_double);
     return 0;
 }
@@ -234,7 +235,7 @@ int64_t fsim_recording_n_spectra(const struct fsim_recording *recording)
     return recording->n_frames * vdif_n_spectra(&recording->first);
 }
 
-/* Returns the payload of the frame that holds this spectrum, or NULL. */
+/* Returns the payload of the frame that contains this spectrum.  Returns NULL if the frame is missing. */
 static const uint8_t *find_payload(const struct fsim_recording *recording, int64_t thread, int64_t spectrum)
 {
     int64_t frame = spectrum / vdif_n_spectra(&recording->first);

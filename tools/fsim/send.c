@@ -1,6 +1,6 @@
 /* send.c - the last step of fsim: threads that send the heaps of a period, in real time or as fast as they can.
  *
- * A sender has its share of the antennas.  Senders tell each other only the number of batches that they have sent. */
+ * Each sender sends the heaps of some antennas.  Senders share only the number of batches that they have sent. */
 #include "tools/fsim/send.h"
 
 #include "common/base/clock.h"
@@ -18,24 +18,24 @@
 
 #define OTHERS_POLL_NS (50 * NS_PER_US)
 
-/* All members are [const] or belong to the sender's thread, except 'n_batches'. */
+/* Only the sender's thread uses the members that are not [const], except 'n_batches'. */
 struct fsim_sender {
     struct sim_sender base;
     struct fsim_send *send;    /* [const] */
     struct fsim_antenna *ants; /* [n_ants] */
-    int64_t *next_descriptors; /* [n_ants] timestamps at which descriptors are due again */
+    int64_t *next_descriptors; /* [n_ants] timestamp at which the next descriptors are due */
     size_t n_ants;             /* [const] */
-    int64_t now_ns;            /* time at the latest reading of the clock */
+    int64_t now_ns;            /* latest reading of the monotonic clock */
     size_t i_batch;            /* index in the period of the next batch */
-    _Atomic int64_t n_batches; /* batches sent; all senders read this count */
+    _Atomic int64_t n_batches; /* number of batches sent; all senders read this number */
 };
 
 struct fsim_send {
     struct fsim_wire wire;
     const struct fsim_heaps *heaps; /* [const] */
     int64_t batch_samples;          /* [const] */
-    double batch_share;          /* [const] fraction of the time between batches in which a batch leaves; 0: unpaced */
-    int64_t n_batches_wanted;    /* [const] INT64_MAX: until stopped */
+    double batch_share;       /* [const] a batch leaves within this fraction of the time between batches; 0: unpaced */
+    int64_t n_batches_wanted; /* [const] INT64_MAX: until stopped */
     struct fsim_sender sender[]; /* [wire.senders.n] */
 };
 
@@ -46,8 +46,8 @@ static bool must_stop(const struct fsim_send *send)
     return sim_senders_must_stop(&send->wire.senders);
 }
 
-/* Waits until packets of an antenna are due.  Sleeps in parts, so that the thread notices a stop.  Packets that are due
- * soon do not wait. */
+/* Waits until packets of an antenna are due.  Sleeps in short intervals, so that the thread notices a stop.  Does not
+ * wait if the packets are due within SENDER_QUANTUM_NS. */
 static void wait_until_due(struct fsim_sender *sender, struct fsim_antenna *ant, int64_t due_ns)
 {
     if (due_ns <= sender->now_ns + SENDER_QUANTUM_NS)
@@ -61,7 +61,7 @@ static void wait_until_due(struct fsim_sender *sender, struct fsim_antenna *ant,
     }
 }
 
-/* Waits for senders that are more than a batch behind. */
+/* Waits for senders that are more than one batch behind this sender. */
 static void wait_for_others(struct fsim_sender *sender)
 {
     struct fsim_send *send = sender->send;
@@ -74,7 +74,8 @@ static void wait_for_others(struct fsim_sender *sender)
 
 /* ---- Batches ---------------------------------------------------------------------------------------------------- */
 
-/* Returns the time at which the batch after the first 'n_batches' may leave; 0: at once. */
+/* Returns the time from which batch number 'n_batches', counted from 0, may leave.  Returns 0 if it may leave
+ * immediately. */
 static int64_t batch_due_ns(const struct fsim_send *send, int64_t n_batches)
 {
     return send->batch_share == 0 ? 0 : sim_senders_due_ns(&send->wire.senders, n_batches * send->batch_samples);
@@ -106,7 +107,7 @@ static void send_batch(struct fsim_sender *sender)
         }
 }
 
-/* Goes on to the next batch. */
+/* Advances to the next batch. */
 static void end_batch(struct fsim_sender *sender)
 {
     struct fsim_send *send = sender->send;
@@ -119,8 +120,8 @@ static void end_batch(struct fsim_sender *sender)
     atomic_fetch_add_explicit(&sender->n_batches, 1, memory_order_relaxed);
 }
 
-/* Sends descriptors at the start, then after (feng_id + 1) * 5 s, then every antennas * 5 s.  The second interval
- * differs, so that antennas do not send their descriptors at the same time. */
+/* Sends an antenna's descriptors at the start, after (feng_id + 1) * 5 s, and then at intervals of n_ants * 5 s.  The
+ * first interval depends on feng_id, so that antennas do not send their descriptors at the same time. */
 static void send_due_descriptors(struct fsim_sender *sender)
 {
     const struct fsim_send *send = sender->send;
@@ -172,7 +173,7 @@ static int run(struct sim_sender *base)
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Creates the antennas of sender 'l': every n_senders'th antenna from 'l' on. */
+/* Creates the antennas of sender 'l': every n_senders-th antenna, beginning with antenna 'l'. */
 static int open_sender(struct fsim_sender *sender, size_t l, size_t n_senders, char *why, size_t why_bytes)
 {
     struct fsim_send *send = sender->send;
@@ -230,7 +231,7 @@ int fsim_send_create(const struct fsim_config *config, const struct fsim_heaps *
     made->heaps = heaps;
     fsim_wire_init(&made->wire, config, heaps);
     set_up(made, config);
-    files_raise_limit(); /* a socket for each antenna */
+    files_raise_limit(); /* each antenna needs a socket */
     for (size_t l = 0; l < n_senders && !err; l++) {
         struct fsim_sender *sender = &made->sender[l];
         sim_senders_add(&made->wire.senders, &sender->base);

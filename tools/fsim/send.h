@@ -1,17 +1,18 @@
-/* send.h - sends heaps to the network on time, as the F-engines of an array do.
+/* send.h - sends the heaps of an array's F-engines to the network at their times.
  *
  * Flow:      fsim_heaps --send threads--> a send_sink for each antenna
- * Packets:   as fgpu's.  Each antenna has its own heap counts, antenna + n * antennas.  Descriptors go to each
- *            destination at the start, after (antenna + 1) * 5 s, and then every antennas * 5 s of the timestamps.
- *            Data heaps follow their timestamps.  A stop heap goes to each destination at the end.
- * Order:     a thread visits the heaps of its antennas in turn and sends a run of packets of each heap.  A run has as
- *            many packets as can be joined; in a capture, one packet.
- * Time:      the heaps with timestamp t leave from the time on at which their last sample would have been taken.  They
- *            leave evenly within the time from heap to heap / rate_factor, in steps of at least 200 us.  If the host
- *            delays a thread, the thread catches up and leaves nothing out.  With rate_factor 0, and in captures,
+ * Packets:   the packets have the format of fgpu's packets.  Each antenna has its own heap counts, antenna + n *
+ *            antennas.  Each antenna sends descriptors to each destination at the start, after (antenna + 1) * 5 s, and
+ *            then at intervals of antennas * 5 s.  These times are differences of timestamps.  At the end, each antenna
+ *            sends a stop heap to each destination.
+ * Order:     a thread sends one run of packets of each heap of its antennas, then the next run of each heap, and so on.
+ *            A run has as many packets as the kernel can join.  In a capture, a run is one packet.
+ * Time:      the heaps with timestamp t begin to leave when their last sample would have been taken.  Their packets are
+ *            spread evenly over the time between heaps, divided by rate_factor, in steps of at least 200 us.  If the
+ *            host delays a thread, the thread catches up and omits nothing.  With rate_factor 0, and in captures,
  *            threads send as fast as they can.  No thread is more than a batch ahead of any other.
- * Threads:   create, start, stop and destroy from one thread.  The senders are threads of their own, and share the
- *            antennas ('send.threads').  A capture has one sender. */
+ * Threads:   create, start, stop and destroy from one thread.  Each sender has its own thread.  The key send.threads
+ *            sets the number of senders, among which the antennas are distributed.  A capture has one sender. */
 #ifndef TOOLS_FSIM_SEND_H
 #define TOOLS_FSIM_SEND_H
 

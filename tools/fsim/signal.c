@@ -1,4 +1,4 @@
-/* signal.c - the first step of fsim: the value of each voltage, for fsim/heaps.c.  See fsim/signal.h. */
+/* signal.c - the first step of fsim: computes the value of each voltage, for fsim/heaps.c.  See fsim/signal.h. */
 #include "tools/fsim/signal.h"
 
 #include "common/base/units.h"
@@ -10,10 +10,10 @@
 
 #define TURN            4 /* quarter turns */
 #define SUM_OF_BYTES    8
-#define SUM_MEAN        1020 /* 8 * 255 / 2 */
+#define SUM_MEAN        1020 /* mean of the sum of 8 random bytes, 8 * 255 / 2 */
 #define SUM_VARIANCE    43690.0
-#define COMMON_INPUT    (UINT32_MAX - 1) /* last argument of g() for common noise of pol 0 */
-#define MIN_HALF_EXP    (-14)            /* smallest normal half float; smaller numbers have the same step */
+#define COMMON_INPUT    (UINT32_MAX - 1) /* last argument of g() for the common noise of polarisation 0 */
+#define MIN_HALF_EXP    (-14) /* exponent of the smallest normal half float; smaller numbers have the same step */
 #define HALF_FRACTION   10
 #define UNIFORM_BITS(b) ((b) == 16 ? 12 : (int)(b))
 
@@ -82,7 +82,7 @@ static void tone(const struct fsim_config_signal *signal, size_t input, uint32_t
                  double value[2])
 {
     static const int cosine[TURN] = {1, 0, -1, 0};
-    /* Computed modulo 2^64, a multiple of a turn. */
+    /* The sum may wrap modulo 2^64, because 2^64 is a multiple of a turn. */
     uint64_t quarters = (uint64_t)fsim_config_item(&signal->delays, input) * chan +
                         (uint64_t)fsim_config_item(&signal->rates, input) * spectrum;
 
@@ -107,8 +107,8 @@ void fsim_signal_value(const struct fsim_config *config, size_t input, uint32_t 
 
 /* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
-/* Converts to IEEE 754 binary16.  The step is a power of two, so the division is exact.  Rounding up to the next power
- * of two carries into the exponent. */
+/* Converts a number to IEEE 754 binary16.  The step between half floats is a power of two, so the division by the step
+ * is exact.  If rounding reaches the next power of two, the carry increments the exponent. */
 static uint16_t half_of(double value)
 {
     double magnitude = fabs(value);

@@ -1,6 +1,6 @@
-/* signal.h - voltages that fsim sends.  Each voltage is a function of its place: input (2 * antenna + polarisation),
- * channel of the whole stream, and spectrum (timestamp / samples_between_spectra, modulo the period).  With the
- * configuration alone, any voltage can therefore be computed without running fsim.
+/* signal.h - voltages that fsim sends.  Each voltage is a function of three indices: input (2 * antenna +
+ * polarisation), channel of the whole stream, and spectrum (timestamp / samples_between_spectra, modulo the period).
+ * With the configuration alone, any voltage can therefore be computed without running fsim.
  *
  * Below, V(x, y) is the sum over n spectra of x * conj(y).  The voltages are exact in all formats, and so are the sums.
  *
@@ -33,15 +33,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the number of heaps after which the voltages repeat.  Not for recordings. */
+/* Returns the number of heaps after which the voltages repeat.  Not valid for recordings. */
 int64_t fsim_signal_period(const struct fsim_config *config);
 
-/* value = (real, imaginary) part of one voltage, rounded and clipped for integer formats.  Not for recordings. */
+/* Writes the real and the imaginary part of one voltage to 'value'.  For integer formats, the parts are rounded and
+ * clipped.  Not valid for recordings. */
 void fsim_signal_value(const struct fsim_config *config, size_t input, uint32_t chan, uint64_t spectrum,
                        double value[2]);
 
-/* Writes a voltage to 'out', which has room for voltage_bytes(format).  Integer formats must hold the parts exactly;
- * half floats are rounded to the nearest, ties to even. */
+/* Writes a voltage to 'out', which has room for voltage_bytes(format).  For integer formats, the parts must be integers
+ * in range.  For half floats, the parts are rounded to nearest, ties to even. */
 void fsim_put_voltage(enum voltage_format format, const double value[2], uint8_t *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* program.c - main() of the tools without a device.  See program.h. */
+/* program.c - main() of tools that need no device.  See program.h. */
 #include "tools/shared/program.h"
 
 #include "common/base/log.h"

@@ -1,5 +1,5 @@
-/* program.h - main() of the tools with a configuration file and a service, but without a device: dsim, fsim, visrec,
- * beamrec. */
+/* program.h - main() of dsim, fsim, visrec and beamrec.  These tools have a configuration file and a service, but no
+ * device. */
 #ifndef TOOLS_SHARED_PROGRAM_H
 #define TOOLS_SHARED_PROGRAM_H
 
@@ -10,7 +10,7 @@ struct service;
 struct program {
     const struct config_table *table;
     void (*check)(void *values, struct config *config);
-    /* Creates, runs and destroys everything, from the checked values to the end.  Returns the exit code. */
+    /* Creates the tool's parts from the checked 'values', runs them, and destroys them.  Returns the exit code. */
     int (*run)(const void *values, const struct config *config, struct service *service);
 };
 

@@ -1,16 +1,16 @@
-/* record_health.h - the health of a recorder: whether it loses data, judged from its counters once a second (a poll).
+/* record_health.h - finds whether a recorder loses data, from a poll of its counters once a second.
  *
  * A recorder is unhealthy in two cases.  First: during the last 'limit' polls a dump was lost, because the disk was
- * full.  Second: during the last 'limit' polls no dump came out, but visibilities arrived and were refused.  A recorder
- * without input is healthy.  A dump is the unit that a recorder writes at once: for beamrec, a batch of a beam.  These
- * functions are pure: the caller has the clock. */
+ * full.  Second: during the last 'limit' polls no dump was completed, but visibilities arrived and were refused.  A
+ * recorder without input is healthy.  A dump here is the unit that a recorder writes; for beamrec, it is a batch.
+ * These functions are pure, and the caller decides when to poll. */
 #ifndef TOOLS_SHARED_RECORD_HEALTH_H
 #define TOOLS_SHARED_RECORD_HEALTH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Totals since the start. */
+/* Totals since the start of the recorder. */
 struct record_health_counts {
     uint64_t n_dumps;   /* dumps written, or lost because the disk was full */
     uint64_t n_lost;    /* dumps lost because the disk was full */
@@ -29,11 +29,11 @@ void record_health_poll(struct record_health *health, const struct record_health
 
 bool record_health_is_good(const struct record_health *health);
 
-/* Returns true once in each 'limit' polls without a dump.  The caller then warns the operator. */
+/* While no dump is completed, returns true at every 'limit'-th poll.  The caller then warns the operator. */
 bool record_health_is_silent(const struct record_health *health);
 
-/* Returns true if the recording ends with refused visibilities.  Either the last 'limit' polls had refusals and no
- * dump, or the whole recording had refusals and no dump. */
+/* Returns true if visibilities were refused at the end of the recording.  This is the case if there were refusals but
+ * no dump, in the last 'limit' polls or in the whole recording. */
 bool record_health_was_refusing(const struct record_health *health);
 
 #endif

@@ -1,4 +1,4 @@
-/* record_name.c - beside the writers of recordings: the names of their files. */
+/* record_name.c - called by the writers of recordings: makes the names of their files. */
 #include "tools/shared/record_name.h"
 
 #include "common/base/clock.h"

@@ -6,16 +6,16 @@
 #include <limits.h>
 #include <stddef.h>
 
-/* stem = 'format' with the current time filled in (strftime).  With a time in the name, a killed recorder can start
- * again: the new file has another name than the file that was left. */
+/* Writes 'format' to 'stem', with strftime's codes replaced by the current time (UTC).  If the name contains a time, a
+ * recorder that was killed can start again, because its new file has another name than the old file. */
 int record_name_stem(const char *config_key, const char *format, char stem[PATH_MAX], char *why, size_t why_bytes);
 
 /* Refuses a file that is not regular, because a recording without data is removed and /dev/null must not be removed.
  * (Opening a directory fails later.) */
 int record_name_check(const char *config_key, const char *path, char *why, size_t why_bytes);
 
-/* path = stem with '-number' inserted before the extension of the file's own name, if there is an extension.  Number 1
- * is not written. */
+/* Writes 'stem' to 'path', with '-number' before the extension of the file's name, or at its end if there is no
+ * extension.  If 'number' is 1, nothing is inserted. */
 int record_name_numbered(const char *config_key, const char *stem, unsigned number, char path[PATH_MAX], char *why,
                          size_t why_bytes);
 

@@ -1,4 +1,4 @@
-/* record_recv.c - beside the flow: a recorder's refused packets, for the operator. */
+/* record_recv.c - called by the main thread: reports a recorder's refused packets to the operator. */
 #include "tools/shared/record_recv.h"
 
 #include "common/base/units.h"

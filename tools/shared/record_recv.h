@@ -1,11 +1,12 @@
-/* record_recv.h - packets that a recorder refused: their number, and a line of text. */
+/* record_recv.h - counts the packets that a recorder refused, and explains the refusals in a line of text. */
 #ifndef TOOLS_SHARED_RECORD_RECV_H
 #define TOOLS_SHARED_RECORD_RECV_H
 
 #include "common/recv/receiver.h"
 
-/* Counts the data packets that a receiver or an assembler refused, because of their contents or because the writer was
- * behind.  'rejects' are its counters [N_REJECTS].  Descriptors and stop heaps do not count. */
+/* Returns the number of data packets that a receiver or an assembler refused, because of their contents or because the
+ * writer was too slow.  'rejects' [N_REJECTS] are the counters of the receiver or assembler.  Excludes descriptors and
+ * stop heaps. */
 uint64_t record_recv_count_refused(const struct counter *rejects);
 
 /* Writes one line for an operator whose data do not arrive: the number of packets received, and the reasons for

@@ -1,4 +1,4 @@
-/* sim_sender.c - the last step of a simulator: the threads, their timing, and the packets to the sinks.  See
+/* sim_sender.c - the last step of a simulator: threads that pass packets to sinks at the right times.  See
  * sim_sender.h. */
 #include "tools/shared/sim_sender.h"
 

@@ -1,10 +1,10 @@
-/* sim_sender.h - threads of a simulator.  Each thread sends its share of the prepared heaps, at the times at which the
+/* sim_sender.h - threads of a simulator.  Each thread sends a part of the prepared heaps, at the times at which these
  * heaps are due.
  *
  * Flow:      heaps --sender's thread: sim_sender_out_add--> a batch of packets --sim_sender_out_flush--> send_sink
- * Time:      all senders have one origin: the first timestamp, and its due time on the monotonic clock.  A delayed
- *            sender catches up and leaves nothing out.
- * Ownership: a simulator's own sender and outputs begin with these structs, in the simulator's memory.
+ * Time:      all senders have the same origin: the first timestamp, and its due time on the monotonic clock.  A delayed
+ *            sender catches up and omits nothing.
+ * Ownership: the simulator allocates the senders and outputs.  Its own structs begin with these structs.
  * Threads:   call sim_senders_init() to sim_senders_start() and sim_senders_stop() from one thread.  A sender and its
  *            outputs belong to the sender's thread.  Any thread may read the counters. */
 #ifndef TOOLS_SHARED_SIM_SENDER_H
@@ -25,9 +25,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SIM_SENDER_N_ITEMS               4 /* items of a heap: timestamp, source, another immediate value, samples */
+/* items of a heap: timestamp, id of the source, another immediate value, samples */
+#define SIM_SENDER_N_ITEMS               4
 #define SIM_SENDER_DESCRIPTORS_MAX_BYTES 2048
-#define SIM_SENDER_STOP_POLL_NS          (100 * NS_PER_MS) /* longest sleep, so that a thread notices a stop */
+#define SIM_SENDER_STOP_POLL_NS          (100 * NS_PER_MS) /* longest sleep of a thread, so that it notices a stop */
 #define SIM_SENDER_DESCRIPTOR_PERIOD_NS  (5 * NS_PER_S)
 
 struct service;
@@ -46,18 +47,19 @@ struct sim_sender {
 struct sim_senders {
     const struct config_send *send; /* [const] */
     struct service *service;        /* [const] service that the last sender stops when it ends */
-    /* [const] Work of a sender's thread.  Returns an exit code.  The service stops with the last sender's exit code. */
+    /* [const] Function that a sender's thread runs.  Returns an exit code.  The last sender that ends stops the service
+     * with its exit code. */
     int (*run)(struct sim_sender *sender);
     struct timebase timebase; /* [const] */
-    int64_t first_timestamp;  /* < 0: chosen by sim_senders_set_origin(); [const] from that call on */
-    int64_t origin_ns;        /* monotonic time at which first_timestamp is due; [const] from that call on */
+    int64_t first_timestamp;  /* < 0: not yet chosen; set by sim_senders_set_origin(), and [const] from then on */
+    int64_t origin_ns; /* monotonic time at which first_timestamp is due; [const] after sim_senders_set_origin() */
 
     uint8_t descriptors[SIM_SENDER_DESCRIPTORS_MAX_BYTES];  /* [const] payload of a descriptor heap */
     size_t descriptors_bytes;                               /* [const] */
     struct spead_item descriptor_items[SIM_SENDER_N_ITEMS]; /* [const] */
 
     struct counter n_packets;        /* packets sent */
-    struct counter n_packets_failed; /* packets refused by the kernel or a capture, or not sent by a NIC */
+    struct counter n_packets_failed; /* packets that the kernel or a capture refused, or that a NIC did not send */
     struct gauge late_ns;            /* lateness of the last heaps */
     struct log_limit failed_limit;
     struct log_limit late_limit;
@@ -72,22 +74,23 @@ struct sim_senders {
 struct sim_sender_out {
     struct sim_senders *senders; /* [const] */
     struct send_sink *sink;      /* [const] */
-    size_t batch_max;            /* [const] greatest number of packets handed to the sink at once */
+    size_t batch_max;            /* [const] greatest number of packets in a batch */
     struct packet_out *batch;    /* NULL: no batch */
     size_t n_batch;
 };
 
 /* ---- Life ------------------------------------------------------------------------------------------------------- */
 
-/* Returns the number of senders for 'n_streams': at most one per stream and at most send.threads; one for a capture. */
+/* Returns the number of senders for 'n_streams' streams.  This is the smaller of 'n_streams' and send.threads, or 1 for
+ * a capture. */
 size_t sim_senders_count(const struct config_send *send, size_t n_streams);
 
-/* Returns the number of heaps of 'heap_samples' in a duration, rounded down.  A duration of 0 means no end:
- * INT64_MAX. */
+/* Returns the number of heaps of 'heap_samples' in a duration, rounded down.  If the duration is 0, returns INT64_MAX,
+ * which means no end. */
 int64_t sim_senders_count_heaps(const struct config_time *time, double duration_s, int64_t heap_samples);
 
-/* Initialises 'senders', which is zeroed.  All arguments must outlive 'senders'.  'first_timestamp' < 0: taken from the
- * clock.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Initialises 'senders', which is zeroed.  All arguments must outlive 'senders'.  If 'first_timestamp' is negative, the
+ * clock determines the first timestamp.  Returns 0 or negative errno with one sentence in 'why'. */
 int sim_senders_init(struct sim_senders *senders, const struct config_send *send, const struct config_time *time,
                      struct service *service, int64_t first_timestamp, int (*run)(struct sim_sender *sender), char *why,
                      size_t why_bytes);
@@ -99,9 +102,9 @@ void sim_senders_build_descriptors(struct sim_senders *senders,
 /* Adds a sender, which is zeroed, to the end of the list. */
 void sim_senders_add(struct sim_senders *senders, struct sim_sender *sender);
 
-/* Sets the origin.  The earliest due time is 'lead_ns' from now.  A given first timestamp is due at the earliest
- * time.  Without one, the first timestamp is the next multiple of 'align_samples' after the earliest time.  This
- * timestamp is due 'after_samples' after its sample was taken. */
+/* Sets the origin.  The earliest due time is 'lead_ns' from now.  A configured first timestamp is due at this time.
+ * Otherwise the first timestamp is the next multiple of 'align_samples' after this time.  It is due 'after_samples'
+ * samples after the time of its own sample. */
 void sim_senders_set_origin(struct sim_senders *senders, int64_t align_samples, int64_t after_samples, int64_t lead_ns);
 
 /* Starts the threads.  Returns 0 or negative errno. */
@@ -123,11 +126,11 @@ static inline bool sim_senders_must_stop(const struct sim_senders *senders)
 /* Returns the monotonic time at which the sample 'n_samples' after the first timestamp is due. */
 int64_t sim_senders_due_ns(const struct sim_senders *senders, int64_t n_samples);
 
-/* Notes that heaps leave 'late_ns' after they were due. */
+/* Records that heaps leave 'late_ns' after their due time. */
 void sim_sender_note_lateness(struct sim_sender *sender, int64_t late_ns);
 
-/* Opens the sink, for heaps of 'heap_bytes' in packets of at most 'payload_bytes'.  If a NIC is lost, the service stops
- * with exit code 1.  Returns 0 or negative errno with one sentence in 'why'. */
+/* Opens the sink, for heaps of 'heap_bytes' in packets of at most 'payload_bytes'.  If the NIC fails later, the service
+ * stops with exit code 1.  Returns 0 or negative errno with one sentence in 'why'. */
 int sim_sender_out_open(struct sim_sender_out *out, struct sim_senders *senders,
                         const struct endpoint_list *destinations, size_t heap_bytes, size_t payload_bytes, char *why,
                         size_t why_bytes);

@@ -4,8 +4,8 @@
 #include <assert.h>
 
 #define WORD_BITS         32
-#define EDV_MARK5B        0xAB /* a Mark 5B frame within VDIF, with samples as sign and magnitude */
-#define MAX_LOG2_CHANNELS 24   /* the longest frame has no room for more */
+#define EDV_MARK5B        0xAB /* EDV of a Mark 5B frame in VDIF, whose samples are coded as sign and magnitude */
+#define MAX_LOG2_CHANNELS 24   /* the longest frame cannot contain more channels */
 
 static uint32_t load_word(const uint8_t *bytes)
 {
@@ -63,11 +63,11 @@ const char *vdif_unplayable(const struct vdif_header *header)
     if (header->is_complex)
         return "holds complex samples, but a digitiser's are real";
     if (header->edv == EDV_MARK5B)
-        return "holds samples as Mark 5B codes them (EDV 0xAB), which are not understood";
+        return "holds samples in the code of Mark 5B (EDV 0xAB), which is not supported";
     if (header->n_channels > 1 && !is_power_of_two)
-        return "has several channels of samples whose bits are no power of two, so this is no VDIF frame";
+        return "has several channels, but its bits per sample are no power of two, so this is no VDIF frame";
     if (header->n_channels > payload_words(header) * samples_per_word(header))
-        return "has more channels than bits for them, so this is no VDIF frame";
+        return "has more channels than bits, so this is no VDIF frame";
     if (payload_words(header) * samples_per_word(header) % header->n_channels != 0)
         return "does not hold a whole number of samples of all channels";
     return NULL;
@@ -90,10 +90,11 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 {
     uint32_t per_word = samples_per_word(header);
     uint32_t mask = (uint32_t)((UINT64_C(1) << header->bits) - 1);
-    uint64_t place = (uint64_t)first * header->n_channels + channel; /* index among all samples of the frame */
+    /* index of the sample among all samples of the frame */
+    uint64_t place = (uint64_t)first * header->n_channels + channel;
 
     assert(channel < header->n_channels && first + (uint64_t)n_samples <= vdif_n_samples(header));
-    /* From here on the position is (word, slot in the word).  Stepping this pair needs no division per sample. */
+    /* The loop steps the pair (word, slot in the word), because this needs no division per sample. */
     uint64_t word = place / per_word;
     uint32_t slot = (uint32_t)(place % per_word);
     uint32_t word_step = header->n_channels / per_word, slot_step = header->n_channels % per_word;
@@ -111,7 +112,7 @@ void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint3
 
 /* ---- Voltages ---------------------------------------------------------------------------------------------------- */
 
-#define VOLTAGE_BITS    4 /* bits of each part */
+#define VOLTAGE_BITS    4 /* bits of the real and of the imaginary part */
 #define VOLTAGE_LEVEL_0 8 /* code of the value 0 */
 
 const char *vdif_no_voltages(const struct vdif_header *header)

@@ -1,4 +1,5 @@
-/* vdif.h - frames of a VDIF recording: parses and judges headers, decodes samples.  Works on bytes in memory; no I/O.
+/* vdif.h - frames of a VDIF recording: parses and checks headers, and decodes samples.  Works on bytes in memory,
+ * without I/O.
  *
  * VDIF is the VLBI Data Interchange Format, defined in the VDIF Specification, release 1.1.1 (2014).  A file is a
  * sequence of frames: a header of 32 bytes (16 bytes if the legacy flag is set), then samples.  All numbers are
@@ -19,7 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define VDIF_HEADER_BYTES 32 /* bytes read of each header, also of a legacy header of 16; no frame is shorter */
+/* bytes that are read of each header, even of a legacy header of 16 bytes; no frame is shorter */
+#define VDIF_HEADER_BYTES 32
 #define VDIF_N_THREADS    1024
 
 /* Magnitude of the outer levels of 2-bit samples, if the inner levels are 1.  The thresholds are +-sigma of normal
@@ -40,33 +42,34 @@ struct vdif_header {
     unsigned edv; /* 0 in legacy headers */
 };
 
-/* Parses any bytes; vdif_unplayable() judges them. */
+/* Parses a header.  Accepts any bytes; vdif_unplayable() checks the result. */
 struct vdif_header vdif_parse(const uint8_t bytes[VDIF_HEADER_BYTES]);
 
-/* Returns NULL if the frame holds real samples that vdif_decode() can decode.  Else returns a static predicate for a
- * sentence whose subject is the frame ("holds complex samples, ..."). */
+/* Returns NULL if the frame contains real samples that vdif_decode() can decode.  Otherwise returns a static predicate
+ * for a sentence whose subject is the frame, for example "holds complex samples, ...". */
 const char *vdif_unplayable(const struct vdif_header *header);
 
 /* Returns the number of samples of each channel in a playable frame, at least 1. */
 uint32_t vdif_n_samples(const struct vdif_header *header);
 
-/* values[0..n_samples) = samples 'first' to first + n_samples - 1 of a channel of a playable frame.  'payload' is the
- * bytes behind the frame's header.  Codes are offset binary, with these values:
+/* Decodes samples 'first' to first + n_samples - 1 of a channel of a playable frame to 'values'.  'payload' points to
+ * the bytes after the frame's header.  Codes are offset binary, with these values:
  *   1 bit             -1, 1
  *   2 bits            -VDIF_2BIT_HIGH, -1, 1, VDIF_2BIT_HIGH
  *   3 bits and more   code - 2^(bits - 1) */
 void vdif_decode(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t first,
                  size_t n_samples, double *values);
 
-/* Channelised voltages are complex samples, real part first, one sample of each channel at a time, as CHIME's backend
- * writes them.  Returns NULL if the frame holds such samples of 4 bits, else a predicate as vdif_unplayable() does. */
+/* Checks that a frame contains channelised voltages of 4 bits, as CHIME's backend writes them.  These are complex
+ * samples [time][channel], real part first.  Returns NULL if the frame contains such samples, or else a predicate, like
+ * vdif_unplayable(). */
 const char *vdif_no_voltages(const struct vdif_header *header);
 
 /* Returns the number of spectra in a frame of voltages, at least 1. */
 uint32_t vdif_n_spectra(const struct vdif_header *header);
 
-/* value = (real, imaginary) part of a voltage, -8 to 7.  'payload' is the bytes behind the header of a frame of
- * voltages. */
+/* Writes the real and the imaginary part of a voltage to 'value'.  Each part is from -8 to 7.  'payload' points to the
+ * bytes after the header of a frame of voltages. */
 void vdif_voltage(const struct vdif_header *header, const uint8_t *payload, uint32_t channel, uint32_t spectrum,
                   double value[2]);
 

@@ -1,4 +1,4 @@
-/* antennas.c - beside the writer: names of absent antennas, from the flags of a dump. */
+/* antennas.c - called by the writer: finds the names of absent antennas from the flags of a dump. */
 #include "tools/visrec/antennas.h"
 
 #include "common/base/log.h"
@@ -15,8 +15,8 @@
 struct antenna {
     struct counter flagged;
     size_t baseline;         /* index of the antenna's autocorrelation */
-    size_t n_flagged;        /* flags of the autocorrelation in the current dump */
-    bool absent, was_absent; /* state in the current dump, and in the dump before */
+    size_t n_flagged;        /* number of flags of the autocorrelation in the current dump */
+    bool absent, was_absent; /* true: absent from the current dump, and from the previous dump */
 };
 
 struct visrec_antennas {
@@ -46,7 +46,7 @@ int visrec_antennas_create(const struct visrec_array *array, struct visrec_anten
         stats_label(labels, sizeof(labels), "feng", number);
         stats_label(labels, sizeof(labels), "antenna", array->ants[a].name);
         stats_counter("visrec_antenna_flagged_values",
-                      "Visibilities of the antenna with itself that are written and flagged.", labels,
+                      "Flagged visibilities in the antenna's autocorrelations that were written.", labels,
                       &antennas->all[a].flagged);
     }
     *out = antennas;
@@ -71,8 +71,8 @@ static size_t count_flags(const struct visrec_dump *dump, size_t baseline)
     return n_flagged;
 }
 
-/* Lists the names of absent antennas, and the number of names for which there is no room.  Returns the number of absent
- * antennas. */
+/* Writes the names of absent antennas to a text.  If the text has no room for all names, adds the number of the
+ * remaining antennas.  Returns the number of absent antennas. */
 static size_t name_absent(const struct visrec_antennas *antennas, char names[NAMES_BYTES])
 {
     size_t n_absent = 0, n_named = 0, n = 0;
@@ -115,7 +115,7 @@ void visrec_antennas_poll(struct visrec_antennas *antennas, const struct visrec_
         antenna->absent = antenna->n_flagged == dump->shape.n_chan * N_POL_PRODUCTS;
         has_data = has_data || !antenna->absent;
     }
-    if (!has_data) /* the whole dump is missing */
+    if (!has_data) /* no antenna has data, so the whole dump is missing */
         return;
     for (size_t a = 0; a < antennas->array->n_ants; a++) {
         struct antenna *antenna = &antennas->all[a];

@@ -1,4 +1,4 @@
-/* array.c - geometry and time of the recorded array, for the header of the file. */
+/* array.c - computes geometry and times of the recorded array, for the header of the file. */
 #include "tools/visrec/array.h"
 
 #include "common/base/units.h"
@@ -10,7 +10,7 @@
 #define RAD_PER_DEG       (M_PI / 180)
 #define NS_PER_DAY        (86400 * NS_PER_S)
 #define JD_OF_UNIX_EPOCH  2440587.5
-#define UNIX_DAY_OF_J2000 10957.5 /* 2000 January 1, 12 h */
+#define UNIX_DAY_OF_J2000 10957.5 /* UNIX time of J2000 (2000 January 1, 12 h) in days */
 
 void visrec_enu_to_ecef(double latitude_rad, double longitude_rad, const double enu[3], double ecef[3])
 {
@@ -90,9 +90,10 @@ double visrec_julian_date(int64_t unix_ns)
     return (JD_OF_UNIX_EPOCH + (double)day) + fraction;
 }
 
-/* Leading terms of the nutation in longitude, IAU 2000B (McCarthy & Luzum 2003, Celest. Mech. 85, 37).  A term has
- * multiples of the Moon's mean anomaly, the Sun's mean anomaly, the Moon's distance from its node, its elongation and
- * its node.  'mas' is the factor of the sine.  The omitted terms add up to 35 mas at most. */
+/* Leading terms of the nutation in longitude, IAU 2000B (McCarthy & Luzum 2003, Celest. Mech. 85, 37).  The argument of
+ * each term's sine is a sum of multiples of five angles: the Moon's mean anomaly, the Sun's mean anomaly, the Moon's
+ * argument of latitude, the Moon's elongation and the longitude of the Moon's node.  'mas' is the factor of the sine,
+ * in milliarcseconds.  The omitted terms add up to 35 mas at most. */
 static const struct nutation_term {
     signed char moon, sun, from_node, elongation, node;
     double mas;
@@ -104,8 +105,8 @@ static const struct nutation_term {
     {1, 0, 2, 0, 1, -5.1613},     {-2, 0, 2, 0, 1, 4.5893},     {0, 0, 0, 2, 0, 6.3384},    {0, 0, 2, 2, 2, -3.8571},
 };
 
-/* Returns the equation of the equinoxes; 'centuries' since J2000.  The terms of the node beside the nutation are from
- * IERS Conventions 2010, table 5.2e. */
+/* Returns the equation of the equinoxes, 'centuries' Julian centuries after J2000.  The terms of the node in addition
+ * to the nutation are from IERS Conventions 2010, table 5.2e. */
 static double equinox_arcsec(double centuries)
 {
     double moon_rad = (134.96340251 + 477198.8675605 * centuries) * RAD_PER_DEG;
@@ -126,15 +127,16 @@ static double equinox_arcsec(double centuries)
     return nutation_arcsec * cos(obliquity_rad) + 0.00264096 * sin(node_rad) + 0.00006352 * sin(2 * node_rad);
 }
 
-/* IERS Conventions 2010: Earth rotation angle, eq. 5.15, and the precession in right ascension, eq. 5.32.  UTC replaces
- * TT in all terms but the rotation angle: a minute of precession is 0.1 mas. */
+/* The Earth rotation angle is from IERS Conventions 2010, eq. 5.15, and the precession in right ascension from eq.
+ * 5.32.  The other terms use UTC instead of TT.  The difference is about a minute, in which the precession is 0.1
+ * mas. */
 double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s)
 {
     int64_t day = floor_div(unix_ns, NS_PER_DAY);
     double turns_of_day = ((double)(unix_ns - day * NS_PER_DAY) / (double)NS_PER_S + ut1_utc_s) / 86400;
     double days = (double)day - UNIX_DAY_OF_J2000 + turns_of_day; /* UT1 since J2000 */
     double centuries = days / 36525;
-    /* The turns of the current day are a separate term, so that decades cost no digits. */
+    /* The turns of the current day are a separate term.  The precision therefore does not decrease over decades. */
     double turns = 0.7790572732640 + 0.00273781191135448 * days + (turns_of_day + 0.5);
     double precession_arcsec = 0.014506 + (4612.156534 + 1.3915817 * centuries) * centuries;
     double angle_rad = 2 * M_PI * fmod(turns, 1) +

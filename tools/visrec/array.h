@@ -1,7 +1,8 @@
-/* array.h - geometry and time: antenna positions, baselines and their order, uvw, Julian dates, sidereal time.
+/* array.h - computes geometry and times: antenna positions, baselines and their order, uvw, Julian dates, sidereal
+ * time.
  *
- * Pure functions over a constant description, which is made once from the configuration.  docs/visibilities.md explains
- * the conventions of these functions. */
+ * All functions are pure.  They use a constant description of the array, which is made once from the configuration.
+ * docs/visibilities.md explains the conventions of these functions. */
 #ifndef TOOLS_VISREC_ARRAY_H
 #define TOOLS_VISREC_ARRAY_H
 
@@ -12,9 +13,9 @@
 #include <stdint.h>
 
 struct visrec_antenna {
-    const char *name; /* string of the configuration */
-    double enu_m[3];  /* east, north, up of the reference position */
-    double ecef_m[3]; /* the same vector along the axes of ECEF: UVH5's antenna_positions */
+    const char *name; /* owned by the configuration */
+    double enu_m[3];  /* east, north, up, from the reference position */
+    double ecef_m[3]; /* the same vector along the axes of ECEF, for UVH5's antenna_positions */
 };
 
 struct visrec_baseline {
@@ -22,7 +23,7 @@ struct visrec_baseline {
 };
 
 struct visrec_array {
-    const char *telescope; /* string of the configuration */
+    const char *telescope; /* owned by the configuration */
     double latitude_rad, longitude_rad, altitude_m;
     double ut1_utc_s;
     size_t n_ants;
@@ -33,8 +34,8 @@ struct visrec_array {
     double first_freq_hz; /* centre of channel 0 */
     double chan_width_hz;
     double integration_s;
-    int64_t n_spectra; /* spectra of an accumulation */
-    const char *gate;  /* string of the configuration; NULL: no gate */
+    int64_t n_spectra; /* number of spectra in an accumulation */
+    const char *gate;  /* specification of the gate; owned by the configuration; NULL: no gate */
     bool real;         /* visibilities are float32 */
 };
 
@@ -52,15 +53,14 @@ static inline size_t visrec_array_heap_baseline(struct visrec_baseline baseline)
 /* Rotates a vector from east, north, up at a geodetic position to ECEF's axes. */
 void visrec_enu_to_ecef(double latitude_rad, double longitude_rad, const double enu[3], double ecef[3]);
 
-/* Computes the baseline's vector from ant_1 to ant_2 in east, north, up.  This vector is the uvw of data that are not
- * phased. */
+/* Computes the baseline's vector from ant_1 to ant_2 in east, north, up.  This vector is the uvw of unphased data. */
 void visrec_array_uvw(const struct visrec_array *array, struct visrec_baseline baseline, double uvw_m[3]);
 
 /* Returns the Julian date (UTC) of a UNIX time.  For today's dates, a double resolves 40 us. */
 double visrec_julian_date(int64_t unix_ns);
 
-/* Returns the local apparent sidereal time in [0, 2 pi).  With the right UT1 - UTC, the error is at most 2 ms of time
- * (30 mas) from 1990 to 2060. */
+/* Returns the local apparent sidereal time in [0, 2 pi).  If UT1 - UTC is right, the error is at most 2 ms of time (30
+ * mas) from 1990 to 2060. */
 double visrec_sidereal_time_rad(int64_t unix_ns, double longitude_rad, double ut1_utc_s);
 
 #endif

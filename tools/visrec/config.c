@@ -9,11 +9,11 @@
 #include <math.h>
 #include <string.h>
 
-/* A Julian date as a double resolves 40 us.  The file could not tell shorter dumps apart. */
+/* Shortest dump.  The file's Julian dates are doubles, which resolve 40 us, so shorter dumps could have equal dates. */
 #define INTEGRATION_MIN_S 1e-4
 
-/* Bytes in the file: a visibility with its flag and its samples; a row of the header's arrays; an upper bound for the
- * header and HDF5's tables. */
+/* Sizes in the file, in bytes: a visibility with its flag and its nsamples value; a row of the header's arrays; an
+ * upper bound for the header and HDF5's tables. */
 #define VALUE_BYTES (8 + 1 + 4)
 #define ROW_BYTES   (12 * 8)
 #define FILE_BYTES  (8 << 20)
@@ -25,7 +25,7 @@ static const struct config_key recv_keys[] = {
                   .example = "239.10.2.0+15:7148"),
     CONFIG_INTERFACE_ROW,
     KEY_STRING("pcap_file", base.pcap_file, "", 0, 4096,
-               "Read this capture instead of listening to the network; slow reading loses nothing."),
+               "Capture file that is read instead of the network; a slow reader loses nothing."),
     CONFIG_RECV_FROM_ROW,
     CONFIG_CRC_ROW,
     KEY_INT("buffer", base.buffer_bytes, "33554432", UNIT_BYTES, 0, 4294967296.0,
@@ -49,21 +49,23 @@ static const struct config_key stream_keys[] = {
     KEY_INT("samples_between_spectra", samples_between_spectra, KEY_REQUIRED, UNIT_SAMPLES, 1, 2147483648.0,
             "ADC samples from spectrum to spectrum: 2 * channels for a wideband stream.", .example = "8192"),
     KEY_INT("integration_batches", integration_batches, "0", UNIT_BATCHES, 0, 1e9,
-            "Length of an accumulation in batches, as in xbgpu; 0: integration_time holds."),
-    KEY_DOUBLE("integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
-               "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches holds.",
-               .example = "0.5"),
+            "Length of an accumulation in batches, as in xbgpu; 0: integration_time sets the length."),
+    KEY_DOUBLE(
+        "integration_time", integration_time_s, "0", UNIT_S, 0, 1e6,
+        "Length of an accumulation in seconds, rounded to whole batches; 0: integration_batches sets the length.",
+        .example = "0.5"),
     KEY_BOOL("weights", weights, false,
-             "The stream carries the spectra that went into each baseline (xbgpu's `missing: weights`)."),
+             "The stream contains the number of summed spectra of each baseline (xbgpu's `missing: weights`)."),
     KEY_STRING("gate", gate, "", 0, 4096,
                "Gate of the stream, as written in xbgpu's `gates`; the file repeats this text.  Empty: the stream has "
                "no gate."),
     KEY_BOOL("gate_channels", gate_channels, false,
              "The gate has a dispersion_measure: with weights, each channel then has its own weights."),
     KEY_ENUM("values", values, "int32", value_choices,
-             "Type of visibilities: float32 where xbgpu's `recv.sample_bits` is 16."),
+             "Type of visibilities: float32 if xbgpu's `recv.sample_bits` is 16."),
     KEY_DOUBLE("centre_frequency", centre_frequency_hz, "0", UNIT_HZ, 0, 1e12,
-               "Sky frequency of channel channels / 2; 0: the value of the first Nyquist zone, adc_sample_rate / 4."),
+               "Sky frequency of the centre of channel number channels / 2. 0: adc_sample_rate / 4, the centre of the "
+               "first Nyquist zone."),
 };
 #undef KEYS_OF
 
@@ -96,11 +98,13 @@ static const struct config_key output_keys[] = {
                "The UVH5 file to write. Codes of strftime in the name (%Y%m%dT%H%M%SZ) become the UTC at which the "
                "file begins.",
                .example = "/data/array-%Y%m%dT%H%M%SZ.uvh5"),
-    KEY_BOOL("overwrite", overwrite, false, "Replace the file if it exists, instead of refusing."),
+    KEY_BOOL("overwrite", overwrite, false,
+             "Replace an existing file. false: do not start if the file exists and its name contains no time."),
     KEY_INT("max_file_size", max_file_bytes, "0", UNIT_BYTES, 0, 1e18,
-            "Largest size of a file, before which the next file begins; 0: no limit."),
+            "Largest size of a file. A dump that would exceed it begins the next file. 0: no limit."),
     KEY_DOUBLE("max_file_time", max_file_time_s, "0", UNIT_S, 0, 1e9,
-               "Longest time that a file covers, before which the next file begins, for example 3600; 0: no limit."),
+               "Longest time that a file covers, for example 3600. A dump that would exceed it begins the next file. "
+               "0: no limit."),
     KEY_INT("max_dumps", max_dumps, "0", UNIT_NONE, 0, 1e9,
             "Number of dumps after which visrec ends; 0: visrec runs until stopped."),
 };
@@ -123,7 +127,7 @@ static const struct config_section sections[] = {
 };
 
 const struct config_table visrec_config_table = {.program = "visrec",
-                                                 .help = "Recorder: visibilities in, UVH5 file out.",
+                                                 .help = "Records visibilities to UVH5 files.",
                                                  .sections = sections,
                                                  .n_sections = ARRAY_LEN(sections)};
 
@@ -160,7 +164,7 @@ static void check_integration(const struct visrec_config *values, struct config 
     double n_samples;
 
     if ((stream->integration_batches > 0) == (stream->integration_time_s > 0)) {
-        config_error(config, &stream->integration_batches, "give one of integration_batches and integration_time");
+        config_error(config, &stream->integration_batches, "give either integration_batches or integration_time");
         return;
     }
     if (stream->integration_batches > 0)
@@ -168,15 +172,16 @@ static void check_integration(const struct visrec_config *values, struct config 
     else
         n_samples = stream->integration_time_s * rate_hz;
     if (n_samples >= 0x1p47)
-        config_error(config, &stream->integration_batches, "an integration longer than half the timestamp's range");
+        config_error(config, &stream->integration_batches,
+                     "the integration is longer than half the range of timestamps");
     else if (rate_hz > 0 && (double)visrec_config_integration_samples(values) < INTEGRATION_MIN_S * rate_hz)
         config_error(config, &stream->integration_batches,
-                     "an integration shorter than 0.1 ms: the file's Julian dates could not tell dumps apart");
+                     "the integration is shorter than 0.1 ms: the file's Julian dates could not distinguish dumps");
     else if ((stream->weights || stream->gate) && n_samples / (double)stream->samples_between_spectra > UINT32_MAX)
-        config_error(config, &stream->integration_batches, "an integration of more spectra than a weight can count");
+        config_error(config, &stream->integration_batches, "the integration has more spectra than a weight can count");
 }
 
-/* Checks the bytes of a heap, which are counted in 32 bits. */
+/* Checks that the size of a heap fits in 32 bits. */
 static void check_heap(const struct visrec_config *values, struct config *config)
 {
     uint64_t n_baselines = values->antennas.n * (values->antennas.n + 1) / 2;
@@ -192,7 +197,7 @@ static void check_heap(const struct visrec_config *values, struct config *config
                      (long long)values->stream.n_chan_substream, (unsigned long long)n_baselines);
 }
 
-/* Checks that a file has room for a dump.  A file without this room would never receive a dump. */
+/* Checks that the limits of a file allow at least one dump.  Otherwise no dump could ever be written. */
 static void check_output(const struct visrec_config *values, struct config *config)
 {
     const struct visrec_config_output *output = &values->output;
@@ -215,7 +220,7 @@ void visrec_config_check(void *values_, struct config *config)
     const struct visrec_config_stream *stream = &values->stream;
 
     if (config_n_errors(config) > 0)
-        return; /* values may be absent */
+        return; /* after an error, 'values' may be incomplete */
     http_keys_check(&values->http, config);
     if (stream->n_chan % stream->n_chan_substream != 0)
         config_error(config, &stream->n_chan_substream, "channels_per_substream must divide channels (%lld)",
@@ -233,7 +238,7 @@ void visrec_config_check(void *values_, struct config *config)
             const struct visrec_config_antenna *antenna = visrec_config_antenna(values, i);
 
             if (strcmp(antenna->name, visrec_config_antenna(values, j)->name) == 0)
-                config_error(config, &antenna->name, "antenna %zu is called %s, too; names must differ", j,
+                config_error(config, &antenna->name, "antenna %zu also has the name %s; names must differ", j,
                              antenna->name);
         }
     }

@@ -29,7 +29,7 @@ struct visrec_config_stream {
     int64_t integration_batches; /* 0: computed from integration_time */
     double integration_time_s;   /* 0: computed from integration_batches */
     bool weights;
-    char *gate;                 /* specification of the gate, for readers of the file; NULL: the stream has no gate */
+    char *gate;                 /* specification of the gate, which the file repeats; NULL: the stream has no gate */
     bool gate_channels;         /* true: each channel has its own weights */
     int values;                 /* enum visrec_values */
     double centre_frequency_hz; /* 0: centre of the first Nyquist zone, adc_sample_rate / 4 */
@@ -45,7 +45,7 @@ struct visrec_config_telescope {
 
 struct visrec_config_antenna {
     char *name;
-    double position_m[3]; /* east, north, up of the telescope's reference position */
+    double position_m[3]; /* east, north, up, from the telescope's reference position */
 };
 
 struct visrec_config_output {
@@ -68,8 +68,8 @@ struct visrec_config {
 
 extern const struct config_table visrec_config_table;
 
-/* Checks across keys: channels and substreams, the integration's length, limits of a file, antenna names.  For
- * command_line_main(). */
+/* Checks keys against each other: channels and substreams, the integration's length, limits of a file, antenna names.
+ * command_line_main() calls this function. */
 void visrec_config_check(void *values, struct config *config);
 
 static inline const struct visrec_config_antenna *visrec_config_antenna(const struct visrec_config *config, size_t i)
@@ -77,10 +77,11 @@ static inline const struct visrec_config_antenna *visrec_config_antenna(const st
     return (const struct visrec_config_antenna *)config->antennas.items + i;
 }
 
-/* Returns the number of batches in an integration, from either key, rounded as xbgpu rounds. */
+/* Returns the number of batches in an integration, from integration_batches or integration_time.  A time is rounded as
+ * in xbgpu. */
 int64_t visrec_config_integration_batches(const struct visrec_config *config);
 
-/* Returns the greatest number of bytes that a dump takes in the file. */
+/* Returns the greatest number of bytes that a dump can need in the file. */
 uint64_t visrec_config_dump_bytes(const struct visrec_config *config);
 
 /* Returns the number of ADC samples in an integration. */

@@ -1,5 +1,5 @@
-/* dump.c - reorders visibilities from the X-engines' order to the file's order, between the receive thread's chunk and
- * the HDF5 writer. */
+/* dump.c - called by the writer thread: copies visibilities from a chunk of heaps to a dump, and changes them from the
+ * X-engines' order to the file's order. */
 #include "tools/visrec/dump.h"
 
 #include "common/base/units.h"
@@ -12,11 +12,11 @@
 
 #define VIS_BYTES sizeof(struct visrec_vis)
 
-/* Channels that are reordered at once.  Their rows of the heap stay in the first-level cache from baseline to
- * baseline. */
+/* Number of channels that are reordered together.  Their rows of the heap fit in the first-level cache, and stay there
+ * for all baselines. */
 #define TILE_CHAN 32
 
-/* X-engine's product, p1 + 2 * p2, for each polarisation of the file (xx, yy, xy, yx: the first letter is ant_1's). */
+/* [pol of the file: xx, yy, xy, yx] X-engine's product p1 + 2 * p2.  The first letter is the polarisation of ant_1. */
 static const unsigned product_of_pol[N_POL_PRODUCTS] = {0, 3, 2, 1};
 
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape)
@@ -72,8 +72,8 @@ static uint32_t load_u32(const uint8_t *bytes)
     return le32toh(value);
 }
 
-/* Negates a value.  A valid visibility saturates at +-(2^31 - 1).  If a foreign engine sends -2^31, the result
- * saturates. */
+/* Negates a value.  X-engines saturate visibilities at +-(2^31 - 1).  If another maker's engine sends -2^31, the result
+ * is 2^31 - 1. */
 static int32_t negate(int32_t value)
 {
     return value == INT32_MIN ? INT32_MAX : -value;
@@ -109,7 +109,7 @@ static size_t fill_value(bool real, const uint8_t *products, float nsamples, str
     return n_flagged;
 }
 
-/* Returns the fraction of an accumulation that went into a baseline and channel of a heap. */
+/* Returns the fraction of an accumulation's spectra that the X-engine summed for a baseline and channel of a heap. */
 static float find_fraction(const struct visrec_dump_shape *shape, const uint8_t *heap, size_t heap_baseline,
                            size_t chan)
 {

@@ -1,11 +1,12 @@
 /* dump.h - turns the heaps of one timestamp into rows of the file.
  *
- * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  With weights, uint32 [baseline] follow,
- * or [chan][baseline] if weights are by channel.  With a gate, uint32 [chan] follow: the spectra that the gate took.  A
- * dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy, xy, yx.  Values are conjugated on
- * the way, as docs/visibilities.md explains.
+ * A heap is int32 or float32 little-endian [chan][baseline][product][re, im].  With weights, uint32 [baseline] follows,
+ * or uint32 [chan][baseline] if each channel has its own weights.  With a gate, uint32 [chan] follows: the number of
+ * spectra that the gate selected.  A dump is [baseline][chan][pol], with baselines in the file's order and pols xx, yy,
+ * xy, yx.  visrec_dump_fill() conjugates the values; docs/visibilities.md explains why.
  *
- * Absent data (a heap, or a baseline that the X-engine marked) are flagged, are zero, and have no samples. */
+ * Data are absent if their heap is missing, or if the X-engine marked their baseline as missing.  Absent data are
+ * flagged, and their values and nsamples are 0. */
 #ifndef TOOLS_VISREC_DUMP_H
 #define TOOLS_VISREC_DUMP_H
 
@@ -24,7 +25,7 @@ struct visrec_dump_shape {
     size_t n_chan_substream; /* channels of a substream; divides n_chan */
     size_t n_baselines;      /* baselines, autocorrelations included */
     bool weights;
-    uint32_t full_weight; /* spectra in a whole accumulation */
+    uint32_t full_weight; /* number of spectra in a complete accumulation */
     bool gate;
     bool gate_channels; /* true: each channel has its own weights */
     bool real;          /* true: float32, false: int32 */
@@ -36,10 +37,10 @@ struct visrec_vis {
 
 struct visrec_dump {
     struct visrec_dump_shape shape;
-    int64_t timestamp_samples; /* start of the accumulation */
+    int64_t timestamp_samples; /* timestamp of the accumulation's first sample */
     struct visrec_vis *vis;    /* [baseline][chan][pol] */
     uint8_t *flags;            /* [baseline][chan][pol] 1: absent */
-    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation that went into the value */
+    float *nsamples;           /* [baseline][chan][pol] fraction of the accumulation's spectra that are in the value */
     size_t n_missing_heaps;
     size_t n_flagged; /* sum of flags */
 };
@@ -49,12 +50,13 @@ static inline size_t visrec_dump_n_substreams(const struct visrec_dump_shape *sh
     return shape->n_chan / shape->n_chan_substream;
 }
 
-/* Number of values in each of the three arrays, and bytes of a value in all three arrays together. */
+/* Number of values in each of the arrays vis, flags and nsamples, and bytes of one value in all three arrays
+ * together. */
 #define VISREC_DUMP_VALUE_BYTES (sizeof(struct visrec_vis) + sizeof(uint8_t) + sizeof(float))
 size_t visrec_dump_n_values(const struct visrec_dump_shape *shape);
 
-/* Return three sizes of a heap: the offset of the weights (the size of the visibilities), the offset of the gate's
- * spectra, and all bytes. */
+/* Return three numbers of bytes of a heap: the offset of the weights, which is the size of the visibilities; the offset
+ * of the gate's spectra; the size of the heap. */
 size_t visrec_dump_weights_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_gate_offset(const struct visrec_dump_shape *shape);
 size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
@@ -63,7 +65,7 @@ size_t visrec_dump_heap_bytes(const struct visrec_dump_shape *shape);
 int visrec_dump_init(struct visrec_dump *dump, const struct visrec_dump_shape *shape);
 void visrec_dump_fini(struct visrec_dump *dump);
 
-/* Fills all of 'dump' from 'heaps' [substream][heap bytes].  A heap counts only if present[substream] is true. */
+/* Fills all of 'dump' from 'heaps' [substream][heap bytes].  A heap is used only if present[substream] is true. */
 void visrec_dump_fill(struct visrec_dump *dump, const struct visrec_array *array, int64_t timestamp_samples,
                       const uint8_t *present, const uint8_t *heaps);
 

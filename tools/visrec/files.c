@@ -1,4 +1,4 @@
-/* files.c - between the writer thread and a file: chooses the file. */
+/* files.c - called by the writer thread: chooses the file of each dump. */
 #include "tools/visrec/files.h"
 
 #include "common/base/version.h"
@@ -18,17 +18,18 @@ struct visrec_files {
     const struct visrec_array *array;
     int64_t integration_samples;
     double max_file_samples; /* 0: no limit */
-    char *history;           /* same text in all files */
-    char stem[PATH_MAX];     /* name of the current file, without a number */
+    char *history;           /* text of the header item history, the same in all files */
+    char stem[PATH_MAX];     /* name of the current file, without the number -2, -3 and so on */
     unsigned number;         /* number of the current file, from 1 */
     char first_path[PATH_MAX];
     char path[PATH_MAX];
     struct visrec_uvh5 *file;
-    uint64_t n_dumps;      /* dumps in the current file */
+    uint64_t n_dumps;      /* number of dumps in the current file */
     int64_t first_samples; /* timestamp of the first dump in the current file */
 };
 
-/* Makes a file with the first free number from 'number' on.  If 'numbers' is false, tries only 'number'. */
+/* Creates a file.  Tries the name with 'number' first.  While a file of this name exists and 'numbers' is true, tries
+ * the next number. */
 static int make_file(struct visrec_files *files, const char *stem, unsigned number, bool numbers, bool overwrite,
                      char *why, size_t why_bytes)
 {
@@ -52,7 +53,8 @@ static int make_file(struct visrec_files *files, const char *stem, unsigned numb
     return err ? -EIO : 0;
 }
 
-/* Returns the text of the history: the program and configuration that made the file, so that it can be made again. */
+/* Returns the text of the header item history: the program's version and its configuration, with which the recording
+ * can be repeated. */
 static char *write_history(const struct visrec_config *config)
 {
     char *history = NULL;
@@ -123,7 +125,8 @@ uint64_t visrec_files_n_dumps(const struct visrec_files *files)
     return files->n_dumps;
 }
 
-/* Returns true if 'dump' would exceed max_file_time.  The rate as a double may cause an error of half a sample. */
+/* Returns true if 'dump' would exceed max_file_time.  Tolerates half a sample, because the sample rate is rounded to a
+ * double. */
 static bool is_too_long(const struct visrec_files *files, const struct visrec_dump *dump)
 {
     int64_t end_samples = dump->timestamp_samples + files->integration_samples;

@@ -1,5 +1,5 @@
-/* main.c - records the visibilities of one correlation stream to UVH5.  Starts in order, and shuts down in reverse
- * order.
+/* main.c - records the visibilities of one correlation stream to UVH5.  The parts start in order, and shut down in
+ * reverse order.
  *
  *   X-engines --packets--> receive thread --dumps--> writer thread --rows--> files
  *                                ^---- free chunks ----'
@@ -34,14 +34,15 @@
 
 #define WHY_BYTES 512
 
-/* Chunks beside the open dumps: one that the writer reads, and one that waits for the writer. */
+/* Number of chunks in addition to the chunks of open dumps: one that the writer reads, and one that waits for the
+ * writer. */
 #define SPARE_CHUNKS 2
 
-/* Consecutive heaps of a substream that make a claim (the time has jumped).  A substream sends one heap for each dump,
- * and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.  Neither a single stray or
- * doubled dump nor a pair at the edge of a dump makes a claim.  Each further heap costs every true jump (capture-stop
- * and start, a new synchronisation) another dump.  With three heaps, the cost is two dumps, a second.  With eight
- * heaps, as for a stream of packets, the cost would be four seconds. */
+/* Number of consecutive heaps of a substream that make a claim.  A claim states that the time has jumped.  A substream
+ * sends one heap for each dump, and a dump lasts half a second to a second.  Three heaps span two intervals of dumps.
+ * Neither a single stray or doubled dump nor a pair at the edge of a dump makes a claim.  After a true jump
+ * (capture-stop and start, a new synchronisation), each heap after the first costs one dump.  With three heaps, a jump
+ * costs two dumps, or about a second.  With eight heaps, as for beamrec, a jump would cost about four seconds. */
 #define JUMP_HEAPS 3
 
 #define LOOK_S    1.0
@@ -53,7 +54,7 @@ struct visrec {
     struct visrec_dump_shape shape;
     struct timebase timebase;
     struct service *service;
-    struct device *device; /* holds only the chunks' memory */
+    struct device *device; /* allocates the chunks' memory; computes nothing */
     struct inbox *free_chunks;
     struct inbox *inbox; /* inbox of the writer */
     struct chunk_pool *pool;
@@ -109,7 +110,7 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     if (!err)
         err = inbox_create(n_chunks, &v->free_chunks);
     if (!err)
-        err = inbox_create(n_chunks + 1, &v->inbox); /* one more item: the end of a capture */
+        err = inbox_create(n_chunks + 1, &v->inbox); /* + 1: the item for the end of a capture */
     if (!err)
         err = chunk_pool_create(v->device, &chunks, 0, v->free_chunks, VISREC_ITEM_CHUNK, &v->pool, why, why_bytes);
     if (err)
@@ -118,8 +119,8 @@ static int create_buffers(struct visrec *v, char *why, size_t why_bytes)
     return err;
 }
 
-/* Returns the tolerance for the age of a timestamp.  A dump leaves after its end, so its timestamp is one integration
- * old.  Another integration allows for the transport. */
+/* Returns the tolerance for the age of a timestamp.  An X-engine sends a dump after the dump's end, so the timestamp is
+ * already one integration old.  A second integration is the allowance for the transport. */
 static int64_t clock_tolerance_ns(const struct visrec_config *config)
 {
     const struct timebase timebase = {config->time.sync_time_s, config->time.adc_sample_rate_hz, false};
@@ -221,7 +222,7 @@ static int create(struct visrec *v, const struct config *book, char *why, size_t
 
 static void destroy(struct visrec *v)
 {
-    http_close(v->http); /* first, because /metrics reads memory of the other parts */
+    http_close(v->http); /* HTTP closes first, because /metrics reads memory of the other parts */
     status_destroy(v->status);
     visrec_writer_destroy(v->writer);
     visrec_antennas_destroy(v->antennas);
@@ -235,7 +236,8 @@ static void destroy(struct visrec *v)
 
 static double silence_s(const struct visrec *v)
 {
-    /* A dump is written when the window has moved on.  Silence is a longer time without dumps. */
+    /* A dump is written only when it has left the window.  The time without dumps that is reported as silence must
+     * therefore be longer than the window. */
     return SILENCE_S + (double)v->config->recv.window_dumps * v->array.integration_s;
 }
 
@@ -262,7 +264,8 @@ static void on_look(struct ev_loop *loop, ev_timer *timer, int events)
     look(timer->data);
 }
 
-/* Logs the losses.  Returns EXIT_FAILURE if there were losses, else 'exit_code'. */
+/* Logs losses caused by a full disk or by refused packets.  Returns EXIT_FAILURE if there were such losses, or else
+ * 'exit_code'. */
 static int account(struct visrec *v, int exit_code)
 {
     uint64_t n_unwritten = counter_get(&v->writer_stats.unwritten_dumps);
@@ -296,7 +299,7 @@ static int record(struct visrec *v)
     ev_timer_stop(service_loop(v->service), &v->look);
     service_stopping(v->service);
 
-    receiver_stop(v->receiver); /* hands on the open dumps */
+    receiver_stop(v->receiver); /* passes the open dumps to the writer */
     inbox_stop(v->inbox);
     if (visrec_writer_join(v->writer) != 0)
         exit_code = EXIT_FAILURE;
@@ -345,7 +348,7 @@ static int run(const void *values, const struct config *book, struct service *se
     }
     if (err) {
         exit_code = daemon_start_failed(book, err, why);
-        visrec_files_close(v->files, close_why, sizeof(close_why)); /* an empty file is removed */
+        visrec_files_close(v->files, close_why, sizeof(close_why)); /* this call removes an empty file */
     } else {
         log_info("recording %zu antenna%s and %zu channel%s to %s", v->array.n_ants, plural(v->array.n_ants),
                  v->array.n_chan, plural(v->array.n_chan), visrec_files_first_path(v->files));
@@ -361,6 +364,6 @@ int main(int argc, char **argv)
     static const struct program program = {&visrec_config_table, visrec_config_check, run};
     struct visrec_config values = {0};
 
-    signal(SIGXFSZ, SIG_IGN); /* exceeding a file size limit then fails the write */
+    signal(SIGXFSZ, SIG_IGN); /* so that a write beyond the file size limit fails instead of ending the process */
     return program_main(&program, argc, argv, &values);
 }

@@ -1,4 +1,4 @@
-/* recv.c - the recorder's part in receiving: reads the items of a packet of visibilities. */
+/* recv.c - called by the receive thread: reads the items of a packet of visibilities. */
 #include "tools/visrec/recv.h"
 
 enum wanted { WANTED_TIMESTAMP, WANTED_FREQUENCY, WANTED_XENG_RAW, WANTED_WEIGHTS, WANTED_GATE_SPECTRA };

@@ -1,8 +1,9 @@
-/* uvh5.c - the end of the flow: dumps become rows of HDF5 datasets, which only grow.
+/* uvh5.c - after the writer thread, the last stage of the flow: dumps become rows of HDF5 datasets, which only grow.
  *
- * This file handles the file as a whole: its path, its room on the disk, its consistency.  After each dump the counts
- * in the header are rewritten and everything is flushed, so that a reader finds only whole dumps.  Room for the dump is
- * reserved before.  If the disk fills up during a write, HDF5 fails beyond recovery, and the file is damaged. */
+ * This source file handles the UVH5 file as a whole: its path, its space on the disk, its consistency.  After each dump
+ * the counts in the header are rewritten and everything is flushed, so that a reader finds only complete dumps.  Space
+ * on the disk is reserved before each dump.  If the disk became full during a write, HDF5 could not recover, and the
+ * file would be damaged. */
 #include "tools/visrec/uvh5.h"
 
 #include "common/base/file.h"
@@ -31,17 +32,17 @@ struct visrec_uvh5 {
     char *path;     /* current path of the file */
     char *replaces; /* path of an older file that the first dump replaces; else NULL */
     hid_t file;
-    int fd;                /* descriptor of the same file, to reserve room in it */
+    int fd;                /* descriptor of the same file, with which space is reserved */
     hid_t n_times, n_blts; /* datasets of the counts in the header */
     struct visrec_uvh5_rows rows;
     hsize_t n_dumps;
-    int os_errno; /* errno of the first call of HDF5 that failed; 0: none failed */
-    bool failed;  /* a write failed: no further write is tried, not even at close */
+    int os_errno; /* errno of the first call of HDF5 that failed; 0: no call has failed */
+    bool failed;  /* true: a write has failed; the file is then never written again, not even at close */
 };
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------- */
 
-/* Finds the operating system's errno, which HDF5 has only in the text of its innermost error. */
+/* Finds the operating system's errno in the text of HDF5's innermost error, because HDF5 has no other place for it. */
 static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
 {
     const char *text = error->desc ? strstr(error->desc, "errno = ") : NULL;
@@ -51,13 +52,14 @@ static herr_t find_errno(unsigned depth, const H5E_error2_t *error, void *found)
     return 0;
 }
 
-/* Notes the errno.  HDF5 calls this function after each failed call, because the next call would erase the reason. */
+/* Stores the errno of the first failed call in the file.  HDF5 calls this function after each failed call, because the
+ * next call would erase the reason. */
 static herr_t note_errno(hid_t stack, void *file)
 {
     return H5Ewalk2(stack, H5E_WALK_UPWARD, find_errno, &((struct visrec_uvh5 *)file)->os_errno);
 }
 
-/* Watches the errors of the calling thread only, because HDF5 keeps an error stack for each thread. */
+/* Registers note_errno() for the calling thread only, because HDF5 has an error stack for each thread. */
 static void watch_errors(struct visrec_uvh5 *file)
 {
     H5Eset_auto2(H5E_DEFAULT, note_errno, file);
@@ -72,8 +74,8 @@ static int failure(const struct visrec_uvh5 *file, const char *doing, char *why,
 
 /* ---- Room on the disk -------------------------------------------------------------------------------------------- */
 
-/* Allocates room in the file.  If the file system cannot allocate, checks the free space instead; the write may still
- * find no room.  Returns 0 or the errno. */
+/* Allocates space for the file.  If the file system cannot allocate in advance, checks the free space instead, and a
+ * later write may still find the disk full.  Returns 0 or the errno. */
 static int allocate(int fd, off_t offset, off_t bytes)
 {
     struct statvfs stat;
@@ -115,7 +117,7 @@ uint64_t visrec_uvh5_bytes_with(const struct visrec_uvh5 *file, const struct vis
     return H5Fget_filesize(file->file, &size) < 0 ? 0 : size + dump_bytes(file, dump);
 }
 
-/* Makes sure that the next dump fits on the disk, while a failure still has no consequences. */
+/* Reserves space for the next dump, before HDF5 writes it.  A failure here does not damage the file. */
 static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 {
     hsize_t size;
@@ -128,7 +130,8 @@ static bool reserve(struct visrec_uvh5 *file, const struct visrec_dump *dump)
 
 /* ---- The place of an older file ---------------------------------------------------------------------------------- */
 
-/* Chooses the path of the new file.  An earlier recording stays until there are data to replace it. */
+/* Chooses the path of the new file.  The path is PATH.new if an earlier recording exists, which stays until the first
+ * dump replaces it. */
 static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwrite)
 {
     struct stat old;
@@ -145,7 +148,7 @@ static int choose_paths(struct visrec_uvh5 *file, const char *path, bool overwri
         return -ENOMEM;
     }
     if (file->replaces)
-        unlink(file->path); /* left by a recorder that was killed before its first dump */
+        unlink(file->path); /* this file may be left from a recorder that was killed before its first dump */
     return 0;
 }
 
@@ -155,7 +158,8 @@ static bool sync_name(struct visrec_uvh5 *file)
     return file->os_errno == 0;
 }
 
-/* Replaces an older file, together with the first dump.  The dump is on the disk before the old file is gone. */
+/* Replaces an older file by the new file with its first dump.  The dump is on the disk before the old file is
+ * removed. */
 static bool replace_old(struct visrec_uvh5 *file)
 {
     if (!file->replaces)
@@ -178,7 +182,8 @@ static hid_t open_file(const char *path)
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     hid_t file;
 
-    /* Closing the file closes all its objects.  No lock keeps other programs from reading the file meanwhile. */
+    /* Closing the file also closes all its objects.  HDF5 sets no lock, so that other programs can read the file during
+     * the recording. */
     H5Pset_fclose_degree(access, H5F_CLOSE_STRONG);
     H5Pset_file_locking(access, false, true);
     file = H5Fcreate(path, H5F_ACC_EXCL, H5P_DEFAULT, access);
@@ -234,7 +239,7 @@ static int creation_failure(const struct visrec_uvh5 *file, bool overwrite, char
     if ((file->os_errno && file->os_errno != EEXIST) || lstat(file->path, &old) != 0)
         return failure(file, "create the file", why, why_bytes);
     if (S_ISLNK(old.st_mode) && stat(file->path, &target) != 0)
-        snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link that leads nowhere; remove it", file->path);
+        snprintf(why, why_bytes, "output.file: \"%s\" is a symbolic link without a target; remove it", file->path);
     else
         snprintf(why, why_bytes, "output.file: \"%s\" exists already; move it away%s", file->path,
                  overwrite ? "" : ", or say output.overwrite: true");
@@ -266,7 +271,7 @@ int visrec_uvh5_create(const char *path, bool overwrite, const struct visrec_arr
     }
     file->file = open_file(file->path);
     if (file->file < 0) {
-        /* The file exists and is empty.  It is ours, because a foreign file would have given EEXIST. */
+        /* The file exists and is empty.  This process created it, because an existing file would have caused EEXIST. */
         if (file->os_errno == ENOSPC || file->os_errno == EDQUOT)
             unlink(file->path);
         err = creation_failure(file, overwrite, why, why_bytes);
@@ -298,8 +303,8 @@ undo_memory:
 
 /* ---- Appending --------------------------------------------------------------------------------------------------- */
 
-/* Appends a dump.  The counts come last, after all rows are in the file.  They are therefore true at any time of a
- * kill. */
+/* Appends a dump.  The counts are written last, after all rows are in the file.  After a kill at any time, the counts
+ * therefore match the rows. */
 static bool append_all(struct visrec_uvh5 *file, const struct visrec_dump *dump, int64_t unix_ns)
 {
     int64_t n_times = (int64_t)file->n_dumps + 1;
@@ -331,7 +336,7 @@ int visrec_uvh5_append(struct visrec_uvh5 *file, const struct visrec_dump *dump,
 
 /* ---- Closing ----------------------------------------------------------------------------------------------------- */
 
-/* Closes the file, and cuts off the room that was reserved but not used. */
+/* Closes the file, and frees the space that was reserved but not used. */
 static bool finish(struct visrec_uvh5 *file)
 {
     hsize_t size;
@@ -351,7 +356,8 @@ int visrec_uvh5_close(struct visrec_uvh5 *file, char *why, size_t why_bytes)
 
     if (!file)
         return 0;
-    /* After a failed write, a close would fail at the same place.  Earlier flushed data are on the disk. */
+    /* After a failed write, closing the file in HDF5 would fail for the same reason.  Data that were flushed earlier
+     * are on the disk. */
     if (!file->failed) {
         watch_errors(file);
         file->os_errno = 0;

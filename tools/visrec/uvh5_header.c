@@ -1,12 +1,12 @@
-/* uvh5_header.c - constants of the whole recording: one dataset for each constant, written once when the file is
- * made. */
+/* uvh5_header.c - writes the constants of the whole recording when the file is created.  Each constant is one
+ * dataset. */
 #include "tools/visrec/uvh5_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* AIPS's numbers of xx, yy, xy, yx, in the order of the last axis. */
+/* [pol: xx, yy, xy, yx] AIPS's number of each polarisation, in the order of the data's last axis. */
 static const int64_t pol_numbers[N_POL_PRODUCTS] = {-5, -6, -7, -8};
 
 /* Each of these functions makes one dataset.  Returns true on success. */
@@ -132,7 +132,8 @@ static bool write_frequencies(hid_t header, const struct visrec_array *array)
     return ok;
 }
 
-/* Writes one entry that stands for no phase centre: baselines along east, north, up, and no phases turned. */
+/* Writes the only entry of the catalogue, which means that the data are unphased: the baselines are in east, north,
+ * up. */
 static bool write_phase_centers(hid_t header)
 {
     hid_t catalog = H5Gcreate2(header, "phase_center_catalog", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
@@ -146,7 +147,8 @@ static bool write_phase_centers(hid_t header)
     return ok;
 }
 
-/* Writes extra keywords, because UVH5 has no other place for these values.  Readers keep extra keywords. */
+/* Writes the gate as extra keywords, because UVH5 has no other place for these values.  Programs that read UVH5 keep
+ * extra keywords. */
 static bool write_gate(hid_t header, const struct visrec_array *array)
 {
     if (!array->gate)

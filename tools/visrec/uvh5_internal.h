@@ -2,9 +2,9 @@
  *
  * Flow:      visrec/uvh5.c makes the file; visrec/uvh5_header.c writes the constants; visrec/uvh5_rows.c writes the
  *            growing datasets.
- * Errors:    false: a call of HDF5 failed, or there is no memory.  visrec/uvh5.c watches these calls and knows the
- *            reason.
- * Threads:   as visrec/uvh5.h. */
+ * Errors:    functions return false if a call of HDF5 fails or if memory runs out.  visrec/uvh5.c stores the errno of
+ *            failed calls.
+ * Threads:   as in visrec/uvh5.h. */
 #ifndef TOOLS_VISREC_UVH5_INTERNAL_H
 #define TOOLS_VISREC_UVH5_INTERNAL_H
 
@@ -48,11 +48,11 @@ struct visrec_uvh5_rows {
     hid_t cubes[VISREC_UVH5_N_CUBES]; /* [row][chan][pol] */
 };
 
-/* Makes the datasets, without rows, in the groups 'header' and 'data'.  '*rows' is zero before.  Call
- * visrec_uvh5_rows_fini() afterwards, also after a failure. */
+/* Creates the datasets, without rows, in the groups 'header' and 'data'.  '*rows' must be zeroed.  Call
+ * visrec_uvh5_rows_fini() at the end, also after a failure. */
 bool visrec_uvh5_rows_init(struct visrec_uvh5_rows *rows, const struct visrec_array *array, hid_t header, hid_t data);
 
-/* Returns the bytes of values that a dump adds. */
+/* Returns the number of bytes that the values of a dump add to the file. */
 size_t visrec_uvh5_rows_bytes(const struct visrec_uvh5_rows *rows, const struct visrec_dump *dump);
 
 /* Writes the rows of a dump after the rows of the first 'n_dumps' dumps. */

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Size of an HDF5 chunk, which has at least one row.  Several rows share a chunk up to this size, so that small arrays
- * do not pay a chunk's overhead for every kilobyte.  Reading one baseline over time stays cheap. */
+/* Greatest size of an HDF5 chunk with several rows.  A chunk has at least one row.  If rows are small, several rows
+ * share a chunk, because each chunk has an overhead.  With this limit, reading one baseline over time stays fast. */
 #define CHUNK_BYTES (1 << 20)
 
-/* Rows in a chunk of the header's columns. */
+/* Number of rows in a chunk of the header's columns. */
 #define COLUMN_CHUNK_ROWS 4096
 
 enum column_index {
@@ -73,9 +73,9 @@ static hid_t create_growing(hid_t group, const char *name, hid_t type, int n_dim
     return dataset;
 }
 
-/* Creates the columns.  Columns have no checksum, because dumps share their chunks.  A kill during the write of a chunk
- * leaves the rows of earlier dumps unchanged, because the write repeats them.  A checksum would make all these rows
- * unreadable. */
+/* Creates the columns.  Columns have no checksum, because dumps share their chunks.  If a kill interrupts the write of
+ * a chunk, the rows of earlier dumps stay valid, because the write contains the same rows again.  With a checksum, all
+ * these rows would become unreadable. */
 static bool create_columns(struct visrec_uvh5_rows *rows, hid_t header)
 {
     const struct visrec_array *array = rows->array;
@@ -112,9 +112,9 @@ static hid_t create_vis_type(bool real)
     return type;
 }
 
-/* Returns the rows of a chunk.  Dumps share no chunk, so that a written chunk is never touched again.  A growing
- * compressed chunk moves to another place, and other data may take its old place.  After a kill before the flush, a
- * reader would find the other data there. */
+/* Returns the number of rows in a chunk.  Two dumps never share a chunk, so a written chunk is never changed.
+ * Otherwise a compressed chunk that grows would move, and other data could overwrite its old position.  After a kill
+ * before the flush, a reader would find these other data. */
 static hsize_t chunk_rows(const struct visrec_array *array)
 {
     size_t row_bytes = array->n_chan * N_POL_PRODUCTS * sizeof(struct visrec_vis);

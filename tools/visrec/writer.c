@@ -18,7 +18,7 @@
 
 #define WHY_BYTES 512
 
-/* Dumps or time between lines of progress without a terminal, whichever comes first. */
+/* Dumps and time between lines of progress without a terminal.  The first limit that is reached counts. */
 #define PROGRESS_DUMPS 10
 #define PROGRESS_NS    (5 * NS_PER_S)
 
@@ -27,14 +27,14 @@ struct visrec_writer {
     struct visrec_writer_stats *stats;
     struct visrec_dump dump;
     struct thread thread;
-    bool ended;                  /* max_dumps are written, or a write failed */
+    bool ended;                  /* true: max_dumps dumps are written, the capture has ended, or a write failed */
     int err;                     /* errno of the failed write */
-    bool begun;                  /* the file has a dump */
-    int64_t last_samples;        /* timestamp of the file's last dump */
-    bool disk_full;              /* state at the last dump */
-    uint64_t n_unwritten_before; /* unwritten dumps before the disk became full */
+    bool begun;                  /* true: the current file has a dump */
+    int64_t last_samples;        /* timestamp of the current file's last dump */
+    bool disk_full;              /* true: the disk was full at the last dump */
+    uint64_t n_unwritten_before; /* number of unwritten dumps before the disk became full */
     struct log_limit full_limit, room_limit, rollover_limit, full_file_limit;
-    uint64_t shown_dumps; /* dumps at the last line of progress */
+    uint64_t shown_dumps; /* number of dumps at the last line of progress */
     int64_t shown_ns;
 };
 
@@ -47,7 +47,7 @@ int visrec_writer_create(const struct visrec_writer_config *config, struct visre
         return -ENOMEM;
     w->config = *config;
     w->stats = stats;
-    counter_add(&stats->files, 1); /* the first file exists already */
+    counter_add(&stats->files, 1); /* main() has already created the first file */
     int err = visrec_dump_init(&w->dump, &config->shape);
     if (err)
         free(w);
@@ -109,7 +109,7 @@ static void count_dump(struct visrec_writer *writer)
 {
     const struct visrec_dump *dump = &writer->dump;
     uint64_t n_heaps = visrec_dump_n_substreams(&dump->shape);
-    uint64_t n_absent_dumps = 0; /* dumps between the dump before and the current dump */
+    uint64_t n_absent_dumps = 0; /* number of missing dumps between the previous and the current dump */
 
     if (writer->begun)
         n_absent_dumps =
@@ -157,8 +157,8 @@ static void note_room(struct visrec_writer *writer)
                 (unsigned long long)n_lost, n_lost == 1 ? " was lost" : "s were lost");
 }
 
-/* Returns true if the dump is not later than the file's last dump.  UVH5 counts distinct times, and pyuvdata expects
- * rising times. */
+/* Returns true if the dump is not later than the file's last dump.  UVH5 counts distinct times, and pyuvdata requires
+ * increasing times. */
 static bool is_backward(const struct visrec_writer *writer)
 {
     return writer->begun && writer->dump.timestamp_samples <= writer->last_samples;
@@ -235,11 +235,11 @@ static void *run(void *arg)
     writer->shown_ns = clock_monotonic_ns();
     while (inbox_pop(writer->config.inbox, &item) == 0) {
         if (item.kind == VISREC_ITEM_CHUNK) {
-            thread_watched(false); /* a slow disk is no reason to end the process */
+            thread_watched(false); /* a slow disk must not trigger the watchdog */
             take_chunk(writer, item.object);
             thread_watched(true);
         } else if (!writer->ended) {
-            end(writer, 0); /* the capture has been read */
+            end(writer, 0); /* the receiver has read the whole capture */
         }
     }
     if (writer->config.on_terminal && counter_get(&writer->stats->dumps) > 0)

@@ -1,16 +1,18 @@
 /* writer.h - thread between the receive thread and the files.
  *
- * Flow:      assembler --full chunk--> inbox --> writer: turn it into a dump, give it back, append to the file
+ * Flow:      assembler --full chunk--> inbox --> writer: copies the chunk to a dump, returns the chunk, appends the
+ *            dump to the file
  * Threads:   one thread; between start and join, only this thread uses the files.
- * Next file: begins with a dump that is not later than the dump before, or that finds the file full (visrec/files.h).
- * Blocking:  the writer blocks on the disk.  Meanwhile chunks run out, and the receive thread counts the heaps that it
- *            drops.
+ * Next file: begins with a dump that is not later than the previous dump, or for which the current file has no room
+ * (visrec/files.h).
+ * Blocking:  the writer waits for the disk.  If the chunks run out meanwhile, the receive thread drops and counts
+ *            heaps.
  * Full disk: dumps are dropped and counted until there is room again.  Then the recording continues in the same file,
- *            or in the next file if time had gone back.  With a capture, which can be read again, a full disk is a
- *            failed write.
- * End:       after 'max_dumps' dumps, or a failed write, the thread asks the service to stop.  The thread takes chunks
- *            and gives them back until the inbox is stopped.  The receive thread therefore never waits for the
- * writer. */
+ *            or in the next file if time went back.  If the input is a capture, a full disk is a failed write, because
+ *            the capture can be read again.
+ * End:       after 'max_dumps' dumps, or a failed write, the thread asks the service to stop.  Until the inbox is
+ *            stopped, the thread returns further chunks unwritten.  The receive thread therefore never waits for the
+ *            writer. */
 #ifndef TOOLS_VISREC_WRITER_H
 #define TOOLS_VISREC_WRITER_H
 
@@ -38,17 +40,18 @@ struct visrec_writer_config {
     struct visrec_antennas *antennas; /* NULL: absent antennas are not reported */
     struct service *service;
     bool outlasts_full_disk;
-    bool on_terminal; /* true: progress as one line that changes; false: a new line now and then */
+    bool on_terminal; /* true: progress is one line that is overwritten; false: a new line every few dumps */
 };
 
 struct visrec_writer_stats {
     struct counter dumps; /* dumps written */
-    /* Heaps from the first dump written to the last; after time went back, counted from the next dump on. */
+    /* Number of heaps from the first to the last written dump.  If time goes back, the count continues with the next
+     * dump. */
     struct counter expected_heaps;
     struct counter missing_heaps;   /* expected heaps that are missing */
-    struct counter values, flagged; /* visibilities written, and flagged visibilities among them */
+    struct counter values, flagged; /* visibilities that were written, and how many of them are flagged */
     struct counter files;           /* files begun */
-    struct counter rollovers;       /* files begun because time had gone back */
+    struct counter rollovers;       /* files that were begun because time went back */
     struct counter unwritten_dumps; /* dumps lost because the disk was full */
 };
 
@@ -64,8 +67,8 @@ void visrec_writer_account(const struct visrec_writer_stats *stats, char *text, 
 
 int visrec_writer_start(struct visrec_writer *writer);
 
-/* Waits until the inbox, which the caller has stopped, is empty.  Returns 0, or negative errno if a write failed.  The
- * failure has been logged. */
+/* Waits until the thread has emptied the inbox and ended.  Call after the inbox has been stopped.  Returns 0, or
+ * negative errno if a write failed.  The writer has then logged the failure. */
 int visrec_writer_join(struct visrec_writer *writer);
 
 /* Frees the writer.  NULL is accepted. */

@@ -710,7 +710,7 @@ TEST(vdif_refused)
 
     config = vdif_config(1, 0);
     config.sample_rate_hz.mantissa = RATE_HZ + 1;
-    open_bad(config, -EINVAL, "sample_rate must be that");
+    open_bad(config, -EINVAL, "sample_rate must be the rate");
     config.sample_rate_hz = (struct decimal){.mantissa = RATE_HZ, .n_decimals = 1};
     open_bad(config, -EINVAL, "2.500000 fill a second");
     config.sample_rate_hz = (struct decimal){.mantissa = FIRST_FRAME * FRAME_SAMPLES, .n_decimals = 0};
@@ -718,7 +718,7 @@ TEST(vdif_refused)
     config.sample_rate_hz = (struct decimal){.mantissa = 10 * RATE_HZ, .n_decimals = 1};
     open_good(config);
     config.sample_rate_hz = (struct decimal){.mantissa = INT64_C(100000000008), .n_decimals = 0};
-    open_bad(config, -EINVAL, "sample_rate must be that");
+    open_bad(config, -EINVAL, "sample_rate must be the rate");
 
     bytes_of_frame(0)[15] |= 0x80;
     write_file(file.bytes, file.n_bytes);
