@@ -1,4 +1,4 @@
-/* keys.c - keys of the section send, and checks of these keys. */
+/* keys.c - defines the keys of the section send, and checks them. */
 #include "common/send/keys.h"
 
 #include "common/device/keys.h"
